@@ -1,0 +1,38 @@
+"""Every exception ansorpy raises on purpose.
+
+AnsorError
+  + SpecError       the request is wrong               -> HTTP 422, exit code 2
+  + StepError       a transform broke its condition    -> a bug in a rule or a mutation
+  + LoweringError   a complete candidate cannot become loops
+  + BuildError      the back end rejected the source   -> recorded as Failed("build")
+  + RunError        the kernel crashed or hung         -> recorded as Failed("run")
+  + RecordError     a stored record cannot be read or replayed
+"""
+
+
+class AnsorError(Exception):
+    """The root of every error that ansorpy raises on purpose."""
+
+
+class SpecError(AnsorError):
+    """The request is wrong: the message names the place, the value and the limit."""
+
+
+class StepError(AnsorError):
+    """A transform was applied where its condition does not hold."""
+
+
+class LoweringError(AnsorError):
+    """A complete candidate cannot become loops."""
+
+
+class BuildError(AnsorError):
+    """The back end rejected generated source."""
+
+
+class RunError(AnsorError):
+    """A kernel crashed, hung, or could not be started."""
+
+
+class RecordError(AnsorError):
+    """A stored record cannot be read or replayed."""

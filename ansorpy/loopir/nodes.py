@@ -1,0 +1,143 @@
+"""The loop IR: what a candidate is once it is loops.
+
+The same nodes serve three levels:
+  symbolic   extents and indices mention named sizes as variables (one program per plan);
+  bound      every size is a number: scalar loops, marked serial, parallel, vector or unroll;
+  tiled      after the passes: `Tile` statements, the register tiles of explicit SIMD code.
+
+Index expressions are `te.expr` trees over int64 variables. A `Read` in a value names a buffer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from ansorpy.te.expr import Expr
+
+
+class Scope(Enum):
+    """Where a buffer lives."""
+
+    INPUT = "input"  # a placeholder; never written
+    CONSTANT = "constant"  # a tensor whose values are part of the program
+    OUTPUT = "output"
+    GLOBAL = "global"  # a whole intermediate, allocated once, shared by the tasks
+    LOCAL = "local"  # scratch of one task, 64-byte aligned, undefined on entry of its Alloc
+    REGISTER = "register"  # a register tile: only Tile statements touch it
+
+
+class LoopKind(Enum):
+    """How the iterations of a loop run."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"  # independent tasks; only as the outermost loops of a phase
+    VECTOR = "vector"  # along vector lanes; a pass turns it into a Tile
+    UNROLL = "unroll"  # written out; a pass turns it into a dimension of a Tile
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A row-major array. `shape` holds expressions over sizes while symbolic, Const once bound."""
+
+    name: str
+    dtype: str
+    shape: tuple[Expr, ...]
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write `values[n]` to `buffers[n][index]`; with `combiner`, combine with what is there.
+
+    buffers[0][index] = values[0]                                    combiner None
+    buffers[0][index] = combine(buffers[0][index], values[0])        sum, prod, max, min
+    argmax, argmin: two buffers, value and index; the pair is replaced where the new value is
+    strictly better, or equal with a smaller index.
+    """
+
+    buffers: tuple[str, ...]
+    index: tuple[Expr, ...]
+    values: tuple[Expr, ...]
+    combiner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """Run `body` with `var` = 0, 1, ..., extent - 1; an extent below 1 runs nothing."""
+
+    var: str
+    extent: Expr
+    body: "Stmt"
+    kind: LoopKind = LoopKind.SERIAL
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Run `then` where `cond` (an index condition) holds, else `other`."""
+
+    cond: Expr
+    then: "Stmt"
+    other: "Stmt | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """Run the statements in order."""
+
+    stmts: tuple["Stmt", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    """Run `body` with a fresh LOCAL or REGISTER buffer."""
+
+    buffer: Buffer
+    body: "Stmt"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One store over a register tile; the explicit-SIMD statement.
+
+    Means:  for every dims[0][0] < dims[0][1] ... (in order, written out)
+              for lane[0] < lane[1]:  if mask: store
+    `dims` are unrolled (var, extent) pairs, `lane` is (var, lanes), or None for scalar code.
+    `mask` is a condition on dims, lane and outer variables; no access happens where it is false.
+    A variable absent from the index of a combining store is reduced over, inside the tile.
+    A REGISTER buffer is indexed by exactly a sub-sequence of (dims vars..., lane var).
+    """
+
+    dims: tuple[tuple[str, int], ...]
+    lane: tuple[str, int] | None
+    store: Store
+    mask: Expr | None = None
+
+
+Stmt = Store | For | If | Seq | Alloc | Tile
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One nest at the root: its leading PARALLEL loops are its tasks.
+
+    `ahead` marks work that reads constant inputs only: done once, not in the timed call.
+    """
+
+    name: str
+    body: Stmt
+    ahead: bool = False
+
+
+@dataclass(frozen=True)
+class Program:
+    """Buffers (all but LOCAL and REGISTER ones) and phases that run one after the other."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    phases: tuple[Phase, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Buffer]:
+        """The buffers by name."""
+        return {buffer.name: buffer for buffer in self.buffers}

@@ -1,0 +1,46 @@
+"""What a trial gives: a value either way, never 1e10 or None."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+FailureKind = Literal[
+    "build", "build-timeout", "load", "crash", "run-timeout", "wrong", "out-of-bounds", "memory"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Wall times of one call in seconds, one per sample, warm-up excluded."""
+
+    times_s: tuple[float, ...]
+    build_s: float = 0.0  # emit and compile
+    check_s: float = 0.0
+    run_s: float = 0.0  # all of the timing
+    aborted: bool = False  # hopeless: stopped after its first sample
+
+    @property
+    def cost_s(self) -> float:
+        """The number that the search minimises: the fastest undisturbed sample."""
+        return min(self.times_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The trial gave no time; `message` is one line, `excerpt` what helps to find the cause."""
+
+    kind: FailureKind
+    message: str
+    excerpt: str = ""
+    seconds: float = 0.0
+
+
+Outcome = Measured | Failed
+
+
+def throughput(outcome: Outcome, best_s: float) -> float:
+    """Return the label the cost model learns: best_s / cost_s in [0, 1]; 0 for a failure."""
+    match outcome:
+        case Measured() as measured:
+            return min(1.0, best_s / measured.cost_s)
+        case Failed():
+            return 0.0

@@ -1,0 +1,54 @@
+"""A plan: a sketch with its structural choices made, lowered once; sizes are still open."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from ansorpy.loopir.nodes import Program
+from ansorpy.state.state import Location, State
+from ansorpy.te.expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class StageChoice:
+    """The structural choices of one stage."""
+
+    location: Location
+    parallel: int = 0  # how many leading loops run in parallel (root stages)
+    lane: str | None = None  # the axis that vector lanes run along; None: scalar code
+    pack: tuple[str, ...] = ()  # tensors it reads that are first packed into tile order
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One column of a population: a named size.
+
+    `tile`    an inner length of a split axis: at least 1, at most the extent of the axis
+    `unroll`  the budget of written-out statements, one of `values`
+    `vector`  vectors per step of an untiled vector loop, one of `values`
+    """
+
+    name: str
+    role: Literal["tile", "unroll", "vector"]
+    extent: int = 1  # of the axis that a tile size divides
+    group: str = ""  # "<stage>.<axis>": the tile sizes of one axis, outer part first
+    part: int = 0  # position within the group, 1 = the outermost inner part
+    multiple_of: int = 1  # the innermost size of a lane axis: a multiple of the lanes
+    values: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Lowered once, for all rows. `conditions` are legality tests over the sizes."""
+
+    state: State
+    choices: tuple[tuple[str, StageChoice], ...]
+    sizes: tuple[Size, ...]
+    program: Program  # symbolic: mentions the names of `sizes` as variables
+    conditions: tuple[Expr, ...] = ()
+
+    @cached_property
+    def column(self) -> Mapping[str, int]:
+        """Position of every size by name."""
+        return {size.name: i for i, size in enumerate(self.sizes)}
