@@ -1,0 +1,180 @@
+"""Walk and rebuild the closed union of statements, so that a pass writes only its own case."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from ansorpy.errors import LoweringError
+from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Program, Seq, Stmt, Store, Tile
+from ansorpy.te.expr import Expr, substitute, variables
+
+
+def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Return the direct sub-statements in order; a Tile is a leaf (its store is part of it)."""
+    match stmt:
+        case Store() | Tile():
+            return ()
+        case For(body=body) | Alloc(body=body):
+            return (body,)
+        case If(then=then, other=other):
+            return (then,) if other is None else (then, other)
+        case Seq(stmts=stmts):
+            return stmts
+
+
+def rebuild_stmt(stmt: Stmt, parts: tuple[Stmt, ...]) -> Stmt:
+    """Return `stmt` with its direct sub-statements replaced (same order as `stmt_children`)."""
+    match stmt:
+        case Store() | Tile():
+            return stmt
+        case For() | Alloc():
+            return replace(stmt, body=parts[0])
+        case If():
+            return replace(stmt, then=parts[0], other=parts[1] if len(parts) > 1 else None)
+        case Seq():
+            return Seq(parts)
+
+
+def map_stmt(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    """Rewrite bottom-up: `change` sees every statement after its sub-statements.
+
+    An unchanged statement stays the same object, so a pass may test for change with `is`.
+    """
+    parts = stmt_children(stmt)
+    new = tuple(map_stmt(part, change) for part in parts)
+    kept = all(a is b for a, b in zip(parts, new, strict=True))
+    return change(stmt if kept else rebuild_stmt(stmt, new))
+
+
+def map_phases(program: Program, change: Callable[[Stmt], Stmt]) -> Program:
+    """Replace the body of every phase by `change(body)`."""
+    phases = tuple(replace(phase, body=change(phase.body)) for phase in program.phases)
+    return replace(program, phases=phases)
+
+
+def walk_stmt(stmt: Stmt) -> Iterator[Stmt]:
+    """Yield every statement, parents first, in program order."""
+    yield stmt
+    for part in stmt_children(stmt):
+        yield from walk_stmt(part)
+
+
+def stores(stmt: Stmt) -> tuple[Store, ...]:
+    """Return every store in program order, those inside Tiles included."""
+    found = []
+    for part in walk_stmt(stmt):
+        if isinstance(part, Store):
+            found.append(part)
+        elif isinstance(part, Tile):
+            found.append(part.store)
+    return tuple(found)
+
+
+def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
+    """Return the expressions that stand in the statement itself, not in its sub-statements."""
+    match stmt:
+        case Store(index=index, values=values):
+            return (*index, *values)
+        case For(extent=extent):
+            return (extent,)
+        case If(cond=cond):
+            return (cond,)
+        case Seq():
+            return ()
+        case Alloc(buffer=buffer):
+            return buffer.shape
+        case Tile(store=store, mask=mask):
+            return stmt_exprs(store) if mask is None else (*stmt_exprs(store), mask)
+
+
+def map_own_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """Replace the expressions of the statement itself (those of `stmt_exprs`)."""
+    match stmt:
+        case Store(index=index, values=values):
+            return replace(stmt, index=_each(index, change), values=_each(values, change))
+        case For(extent=extent):
+            return replace(stmt, extent=change(extent))
+        case If(cond=cond):
+            return replace(stmt, cond=change(cond))
+        case Seq():
+            return stmt
+        case Alloc(buffer=buffer):
+            return replace(stmt, buffer=map_shape(buffer, change))
+        case Tile(store=store, mask=mask):
+            inner = replace(
+                store, index=_each(store.index, change), values=_each(store.values, change)
+            )
+            return replace(stmt, store=inner, mask=None if mask is None else change(mask))
+
+
+def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """Replace every expression of the statement and of all inside it."""
+    return map_stmt(stmt, lambda part: map_own_exprs(part, change))
+
+
+def map_shape(buffer: Buffer, change: Callable[[Expr], Expr]) -> Buffer:
+    """Replace the extents of a buffer."""
+    return replace(buffer, shape=_each(buffer.shape, change))
+
+
+def bound_here(stmt: Stmt) -> tuple[str, ...]:
+    """Return the variables that the statement itself binds, outermost first."""
+    match stmt:
+        case For(var=var):
+            return (var,)
+        case Tile(dims=dims, lane=lane):
+            names = tuple(var for var, _ in dims)
+            return names if lane is None else (*names, lane[0])
+        case Store() | If() | Seq() | Alloc():
+            return ()
+
+
+def free_variables(stmt: Stmt) -> frozenset[str]:
+    """Return the variables that occur in the statement and that nothing inside it binds."""
+    found = frozenset[str]().union(*(free_variables(part) for part in stmt_children(stmt)))
+    # The extent of a For is evaluated outside the loop, all expressions of a Tile inside it.
+    if isinstance(stmt, Tile):
+        own = frozenset[str]().union(*map(variables, stmt_exprs(stmt)))
+        return own - set(bound_here(stmt))
+    own = frozenset[str]().union(*map(variables, stmt_exprs(stmt)))
+    return (found - set(bound_here(stmt))) | own
+
+
+def substitute_stmt(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
+    """Replace free variables by expressions.
+
+    Raises:
+        LoweringError: a variable of a replacement is bound inside `stmt` and would be captured.
+    """
+    if not values:
+        return stmt
+    bound = bound_here(stmt)
+    inner = {name: value for name, value in values.items() if name not in bound}
+    for name, value in inner.items():
+        captured = variables(value).intersection(bound)
+        if captured:
+            raise LoweringError(
+                f"substituting {name} := {value}: {', '.join(sorted(captured))} is bound inside"
+            )
+    own = inner if isinstance(stmt, Tile) else values
+    kept = map_own_exprs(stmt, lambda e: substitute(e, own))
+    parts = tuple(substitute_stmt(part, inner) for part in stmt_children(stmt))
+    return rebuild_stmt(kept, parts)
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """Return the statements in order as one: nested Seqs flattened, a single one unwrapped."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def nest(loops: tuple[tuple[str, Expr], ...], body: Stmt) -> Stmt:
+    """Wrap `body` in serial loops, the first outermost."""
+    for var, extent in reversed(loops):
+        body = For(var, extent, body)
+    return body
+
+
+def _each(exprs: tuple[Expr, ...], change: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
+    return tuple(map(change, exprs))

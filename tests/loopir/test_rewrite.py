@@ -1,0 +1,46 @@
+import pytest
+
+from ansorpy.errors import LoweringError
+from ansorpy.loopir.nodes import For, Seq, Stmt, Store, Tile
+from ansorpy.loopir.printer import stmt_text
+from ansorpy.loopir.rewrite import free_variables, map_stmt, seq, stores, substitute_stmt
+from tests.loopir.samples import add, c, matmul, mul, read, store, tiled_matmul, v
+
+
+def test_free_variables_are_those_that_nothing_inside_binds() -> None:
+    body = For("i", v("n"), store("O", (add(v("i"), v("base")),), read("A", v("i"))))
+    assert free_variables(body) == {"n", "base"}
+    # The extent stands outside its own loop.
+    assert free_variables(For("i", v("i"), Seq(()))) == {"i"}
+    tile = Tile((("i", 2),), ("j", 4), store("O", (v("i"), v("j")), read("A", v("k"))))
+    assert free_variables(tile) == {"k"}
+
+
+def test_whole_programs_are_closed() -> None:
+    for program in (matmul(2, 3, 4), tiled_matmul(5, 7, 4, 2, 4)):
+        assert free_variables(program.phases[0].body) == frozenset()
+
+
+def test_substitution_stops_at_the_loop_that_binds_the_name() -> None:
+    body = seq(
+        store("O", (v("i"),), read("A", v("i"))),
+        For("i", v("i"), store("O", (v("i"),), read("A", v("i")))),
+    )
+    answer = substitute_stmt(body, {"i": c(7)})
+    assert stmt_text(answer) == "O[7] = A[7]\nfor i in 7:\n  O[i] = A[i]"
+
+
+def test_substitution_refuses_capture() -> None:
+    body = For("i", c(4), store("O", (v("i"), v("j")), read("A", v("j"))))
+    with pytest.raises(LoweringError, match=r"j := \(i \* 2\): i is bound inside"):
+        substitute_stmt(body, {"j": mul(v("i"), c(2))})
+
+
+def test_map_stmt_is_bottom_up_and_keeps_what_does_not_change() -> None:
+    body = matmul(2, 3, 4).phases[0].body
+    assert map_stmt(body, lambda stmt: stmt) is body
+    seen: list[Stmt] = []
+    map_stmt(body, lambda stmt: seen.append(stmt) or stmt)  # type: ignore[func-returns-value]
+    assert isinstance(seen[0], Store)
+    assert seen[-1] is body
+    assert len(stores(body)) == 2
