@@ -1,0 +1,226 @@
+"""Bounds, facts and simplification, by table and against exhaustive evaluation."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansorpy.errors import SpecError
+from ansorpy.plan.sizes import evaluate
+from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.te.intervals import VALUES, Interval, assume, bounds, linear, simplify
+
+X, Y, Z = Var("i"), Var("j"), Var("k")
+RANGES = {"i": (0, 9), "j": (0, 7), "k": (0, 2)}
+
+
+def op(name: str, a: Expr | int, b: Expr | int) -> Expr:
+    left, right = (x if not isinstance(x, int) else Const(x) for x in (a, b))
+    return Binary(name, left, right)
+
+
+def add(a: Expr | int, b: Expr | int) -> Expr:
+    return op("add", a, b)
+
+
+def mul(a: Expr | int, b: Expr | int) -> Expr:
+    return op("mul", a, b)
+
+
+def div(a: Expr | int, b: Expr | int) -> Expr:
+    return op("floordiv", a, b)
+
+
+def mod(a: Expr | int, b: Expr | int) -> Expr:
+    return op("mod", a, b)
+
+
+def sub(a: Expr | int, b: Expr | int) -> Expr:
+    return op("sub", a, b)
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (add(mul(X, 8), Y), (0, 79)),
+        (sub(X, X), (0, 0)),
+        (sub(add(X, Z), 1), (-1, 10)),
+        (div(sub(X, 5), 2), (-3, 2)),
+        (mod(add(X, 100), 200), (100, 109)),
+        (mod(X, 4), (0, 3)),
+        (op("min", X, 4), (0, 4)),
+        (op("max", sub(X, 3), Y), (0, 7)),
+        (op("lt", X, 10), (1, 1)),
+        (op("lt", X, 9), (0, 1)),
+        (op("eq", X, 11), (0, 0)),
+        (Select(op("ge", X, 3), sub(X, 3), Const(0)), (0, 6)),
+        (Call("not", op("lt", X, 10)), (0, 0)),
+        (Cast("int32", X), (0, 9)),
+        (Cast("int8", mul(X, 100)), VALUES["int8"]),
+        (Cast("int64", Read("A", (X,), "uint8")), (0, 255)),
+        (Var("unknown"), VALUES["int64"]),
+    ],
+    ids=str,
+)
+def test_bounds(expr: Expr, expected: Interval) -> None:
+    assert bounds(expr, RANGES) == expected
+
+
+def test_bounds_of_a_float_are_refused() -> None:
+    with pytest.raises(SpecError, match="not an integer"):
+        bounds(Read("A", (X,), "float32"), RANGES)
+
+
+def both(*conds: Expr) -> Expr:
+    total = conds[0]
+    for cond in conds[1:]:
+        total = Binary("and", total, cond)
+    return total
+
+
+PADDED = sub(add(X, Z), 1)
+
+
+@pytest.mark.parametrize(
+    ("cond", "holds", "index", "expected"),
+    [
+        (both(op("ge", PADDED, 0), op("lt", PADDED, 10)), True, PADDED, (0, 9)),
+        (both(op("le", 0, PADDED), op("le", PADDED, 9)), True, PADDED, (0, 9)),
+        (both(op("ge", add(X, Z), 1), op("lt", add(Z, X), 11)), True, PADDED, (0, 9)),
+        (Binary("or", op("lt", PADDED, 0), op("ge", PADDED, 10)), False, PADDED, (0, 9)),
+        (op("lt", X, 5), True, X, (0, 4)),
+        (op("lt", X, 5), False, sub(X, 5), (0, 4)),
+        (op("eq", X, 0), False, sub(X, 1), (0, 8)),
+        (op("ne", X, 9), True, add(X, 1), (1, 9)),
+        (op("lt", add(X, Y), 5), True, X, (0, 4)),
+        # transposed convolution: the stride divides what the condition bounds
+        (
+            both(op("eq", mod(sub(X, Z), 2), 0), op("ge", sub(X, Z), 0), op("lt", sub(X, Z), 8)),
+            True,
+            div(sub(X, Z), 2),
+            (0, 3),
+        ),
+        (op("lt", div(sub(X, Z), 2), 3), True, sub(X, Z), (-2, 5)),
+        (both(op("ge", mul(X, 2), 4), op("lt", mul(X, 2), 9)), True, X, (2, 4)),
+        # two facts at once: i < j and j < 4 bound i
+        (both(op("lt", X, Y), op("lt", Y, 4)), True, X, (0, 2)),
+        # a disjunction says nothing about either side
+        (Binary("or", op("lt", X, 5), op("lt", Y, 5)), True, X, (0, 9)),
+        # not (always and x)  is  not x
+        (both(op("ge", X, 0), op("lt", X, 5)), False, X, (5, 9)),
+    ],
+)
+def test_a_condition_narrows(cond: Expr, holds: bool, index: Expr, expected: Interval) -> None:
+    assert bounds(index, RANGES, assume(cond, RANGES, holds=holds)) == expected
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (add(X, 0), "i"),
+        (mul(X, 1), "i"),
+        (add(add(2, X), 3), "(i + 5)"),
+        (sub(add(X, Y), X), "j"),
+        (sub(mul(add(X, 1), Y), mul(X, Y)), "j"),
+        (div(add(mul(X, 8), Y), 8), "i"),
+        (mod(add(mul(X, 8), Y), 8), "j"),
+        (div(add(mul(X, 8), Y), 16), "(i // 2)"),
+        (mod(add(mul(X, 8), Y), 16), "(j + ((i % 2) * 8))"),
+        (div(add(mul(X, 4), 2), 8), "(i // 2)"),
+        (div(add(add(mul(X, 8), Y), 7), 8), "(i + ((j + 7) // 8))"),
+        (div(div(X, 2), 3), "(i // 6)"),
+        (mod(mod(X, 6), 3), "(i % 3)"),
+        (add(mul(div(X, 4), 4), mod(X, 4)), "i"),
+        (sub(X, mul(div(X, 4), 4)), "(i % 4)"),
+        (div(X, 1), "i"),
+        (mod(X, 1), "0"),
+        (div(X, 10), "0"),
+        (op("min", X, 9), "i"),
+        (op("max", sub(X, 10), Y), "j"),
+        (op("lt", X, 10), "True"),
+        (both(op("lt", X, 10), op("lt", Y, 3)), "(j < 3)"),
+        (Select(op("lt", X, 10), Y, Z), "j"),
+        (Select(op("lt", X, 5), Select(op("lt", X, 7), Y, Z), Z), "(j if (i < 5) else k)"),
+        (Read("A", (add(X, 0),), "float32"), "A[i]"),
+    ],
+    ids=str,
+)
+def test_simplify(expr: Expr, expected: str) -> None:
+    assert str(simplify(expr, RANGES)) == expected
+
+
+def test_a_variable_of_one_value_is_that_value() -> None:
+    assert simplify(add(X, Y), {"i": (3, 3), "j": (0, 4)}) == add(Y, 3)
+
+
+def test_float_arithmetic_is_left_as_written() -> None:
+    zero = Binary("add", Read("A", (), "float32"), Const(0.0, "float32"))
+    assert simplify(zero, {}) == zero
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (add(mul(X, 3), sub(Y, 4)), (-4, {"i": 3, "j": 1})),
+        (Call("neg", sub(X, Y)), (0, {"i": -1, "j": 1})),
+        (Const(7), (7, {})),
+        (div(X, 2), None),
+        (mul(X, Y), None),
+    ],
+)
+def test_linear(expr: Expr, expected: tuple[int, dict[str, int]] | None) -> None:
+    assert linear(expr) == expected
+
+
+LEAVES = st.sampled_from([X, Y, Z]) | st.integers(-12, 12).map(Const)
+
+
+def grow(parts: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    pair = st.tuples(parts, parts)
+    sizes = st.sampled_from([1, 2, 3, 4, 8]).map(Const)
+    return (
+        st.builds(Binary, st.sampled_from(["add", "sub", "mul", "min", "max"]), parts, parts)
+        | st.builds(Binary, st.sampled_from(["floordiv", "mod"]), parts, sizes)
+        | st.tuples(conditions(pair), pair).map(lambda t: Select(t[0], *t[1]))
+    )
+
+
+def conditions(pair: st.SearchStrategy[tuple[Expr, Expr]]) -> st.SearchStrategy[Expr]:
+    one = st.tuples(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]), pair).map(
+        lambda t: Binary(t[0], *t[1])
+    )
+    return (
+        one
+        | st.builds(Binary, st.sampled_from(["and", "or"]), one, one)
+        | st.builds(Call, st.just("not"), one)
+    )
+
+
+EXPRS = st.recursive(LEAVES, grow, max_leaves=12)
+POINTS = [
+    dict(zip("ijk", point, strict=True))
+    for point in product(range(0, 10, 3), range(0, 8, 2), range(3))
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(EXPRS)
+def test_values_lie_within_bounds_and_survive_simplify(expr: Expr) -> None:
+    low, high = bounds(expr, RANGES)
+    short = simplify(expr, RANGES)
+    for point in POINTS:
+        value = evaluate(expr, point)
+        assert low <= value <= high
+        assert evaluate(short, point) == value
+
+
+@settings(max_examples=300, deadline=None)
+@given(conditions(st.tuples(EXPRS, EXPRS)), st.booleans(), EXPRS)
+def test_narrowed_bounds_hold_wherever_the_condition_does(
+    cond: Expr, holds: bool, expr: Expr
+) -> None:
+    low, high = bounds(expr, RANGES, assume(cond, RANGES, holds=holds))
+    for point in POINTS:
+        if bool(evaluate(cond, point)) is holds:
+            assert low <= evaluate(expr, point) <= high
