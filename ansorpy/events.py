@@ -1,0 +1,100 @@
+"""What happens during a tuning, as values: a caller may print, store or ignore them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpent:
+    """Where the wall time of a round went, in seconds."""
+
+    propose_s: float = 0.0  # evolution: sample, mutate, featurise, score
+    measure_s: float = 0.0  # emit, compile, check and time, as seen from outside
+    train_s: float = 0.0
+    store_s: float = 0.0
+
+    def __add__(self, other: "TimeSpent") -> "TimeSpent":
+        """Return the sum, part by part."""
+        names = [f.name for f in fields(self)]
+        return TimeSpent(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A tuning begins; `known` counts the stored trials of each task that it starts from."""
+
+    tasks: tuple[str, ...]
+    known: tuple[int, ...]
+    trials: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """The search space of a task is known."""
+
+    task: str
+    sketches: int
+    plans: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDone:
+    """One batch of trials was measured; counts are totals of the task so far."""
+
+    task: str
+    round: int
+    trials: int
+    best_s: float | None
+    failures: Mapping[str, int]  # by kind
+    quality: Mapping[str, float]  # of the cost model on this batch, before it learned from it
+    spent: TimeSpent
+
+
+@dataclass(frozen=True, slots=True)
+class Improved:
+    """A trial beat all before it."""
+
+    task: str
+    best_s: float
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What one task came to.
+
+    `best_s` is None where no candidate survived; `baseline_s` is the faster of the untuned kernel
+    and NumPy, measured in the same interleaved run as `best_s`.
+    """
+
+    name: str
+    key: str
+    best_s: float | None
+    baseline_s: float | None
+    trials: int
+    seconds: float
+    verified: bool
+    winner: Literal["tuned", "baseline"] | None
+    kernel: Path | None  # the zip
+    flop: int = 0
+    naive_s: float | None = None
+    numpy_s: float | None = None
+    failures: Mapping[str, int] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()  # messages of the first failures
+    from_store: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end; always the last event."""
+
+    results: tuple[TaskResult, ...]
+    seconds: float
+    stopped: Literal["trials", "seconds", "converged", "interrupted", "store", "exhausted"]
+
+
+Event = Started | Derived | RoundDone | Improved | Finished
