@@ -40,7 +40,12 @@ def test_map_stmt_is_bottom_up_and_keeps_what_does_not_change() -> None:
     body = matmul(2, 3, 4).phases[0].body
     assert map_stmt(body, lambda stmt: stmt) is body
     seen: list[Stmt] = []
-    map_stmt(body, lambda stmt: seen.append(stmt) or stmt)  # type: ignore[func-returns-value]
+
+    def note(stmt: Stmt) -> Stmt:
+        seen.append(stmt)
+        return stmt
+
+    map_stmt(body, note)
     assert isinstance(seen[0], Store)
     assert seen[-1] is body
     assert len(stores(body)) == 2
