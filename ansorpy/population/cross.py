@@ -1,0 +1,50 @@
+"""Combine rows: crossover within a plan, and moving rows to a sibling plan."""
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.plan.plan import Plan
+from ansorpy.population.groups import groups, value_columns
+from ansorpy.population.legal import fit, legal
+from ansorpy.population.sample import draw, sample
+
+IntArray = npt.NDArray[np.int64]
+
+
+def cross(plan: Plan, a: IntArray, b: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return children that take every axis whole from `a` or from `b`; shape as both.
+
+    Axes are not mixed inside: the parts of one axis only mean something together. A child
+    that breaks a condition of the plan is replaced by its parent in `a`.
+    """
+    children = a.copy()
+    for columns in (*(g.columns for g in groups(plan)), *((i,) for i in value_columns(plan))):
+        other = np.flatnonzero(rng.random(len(a)) < 0.5)
+        children[other[:, None], columns] = b[other[:, None], columns]
+    bad = ~legal(plan, children)
+    children[bad] = a[bad]
+    return children
+
+
+def carry(plan_from: Plan, rows: IntArray, plan_to: Plan, rng: np.random.Generator) -> IntArray:
+    """Return the rows as rows of another plan, its columns filled by name.
+
+    Columns that `plan_from` lacks are drawn at random; what does not fit is cut to fit, and a
+    row that still breaks a condition of `plan_to` becomes a fresh sample of it. Returns fewer
+    rows only where `plan_to` has no legal row at all.
+    """
+    moved = draw(plan_to, len(rows), rng)
+    for i, size in enumerate(plan_to.sizes):
+        source = plan_from.column.get(size.name)
+        if source is not None:
+            moved[:, i] = rows[:, source]
+    moved = fit(plan_to, moved)
+    good = legal(plan_to, moved)
+    bad = np.flatnonzero(~good)
+    if not len(bad):
+        return moved
+    fresh = sample(plan_to, len(bad), rng)
+    if not len(fresh):
+        return moved[good]
+    moved[bad] = fresh
+    return moved

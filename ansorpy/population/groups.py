@@ -1,0 +1,43 @@
+"""The tile sizes of one axis belong together: they are sampled and repaired as one group."""
+
+from dataclasses import dataclass
+
+from ansorpy.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The columns of one axis.
+
+    `columns` are positions in a row, outermost inner part first; the last is the innermost,
+    and it is a multiple of `multiple_of`.
+    """
+
+    name: str
+    extent: int
+    columns: tuple[int, ...]
+    multiple_of: int = 1
+
+    @property
+    def units(self) -> int:
+        """The extent counted in `multiple_of` steps, rounded up."""
+        return -(-self.extent // self.multiple_of)
+
+
+def groups(plan: Plan) -> tuple[Group, ...]:
+    """Return the groups of tile sizes, in order of first appearance."""
+    members: dict[str, list[int]] = {}
+    for i, size in enumerate(plan.sizes):
+        if size.role == "tile":
+            members.setdefault(size.group or size.name, []).append(i)
+    found = []
+    for name, columns in members.items():
+        columns.sort(key=lambda i: plan.sizes[i].part)
+        inner = plan.sizes[columns[-1]]
+        found.append(Group(name, inner.extent, tuple(columns), inner.multiple_of))
+    return tuple(found)
+
+
+def value_columns(plan: Plan) -> tuple[int, ...]:
+    """Return the columns that take one of a list of values (unroll budgets, vector counts)."""
+    return tuple(i for i, size in enumerate(plan.sizes) if size.role != "tile")

@@ -1,0 +1,105 @@
+"""Which rows are candidates: ranges, multiples, listed values, and the conditions of the plan."""
+
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.plan.plan import Plan
+from ansorpy.plan.sizes import evaluate
+from ansorpy.population.groups import Group, groups, value_columns
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def legal(plan: Plan, rows: IntArray) -> BoolArray:
+    """Tell for every row of shape (n, sizes) whether it can be lowered, as shape (n,).
+
+    A tile size is at least 1 and at most what the parts inside it leave of the axis, rounded
+    up; the innermost size of a lane axis is a multiple of its lanes; an unroll or vector value
+    is one of those listed; and every condition of the plan holds.
+    """
+    columns = np.ascontiguousarray(rows.T)
+    good = np.ones(len(rows), np.bool_)
+    for group in groups(plan):
+        good &= _fits(group, columns)
+    for i in value_columns(plan):
+        good &= np.isin(columns[i], plan.sizes[i].values)
+    if not plan.conditions:
+        return good
+    # Conditions may divide by a size: they are asked only of rows whose ranges are right.
+    where = np.flatnonzero(good)
+    values = {size.name: columns[i, where] for i, size in enumerate(plan.sizes)}
+    held = np.ones(len(where), np.bool_)
+    for condition in plan.conditions:
+        held &= evaluate(condition, values)
+    good[where] = held
+    return good
+
+
+def fit(plan: Plan, rows: IntArray) -> IntArray:
+    """Return the rows moved into range: multiples rounded down, tiles cut to what is left.
+
+    Takes any integers; the answer meets all that `legal` asks but the conditions of the plan.
+    """
+    columns = np.ascontiguousarray(rows.T)
+    for group in groups(plan):
+        _cut(group, columns)
+    for i in value_columns(plan):
+        columns[i] = _nearest(np.array(plan.sizes[i].values, np.int64), columns[i])
+    return np.ascontiguousarray(columns.T)
+
+
+def enumerate_all(plan: Plan, limit: int = 65536) -> IntArray | None:
+    """Return every legal row, or None where the ranges hold more than `limit` rows."""
+    choices = [_range(plan, i) for i in range(len(plan.sizes))]
+    if prod(map(len, choices)) > limit:
+        return None
+    if not choices:
+        return np.zeros((1, 0), np.int64)
+    mesh = np.meshgrid(*choices, indexing="ij")
+    rows = np.stack([axis.ravel() for axis in mesh], axis=1)
+    good: IntArray = rows[legal(plan, rows)]
+    return good
+
+
+def _fits(group: Group, columns: IntArray) -> BoolArray:
+    inner = columns[group.columns[-1]]
+    good: BoolArray = (inner >= 1) & (inner <= group.units * group.multiple_of)
+    if group.multiple_of > 1:
+        good &= inner % group.multiple_of == 0
+    covered = np.maximum(inner, 1)
+    for i in reversed(group.columns[:-1]):
+        # s <= ceil(extent / covered), without the slow division of int64 columns
+        good &= (columns[i] >= 1) & ((columns[i] - 1) * covered < group.extent)
+        covered = covered * np.maximum(columns[i], 1)
+    return good
+
+
+def _cut(group: Group, columns: IntArray) -> None:
+    step = group.multiple_of
+    inner = columns[group.columns[-1]]
+    if step > 1:
+        inner = inner // step * step
+    inner = np.clip(inner, step, group.units * step)
+    columns[group.columns[-1]] = inner
+    covered = inner
+    for i in reversed(group.columns[:-1]):
+        room = -(-group.extent // covered)
+        columns[i] = np.clip(columns[i], 1, room)
+        covered = covered * columns[i]
+
+
+def _nearest(values: IntArray, column: IntArray) -> IntArray:
+    distance = np.abs(column[:, None] - values[None, :])
+    nearest: IntArray = values[np.argmin(distance, axis=1)]
+    return nearest
+
+
+def _range(plan: Plan, column: int) -> IntArray:
+    size = plan.sizes[column]
+    if size.role != "tile":
+        return np.array(size.values, np.int64)
+    step = size.multiple_of
+    return np.arange(step, -(-size.extent // step) * step + 1, step, dtype=np.int64)

@@ -1,0 +1,44 @@
+"""Tell rows apart: keys, duplicate removal, and rows that were not seen before."""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+KeyArray = npt.NDArray[np.uint64]
+
+# Odd 64-bit constants of the splitmix64 generator (Steele, Lea, Flood, OOPSLA 2014).
+_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+_MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+def keys(rows: IntArray) -> KeyArray:
+    """Return a 64-bit key per row, shape (n,); equal rows have equal keys.
+
+    Two different rows share a key with probability 2**-64; then one candidate is taken for the
+    other and is not tried. In exchange a whole population is compared in one sort.
+    """
+    key = np.zeros(len(rows), np.uint64)
+    for column in rows.T:
+        key = (key ^ column.astype(np.uint64)) + _STEP
+        key = (key ^ (key >> np.uint64(30))) * _MIX[0]
+        key = (key ^ (key >> np.uint64(27))) * _MIX[1]
+        key ^= key >> np.uint64(31)
+    return key
+
+
+def unique(rows: IntArray) -> IntArray:
+    """Return the rows without repeats, in order of first appearance."""
+    return rows[first_of_each(keys(rows))]
+
+
+def first_of_each(key: KeyArray) -> IntArray:
+    """Return the positions of the first appearance of every key, ascending."""
+    _, first = np.unique(key, return_index=True)
+    return np.sort(first).astype(np.int64)
+
+
+def unseen(rows: IntArray, seen: KeyArray) -> npt.NDArray[np.bool_]:
+    """Tell which rows have a key that is not in `seen`."""
+    return np.isin(keys(rows), seen, invert=True)
