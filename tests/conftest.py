@@ -1,0 +1,31 @@
+"""Fixtures that every floor shares."""
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+
+
+class Golden:
+    """Compares a text with `tests/golden/<test file>/<test>.txt`; a missing file fails."""
+
+    def __init__(self, path: Path, update: bool) -> None:
+        self.path, self.update = path, update
+
+    def check(self, actual: str) -> None:
+        if self.update:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_text(actual + "\n")
+        assert self.path.exists(), f"no golden file {self.path}; run `make golden`"
+        assert actual + "\n" == self.path.read_text()
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    here = Path(__file__).parent
+    test = Path(request.node.path).relative_to(here).with_suffix("")
+    name = here / "golden" / test / f"{request.node.name}.txt"
+    return Golden(name, bool(request.config.getoption("--update-golden")))
