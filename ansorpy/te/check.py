@@ -1,0 +1,110 @@
+"""The one validator, whichever way a Dag came in: Python, text or JSON.
+
+What holds afterwards: names are unique ASCII identifiers, producers come first, dtypes agree,
+sizes are within `Limits`, and every index of every read is proved to be in range.
+"""
+
+from collections.abc import Iterable
+from math import prod
+
+from ansorpy.errors import SpecError
+from ansorpy.te.check_basics import check_dtypes, check_name, check_shape
+from ansorpy.te.check_compute import ComputeCheck
+from ansorpy.te.check_types import Tensors
+from ansorpy.te.dag import Compute, ConstantTensor, Dag, Node, Placeholder
+from ansorpy.te.expr import SIZE_BYTES
+from ansorpy.te.limits import LIMITS, Limits, quoted, shown
+
+__all__ = ["check", "check_node", "signature"]
+
+
+def check(dag: Dag, limits: Limits = LIMITS) -> None:
+    """Refuse a Dag that is not valid.
+
+    Raises:
+        SpecError: names the node, the value and the limit or what was expected.
+    """
+    check_name(dag.name, "the dag")
+    if not 1 <= len(dag.nodes) <= limits.nodes:
+        raise SpecError(f"dag {dag.name!r}: {len(dag.nodes)} nodes, not 1 to {limits.nodes}")
+    tensors: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
+    later = {node.name for node in dag.nodes}
+    terms = 0
+    for node in dag.nodes:
+        terms += check_node(node, tensors, later, limits)
+        tensors[node.name] = signature(node)
+    if terms > limits.all_terms:
+        raise SpecError(f"dag {dag.name!r}: {terms} expression parts, limit {limits.all_terms}")
+    _total_bytes(dag, tensors, limits)
+    _outputs(dag)
+
+
+def check_node(
+    node: Node, tensors: Tensors, later: Iterable[str] = (), limits: Limits = LIMITS
+) -> int:
+    """Refuse a node that is not valid after the nodes in `tensors`; return its expression parts.
+
+    Args:
+        tensors: shape and dtypes of every node before this one.
+        later: names that come at or after it, for a better message.
+
+    Raises:
+        SpecError: what is wrong, and where.
+    """
+    where = f"node {quoted(node.name)}"
+    check_name(node.name, where)
+    if node.name in tensors:
+        raise SpecError(f"{where}: the name is taken by an earlier node")
+    match node:
+        case Placeholder() | ConstantTensor():
+            check_dtypes((node.dtype,), where)
+            check_shape(node.shape, where, limits)
+            if isinstance(node, ConstantTensor):
+                _data(node, where, limits)
+            return 0
+        case Compute():
+            return ComputeCheck(node, tensors, frozenset(later), limits, where).run()
+
+
+def signature(node: Node) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return shape and dtypes, as `check_node` wants them for the nodes after it."""
+    return node.shape, node.dtypes if isinstance(node, Compute) else (node.dtype,)
+
+
+def _data(node: ConstantTensor, where: str, limits: Limits) -> None:
+    expected = prod(node.shape) * SIZE_BYTES[node.dtype]
+    if expected > limits.constant_bytes:
+        raise SpecError(f"{where}: {expected} bytes of constants, limit {limits.constant_bytes}")
+    if len(node.data) != expected:
+        raise SpecError(
+            f"{where}: {len(node.data)} bytes of data, but its shape and dtype need {expected}"
+        )
+
+
+def _total_bytes(dag: Dag, tensors: Tensors, limits: Limits) -> None:
+    total = sum(
+        prod(shape) * SIZE_BYTES[dtype] for shape, dtypes in tensors.values() for dtype in dtypes
+    )
+    if total > limits.bytes:
+        raise SpecError(f"dag {dag.name!r}: {total} bytes of tensors, limit {limits.bytes}")
+    constants = sum(len(node.data) for node in dag.nodes if isinstance(node, ConstantTensor))
+    if constants > limits.constant_bytes:
+        raise SpecError(
+            f"dag {dag.name!r}: {constants} bytes of constants, limit {limits.constant_bytes}"
+        )
+
+
+def _outputs(dag: Dag) -> None:
+    if not dag.outputs:
+        raise SpecError(f"dag {dag.name!r}: no outputs")
+    if len(set(dag.outputs)) < len(dag.outputs):
+        raise SpecError(f"dag {dag.name!r}: outputs {shown(dag.outputs)} name a node twice")
+    computed = {node.name for node in dag.computes}
+    for name in dag.outputs:
+        if name not in computed:
+            what = "an input" if name in dag.index else "not there"
+            raise SpecError(f"dag {dag.name!r}: output {quoted(name)} is {what}")
+    used = {read.tensor for node in dag.computes for read in node.reads} | set(dag.outputs)
+    for node in dag.nodes:
+        if node.name not in used and not isinstance(node, Placeholder):
+            raise SpecError(f"node {node.name!r}: nothing reads it and it is not an output")

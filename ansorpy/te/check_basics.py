@@ -1,0 +1,45 @@
+"""What every name, shape and dtype must be; each refusal is a SpecError."""
+
+from math import prod
+
+from ansorpy.errors import SpecError
+from ansorpy.te.expr import DTYPES
+from ansorpy.te.limits import NAME, Limits, quoted
+
+
+def check_name(name: object, where: str) -> None:
+    """Refuse what is not an ASCII identifier of at most 63 characters."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise SpecError(
+            f"{where}: {quoted(name)} is not a name "
+            "(an ASCII letter or _, then at most 62 letters, digits or _)"
+        )
+
+
+def check_shape(shape: object, where: str, limits: Limits) -> None:
+    """Refuse a shape of too high a rank, of too many elements, or with a wrong extent."""
+    if not isinstance(shape, tuple) or len(shape) > limits.rank:
+        raise SpecError(f"{where}: rank {_count(shape)}, limit {limits.rank}")
+    for position, extent in enumerate(shape):
+        check_extent(extent, f"{where}: extent {position}", limits)
+    if prod(shape) > limits.elements:
+        raise SpecError(f"{where}: {prod(shape)} elements, limit {limits.elements}")
+
+
+def _count(value: object) -> object:
+    return len(value) if isinstance(value, tuple) else quoted(value)
+
+
+def check_extent(extent: object, where: str, limits: Limits) -> None:
+    """Refuse what is not an integer from 1 to the limit."""
+    if type(extent) is not int or not 1 <= extent <= limits.extent:
+        raise SpecError(f"{where} is {quoted(extent)}, not an integer 1 to {limits.extent}")
+
+
+def check_dtypes(dtypes: tuple[str, ...], where: str) -> None:
+    """Refuse a dtype that is not supported."""
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            raise SpecError(
+                f"{where}: dtype {quoted(dtype)} is not supported; there are {', '.join(DTYPES)}"
+            )

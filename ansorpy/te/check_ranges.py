@@ -1,0 +1,95 @@
+"""The proof that every index is in range, by interval arithmetic in Python ints.
+
+A read inside a `select` is proved under the condition of the branch it stands in. What is not
+proved is refused, never clamped.
+"""
+
+from ansorpy.errors import SpecError
+from ansorpy.te.bounding import NO_FACTS, VALUES, Facts, Ranges, assume, bounds
+from ansorpy.te.check_types import Tensors
+from ansorpy.te.expr import (
+    INDEX,
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Read,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    walk,
+)
+from ansorpy.te.forms import form
+from ansorpy.te.limits import shown
+
+
+def check_ranges(
+    expr: Expr, ranges: Ranges, tensors: Tensors, where: str, facts: Facts = NO_FACTS
+) -> None:
+    """Refuse a read that may leave its tensor, a divisor that may be 0, an index beyond int64.
+
+    Args:
+        ranges: first and last value of every axis.
+        facts: what is known here, from the conditions around `expr`.
+
+    Raises:
+        SpecError: names the read, the interval and the extent.
+    """
+    match expr:
+        case Select(cond=cond, then=then, other=other):
+            check_ranges(cond, ranges, tensors, where, facts)
+            check_ranges(then, ranges, tensors, where, assume(cond, ranges, facts))
+            no = assume(cond, ranges, facts, holds=False)
+            check_ranges(other, ranges, tensors, where, no)
+            return
+        case Read(tensor=tensor, indices=indices):
+            for position, index in enumerate(indices):
+                _affine(index, expr, where)
+                extent = tensors[tensor][0][position]
+                _inside(expr, position, bounds(index, ranges, facts), extent, where)
+        case Binary(op="floordiv" | "mod", b=b):
+            low, high = bounds(b, ranges, facts)
+            if low <= 0 <= high:
+                raise SpecError(f"{where}: {shown(expr)} may divide by 0")
+        case Binary() if dtype_of(expr) == INDEX:
+            _no_overflow(expr, ranges, facts, where)
+        case _:
+            pass
+    for part in children(expr):
+        check_ranges(part, ranges, tensors, where, facts)
+
+
+def _inside(read: Read, position: int, interval: tuple[int, int], extent: int, where: str) -> None:
+    low, high = interval
+    if low < 0 or high >= extent:
+        raise SpecError(
+            f"{where}: {shown(read)} reads out of range: index {position}, "
+            f"{shown(read.indices[position])}, runs from {low} to {high}, but {read.tensor!r} "
+            f"has 0 to {extent - 1} there; guard the read with a condition"
+        )
+
+
+def _no_overflow(expr: Binary, ranges: Ranges, facts: Facts, where: str) -> None:
+    if any(isinstance(part, Read) for part in walk(expr)):
+        return  # data wraps around as int64 does everywhere
+    low, high = bounds(expr, ranges, facts)
+    first, last = VALUES[INDEX]
+    if low < first or high > last:
+        raise SpecError(f"{where}: {shown(expr)} reaches {low if low < first else high}: not int64")
+
+
+def _affine(index: Expr, read: Read, where: str) -> None:
+    for part in walk(index):
+        match part:
+            case Const() | Var() | Call(fn="neg") | Binary(op="add" | "sub" | "min" | "max"):
+                continue
+            case Binary(op="mul", a=a, b=b) if not (form(a).terms and form(b).terms):
+                continue
+            case Binary(op="floordiv" | "mod", b=b) if not form(b).terms and form(b).const > 0:
+                continue
+            case _:
+                raise SpecError(
+                    f"{where}: {shown(read)}: index part {shown(part)} is not affine (sums and "
+                    "multiples of axes, min, max, // and % by a positive constant)"
+                )

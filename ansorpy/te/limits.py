@@ -1,0 +1,42 @@
+"""How large a request may be; everything is compared in Python ints, before any allocation."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Upper limits, all inclusive."""
+
+    nodes: int = 512
+    rank: int = 8  # spatial axes, and reduce axes, of one node
+    extent: int = 2**31 - 1
+    elements: int = 2**31  # of one tensor
+    bytes: int = 2**34  # of all tensors together
+    points: int = 2**40  # iterations of one node
+    terms: int = 2**11  # parts of the expressions of one node
+    all_terms: int = 2**14  # parts of all expressions
+    depth: int = 64  # nesting of one expression
+    constant_bytes: int = 2**24  # of all constant tensors together
+    unrolled: int = 2**12  # copies of a body that the attributes of one node ask for
+    text_bytes: int = 2**20  # of a source text or a JSON document
+    flop: int = 2**62
+
+
+LIMITS: Final = Limits()
+
+
+def shown(text: object, width: int = 72) -> str:
+    """Return at most `width` characters of what a message is about."""
+    whole = str(text)
+    return whole if len(whole) <= width else whole[: width - 3] + "..."
+
+
+def quoted(value: object) -> str:
+    """Return a short `repr` of any value that a request may hold."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    return shown(repr(value))
