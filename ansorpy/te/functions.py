@@ -1,0 +1,184 @@
+"""Functions of scalars and the reductions, under the names that people know from TVM.
+
+Some names hide Python's own (sum, max, abs ...): import the package, `from ansorpy import te`.
+"""
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from ansorpy.errors import SpecError
+from ansorpy.te.expr import DTYPES, FLOATS, INDEX, INTS, Cast, Select, Var
+from ansorpy.te.numeric import LARGEST
+from ansorpy.te.scalar import INT_RANGE, Draft, Number, Operand, Scalar, binary, call, const, pair
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ReduceAxis(Scalar):
+    """An axis to reduce over; in expressions it is its int64 value."""
+
+    name: str = ""
+    extent: int = 1
+    token: str = ""  # the variable until the node that uses the axis names it
+
+
+Axes = ReduceAxis | Sequence[ReduceAxis]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reduction:
+    """A combiner over axes: the whole body of a `te.compute`, never a part of it."""
+
+    combiner: str
+    value: Scalar
+    axes: tuple[ReduceAxis, ...]
+    start: Scalar | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ArgReduction:
+    """argmax or argmin: a value and its index, two outputs; the first of equal values wins."""
+
+    combiner: str
+    value: Scalar
+    index: Scalar
+    axes: tuple[ReduceAxis, ...]
+    sources: Mapping[str, Draft] = field(default_factory=dict)
+
+
+def _function(fn: str, doc: str) -> Callable[[Scalar], Scalar]:
+    def apply(x: Scalar) -> Scalar:
+        if not isinstance(x, Scalar):
+            raise SpecError(f"te.{fn} of {x!r}: it wants a scalar expression (te.const(x, dtype))")
+        return call(fn, x)
+
+    apply.__name__, apply.__doc__ = fn, doc
+    return apply
+
+
+exp = _function("exp", "e to the power of x.")
+log = _function("log", "The natural logarithm.")
+tanh = _function("tanh", "The hyperbolic tangent.")
+erf = _function("erf", "The error function.")
+sqrt = _function("sqrt", "The square root.")
+rsqrt = _function("rsqrt", "One over the square root.")
+sigmoid = _function("sigmoid", "1 / (1 + exp(-x)).")
+floor = _function("floor", "The largest whole number not above x, in the dtype of x.")
+ceil = _function("ceil", "The smallest whole number not below x, in the dtype of x.")
+abs = _function("abs", "The absolute value.")
+
+
+def pow(a: Operand, b: Operand) -> Scalar:
+    """`a` to the power of `b`."""
+    return binary("pow", a, b)
+
+
+def maximum(a: Operand, b: Operand) -> Scalar:
+    """The larger of two scalars."""
+    return binary("max", a, b)
+
+
+def minimum(a: Operand, b: Operand) -> Scalar:
+    """The smaller of two scalars."""
+    return binary("min", a, b)
+
+
+def all(*conditions: Scalar) -> Scalar:
+    """Whether every condition holds; later ones are not evaluated where an earlier one fails."""
+    return reduce(lambda a, b: binary("and", a, b), conditions)
+
+
+def any(*conditions: Scalar) -> Scalar:
+    """Whether some condition holds; later ones are not evaluated where an earlier one holds."""
+    return reduce(lambda a, b: binary("or", a, b), conditions)
+
+
+def select(cond: Scalar, a: Operand, b: Operand) -> Scalar:
+    """`a` where `cond` holds, else `b`; the branch not taken is not read."""
+    if cond.dtype != "bool":
+        raise SpecError(f"te.select: the condition is {cond.dtype}, not bool")
+    then, other = pair(a, b, "select")
+    sources = {**cond.sources, **then.sources, **other.sources}
+    return Scalar(Select(cond.expr, then.expr, other.expr), sources)
+
+
+def cast(value: Operand, dtype: str) -> Scalar:
+    """The value as `dtype`; float to integer truncates towards zero."""
+    if dtype not in DTYPES:
+        raise SpecError(f"te.cast: unknown dtype {dtype!r}, known: {', '.join(DTYPES)}")
+    if not isinstance(value, Scalar):
+        return const(value, dtype)
+    return value if value.dtype == dtype else Scalar(Cast(dtype, value.expr), value.sources)
+
+
+def min_value(dtype: str) -> Scalar:
+    """The lowest finite value of a dtype: what a maximum over padding may start from."""
+    return const(-LARGEST[dtype] if dtype in FLOATS else INT_RANGE[dtype][0], dtype)
+
+
+def max_value(dtype: str) -> Scalar:
+    """The highest finite value of a dtype."""
+    return const(LARGEST[dtype] if dtype in FLOATS else INT_RANGE[dtype][1], dtype)
+
+
+def sum(value: Scalar, axis: Axes, init: Scalar | Number | None = None) -> Reduction:
+    """The sum over the reduce axes, onto `init` if it is given."""
+    return _reduction("sum", value, axis, init)
+
+
+def prod(value: Scalar, axis: Axes, init: Scalar | Number | None = None) -> Reduction:
+    """The product over the reduce axes."""
+    return _reduction("prod", value, axis, init)
+
+
+def max(value: Scalar, axis: Axes, init: Scalar | Number | None = None) -> Reduction:
+    """The largest value over the reduce axes (of two scalars: `te.maximum`)."""
+    return _reduction("max", value, axis, init)
+
+
+def min(value: Scalar, axis: Axes, init: Scalar | Number | None = None) -> Reduction:
+    """The smallest value over the reduce axes (of two scalars: `te.minimum`)."""
+    return _reduction("min", value, axis, init)
+
+
+def argmax(value: Scalar, axis: Axes, index: Scalar | None = None) -> ArgReduction:
+    """The largest value and its int64 index (row-major over the axes unless `index` is given)."""
+    return _arg_reduction("argmax", value, axis, index)
+
+
+def argmin(value: Scalar, axis: Axes, index: Scalar | None = None) -> ArgReduction:
+    """The smallest value and its int64 index (row-major over the axes unless `index` is given)."""
+    return _arg_reduction("argmin", value, axis, index)
+
+
+def _reduction(combiner: str, value: Scalar, axis: Axes, init: Scalar | Number | None) -> Reduction:
+    axes = _axes(combiner, value, axis)
+    start = None if init is None else pair(value, init, f"te.{combiner}: init")[1]
+    return Reduction(combiner, value, axes, start)
+
+
+def _arg_reduction(combiner: str, value: Scalar, axis: Axes, index: Scalar | None) -> ArgReduction:
+    axes = _axes(combiner, value, axis)
+    if index is None:
+        index = const(0, INDEX)
+        for one in axes:
+            # The value of the axis from 0, even where its range starts elsewhere.
+            at = Scalar(Var(one.token))
+            index = at if one is axes[0] else index * one.extent + at
+    if index.dtype not in INTS:
+        raise SpecError(f"te.{combiner}: the index is {index.dtype}, not an integer")
+    return ArgReduction(combiner, value, index, axes)
+
+
+def _axes(combiner: str, value: Scalar, axis: Axes) -> tuple[ReduceAxis, ...]:
+    axes = (axis,) if isinstance(axis, ReduceAxis) else tuple(axis)
+    if not isinstance(value, Scalar):
+        raise SpecError(f"te.{combiner} of {value!r}: it wants a scalar expression")
+    if not axes or not builtins.all(isinstance(one, ReduceAxis) for one in axes):
+        raise SpecError(f"te.{combiner}: axis wants one or more te.reduce_axis")
+    if len({one.token for one in axes}) < len(axes):
+        raise SpecError(f"te.{combiner}: a reduce axis is given twice")
+    if value.dtype == "bool":
+        raise SpecError(f"te.{combiner} of bool: use te.cast")
+    return axes
