@@ -1,0 +1,129 @@
+"""The learned model: gradient-boosted trees whose outputs are summed over the stores."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import lightgbm as lgb
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.cost.model import Batch, CostModel, Sample, Scores
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+TREES: Final = 100  # more would eat the scoring rate: DESIGN section 3
+LEARNING_RATE: Final = 0.2  # Ansor's eta
+FAILURE_WEIGHT: Final = 0.05  # failures and hopeless candidates still teach, softly
+MIN_SAMPLES: Final = 8  # fewer say nothing
+
+_PARAMETERS: Final[Mapping[str, Any]] = {
+    "num_leaves": 31,
+    "learning_rate": LEARNING_RATE,
+    "boost_from_average": False,  # the trees must add up to the label from 0
+    "min_data_in_leaf": 2,  # the default of 20 rows kills small jobs
+    "min_sum_hessian_in_leaf": 1e-3,
+    "lambda_l2": 1e-3,
+    "max_bin": 63,
+    "feature_pre_filter": False,
+    "deterministic": True,
+    "force_row_wise": True,
+    "verbosity": -1,
+}
+
+
+class GbmModel:
+    """score = sum over the stores of f(features of the store); f is made by LightGBM.
+
+    Label y = best cost of the task / cost, 0 for failures; loss w * (score - y)^2 with w = y
+    (at least FAILURE_WEIGHT). Trained from scratch on all samples at every update, because the
+    best cost, and so every label, moves. Until MIN_SAMPLES candidates are known, and while all
+    of them failed, `warm_up` answers.
+
+    Source: Ansor, OSDI 2020, section 5.2.
+    """
+
+    def __init__(self, warm_up: CostModel, seed: int = 0, threads: int = 1) -> None:
+        self._warm_up = warm_up
+        self._parameters = {**_PARAMETERS, "seed": seed, "num_threads": threads}
+        self._samples: list[Sample] = []
+        self._booster: lgb.Booster | None = None
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """All it has learnt from: its whole state, as `update` takes it."""
+        return tuple(self._samples)
+
+    @property
+    def trained(self) -> bool:
+        """Whether scores come from the trees, not from the warm-up model."""
+        return self._booster is not None
+
+    def predict(self, batches: Sequence[Batch]) -> list[Scores]:
+        """Return one array of scores per batch, about best / cost."""
+        if self._booster is None:
+            return self._warm_up.predict(batches)
+        if not any(batch.size for batch in batches):
+            return [np.zeros(len(batch)) for batch in batches]
+        rows = np.concatenate([batch.reshape(-1, batch.shape[2]) for batch in batches])
+        values = np.asarray(self._booster.predict(rows, raw_score=True), dtype=np.float64)
+        ends = np.cumsum([batch.shape[0] * batch.shape[1] for batch in batches])
+        parts = np.split(values, ends[:-1])
+        return [
+            part.reshape(batch.shape[:2]).sum(axis=1)
+            for part, batch in zip(parts, batches, strict=True)
+        ]
+
+    def update(self, samples: Sequence[Sample]) -> None:
+        """Add samples and train again on everything."""
+        self._warm_up.update(samples)
+        self._samples += [sample for sample in samples if sample.batch.size]
+        known = sum(len(sample.costs_s) for sample in self._samples)
+        if known < MIN_SAMPLES or not any(np.isfinite(s.costs_s).any() for s in self._samples):
+            return
+        rows, packs, targets = training_set(self._samples)
+        data = lgb.Dataset(rows, params={**self._parameters}, free_raw_data=True)
+        settings = {**self._parameters, "objective": pack_sum_objective(packs, targets)}
+        self._booster = lgb.train(settings, data, num_boost_round=TREES)
+
+
+def labels(samples: Sequence[Sample]) -> FloatArray:
+    """Return best cost of the task / cost for every candidate, in order; 0 for failures."""
+    best: dict[str, float] = {}
+    for sample in samples:
+        found = float(sample.costs_s.min(initial=np.inf))
+        best[sample.task] = min(best.get(sample.task, np.inf), found)
+    parts = []
+    for sample in samples:
+        answer = np.zeros(len(sample.costs_s))
+        np.divide(best[sample.task], sample.costs_s, where=np.isfinite(sample.costs_s), out=answer)
+        parts.append(answer)
+    return np.concatenate(parts)
+
+
+def training_set(samples: Sequence[Sample]) -> tuple[Batch, IntArray, FloatArray]:
+    """Return rows (m, F), the pack (candidate) of every row (m,), and labels (packs,)."""
+    rows = np.concatenate([s.batch.reshape(-1, s.batch.shape[2]) for s in samples])
+    lengths = np.concatenate([np.full(s.batch.shape[0], s.batch.shape[1]) for s in samples])
+    packs = np.repeat(np.arange(len(lengths)), lengths)
+    return rows, packs, labels(samples)
+
+
+def pack_sum_objective(
+    packs: IntArray, targets: FloatArray
+) -> Callable[[Any, lgb.Dataset], tuple[FloatArray, FloatArray]]:
+    """Return the gradient and hessian of w * (sum over the pack - y)^2 / 2 per row.
+
+    The true hessian of a row is w, but the rows of a pack move together: where all n of them
+    fall into one leaf, a step for hessian w moves their sum n times too far, and diverges for
+    n >= 2 / learning rate. So the hessian is w * n.
+    """
+    weights: FloatArray = np.maximum(targets, FAILURE_WEIGHT)
+    lengths = np.bincount(packs, minlength=len(targets)).astype(np.float64)
+    hessian = (weights * lengths)[packs]
+
+    def objective(values: Any, data: lgb.Dataset) -> tuple[FloatArray, FloatArray]:
+        sums = np.bincount(packs, weights=values, minlength=len(targets))
+        return (weights * (sums - targets))[packs], hessian
+
+    return objective
