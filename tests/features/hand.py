@@ -1,7 +1,16 @@
 """Plans written by hand: matmul 512 with relu in the SSRSRS structure, and Ansor's test case."""
 
 from ansorpy.loopir.nodes import (
-    Alloc, Buffer, For, LoopKind, Phase, Program, Scope, Seq, Stmt, Store,
+    Alloc,
+    Buffer,
+    For,
+    LoopKind,
+    Phase,
+    Program,
+    Scope,
+    Seq,
+    Stmt,
+    Store,
 )  # fmt: skip
 from ansorpy.plan.build import add, ceildiv, least, mul, product, sub
 from ansorpy.plan.plan import Plan, Size

@@ -5,7 +5,16 @@ from hypothesis import strategies as st
 
 from ansorpy.plan.plan import Plan
 from ansorpy.population import (
-    carry, cross, enumerate_all, fit, keys, legal, mutate, sample, unique, unseen,
+    carry,
+    cross,
+    enumerate_all,
+    fit,
+    keys,
+    legal,
+    mutate,
+    sample,
+    unique,
+    unseen,
 )  # fmt: skip
 from ansorpy.population.factor import divisors, factorizations
 from tests.features.hand import tiled_plan, toy_plan

@@ -1,0 +1,202 @@
+"""Feature group 2: five buffers of 18 features each: traffic, footprint, reuse, stride."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from ansorpy.features.region import Footprint
+from ansorpy.features.tape import Tape, Value
+from ansorpy.features.walk import Loop, Statement, Walk
+
+BUFFERS: Final = 5
+LINE_BYTES: Final = 64
+_FIELDS: Final = (
+    "access_type.read", "access_type.write", "access_type.read_write",
+    "bytes", "unique_bytes", "lines", "unique_lines",
+    "reuse_type.loop_multiple_read", "reuse_type.serial_multiple_read_write",
+    "reuse_type.no_reuse",
+    "reuse_dis_iter", "reuse_dis_bytes", "reuse_ct",
+    "bytes_d_reuse_ct", "unique_bytes_d_reuse_ct", "lines_d_reuse_ct", "unique_lines_d_reuse_ct",
+    "stride",
+)  # fmt: skip
+NAMES: Final = tuple(f"B{i}.{field}" for i in range(BUFFERS) for field in _FIELDS)
+
+
+@dataclass(frozen=True, eq=False)
+class Touched:
+    """The footprints of a whole program: who touches what inside which loop."""
+
+    made: Walk
+    footprints: tuple[tuple[Footprint, ...], ...]  # per statement, per access
+
+    def per_iteration(self, loop: Loop) -> Value:
+        """Return the bytes that one iteration of a loop touches, all its statements together.
+
+        A buffer counts once: with the largest region that a statement touches.
+        """
+        largest: dict[str, Value] = {}
+        for statement, footprints in zip(self.made.statements, self.footprints, strict=True):
+            depth = _depth(statement, loop)
+            if depth is None:
+                continue
+            for footprint in footprints:
+                access = footprint.access
+                size = footprint.elements[depth + 1] * access.element_bytes
+                known = largest.get(access.buffer)
+                largest[access.buffer] = size if known is None else known.at_least(size)
+        return reduce(Value.__add__, largest.values())
+
+    def sharers(self, loop: Loop, buffer: str) -> int:
+        """Return how many statements inside a loop touch a buffer."""
+        return sum(
+            _depth(statement, loop) is not None
+            and any(access.buffer == buffer for access in statement.accesses)
+            for statement in self.made.statements
+        )
+
+
+def touched(made: Walk) -> Touched:
+    """Return the footprints of every statement."""
+    return Touched(
+        made,
+        tuple(
+            tuple(Footprint(made, statement, access) for access in statement.accesses)
+            for statement in made.statements
+        ),
+    )
+
+
+def features(found: Touched, position: int) -> list[Value]:
+    """Return the 90 features of the statement at `position`, in the order of NAMES.
+
+    The written buffer is first, then the others in order of appearance; of more than five the
+    later ones are left out. Missing buffers are zeros.
+    """
+    tape = found.made.tape
+    answer: list[Value] = []
+    for footprint in found.footprints[position][:BUFFERS]:
+        answer += _buffer(found, found.made.statements[position], footprint)
+    missing = BUFFERS * len(_FIELDS) - len(answer)
+    return answer + [tape.const(0)] * missing
+
+
+@dataclass(frozen=True, eq=False)
+class _Reuse:
+    """One-hot kind, distance in iterations and bytes, and how often."""
+
+    loop: Value
+    serial: Value
+    none: Value
+    iterations: Value
+    bytes: Value
+    count: Value
+
+
+def _buffer(found: Touched, statement: Statement, footprint: Footprint) -> list[Value]:
+    tape, access = found.made.tape, footprint.access
+    size = tape.const(access.element_bytes)
+    iterations = _product(tape, statement.loops)
+    all_bytes = iterations * size
+    unique_bytes = footprint.elements[0] * size
+    stride, lines = _lines(tape, statement, footprint)
+    run_bytes = (_contiguous(tape, footprint) * size).at_most(LINE_BYTES)
+    unique_lines = unique_bytes / run_bytes
+    reuse = _reuse(found, statement, footprint)
+    # Without reuse: half a use, so that the ratios are above those of a single reuse.
+    uses = tape.where(reuse.count > 0.5, reuse.count, 0.5)
+    one_hot = (access.reads and not access.writes, access.writes and not access.reads,
+               access.reads and access.writes)  # fmt: skip
+    return [
+        *(tape.const(flag) for flag in one_hot),
+        all_bytes, unique_bytes, lines, unique_lines,
+        reuse.loop, reuse.serial, reuse.none,
+        reuse.iterations, reuse.bytes, reuse.count,
+        all_bytes / uses, unique_bytes / uses, lines / uses, unique_lines / uses,
+        stride,
+    ]  # fmt: skip
+
+
+def _lines(tape: Tape, statement: Statement, footprint: Footprint) -> tuple[Value, Value]:
+    """Return the stride of the innermost loop, and how many cache lines the accesses ask for.
+
+    Walking outward, loops that do not move the address are skipped; the first that does, by
+    `stride` elements, asks for min(1, stride * element / 64) lines per iteration.
+    """
+    innermost, per_line = tape.const(0), tape.const(0)
+    skipped = tape.const(1)
+    chain: list[tuple[Value, Value, Value]] = []
+    for loop in reversed(statement.loops):
+        if footprint.moves(loop):
+            chain.append((loop.extent, footprint.stride(loop), skipped))
+        else:
+            skipped = skipped * loop.extent
+    fraction = 1 / LINE_BYTES * footprint.access.element_bytes
+    # From the outside in, so that the innermost loop that runs more than once has the last word.
+    for extent, stride, inside in reversed(chain):
+        runs = extent > 1
+        share = (stride * fraction).at_most(1) / inside
+        innermost = tape.where(runs, tape.where(inside > 1, 0, stride), innermost)
+        per_line = tape.where(runs, share, per_line)
+    lines = (_product(tape, statement.loops) * per_line).at_least(1)
+    return innermost, lines
+
+
+def _contiguous(tape: Tape, footprint: Footprint) -> Value:
+    """Return how many elements in a row the whole footprint holds, from its start on."""
+    run = tape.const(1)
+    whole = tape.const(1)  # whether all dimensions further in are covered
+    for extent, limit in zip(footprint.dims[0][::-1], footprint.access.shape[::-1], strict=True):
+        run = tape.where(whole, run * extent, run)
+        whole = tape.where(whole, extent.same(limit), 0)
+        if whole.equals(0):
+            break
+    return run
+
+
+def _reuse(found: Touched, statement: Statement, footprint: Footprint) -> _Reuse:
+    """Return the innermost reuse: a loop that does not move, or another statement.
+
+    Loops that run once are passed over, row by row.
+    """
+    tape = found.made.tape
+    zero, one = tape.const(0), tape.const(1)
+    answer = _Reuse(zero, zero, one, zero, zero, zero)
+    stops: list[tuple[Loop, _Reuse]] = []
+    iterations = one
+    for loop in reversed(statement.loops):
+        others = found.sharers(loop, footprint.access.buffer) - 1
+        still = not footprint.moves(loop)
+        if still or others:
+            count = loop.extent if still else tape.const(others)
+            kind = (one, zero) if still else (zero, one)
+            size = found.per_iteration(loop)
+            stops.append((loop, _Reuse(*kind, zero, iterations, size, count)))
+            if loop.extent.is_constant and not loop.extent.equals(1):
+                break
+        iterations = iterations * loop.extent
+    for loop, here in reversed(stops):
+        answer = _choose(tape, loop.extent > 1, here, answer)
+    return answer
+
+
+def _choose(tape: Tape, test: Value, a: _Reuse, b: _Reuse) -> _Reuse:
+    return _Reuse(
+        tape.where(test, a.loop, b.loop),
+        tape.where(test, a.serial, b.serial),
+        tape.where(test, a.none, b.none),
+        tape.where(test, a.iterations, b.iterations),
+        tape.where(test, a.bytes, b.bytes),
+        tape.where(test, a.count, b.count),
+    )
+
+
+def _product(tape: Tape, loops: Sequence[Loop]) -> Value:
+    return reduce(Value.__mul__, (loop.extent for loop in loops), tape.const(1))
+
+
+def _depth(statement: Statement, loop: Loop) -> int | None:
+    for depth, mine in enumerate(statement.loops):
+        if mine.number == loop.number:
+            return depth
+    return None

@@ -1,0 +1,139 @@
+"""All features of all stores, for all rows at once."""
+
+import weakref
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.features import access, allocation, compute, intensity, outer
+from ansorpy.features.tape import Value
+from ansorpy.features.walk import walk
+from ansorpy.plan.plan import Plan
+from ansorpy.target import Target
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+
+NAMES: Final = (
+    *compute.NAMES, *access.NAMES, *intensity.NAMES, *allocation.NAMES, *outer.NAMES,
+)  # fmt: skip
+RAW: Final = frozenset(
+    i for i, name in enumerate(NAMES) if "type." in name or name == "is_gpu"
+)  # not log-transformed
+_CURVE: Final = NAMES.index(intensity.NAMES[0])
+_IS_GPU: Final = NAMES.index("is_gpu")
+_CHUNK: Final = 1024  # rows at a time: what one operation reads and writes stays in cache
+
+
+def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
+    """Describe every store of `plan` for the cost model, for all rows at once.
+
+    Args:
+        rows: int64, shape (n, sizes); column order = plan.sizes; must be legal.
+
+    Returns:
+        float32, shape (n, stores, 164); store order = program order, columns as NAMES; all but
+        one-hots and `is_gpu` are log2(1 + x).
+
+    Raises:
+        LoweringError: the program is not symbolic, or mentions a size that is no column.
+    Source: Ansor, OSDI 2020, appendix; differences are listed in docs/adr/0010-features.md.
+    """
+    prepared = prepare(plan)
+    answer = np.empty((len(rows), prepared.stores, len(NAMES)), np.float32)
+    flat = answer.reshape(len(rows), -1)
+    for start in range(0, len(rows), _CHUNK):
+        prepared.fill(rows[start : start + _CHUNK], flat[start : start + _CHUNK])
+    answer[:, :, _IS_GPU] = target.kind == "cuda"
+    return answer
+
+
+class Prepared:
+    """What is known of the features of a plan before a row is seen."""
+
+    def __init__(self, plan: Plan) -> None:
+        made = walk(plan.program, plan.sizes)
+        found = access.touched(made)
+        self.stores = len(made.statements)
+        fixed = np.zeros(self.stores * len(NAMES), np.float32)
+        outputs: list[Value] = []
+        logged: list[int] = []
+        raw: list[int] = []
+        raw_outputs: list[Value] = []
+        self._curves: list[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.intp]]] = []
+        curves = []
+        for position, statement in enumerate(made.statements):
+            start = position * len(NAMES)
+            values = [
+                *compute.features(made.tape, statement), *access.features(found, position),
+                *[made.tape.const(0)] * intensity.SAMPLES,
+                *allocation.features(made.tape, statement),
+                *outer.features(made.tape, statement),
+            ]  # fmt: skip
+            for i, value in enumerate(values):
+                if value.is_constant:
+                    number = value.constant
+                    fixed[start + i] = number if i in RAW else np.log2(number + 1)
+                elif i in RAW:
+                    raw.append(start + i)
+                    raw_outputs.append(value)
+                else:
+                    logged.append(start + i)
+                    outputs.append(value)
+            line = intensity.curve(made.tape, statement, found.footprints[position])
+            if line is not None:
+                curves.append((start + _CURVE, line))
+        # Equal features (of two stores in one nest, say) share a slot: play each once.
+        self._fixed = fixed[:, None]
+        points: list[Value] = []
+        for start, line in curves:
+            first = len(outputs) + len(raw_outputs) + len(points)
+            middle = first + len(line.work)
+            points += [*line.work, *line.intensity]
+            stop = middle + len(line.intensity)
+            self._curves.append((start, np.arange(first, middle), np.arange(middle, stop)))
+        self._logged = np.array(logged, np.intp)
+        self._raw = np.array(raw, np.intp)
+        self._outputs = [*outputs, *raw_outputs, *points]
+        self._player = made.tape.player(self._outputs)
+
+    def fill(self, rows: IntArray, out: FloatArray) -> None:
+        """Write the features of `rows` into `out`, shape (n, stores * 164)."""
+        n = len(rows)
+        played = np.empty((len(self._outputs), n), np.float32)
+        self._player.play(np.ascontiguousarray(rows.T, dtype=np.float64), played)
+        block = np.empty((len(self._fixed), n), np.float32)
+        block[:] = self._fixed
+        block[self._logged] = _log(played[: len(self._logged)])
+        block[self._raw] = played[len(self._logged) : len(self._logged) + len(self._raw)]
+        for start, work, height in self._curves:
+            sampled = intensity.samples(played[work], played[height])
+            block[start : start + intensity.SAMPLES] = _log(sampled)
+        out[:] = block.T
+
+
+def _log(values: FloatArray) -> FloatArray:
+    logged: FloatArray = np.log2(values + np.float32(1))
+    return logged
+
+
+# By identity: a plan is immutable, and comparing two of them by value is slow.
+_PREPARED: dict[int, tuple[weakref.ref[Plan], Prepared]] = {}
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Return the preparation of a plan; made once, and forgotten with the plan."""
+    known = _PREPARED.get(id(plan))
+    if known is not None and known[0]() is plan:
+        return known[1]
+    made = Prepared(plan)
+    key = id(plan)
+    _PREPARED[key] = (weakref.ref(plan, lambda _: _PREPARED.pop(key, None)), made)
+    return made
+
+
+def named(features: FloatArray) -> Sequence[dict[str, float]]:
+    """Return the features of one row, shape (stores, 164), by name: for people and tests."""
+    return [dict(zip(NAMES, map(float, store), strict=True)) for store in features]

@@ -1,0 +1,156 @@
+"""How much of a buffer is touched while some loops run: the footprint, symbolic in the sizes."""
+
+from dataclasses import dataclass
+from functools import reduce
+
+from ansorpy.features.tape import Tape, Value
+from ansorpy.features.walk import Access, Loop, Statement, Walk
+from ansorpy.te.expr import Binary, Expr, Select, variables
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """One dimension of an access: base + sum of coefficient * loop variable + spans of the rest.
+
+    `rest` are sub-expressions that are not affine (divisions, clamps): only how far they reach
+    is known.
+    """
+
+    base: Value
+    coefficients: dict[str, Value]
+    rest: tuple[Expr, ...]
+
+    def moves_with(self, var: str) -> bool:
+        """Whether the loop variable occurs."""
+        return var in self.coefficients or any(var in variables(part) for part in self.rest)
+
+
+class Footprint:
+    """The touched region of one access of one statement, for every number of outer loops fixed.
+
+    `elements[d]` is the size of the region while the `d` outermost loops stand still, and
+    `dims[d]` its extent per dimension.
+    """
+
+    def __init__(self, made: Walk, statement: Statement, access: Access) -> None:
+        self.access = access
+        loops = statement.loops
+        self._tape = made.tape
+        self._values = made.zeroed(loops)
+        names = frozenset(loop.var for loop in loops)
+        self._indices = tuple(
+            tuple(self._affine(part, names) for part in index) for index in access.indices
+        )
+        spans = [[self._tape.const(0)] * len(access.shape) for _ in access.indices]
+        self.dims: list[tuple[Value, ...]] = [self._extents(spans)]
+        for depth in range(len(loops) - 1, -1, -1):
+            for span, index in zip(spans, self._indices, strict=True):
+                self._widen(span, index, loops, depth)
+            self.dims.append(self._extents(spans))
+        self.dims.reverse()
+        one = self._tape.const(1)
+        self.elements = [reduce(Value.__mul__, dims, one) for dims in self.dims]
+
+    def moves(self, loop: Loop) -> bool:
+        """Whether the loop moves the address of some access."""
+        return any(part.moves_with(loop.var) for index in self._indices for part in index)
+
+    def stride(self, loop: Loop) -> Value:
+        """Return by how many elements the loop moves the address, first access, absolute."""
+        answer = self._tape.const(0)
+        step = self._tape.const(1)
+        for part, extent in zip(self._indices[0][::-1], self.access.shape[::-1], strict=True):
+            answer = answer + self._coefficient(part, loop.var) * step
+            step = step * extent
+        return answer.unary("abs")
+
+    def _affine(self, expr: Expr, loops: frozenset[str]) -> Index:
+        coefficients: dict[str, Value] = {}
+        rest: list[Expr] = []
+        base = self._tape.of(expr, self._values)
+
+        def go(part: Expr, factor: Value) -> None:
+            mine = variables(part) & loops
+            if not mine:
+                return
+            match part:
+                case Binary(op="add" | "sub" as op, a=a, b=b):
+                    go(a, factor)
+                    go(b, factor if op == "add" else factor * -1)
+                case Binary(op="mul", a=a, b=b) if not variables(b) & loops:
+                    go(a, factor * self._tape.of(b, self._values))
+                case Binary(op="mul", a=a, b=b) if not variables(a) & loops:
+                    go(b, factor * self._tape.of(a, self._values))
+                case _ if mine == {str(part)}:
+                    (name,) = mine
+                    known = coefficients.get(name)
+                    coefficients[name] = factor if known is None else known + factor
+                case _:
+                    rest.append(part)
+
+        go(expr, self._tape.const(1))
+        return Index(base, coefficients, tuple(rest))
+
+    def _coefficient(self, index: Index, var: str) -> Value:
+        """Return index(var = 1, others 0) - index(all 0); 1 where a division hides the step."""
+        answer = index.coefficients.get(var, self._tape.const(0))
+        one = {**self._values, var: self._tape.const(1)}
+        for part in index.rest:
+            if var in variables(part):
+                step = self._tape.of(part, one) - self._tape.of(part, self._values)
+                answer = answer + (self._tape.const(1) if step.equals(0) else step)
+        return answer
+
+    def _widen(
+        self, span: list[Value], index: tuple[Index, ...], loops: tuple[Loop, ...], depth: int
+    ) -> None:
+        """Add to the span of every dimension what the loop at `depth` adds."""
+        loop = loops[depth]
+        for d, part in enumerate(index):
+            if not part.moves_with(loop.var):
+                continue
+            if not part.rest:
+                step = part.coefficients[loop.var].unary("abs")
+                span[d] = span[d] + step * (loop.extent - 1)
+                continue
+            running = {each.var: each.extent - 1 for each in loops[depth:]}
+            total = self._tape.const(0)
+            for var, factor in part.coefficients.items():
+                if var in running:
+                    total = total + factor.unary("abs") * running[var]
+            for rest in part.rest:
+                total = total + _reach(self._tape, rest, running, self._values)
+            span[d] = total
+
+    def _extents(self, spans: list[list[Value]]) -> tuple[Value, ...]:
+        """Return the hull of all accesses per dimension, at most the extent of the buffer."""
+        answer = []
+        for d, limit in enumerate(self.access.shape):
+            bases = [index[d].base for index in self._indices]
+            width = reduce(Value.at_least, (span[d] for span in spans))
+            low, high = reduce(Value.at_most, bases), reduce(Value.at_least, bases)
+            answer.append((width + (high - low) + 1).at_most(limit))
+        return tuple(answer)
+
+
+def _reach(tape: Tape, expr: Expr, running: dict[str, Value], values: dict[str, Value]) -> Value:
+    """Return an upper bound of (largest - smallest) value of `expr` while the loops run."""
+    if not variables(expr) & running.keys():
+        return tape.const(0)
+    match expr:
+        case Binary(op="add" | "sub", a=a, b=b):
+            return _reach(tape, a, running, values) + _reach(tape, b, running, values)
+        case Binary(op="min" | "max", a=a, b=b) | Select(then=a, other=b):
+            return _reach(tape, a, running, values).at_least(_reach(tape, b, running, values))
+        case Binary(op="mul", a=a, b=b) if not variables(b) & running.keys():
+            return _reach(tape, a, running, values) * tape.of(b, values).unary("abs")
+        case Binary(op="mul", a=a, b=b) if not variables(a) & running.keys():
+            return _reach(tape, b, running, values) * tape.of(a, values).unary("abs")
+        case Binary(op="floordiv", a=a, b=b) if not variables(b) & running.keys():
+            return _reach(tape, a, running, values).ceildiv(tape.of(b, values))
+        case Binary(op="mod", a=a, b=b) if not variables(b) & running.keys():
+            return _reach(tape, a, running, values).at_most(tape.of(b, values) - 1)
+        case _:
+            # Its value with every loop at its last iteration: right for what grows with them.
+            last = {**values, **running}
+            return (tape.of(expr, last) - tape.of(expr, values)).unary("abs")

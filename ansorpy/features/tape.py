@@ -1,0 +1,244 @@
+"""Arithmetic recorded once per plan and played for any number of rows.
+
+Feature code is written over `Value`s as if over numbers. What it does is recorded on a `Tape`:
+constants fold, equal sub-expressions are computed once, and `play` runs what is left over
+whole columns of a population, with one NumPy call per operation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.errors import LoweringError
+from ansorpy.te.expr import Binary, Call, Const, Expr, Select, Var
+
+FloatArray = npt.NDArray[np.float64]
+
+_UFUNCS: Final[Mapping[str, np.ufunc]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "min": np.minimum, "max": np.maximum, "floor": np.floor, "abs": np.absolute,
+    "log2": np.log2, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    "and": np.logical_and, "or": np.logical_or, "not": np.logical_not,
+}  # fmt: skip
+_COMMUTE: Final = frozenset({"add", "mul", "min", "max", "and", "or", "eq", "ne"})
+_COLUMN: Final = "column"
+_WHERE: Final = "where"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A number of every row: a constant, or a slot of the tape. Truth values are 0 and 1."""
+
+    tape: "Tape"
+    slot: int  # -1 for a constant
+    constant: float = 0.0
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all rows have the number `constant`."""
+        return self.slot < 0
+
+    def equals(self, number: float) -> bool:
+        """Whether this is known to be `number` in every row."""
+        return self.slot < 0 and self.constant == number
+
+    def __add__(self, other: "Value | float") -> "Value":
+        return self.tape.apply("add", self, other)
+
+    def __sub__(self, other: "Value | float") -> "Value":
+        return self.tape.apply("sub", self, other)
+
+    def __mul__(self, other: "Value | float") -> "Value":
+        return self.tape.apply("mul", self, other)
+
+    def __truediv__(self, other: "Value | float") -> "Value":
+        return self.tape.apply("div", self, other)
+
+    def __gt__(self, other: "Value | float") -> "Value":
+        return self.tape.apply("gt", self, other)
+
+    def same(self, other: "Value | float") -> "Value":
+        """Return whether both are equal, row by row."""
+        return self.tape.apply("eq", self, other)
+
+    def floordiv(self, other: "Value | float") -> "Value":
+        """Return floor(self / other); exact for integers below 2**53."""
+        return (self / other).unary("floor")
+
+    def ceildiv(self, other: "Value | float") -> "Value":
+        """Return ceil(self / other); exact for integers below 2**53."""
+        return ((self + other) - 1).floordiv(other)
+
+    def at_most(self, other: "Value | float") -> "Value":
+        """Return the smaller of the two."""
+        return self.tape.apply("min", self, other)
+
+    def at_least(self, other: "Value | float") -> "Value":
+        """Return the larger of the two."""
+        return self.tape.apply("max", self, other)
+
+    def unary(self, op: str) -> "Value":
+        """Return floor, abs, log2 or not of this."""
+        return self.tape.apply(op, self)
+
+
+class Tape:
+    """The record. `columns` are the names of the sizes, in the order of a row."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._known: dict[tuple[Any, ...], Value] = {}
+        self._steps: list[tuple[str, tuple[Value, ...]]] = []
+        self.column = {name: self._push(_COLUMN, ()) for name in columns}
+
+    def const(self, number: float) -> Value:
+        """Return a constant."""
+        return Value(self, -1, float(number))
+
+    def apply(self, op: str, *args: Value | float) -> Value:
+        """Return `op` of the arguments, recorded unless it folds or is known already."""
+        values = tuple(a if isinstance(a, Value) else self.const(a) for a in args)
+        if all(value.slot < 0 for value in values):
+            with np.errstate(divide="ignore"):
+                return self.const(float(_UFUNCS[op](*(value.constant for value in values))))
+        folded = _identity(op, values)
+        if folded is not None:
+            return folded
+        names = [(value.slot, value.constant) for value in values]
+        if op in _COMMUTE:
+            names.sort()
+        key = (op, *names)
+        if key not in self._known:
+            self._known[key] = self._push(op, values)
+        return self._known[key]
+
+    def where(self, test: Value, then: Value | float, other: Value | float) -> Value:
+        """Return `then` where `test` holds, else `other`."""
+        a = then if isinstance(then, Value) else self.const(then)
+        b = other if isinstance(other, Value) else self.const(other)
+        if test.is_constant:
+            return a if test.constant else b
+        if (a.slot, a.constant) == (b.slot, b.constant):
+            return a
+        key = (_WHERE, test.slot, a.slot, a.constant, b.slot, b.constant)
+        if key not in self._known:
+            self._known[key] = self._push(_WHERE, (test, a, b))
+        return self._known[key]
+
+    def of(self, expr: Expr, variables: Mapping[str, Value]) -> Value:
+        """Return the value of an index expression.
+
+        Raises:
+            LoweringError: `expr` is no index expression, or has a variable without a value.
+        """
+        match expr:
+            case Const(value=value):
+                return self.const(float(value))
+            case Var(name=name):
+                if name not in variables:
+                    raise LoweringError(f"variable {name!r} has no value")
+                return variables[name]
+            case Binary(op=op, a=a, b=b):
+                x, y = self.of(a, variables), self.of(b, variables)
+                if op == "floordiv":
+                    return x.floordiv(y)
+                if op == "mod":
+                    return x - x.floordiv(y) * y
+                if op in _UFUNCS:
+                    return self.apply(op, x, y)
+            case Select(cond=cond, then=then, other=other):
+                parts = (self.of(part, variables) for part in (cond, then, other))
+                return self.where(*parts)
+            case Call(fn="not", a=a):
+                return self.of(a, variables).unary("not")
+            case _:
+                pass
+        raise LoweringError(f"not an index expression: {expr}")
+
+    def _push(self, op: str, args: tuple[Value, ...]) -> Value:
+        self._steps.append((op, args))
+        return Value(self, len(self._steps) - 1)
+
+    def player(self, outputs: Sequence[Value]) -> "Player":
+        """Return what computes `outputs` (none of them constant) and nothing else."""
+        needed = [False] * len(self._steps)
+        for value in outputs:
+            needed[value.slot] = True
+        for slot in range(len(self._steps) - 1, -1, -1):
+            if needed[slot]:
+                for arg in self._steps[slot][1]:
+                    if arg.slot >= 0:
+                        needed[arg.slot] = True
+        steps = [
+            (slot, op, args)
+            for slot, (op, args) in enumerate(self._steps)
+            if needed[slot] and op != _COLUMN
+        ]
+        return Player(len(self._steps), len(self.column), steps, [v.slot for v in outputs])
+
+
+class Player:
+    """The needed part of a tape, ready to run. Slots 0, 1, ... are the columns of a row."""
+
+    def __init__(
+        self,
+        slots: int,
+        columns: int,
+        steps: Sequence[tuple[int, str, tuple[Value, ...]]],
+        outputs: Sequence[int],
+    ) -> None:
+        self._columns = columns
+        self._outputs = outputs
+        self._slots: list[Any] = [None] * slots
+        last = {}
+        for position, (_, _, args) in enumerate(steps):
+            last.update({arg.slot: position for arg in args})
+        kept = set(outputs)
+        self._program: list[tuple[Any, int, tuple[int, ...], tuple[int, ...]]] = []
+        for position, (slot, op, args) in enumerate(steps):
+            inputs = tuple(self._input(arg) for arg in args)
+            # A column that is not needed again frees its memory for the next: all stays in cache.
+            done = {a.slot for a in args if a.slot >= 0 and last[a.slot] == position} - kept
+            call = np.where if op == _WHERE else _UFUNCS[op]
+            self._program.append((call, slot, inputs, tuple(done)))
+
+    def _input(self, value: Value) -> int:
+        if value.slot >= 0:
+            return value.slot
+        self._slots.append(value.constant)
+        return len(self._slots) - 1
+
+    def play(self, columns: FloatArray, out: npt.NDArray[np.float32]) -> None:
+        """Write the outputs for columns of shape (sizes, n) into `out`, shape (outputs, n)."""
+        slots = self._slots.copy()
+        slots[: self._columns] = list(columns)
+        for call, slot, inputs, done in self._program:
+            if len(inputs) == 2:
+                slots[slot] = call(slots[inputs[0]], slots[inputs[1]])
+            else:
+                slots[slot] = call(*[slots[i] for i in inputs])
+            for i in done:
+                slots[i] = None
+        for row, slot in enumerate(self._outputs):
+            out[row] = slots[slot]
+
+
+def _identity(op: str, values: tuple[Value, ...]) -> Value | None:
+    """Return what x + 0, x - 0, x * 1, x * 0, x / 1, x - x, x / x, min(x, x) are known to be."""
+    if len(values) != 2:
+        return None
+    a, b = values
+    if op in ("add", "mul") and a.is_constant:
+        a, b = b, a
+    if op in ("add", "sub") and b.equals(0):
+        return a
+    if op in ("mul", "div") and b.equals(1):
+        return a
+    if op == "mul" and b.equals(0):
+        return b
+    if a.slot == b.slot and op in ("sub", "div"):
+        return a.tape.const(0 if op == "sub" else 1)
+    return a if a.slot == b.slot and op in ("min", "max") else None

@@ -1,0 +1,182 @@
+"""One pass over a symbolic program: what every store statement does, inside which loops."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from ansorpy.errors import LoweringError
+from ansorpy.features.tape import Tape, Value
+from ansorpy.loopir.nodes import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    LoopKind,
+    Program,
+    Scope,
+    Seq,
+    Stmt,
+    Store,
+    Tile,
+)
+from ansorpy.plan.plan import Size
+from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var, reads
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A loop. `extent` is the largest it takes: tails are shorter; `number` tells loops apart."""
+
+    number: int
+    var: str
+    extent: Value
+    kind: LoopKind
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """All that one store does with one buffer; `shape` in elements, an element in bytes."""
+
+    buffer: str
+    shape: tuple[Value, ...]
+    element_bytes: int
+    reads: bool
+    writes: bool
+    indices: tuple[tuple[Expr, ...], ...]  # one per access
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A store with its loops, outermost first, and its buffers, the written one first."""
+
+    store: Store
+    loops: tuple[Loop, ...]
+    accesses: tuple[Access, ...]
+    allocated_at: int  # how many of the loops are outside the buffer that is written
+    unroll: Value  # budget of written-out statements that holds here
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """The statements of a program in program order, over one tape."""
+
+    tape: Tape
+    numbers: Iterator[int]
+    sizes: Mapping[str, Value]
+    statements: tuple[Statement, ...]
+
+    def zeroed(self, loops: Sequence[Loop]) -> dict[str, Value]:
+        """Return the sizes, and 0 for every loop variable."""
+        zero = self.tape.const(0)
+        return {**self.sizes, **{loop.var: zero for loop in loops}}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the walk stands."""
+
+    loops: tuple[Loop, ...] = ()
+    buffers: Mapping[str, tuple[Buffer, int]] = field(default_factory=dict)
+    first: frozenset[str] = frozenset()  # loop variables that are known to be 0
+
+
+def walk(program: Program, sizes: Sequence[Size]) -> Walk:
+    """Return the statements of a symbolic program.
+
+    Raises:
+        LoweringError: the program has passed the symbolic level (it has a Tile), or names a
+            buffer or a size that is not there.
+    """
+    tape = Tape([size.name for size in sizes])
+    made = Walk(tape, count(), tape.column, ())
+    buffers = {buffer.name: (buffer, 0) for buffer in program.buffers}
+    found = [
+        _statement(made, sizes, store, place)
+        for phase in program.phases
+        for store, place in _stores(made, phase.body, _Place((), buffers))
+    ]
+    return replace(made, statements=tuple(found))
+
+
+def _stores(made: Walk, stmt: Stmt, place: _Place) -> Iterator[tuple[Store, _Place]]:
+    match stmt:
+        case Store():
+            yield stmt, place
+        case For(var=var, extent=extent, body=body, kind=kind):
+            largest = made.tape.of(extent, made.zeroed(place.loops))
+            inside = replace(
+                place, loops=(*place.loops, Loop(next(made.numbers), var, largest, kind))
+            )
+            yield from _stores(made, body, inside)
+        case Seq(stmts=stmts):
+            for part in stmts:
+                yield from _stores(made, part, place)
+        case Alloc(buffer=buffer, body=body):
+            known = {**place.buffers, buffer.name: (buffer, len(place.loops))}
+            yield from _stores(made, body, replace(place, buffers=known))
+        case If(cond=cond, then=then, other=other):
+            yield from _stores(made, then, replace(place, first=place.first | _first(cond)))
+            if other is not None:
+                yield from _stores(made, other, place)
+        case Tile():
+            raise LoweringError("features are of symbolic programs: this one has register tiles")
+
+
+def _first(cond: Expr) -> frozenset[str]:
+    """Return the variables that a condition `v == 0 and ...` holds at 0."""
+    match cond:
+        case Binary(op="and", a=a, b=b):
+            return _first(a) | _first(b)
+        case Binary(op="eq", a=Var(name=name), b=Const(value=0)):
+            return frozenset((name,))
+        case _:
+            return frozenset()
+
+
+def _statement(made: Walk, sizes: Sequence[Size], store: Store, place: _Place) -> Statement:
+    one = made.tape.const(1)
+    # What runs in the first iteration of a loop only is not counted once per iteration.
+    loops = tuple(
+        replace(loop, extent=one) if loop.var in place.first else loop for loop in place.loops
+    )
+    accesses = _accesses(made, store, place)
+    scope, depth = place.buffers[store.buffers[0]][0].scope, place.buffers[store.buffers[0]][1]
+    allocated_at = depth if scope in (Scope.LOCAL, Scope.REGISTER) else 0
+    return Statement(store, loops, accesses, allocated_at, _unroll(made, sizes, store, loops))
+
+
+def _accesses(made: Walk, store: Store, place: _Place) -> tuple[Access, ...]:
+    """Return the buffers of a store, the written ones first, then in order of appearance."""
+    found: dict[str, list[tuple[Expr, ...]]] = {name: [store.index] for name in store.buffers}
+    read: set[str] = set(store.buffers) if store.combiner is not None else set()
+    for value in store.values:
+        for part in reads(value):
+            found.setdefault(part.tensor, []).append(part.indices)
+            read.add(part.tensor)
+    zeroed = made.zeroed(place.loops)
+    answer = []
+    for name, indices in found.items():
+        if name not in place.buffers:
+            raise LoweringError(f"buffer {name!r} is not declared")
+        buffer = place.buffers[name][0]
+        shape = tuple(made.tape.of(extent, zeroed) for extent in buffer.shape)
+        answer.append(
+            Access(
+                name, shape, SIZE_BYTES[buffer.dtype], name in read, name in store.buffers,
+                tuple(dict.fromkeys(indices)),
+            )
+        )  # fmt: skip
+    return tuple(answer)
+
+
+def _unroll(made: Walk, sizes: Sequence[Size], store: Store, loops: Sequence[Loop]) -> Value:
+    """Return the budget of the stage that the store belongs to, 0 where it has none.
+
+    A size "<stage>.unroll" belongs to the stores into a buffer of that stage, and to those in
+    a loop of it ("<stage>:<axis>").
+    """
+    owners = {loop.var.split(":")[0] for loop in loops[::-1][:1]} | set(store.buffers)
+    for size in sizes:
+        if size.role == "unroll" and size.name.rsplit(".", 1)[0] in owners:
+            return made.sizes[size.name]
+    return made.tape.const(0)
