@@ -1,0 +1,102 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+
+from ansorpy.artifact.reference import reference_source
+from ansorpy.te.dag import Axis, Compute, ConstantTensor, Dag, Placeholder
+from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.te.reference import evaluate
+
+VI, VJ, K = Var("i"), Var("j"), Var("k")
+
+
+def f32(value: float) -> Const:
+    return Const(value, "float32")
+
+
+def run(dag: Dag, *inputs: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
+    namespace: dict[str, Any] = {"np": np, "math": math, "njit": njit}
+    exec(reference_source(dag), namespace)  # our own text
+    constants = [
+        np.frombuffer(node.data, node.dtype).reshape(node.shape)
+        for node in dag.nodes
+        if isinstance(node, ConstantTensor)
+    ]
+    result: tuple[np.ndarray[Any, Any], ...] = namespace["reference"](inputs, constants)
+    return result
+
+
+def agrees(dag: Dag, *inputs: np.ndarray[Any, Any]) -> None:
+    named = {node.name: x for node, x in zip(dag.placeholders, inputs, strict=True)}
+    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs]
+    for mine, theirs in zip(run(dag, *wide), evaluate(dag, named), strict=True):
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+@pytest.mark.measure
+def test_matmul_with_padding_bias_and_relu() -> None:
+    a, b = Placeholder("A", (5, 7)), Placeholder("B", (7, 3))
+    bias = ConstantTensor("bias", (3,), "float32", np.arange(3, dtype=np.float32).tobytes())
+    inside = Binary("gt", VI, Const(0))
+    before = Read("A", (Binary("sub", VI, Const(1)), VJ), "float32")
+    pad = Compute(
+        "P", (Axis("i", 6), Axis("j", 7)), (Select(inside, before, f32(0.5)),), ("float32",)
+    )
+    product = Binary("mul", Read("P", (VI, K), "float32"), Read("B", (K, VJ), "float32"))
+    matmul = Compute(
+        "C", (Axis("i", 6), Axis("j", 3)), (product,), ("float32",), (Axis("k", 7),), "sum"
+    )
+    shifted = Binary("add", Read("C", (VI, VJ), "float32"), Read("bias", (VJ,), "float32"))
+    relu = Compute(
+        "D", (Axis("i", 6), Axis("j", 3)), (Binary("max", shifted, f32(0.0)),), ("float32",)
+    )
+    dag = Dag((a, b, bias, pad, matmul, relu), ("D",))
+    agrees(dag, *(rng().standard_normal(n).astype("float32") for n in ((5, 7), (7, 3))))
+
+
+@pytest.mark.measure
+@pytest.mark.parametrize("fn", ["exp", "tanh", "erf", "sigmoid", "neg", "abs", "floor", "ceil"])
+def test_functions(fn: str) -> None:
+    node = Compute("B", (Axis("i", 9),), (Call(fn, Read("A", (VI,), "float32")),), ("float32",))
+    dag = Dag((Placeholder("A", (9,)), node), ("B",))
+    agrees(dag, rng().standard_normal(9).astype(np.float32) * 5)
+
+
+@pytest.mark.measure
+@pytest.mark.parametrize("combiner", ["sum", "prod", "max", "min"])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "int32"])
+def test_combiners_wrap_as_their_dtype_does(combiner: str, dtype: str) -> None:
+    node = Compute(
+        "B", (Axis("i", 3),), (Read("A", (VI, K), dtype),), (dtype,), (Axis("k", 11),), combiner
+    )
+    dag = Dag((Placeholder("A", (3, 11), dtype), node), ("B",))
+    agrees(dag, rng().integers(1, 100, (3, 11)).astype(dtype))
+
+
+@pytest.mark.measure
+@pytest.mark.parametrize("combiner", ["argmax", "argmin"])
+def test_arg_reductions_take_the_first_of_equals(combiner: str) -> None:
+    bodies: tuple[Expr, ...] = (Read("A", (VI, K), "float32"), Cast("int32", K))
+    node = Compute("B", (Axis("i", 4),), bodies, ("float32", "int32"), (Axis("k", 9),), combiner)
+    dag = Dag((Placeholder("A", (4, 9)), node), ("B",))
+    agrees(dag, rng().integers(-2, 3, (4, 9)).astype(np.float32))
+
+
+@pytest.mark.measure
+def test_a_scalar_output_and_integer_casts() -> None:
+    body = Cast("uint8", Cast("int32", Read("A", (K,), "float32")))
+    node = Compute("B", (), (body,), ("uint8",), (Axis("k", 9),), "sum")
+    agrees(Dag((Placeholder("A", (9,)), node), ("B",)), rng().uniform(0, 255, 9).astype(np.float32))
+
+
+def test_names_of_users_stand_nowhere_in_the_text() -> None:
+    node = Compute("evil_name", (Axis("evil_axis", 2),), (f32(1.0),), ("float32",))
+    assert "evil" not in reference_source(Dag((node,), ("evil_name",)))
