@@ -1,0 +1,133 @@
+"""Put numbers for sizes, fold what they decide, drop loops that run once or never."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ansorpy.errors import LoweringError
+from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Phase, Program, Seq, Stmt, Store, Tile
+from ansorpy.te.expr import Binary, Const, Expr, Var, substitute
+from ansorpy.te.intervals import NO_FACTS, Fact, Interval, assume, bounds, linear, simplify
+
+Facts = tuple[Fact, ...]
+
+
+def fold(program: Program, values: Mapping[str, int]) -> Program:
+    """Return the bound program: every size replaced by its value.
+
+    Needs a symbolic program and a value for each of its sizes. Keeps the meaning. Afterwards
+    every shape is Const, no loop has the constant extent 1, and every min, comparison or guard
+    that the ranges of the loop variables decide is gone.
+
+    Raises:
+        LoweringError: a shape still mentions a variable.
+    """
+    sizes: dict[str, Expr] = {name: Const(value) for name, value in values.items()}
+    phases = []
+    for phase in program.phases:
+        body = _fold(phase.body, sizes, {}, NO_FACTS)
+        if body is not None:
+            phases.append(Phase(phase.name, body, phase.ahead))
+    buffers = tuple(_shape(buffer, sizes) for buffer in program.buffers)
+    return Program(program.name, buffers, tuple(phases))
+
+
+def _fold(
+    stmt: Stmt, values: Mapping[str, Expr], ranges: Mapping[str, Interval], facts: Facts
+) -> Stmt | None:
+    """Return the folded statement, None where it does nothing."""
+
+    def simple(expr: Expr) -> Expr:
+        return simplify(substitute(expr, values), ranges, facts)
+
+    match stmt:
+        case Store():
+            index, stored = tuple(map(simple, stmt.index)), tuple(map(simple, stmt.values))
+            return replace(stmt, index=index, values=stored)
+        case For():
+            return _fold_for(stmt, simple(stmt.extent), values, ranges, facts)
+        case If():
+            return _fold_if(stmt, simple(stmt.cond), values, ranges, facts)
+        case Seq(stmts=stmts):
+            parts = [_fold(part, values, ranges, facts) for part in stmts]
+            kept = tuple(part for part in parts if part is not None)
+            return (kept[0] if len(kept) == 1 else Seq(kept)) if kept else None
+        case Alloc(buffer=buffer, body=body):
+            inner = _fold(body, values, ranges, facts)
+            return None if inner is None else Alloc(_shape(buffer, values), inner)
+        case Tile():
+            raise LoweringError("a Tile cannot be folded: fold comes first")
+
+
+def _fold_for(
+    stmt: For,
+    extent: Expr,
+    values: Mapping[str, Expr],
+    ranges: Mapping[str, Interval],
+    facts: Facts,
+) -> Stmt | None:
+    extent = _whole_tile(extent, ranges, facts)
+    low, high = bounds(extent, ranges, facts)
+    if high <= 0:
+        return None
+    if low == high == 1:
+        return _fold(stmt.body, {**values, stmt.var: Const(0)}, ranges, facts)
+    inside = {**ranges, stmt.var: (0, high - 1)}
+    known = facts
+    if low != high:
+        known = _below(Var(stmt.var), extent, inside, facts)
+    body = _fold(stmt.body, values, inside, known)
+    return None if body is None else For(stmt.var, extent, body, stmt.kind)
+
+
+def _whole_tile(extent: Expr, ranges: Mapping[str, Interval], facts: Facts) -> Expr:
+    """Return c for min(c, left) where `left` is positive and always a multiple of c."""
+    match extent:
+        case (
+            Binary(op="min", a=Const() as most, b=left)
+            | Binary(op="min", a=left, b=Const() as most)
+        ):
+            form, c = linear(left), int(most.value)
+            if form is None or c < 1 or any(n % c for n in (form[0], *form[1].values())):
+                return extent
+            return most if bounds(left, ranges, facts)[0] >= 1 else extent
+        case _:
+            return extent
+
+
+def _below(var: Expr, extent: Expr, ranges: Mapping[str, Interval], facts: Facts) -> Facts:
+    """Return what `var < extent` says, with min and ceil division taken apart."""
+    match extent:
+        case Binary(op="min", a=a, b=b):
+            return _below(var, b, ranges, _below(var, a, ranges, facts))
+        case Binary(op="floordiv", a=a, b=Const(value=c)) if c > 0:
+            # var + 1 <= a // c  says  c * var + c <= a
+            most = Binary("add", Binary("mul", Const(c), var), Const(c))
+            return assume(Binary("le", most, a), ranges, facts)
+        case _:
+            return assume(Binary("lt", var, extent), ranges, facts)
+
+
+def _fold_if(
+    stmt: If,
+    cond: Expr,
+    values: Mapping[str, Expr],
+    ranges: Mapping[str, Interval],
+    facts: Facts,
+) -> Stmt | None:
+    if isinstance(cond, Const):
+        chosen = stmt.then if cond.value else stmt.other
+        return None if chosen is None else _fold(chosen, values, ranges, facts)
+    then = _fold(stmt.then, values, ranges, assume(cond, ranges, facts))
+    other = None
+    if stmt.other is not None:
+        other = _fold(stmt.other, values, ranges, assume(cond, ranges, facts, holds=False))
+    if then is None and other is None:
+        return None
+    return If(cond, Seq(()) if then is None else then, other)
+
+
+def _shape(buffer: Buffer, values: Mapping[str, Expr]) -> Buffer:
+    shape = tuple(simplify(substitute(extent, values), {}) for extent in buffer.shape)
+    if not all(isinstance(extent, Const) for extent in shape):
+        raise LoweringError(f"buffer {buffer.name!r}: shape {tuple(map(str, shape))} is not known")
+    return replace(buffer, shape=shape)

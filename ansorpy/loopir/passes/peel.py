@@ -1,0 +1,133 @@
+"""Separate whole register tiles from the tails, where sizes do not divide.
+
+for j in E: vector l in min(48, N - 48 j)      ->      for j in N / 48: vector l in 48
+                                                       the rest, with vector l in N mod 48
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
+from ansorpy.loopir.rewrite import map_phases, map_stmt, substitute_stmt, walk_stmt
+from ansorpy.te.expr import Binary, Const, Expr, substitute, variables
+from ansorpy.te.intervals import Interval, bounds, linear, simplify
+
+WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR)
+DEPTH: Final = 3  # tails of at most this many axes are peeled: code grows by 2 for each
+
+
+def peel(program: Program) -> Program:
+    """Return the program with constant extents for the UNROLL loops of whole tiles.
+
+    Needs a bound program. Keeps the meaning. Afterwards an UNROLL loop has a constant extent; a
+    VECTOR loop has one too, or its extent bounds a mask.
+    """
+    return map_phases(program, lambda body: _settle(_peel(body, {}, DEPTH)))
+
+
+def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
+    match stmt:
+        case For(var=var, extent=extent, body=body, kind=kind) if kind not in WRITTEN_OUT:
+            inside = {**ranges, var: (0, max(0, bounds(extent, ranges)[1] - 1))}
+            tail = _tail(body, var, inside) if depth else None
+            if tail is None:
+                return replace(stmt, body=_peel(body, inside, depth))
+            split = _split(stmt, tail, inside)
+            if split is not None:
+                return Seq(tuple(_peel(part, ranges, depth - 1) for part in split))
+            whole, rest = _both(body, tail, inside)
+            cond = Binary("ge", tail, Const(bounds(tail, inside)[1]))
+            chosen = If(cond, _peel(whole, inside, depth - 1), _peel(rest, inside, depth - 1))
+            return replace(stmt, body=chosen)
+        case Seq(stmts=stmts):
+            return Seq(tuple(_peel(part, ranges, depth) for part in stmts))
+        case If(then=then, other=other):
+            last = None if other is None else _peel(other, ranges, depth)
+            return replace(stmt, then=_peel(then, ranges, depth), other=last)
+        case Alloc(body=body):
+            return replace(stmt, body=_peel(body, ranges, depth))
+        case _:
+            return stmt
+
+
+def _tail(body: Stmt, var: str, ranges: Mapping[str, Interval]) -> Expr | None:
+    """Return an open extent of a written-out loop that is decided once `var` is known."""
+    for stmt in walk_stmt(body):
+        if isinstance(stmt, For) and stmt.kind in WRITTEN_OUT and not _known(stmt.extent):
+            names = variables(stmt.extent)
+            if var in names and names <= set(ranges):
+                return stmt.extent
+    return None
+
+
+def _known(extent: Expr) -> bool:
+    return isinstance(extent, Const)
+
+
+def _both(body: Stmt, tail: Expr, ranges: Mapping[str, Interval]) -> tuple[Stmt, Stmt]:
+    """Return the body for whole tiles, and for the tail."""
+    most = bounds(tail, ranges)[1]
+    rest = _rest(tail, most)
+    return _with_extent(body, tail, Const(most)), _with_extent(body, tail, rest)
+
+
+def _with_extent(body: Stmt, old: Expr, new: Expr) -> Stmt:
+    def change(stmt: Stmt) -> Stmt:
+        match stmt:
+            case For(extent=extent, kind=LoopKind.UNROLL) if extent == old:
+                return replace(stmt, extent=new)
+            # A tail keeps the shape of the whole tile; the open extent becomes a mask.
+            case For(extent=extent, kind=LoopKind.VECTOR) if extent == old and _known(new):
+                return replace(stmt, extent=new)
+        return stmt
+
+    return map_stmt(body, change)
+
+
+def _rest(tail: Expr, most: int) -> Expr:
+    """Return the extent of the tail: one number where the sizes leave only one."""
+    form = None
+    match tail:
+        case Binary(op="min", a=Const(), b=left) | Binary(op="min", a=left, b=Const()):
+            form = linear(left)
+        case _:
+            form = linear(tail)
+    if form is None:
+        return tail
+    constant, terms = form
+    if terms and all(factor % most == 0 for factor in terms.values()) and constant % most:
+        return Const(constant % most)
+    return tail
+
+
+def _split(loop: For, tail: Expr, inside: Mapping[str, Interval]) -> tuple[Stmt, Stmt] | None:
+    """Return the loop as whole tiles and a last iteration; None where that is not possible."""
+    if loop.kind is not LoopKind.SERIAL or not isinstance(loop.extent, Const):
+        return None
+    if variables(tail) != {loop.var}:
+        return None
+    last = int(loop.extent.value) - 1
+    most = bounds(tail, inside)[1]
+    before = bounds(tail, {loop.var: (0, last - 1)}) if last else (0, 0)
+    if before[0] < most:
+        return None
+    whole, _ = _both(loop.body, tail, inside)
+    at = {loop.var: Const(last)}
+    size = simplify(substitute(tail, at), {})
+    rest = substitute_stmt(_with_extent(loop.body, tail, size), at)
+    first: Stmt = replace(loop, extent=Const(last), body=whole)
+    if last == 1:
+        first = substitute_stmt(whole, {loop.var: Const(0)})
+    return first, rest
+
+
+def _settle(body: Stmt) -> Stmt:
+    """Make a plain loop of every written-out one whose extent is still open."""
+
+    def change(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLL and not _known(stmt.extent):
+            return replace(stmt, kind=LoopKind.SERIAL)
+        return stmt
+
+    return map_stmt(body, change)

@@ -1,0 +1,174 @@
+"""Accumulate in registers while a reduction loop runs.
+
+for k: C[i] += A[k, i]      ->      acc[i] = C[i];  for k: acc[i] += A[k, i];  C[i] = acc[i]
+"""
+
+from dataclasses import replace
+
+from ansorpy.loopir.nodes import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    LoopKind,
+    Program,
+    Scope,
+    Seq,
+    Stmt,
+    Store,
+    Tile,
+)
+from ansorpy.loopir.passes.registers import VECTORS
+from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
+from ansorpy.te.expr import Const, Expr, Read, Var, reads, variables
+
+
+def promote(program: Program) -> Program:
+    """Return the program with combining stores of serial loops kept in register tiles.
+
+    Needs a tiled program. Keeps the meaning, with the order of combining. Afterwards a combining
+    store whose target does not move in its innermost serial loops goes to a REGISTER buffer.
+    """
+    scopes = {buffer.name: buffer for buffer in program.buffers}
+    return map_phases(program, lambda body: _promote(body, dict(scopes)))
+
+
+def _promote(stmt: Stmt, buffers: dict[str, Buffer]) -> Stmt:
+    """Rewrite top-down, so that a promotion takes in as many loops as it can."""
+    match stmt:
+        case Seq(stmts=stmts):
+            return _sequence(stmts, buffers)
+        case For():
+            return _sequence((stmt,), buffers)
+        case Alloc(buffer=buffer, body=body):
+            return replace(stmt, body=_promote(body, {**buffers, buffer.name: buffer}))
+        case If(then=then, other=other):
+            rest = None if other is None else _promote(other, buffers)
+            return replace(stmt, then=_promote(then, buffers), other=rest)
+        case _:
+            return stmt
+
+
+def _sequence(stmts: tuple[Stmt, ...], buffers: dict[str, Buffer]) -> Stmt:
+    done: list[Stmt] = []
+    for stmt in stmts:
+        if not isinstance(stmt, For):
+            done.append(_promote(stmt, buffers))
+            continue
+        tile = _candidate(stmt, buffers) if stmt.kind is LoopKind.SERIAL else None
+        if tile is None:
+            done.append(replace(stmt, body=_promote(stmt.body, buffers)))
+            continue
+        before = done[-1] if done else None
+        first = _first_value(before, tile)
+        if first is not None:
+            done.pop()
+        done.append(_accumulate(stmt, tile, first, before, buffers))
+    return done[0] if len(done) == 1 else Seq(tuple(done))
+
+
+def _candidate(loop: For, buffers: dict[str, Buffer]) -> Tile | None:
+    """Return the one combining tile in a loop whose target stands still; None if there is none."""
+    inside = {stmt.var for stmt in walk_stmt(loop) if isinstance(stmt, For)}
+    for stmt in walk_stmt(loop.body):
+        if not isinstance(stmt, Tile) or stmt.store.combiner is None:
+            continue
+        scope = buffers.get(stmt.store.buffers[0])
+        if scope is None or scope.scope is Scope.REGISTER:
+            continue
+        moving = {name for index in stmt.store.index for name in variables(index)}
+        if moving & inside or _count(stmt) > VECTORS or not _alone(loop, stmt):
+            continue
+        if stmt.mask is None or not variables(stmt.mask) & inside:
+            return stmt
+    return None
+
+
+def _alone(loop: For, tile: Tile) -> bool:
+    """Whether no other statement in the loop touches the target of the tile."""
+    names = set(tile.store.buffers)
+    for stmt in walk_stmt(loop.body):
+        if not isinstance(stmt, Tile):
+            continue
+        read = {each.tensor for value in stmt.store.values for each in reads(value)}
+        if read & names or (stmt is not tile and names & set(stmt.store.buffers)):
+            return False
+    return True
+
+
+def _variables(tile: Tile) -> list[tuple[str, int]]:
+    """Return the tile variables that the target mentions, in order."""
+    used = {name for index in tile.store.index for name in variables(index)}
+    every = [*tile.dims, *(() if tile.lane is None else (tile.lane,))]
+    return [(name, extent) for name, extent in every if name in used]
+
+
+def _count(tile: Tile) -> int:
+    count = 1
+    for name, extent in _variables(tile):
+        count *= 1 if tile.lane is not None and name == tile.lane[0] else extent
+    return count
+
+
+def _first_value(before: Stmt | None, tile: Tile) -> Tile | None:
+    """Return the tile that sets the target just before, if it is the same register tile."""
+    if isinstance(before, If) and before.other is None:
+        before = before.then
+    if not isinstance(before, Tile) or before.store.combiner is not None:
+        return None
+    same = before.store.buffers == tile.store.buffers and before.store.index == tile.store.index
+    return before if same and before.mask == tile.mask else None
+
+
+def _accumulate(
+    loop: For, tile: Tile, first: Tile | None, before: Stmt | None, buffers: dict[str, Buffer]
+) -> Stmt:
+    names = tuple(f"{name}.acc" for name in tile.store.buffers)
+    used = _variables(tile)
+    index = tuple(Var(name) for name, _ in used)
+    shape = tuple(Const(extent) for _, extent in used)
+    dims = tuple(pair for pair in used if pair != tile.lane)
+    lane = tile.lane if tile.lane in used else None
+    accs = tuple(
+        Buffer(name, buffers[old].dtype, shape, Scope.REGISTER)
+        for name, old in zip(names, tile.store.buffers, strict=True)
+    )
+    olds = tuple(Read(old, tile.store.index, buffers[old].dtype) for old in tile.store.buffers)
+    mask = tile.mask if tile.mask is None or _covers(tile, dims, lane) else None
+    load: Stmt = _each(names, index, olds, dims, lane, mask)
+    if first is not None:
+        loads = any(reads(value) for value in first.store.values)
+        start = _each(names, index, first.store.values, dims, lane, mask if loads else None)
+        load = If(before.cond, start, load) if isinstance(before, If) else start
+    new = replace(tile, store=replace(tile.store, buffers=names, index=index))
+    inner = map_stmt(loop, lambda stmt: new if stmt is tile else stmt)
+    values = tuple(Read(acc.name, index, acc.dtype) for acc in accs)
+    back = _each(tile.store.buffers, tile.store.index, values, dims, lane, mask)
+    stmt: Stmt = Seq((load, inner, back))
+    for acc in accs:
+        stmt = Alloc(acc, stmt)
+    return stmt
+
+
+def _covers(tile: Tile, dims: tuple[tuple[str, int], ...], lane: tuple[str, int] | None) -> bool:
+    """Whether every tile variable of the mask is one of the target."""
+    assert tile.mask is not None
+    mine = {name for name, _ in (*tile.dims, *(() if tile.lane is None else (tile.lane,)))}
+    kept = {name for name, _ in (*dims, *(() if lane is None else (lane,)))}
+    return not (variables(tile.mask) & mine) - kept
+
+
+def _each(
+    names: tuple[str, ...],
+    index: tuple[Expr, ...],
+    values: tuple[Expr, ...],
+    dims: tuple[tuple[str, int], ...],
+    lane: tuple[str, int] | None,
+    mask: Expr | None,
+) -> Stmt:
+    """Return one plain tile per buffer (a plain store has one buffer)."""
+    tiles = tuple(
+        Tile(dims, lane, Store((name,), index, (value,)), mask)
+        for name, value in zip(names, values, strict=True)
+    )
+    return tiles[0] if len(tiles) == 1 else Seq(tiles)

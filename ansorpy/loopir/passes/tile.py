@@ -1,0 +1,171 @@
+"""Turn written-out loops into register tiles.
+
+unroll i in 8: vector l in 48: store      ->      Tile(i < 8, v < 3, lane l < 16): store
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt, Store, Tile
+from ansorpy.loopir.rewrite import map_phases
+from ansorpy.target import Target
+from ansorpy.te.expr import (
+    SIZE_BYTES,
+    Binary,
+    Const,
+    Expr,
+    Var,
+    dtype_of,
+    reads,
+    substitute,
+)
+from ansorpy.te.intervals import Interval, bounds
+
+VECTORS: Final = 64  # a tile of more vectors is cut: its code would be longer than the cache
+
+
+@dataclass(frozen=True)
+class _Tiling:
+    dtypes: Mapping[str, str]  # of every buffer
+    target: Target
+
+
+def tile(program: Program, target: Target) -> Program:
+    """Return the program in which every store is a Tile.
+
+    Needs a bound program, peeled. Keeps the meaning. Afterwards no loop is VECTOR or UNROLL.
+    """
+    dtypes = {buffer.name: buffer.dtype for buffer in program.buffers}
+    return map_phases(program, lambda body: _tile(body, _Tiling(dtypes, target), {}))
+
+
+def _tile(stmt: Stmt, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
+    match stmt:
+        case Store():
+            return Tile((), None, stmt)
+        case Tile():
+            return stmt
+        case Seq(stmts=stmts):
+            return Seq(tuple(_tile(part, how, ranges) for part in stmts))
+        case If(then=then, other=other):
+            rest = None if other is None else _tile(other, how, ranges)
+            return replace(stmt, then=_tile(then, how, ranges), other=rest)
+        case Alloc(buffer=buffer, body=body):
+            inner = replace(how, dtypes={**how.dtypes, buffer.name: buffer.dtype})
+            return replace(stmt, body=_tile(body, inner, ranges))
+        case For():
+            return _tile_for(stmt, how, ranges)
+
+
+def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
+    inside = {**ranges, loop.var: (0, max(0, bounds(loop.extent, ranges)[1] - 1))}
+    if loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL):
+        return replace(loop, body=_tile(loop.body, how, inside))
+    chain, store = _chain(loop)
+    if store is None:
+        return replace(loop, kind=LoopKind.SERIAL, body=_tile(loop.body, how, inside))
+    vector = next((each for each in chain if each.kind is LoopKind.VECTOR), None)
+    lanes = 1
+    if vector is not None:
+        most = bounds(vector.extent, ranges)[1]
+        lanes = min(_lanes(store, how), _power_of_two(most))
+        if -(-most // lanes) > VECTORS:
+            return _tile(_strip(loop, vector, lanes * 4), how, ranges)
+    dims = [each for each in chain if each is not vector]
+    count = 1 if vector is None else -(-bounds(vector.extent, ranges)[1] // lanes)
+    outside: list[For] = []
+    for each in tuple(dims):
+        if _vectors(dims, count) > VECTORS:
+            outside.append(each)
+            dims.remove(each)
+    made: Stmt = _register_tile(dims, vector, lanes, store, ranges)
+    for each in reversed(outside):
+        made = replace(each, kind=LoopKind.SERIAL, body=made)
+    return made
+
+
+def _chain(loop: For) -> tuple[list[For], Store | None]:
+    """Return the written-out loops down to one store; None for the store if it is not alone."""
+    chain = []
+    stmt: Stmt = loop
+    while isinstance(stmt, For) and stmt.kind in (LoopKind.UNROLL, LoopKind.VECTOR):
+        chain.append(stmt)
+        stmt = stmt.body
+    vectors = sum(each.kind is LoopKind.VECTOR for each in chain)
+    return chain, stmt if isinstance(stmt, Store) and vectors <= 1 else None
+
+
+def _lanes(store: Store, how: _Tiling) -> int:
+    found = {how.dtypes[name] for name in store.buffers}
+    found |= {read.dtype for value in store.values for read in reads(value)}
+    found |= {dtype_of(value) for value in store.values if reads(value)}
+    return how.target.lanes(max(found, key=lambda dtype: SIZE_BYTES[dtype]))
+
+
+def _power_of_two(most: int) -> int:
+    return 1 << max(0, most - 1).bit_length()
+
+
+def _vectors(dims: list[For], count: int) -> int:
+    for each in dims:
+        assert isinstance(each.extent, Const)
+        count *= int(each.extent.value)
+    return count
+
+
+def _strip(loop: For, vector: For, width: int) -> For:
+    """Cut a long vector loop into a serial loop over shorter ones, outside of the chain."""
+    outer = f"{vector.var}.s"
+    left = Binary("sub", vector.extent, Binary("mul", Var(outer), Const(width)))
+    place: Expr = Binary("add", Binary("mul", Var(outer), Const(width)), Var(vector.var))
+
+    def cut(stmt: Stmt) -> Stmt:
+        assert isinstance(stmt, For | Store)
+        if isinstance(stmt, Store):
+            swap = {vector.var: place}
+            index = tuple(substitute(e, swap) for e in stmt.index)
+            values = tuple(substitute(e, swap) for e in stmt.values)
+            return replace(stmt, index=index, values=values)
+        extent = Binary("min", Const(width), left) if stmt is vector else stmt.extent
+        return replace(stmt, extent=extent, body=cut(stmt.body))
+
+    whole = Binary("add", vector.extent, Const(width - 1))
+    return For(outer, Binary("floordiv", whole, Const(width)), cut(loop))
+
+
+def _register_tile(
+    dims: list[For],
+    vector: For | None,
+    lanes: int,
+    store: Store,
+    ranges: Mapping[str, Interval],
+) -> Tile:
+    pairs = []
+    for each in dims:
+        assert isinstance(each.extent, Const)
+        pairs.append((each.var, int(each.extent.value)))
+    if vector is None:
+        return Tile(tuple(pairs), None, store)
+    most = bounds(vector.extent, ranges)[1]
+    count = -(-most // lanes)
+    lane = f"{vector.var}.l"
+    place: Expr = Var(lane)
+    if count > 1:
+        pairs.append((f"{vector.var}.n", count))
+        place = Binary("add", Binary("mul", Var(f"{vector.var}.n"), Const(lanes)), place)
+    mask = None
+    if not (isinstance(vector.extent, Const) and most == count * lanes):
+        mask = Binary("lt", place, vector.extent)
+    swap = {vector.var: place}
+    index = tuple(substitute(e, swap) for e in store.index)
+    values = tuple(substitute(e, swap) for e in store.values)
+    if lanes == 1 and count == 1:
+        only = {lane: Const(0)}
+        store = replace(
+            store,
+            index=tuple(substitute(e, only) for e in index),
+            values=tuple(substitute(e, only) for e in values),
+        )
+        return Tile(tuple(pairs), None, store, None if mask is None else substitute(mask, only))
+    return Tile(tuple(pairs), (lane, lanes), replace(store, index=index, values=values), mask)

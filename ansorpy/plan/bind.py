@@ -1,0 +1,42 @@
+"""From one row of a population to a concrete program, ready for code generation."""
+
+from collections.abc import Sequence
+
+from ansorpy.errors import LoweringError
+from ansorpy.loopir.nodes import Program
+from ansorpy.loopir.passes.fold import fold
+from ansorpy.loopir.passes.peel import peel
+from ansorpy.loopir.passes.promote import promote
+from ansorpy.loopir.passes.registers import registers
+from ansorpy.loopir.passes.tile import tile
+from ansorpy.loopir.passes.unroll import unroll
+from ansorpy.loopir.verify import check
+from ansorpy.plan.plan import Plan
+from ansorpy.target import Target
+
+
+def bind(plan: Plan, row: Sequence[int], target: Target) -> Program:
+    """Return the tiled program of one candidate.
+
+    Args:
+        row: one value per size, in the order of `plan.sizes`.
+
+    Raises:
+        LoweringError: the row does not fit the plan, or a pass left an invalid program.
+    """
+    if len(row) != len(plan.sizes):
+        raise LoweringError(f"a row of {len(row)} values for a plan of {len(plan.sizes)} sizes")
+    values = {size.name: int(value) for size, value in zip(plan.sizes, row, strict=True)}
+    budgets = {
+        size.name.rsplit(".", 1)[0]: values[size.name]
+        for size in plan.sizes
+        if size.role == "unroll"
+    }
+    program = fold(plan.program, values)
+    program = peel(program)
+    program = tile(program, target)
+    program = registers(program)
+    program = promote(program)
+    program = unroll(program, budgets)
+    check(program, level="tiled")
+    return program

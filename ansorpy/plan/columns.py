@@ -1,0 +1,112 @@
+"""The named sizes of a plan, and the conditions that make a row legal."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ansorpy.loopir.nodes import Alloc, LoopKind, Program, Scope
+from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.plan.build import ONE, add, ceildiv, mul
+from ansorpy.plan.domain import Domain
+from ansorpy.plan.lane import lanes_of
+from ansorpy.plan.plan import Size
+from ansorpy.state.state import State
+from ansorpy.target import Target
+from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var
+
+UNROLL_VALUES: Final = (0, 16, 64, 512)  # as released: reference B4
+VECTORS: Final = (1, 2, 4, 8)  # vectors per step of an untiled vector loop
+SPARE_REGISTERS: Final = 4  # besides the accumulators: operands and one broadcast
+SCRATCH_BYTES: Final = 256 * 1024  # of one task; lies on its stack
+
+
+def columns(state: State, domains: Mapping[str, Domain], target: Target) -> tuple[Size, ...]:
+    """Return the sizes in column order: stage by stage, axis by axis, outer part first."""
+    answer: list[Size] = []
+    for stage in state.stages:
+        if stage.name not in domains:
+            continue
+        made = domains[stage.name]
+        lanes = lanes_of(made.work, target)
+        for axis in made.spans:
+            answer += _tile_sizes(made, axis, lanes)
+        vec = Var(f"{stage.name}.vec")
+        if any(part.length == vec for part in made.parts):
+            answer.append(Size(vec.name, "vector", values=tuple(n * lanes for n in VECTORS)))
+        if any(part.reduce for part in made.parts):
+            answer.append(Size(f"{stage.name}.unroll", "unroll", values=UNROLL_VALUES))
+    return tuple(answer)
+
+
+def _tile_sizes(made: Domain, axis: str, lanes: int) -> list[Size]:
+    """Return the sizes that this stage owns along one axis (a follower owns none)."""
+    group = f"{made.work.name}.{axis}"
+    extent = made.spans[axis].extent
+    answer = []
+    for part in made.of_axis(axis):
+        if not isinstance(part.length, Var) or not part.length.name.startswith(f"{group}."):
+            continue
+        if not isinstance(extent, Const):
+            continue
+        whole = int(extent.value)
+        multiple = min(lanes, whole) if part.kind is LoopKind.VECTOR else 1
+        level = int(part.length.name.rsplit(".", 1)[1])
+        answer.append(Size(part.length.name, "tile", whole, group, level, multiple))
+    return answer
+
+
+def conditions(
+    sizes: tuple[Size, ...], domains: Mapping[str, Domain], program: Program, target: Target
+) -> tuple[Expr, ...]:
+    """Return what must hold of a row: tiles within their axis, registers, scratch memory."""
+    answer: list[Expr] = []
+    groups: dict[str, list[Size]] = {}
+    for size in sizes:
+        if size.role == "tile":
+            groups.setdefault(size.group, []).append(size)
+    for group in groups.values():
+        tile: Expr = ONE
+        for size in group:
+            tile = mul(tile, Var(size.name))
+        last = Var(group[-1].name)
+        limit = mul(ceildiv(Const(group[0].extent), last), last)
+        answer.append(Binary("le", tile, limit))
+    limit = Const(target.registers - SPARE_REGISTERS)
+    for made in domains.values():
+        vectors = _register_tile(made, lanes_of(made.work, target))
+        if vectors is not None:
+            answer.append(Binary("le", vectors, limit))
+    scratch = _scratch(program)
+    if scratch is not None:
+        answer.append(Binary("le", scratch, Const(SCRATCH_BYTES)))
+    return tuple(answer)
+
+
+def _register_tile(made: Domain, lanes: int) -> Expr | None:
+    """Return how many vectors the accumulators of a tiled reduction take."""
+    if made.work.combiner is None:
+        return None
+    answer: Expr | None = None
+    for part in made.parts:
+        if part.reduce or part.length is None:
+            continue
+        if part.kind is LoopKind.VECTOR:
+            count = ceildiv(part.length, Const(lanes))
+        elif part.kind is LoopKind.UNROLL:
+            count = part.length
+        else:
+            continue
+        answer = count if answer is None else mul(answer, count)
+    return answer
+
+
+def _scratch(program: Program) -> Expr | None:
+    """Return the bytes of all scratch buffers of the largest phase (their sum: an upper bound)."""
+    answer: Expr | None = None
+    for phase in program.phases:
+        for stmt in walk_stmt(phase.body):
+            if isinstance(stmt, Alloc) and stmt.buffer.scope is Scope.LOCAL:
+                size: Expr = Const(SIZE_BYTES[stmt.buffer.dtype])
+                for extent in stmt.buffer.shape:
+                    size = mul(size, extent)
+                answer = size if answer is None else add(answer, size)
+    return answer

@@ -1,0 +1,144 @@
+"""The loops of one stage as index arithmetic: parts of axes, their strides and extents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from ansorpy.loopir.nodes import LoopKind
+from ansorpy.plan.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, product, sub
+from ansorpy.plan.inline import KEPT, Work
+from ansorpy.state.axis import AxisKind, Loop
+from ansorpy.state.state import Stage
+from ansorpy.te.expr import Const, Expr, Var
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One loop: its variable counts steps of `stride` along `axis`."""
+
+    var: str
+    loop: str  # the name of the loop in the State, for attaching
+    axis: str
+    stride: Expr
+    length: Expr | None  # None for the outermost part: it takes what is left
+    reduce: bool
+    kind: LoopKind = LoopKind.SERIAL
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is computed along one axis: [base, base + width), cut off at `extent`."""
+
+    base: Expr
+    width: Expr
+    extent: Expr
+
+    @property
+    def limit(self) -> Expr:
+        """How many elements from `base` on are computed."""
+        if self.base == ZERO and self.width == self.extent:
+            return self.extent
+        return least(self.width, sub(self.extent, self.base))
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The parts of a stage in nest order, and the span of every axis."""
+
+    work: Work
+    parts: tuple[Part, ...]
+    spans: Mapping[str, Span]
+
+    def of_axis(self, axis: str) -> tuple[Part, ...]:
+        """Return the parts of one axis, outermost first."""
+        return tuple(part for part in self.parts if part.axis == axis)
+
+    def offset(self, axis: str, parts: tuple[Part, ...]) -> Expr:
+        """Return base + sum of variable * stride over some parts of the axis."""
+        answer = self.spans[axis].base
+        for part in parts:
+            answer = add(answer, mul(Var(part.var), part.stride))
+        return answer
+
+    def value(self, axis: str) -> Expr:
+        """Return the value of an axis inside all loops."""
+        return self.offset(axis, self.of_axis(axis))
+
+    def values(self) -> dict[str, Expr]:
+        """Return the value of every axis of the node; fused axes are taken apart."""
+        answer: dict[str, Expr] = {}
+        for axis in self.spans:
+            answer.update(_unfuse(axis, self.value(axis), self.work))
+        for part in self.parts:
+            if part.loop == self.work.kept:
+                answer[KEPT] = Var(part.var)
+        return answer
+
+    @property
+    def kept_extent(self) -> Expr:
+        """Return how many partials a partial stage keeps."""
+        part = next(part for part in self.parts if part.loop == self.work.kept)
+        return self.extent(part, zeroed=True)
+
+    def extent(self, part: Part, zeroed: bool = False) -> Expr:
+        """Return the extent of a loop; `zeroed` takes the reduce parts of its axis as 0."""
+        left = self.spans[part.axis].limit
+        for other in self.of_axis(part.axis):
+            if other.var == part.var:
+                break
+            if not (zeroed and other.reduce):
+                left = sub(left, mul(Var(other.var), other.stride))
+        whole = ceildiv(left, part.stride)
+        return whole if part.length is None else least(part.length, whole)
+
+    def with_parts(self, parts: tuple[Part, ...]) -> "Domain":
+        """Return the domain with other parts."""
+        return replace(self, parts=parts)
+
+
+def domain(stage: Stage, work: Work, spans: Mapping[str, Span], kept: Expr | None = None) -> Domain:
+    """Return the domain of a stage whose spatial axes cover `spans`; reduce axes are whole.
+
+    `kept` is the number of partials that a combining stage reduces over.
+    """
+    every = dict(spans)
+    if kept is not None:
+        every[KEPT] = Span(ZERO, kept, kept)
+    strides: dict[str, Expr] = {}
+    made: dict[str, Part] = {}
+    # Inner parts first, so that the stride of a part is the product of the lengths inside it.
+    for loop in sorted(stage.loops, key=_level, reverse=True):
+        reduce = loop.kind is AxisKind.REDUCE
+        axis = KEPT if kept is not None and reduce else "@".join(loop.axes)
+        if axis not in every:
+            extent = Const(prod(_extents(work)[name] for name in loop.axes))
+            every[axis] = Span(ZERO, extent, extent)
+        stride = strides.get(axis, ONE)
+        length = None if loop.length is None or axis == KEPT else product(loop.length)
+        strides[axis] = stride if length is None else mul(length, stride)
+        kind = LoopKind.UNROLL if loop.annotation == "unroll" else LoopKind.SERIAL
+        var = f"{stage.name}:{loop.name}"
+        made[loop.name] = Part(var, loop.name, axis, stride, length, reduce, kind)
+    return Domain(work, tuple(made[loop.name] for loop in stage.loops), every)
+
+
+def _level(loop: Loop) -> int:
+    """Return the level of a part of a split axis, 0 for an outermost part or a whole axis."""
+    return 0 if loop.length is None else int(loop.name.rsplit(".", 1)[1])
+
+
+def _extents(work: Work) -> dict[str, int]:
+    return dict((*work.axes, *work.reduce_axes))
+
+
+def _unfuse(axis: str, value: Expr, work: Work) -> dict[str, Expr]:
+    """Return the node axes behind a loop axis: row-major digits of a fused one."""
+    if axis == KEPT:
+        return {KEPT: value}
+    names = axis.split("@")
+    answer: dict[str, Expr] = {}
+    for name in reversed(names[1:]):
+        answer[name] = mod(value, Const(_extents(work)[name]))
+        value = floordiv(value, Const(_extents(work)[name]))
+    answer[names[0]] = value
+    return answer

@@ -1,0 +1,124 @@
+"""Let vector lanes run along one axis of a stage."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ansorpy.errors import LoweringError
+from ansorpy.loopir.nodes import Alloc, Buffer, For, LoopKind, Scope, Seq, Stmt, Store
+from ansorpy.plan.build import ONE
+from ansorpy.plan.domain import Domain, Part
+from ansorpy.plan.identity import identity
+from ansorpy.plan.inline import KEPT, Work
+from ansorpy.target import Target
+from ansorpy.te.expr import SIZE_BYTES, Expr, Read, Var
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReduce:
+    """Lanes along a reduce axis: every lane keeps a partial, combined after the loop.
+
+    Re-associates the reduction, as rfactor does, but within registers.
+    """
+
+    part: Part
+    buffers: tuple[Buffer, ...]
+    combiner: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the buffers that hold the partials."""
+        return tuple(buffer.name for buffer in self.buffers)
+
+    def around(
+        self, loop: Stmt, start: tuple[Expr, ...], target: tuple[tuple[str, ...], tuple[Expr, ...]]
+    ) -> Stmt:
+        """Return `loop`, which fills the partials, with what sets and combines them."""
+        names, index = target
+        lane = Var(self.part.var)
+        width = self.buffers[0].shape[0]
+        clean = Store(self.names, (lane,), identity(self.combiner, self._dtypes))
+        partials = tuple(Read(b.name, (lane,), b.dtype) for b in self.buffers)
+        combine = Store(names, index, partials, self.combiner)
+        stmt: Stmt = Seq(
+            (
+                For(self.part.var, width, clean, LoopKind.VECTOR),
+                loop,
+                Store(names, index, start),
+                For(self.part.var, width, combine, LoopKind.VECTOR),
+            )
+        )
+        for buffer in self.buffers:
+            stmt = Alloc(buffer, stmt)
+        return stmt
+
+    @property
+    def _dtypes(self) -> tuple[str, ...]:
+        return tuple(buffer.dtype for buffer in self.buffers)
+
+
+def with_lane(made: Domain, lane: str | None, target: Target) -> tuple[Domain, LaneReduce | None]:
+    """Return the domain with its lane loop marked VECTOR and moved innermost.
+
+    A split axis gives its innermost part to the lanes, and the other innermost parts are written
+    out (UNROLL), which makes the register tile. A whole axis is split by the size "<stage>.vec".
+
+    Raises:
+        LoweringError: the stage has no such axis, or a reduce axis that is not the last loop.
+    """
+    if lane is None:
+        return made, None
+    mine = [part for part in made.parts if _runs_along(part, lane, made.work)]
+    if not mine:
+        raise LoweringError(f"stage {made.work.name!r} has no axis {lane!r} for its lanes")
+    last = mine[-1]
+    if last.length is not None:
+        if last.reduce:
+            raise LoweringError(f"stage {made.work.name!r}: reduce axis {lane!r} is already split")
+        return _tiled(made, last), None
+    if made.spans[last.axis].extent == ONE:
+        return made, None
+    size = Var(f"{made.work.name}.vec")
+    inner = Part(
+        f"{last.var}.v", f"{last.loop}.v", last.axis, ONE, size, last.reduce, LoopKind.VECTOR
+    )
+    outer = replace(last, stride=size)
+    parts = tuple(outer if part is last else part for part in made.parts)
+    split = made.with_parts((*parts, inner))
+    if not last.reduce:
+        return split, None
+    if made.parts[-1] is not last:
+        raise LoweringError(f"stage {made.work.name!r}: lane axis {lane!r} is not the last loop")
+    assert made.work.combiner is not None
+    buffers = tuple(
+        Buffer(f"{made.work.name}.lanes{i}", dtype, (size,), Scope.LOCAL)
+        for i, dtype in enumerate(made.work.dtypes)
+    )
+    return split, LaneReduce(inner, buffers, made.work.combiner)
+
+
+def _runs_along(part: Part, lane: str, work: Work) -> bool:
+    return part.loop == work.kept if lane == KEPT and work.kept else part.axis == lane
+
+
+def _tiled(made: Domain, lane: Part) -> Domain:
+    """Mark the register tile: the innermost part of every split spatial axis."""
+    reduces = [i for i, part in enumerate(made.parts) if part.reduce]
+    first = reduces[-1] + 1 if reduces else 0
+    others: list[Part] = []
+    for i, part in enumerate(made.parts):
+        if part is lane:
+            continue
+        innermost = made.of_axis(part.axis)[-1] is part and part.length is not None
+        unroll = i >= first and innermost and not part.reduce
+        others.append(replace(part, kind=LoopKind.UNROLL) if unroll else part)
+    return made.with_parts((*others, replace(lane, kind=LoopKind.VECTOR)))
+
+
+def lanes_of(work: Work, target: Target) -> int:
+    """Return how many lanes suit a stage: by the widest dtype that it reads or writes."""
+    return min(target.lanes(dtype) for dtype in _dtypes(work))
+
+
+def _dtypes(work: Work) -> Sequence[str]:
+    found = (*work.dtypes, *(read.dtype for read in work.reads))
+    return sorted(set(found), key=lambda dtype: SIZE_BYTES[dtype])

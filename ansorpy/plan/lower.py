@@ -1,0 +1,272 @@
+"""From a state and its structural choices to one symbolic program, for all rows at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ansorpy.errors import LoweringError
+from ansorpy.loopir.nodes import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    LoopKind,
+    Phase,
+    Program,
+    Scope,
+    Seq,
+    Stmt,
+    Store,
+)
+from ansorpy.plan.build import ZERO, sub
+from ansorpy.plan.columns import columns, conditions
+from ansorpy.plan.domain import Domain, Part, domain
+from ansorpy.plan.identity import identity
+from ansorpy.plan.inline import KEPT, Work, works
+from ansorpy.plan.lane import LaneReduce, with_lane
+from ansorpy.plan.pack import Pack, pack_of, pack_phase, packed_index
+from ansorpy.plan.plan import Plan, StageChoice
+from ansorpy.plan.regions import Regions
+from ansorpy.state.state import Attached, Combine, Root, State
+from ansorpy.target import Target
+from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
+from ansorpy.te.expr import Binary, Const, Expr, Read, Var, substitute, transform
+
+Choices = tuple[tuple[str, StageChoice], ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a stage's results lie in memory: one buffer per output, axes in `order`."""
+
+    buffers: tuple[Buffer, ...]
+    order: tuple[int, ...]  # buffer dimension -> axis position
+    bases: tuple[Expr, ...]  # subtracted from the axis value, by buffer dimension
+
+    def index(self, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return the buffer index of axis values given in axis order."""
+        return tuple(
+            sub(values[axis], base) for axis, base in zip(self.order, self.bases, strict=True)
+        )
+
+
+@dataclass
+class Lowering:
+    """The working state of one call of `lower`."""
+
+    state: State
+    choice: Mapping[str, StageChoice]
+    works: Mapping[str, Work]
+    target: Target
+    domains: dict[str, Domain] = field(default_factory=dict)
+    lanes: dict[str, LaneReduce] = field(default_factory=dict)
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    packs: dict[tuple[str, str], Pack] = field(default_factory=dict)
+
+
+def lower(state: State, choices: Choices, target: Target) -> Plan:
+    """Return the plan of a sketch under its choices.
+
+    Raises:
+        LoweringError: the choices do not fit together (an attach point its consumers cannot
+            see, a lane axis that is not there, parallel loops around something attached).
+    """
+    by_stage = dict(choices)
+    for stage in state.stages:
+        by_stage.setdefault(stage.name, StageChoice(stage.location))
+    location = {name: choice.location for name, choice in by_stage.items()}
+    todo = works(state.stages, location)
+    work = Lowering(state, by_stage, {w.name: w for w in todo}, target)
+    _make_domains(work)
+    _make_layouts(work)
+    phases: list[Phase] = []
+    constant = {
+        node.name
+        for node in state.dag.nodes
+        if isinstance(node, ConstantTensor) or (isinstance(node, Placeholder) and node.constant)
+    }
+    for name, each in work.works.items():
+        for (consumer, tensor), pack in work.packs.items():
+            if consumer == name:
+                phases.append(pack_phase(pack, work.layouts, ahead=tensor in constant))
+        if isinstance(location[name], Root):
+            body = _parallel(_nest(work, each), work.choice[name].parallel, name)
+            phases.append(Phase(name, body))
+    buffers = [
+        *(
+            b
+            for layout in work.layouts.values()
+            for b in layout.buffers
+            if b.scope is not Scope.LOCAL
+        ),
+        *(pack.buffer for pack in work.packs.values()),
+    ]
+    program = Program(state.dag.name, tuple(buffers), tuple(phases))
+    sizes = columns(state, work.domains, target)
+    return Plan(state, choices, sizes, program, conditions(sizes, work.domains, program, target))
+
+
+def _make_domains(work: Lowering) -> None:
+    """Make the domain of every stage, consumers first, because they say what is needed."""
+    location = {name: choice.location for name, choice in work.choice.items()}
+    for stage in reversed(work.state.stages):
+        if stage.name not in work.works:
+            continue
+        each = work.works[stage.name]
+        spans = Regions(work.works, location, work.domains).spans(stage.name)
+        kept = None
+        if isinstance(stage.role, Combine):
+            partial = work.state.stage(stage.role.of)
+            kept = domain(partial, work.works[partial.name], {}).kept_extent
+        made, lane = with_lane(
+            domain(stage, each, spans, kept), work.choice[stage.name].lane, work.target
+        )
+        work.domains[stage.name] = made
+        if lane is not None:
+            work.lanes[stage.name] = lane
+
+
+def _make_layouts(work: Lowering) -> None:
+    outputs = set(work.state.dag.outputs)
+    for node in work.state.dag.nodes:
+        if not isinstance(node, Compute):
+            shape = tuple(Const(n) for n in node.shape)
+            scope = Scope.INPUT if isinstance(node, Placeholder) else Scope.CONSTANT
+            buffer = Buffer(node.name, node.dtype, shape, scope)
+            order = tuple(range(len(shape)))
+            work.layouts[node.name] = Layout((buffer,), order, (ZERO,) * len(shape))
+    for name, each in work.works.items():
+        work.layouts[name] = _layout(work, name, each, name in outputs)
+        for tensor in work.choice[name].pack:
+            work.packs[name, tensor] = pack_of(work.domains[name], tensor)
+
+
+def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
+    made = work.domains[name]
+    attached = isinstance(work.choice[name].location, Attached)
+    if attached and output:
+        raise LoweringError(f"output {name!r} cannot be attached")
+    scope = Scope.LOCAL if attached else Scope.OUTPUT if output else Scope.GLOBAL
+    axes = [axis for axis, _ in each.axes]
+    bases: list[Expr] = [made.spans[axis].base for axis in axes]
+    widths: list[Expr] = [made.spans[axis].width for axis in axes]
+    order = list(range(len(axes)))
+    lane = work.choice[name].lane
+    if attached and lane in axes:
+        # Vectors then lie contiguous in scratch, whatever axis they run along.
+        order.remove(axes.index(lane))
+        order.append(axes.index(lane))
+    if each.kept is not None:
+        order.append(len(axes))
+        bases.append(ZERO)
+        widths.append(made.kept_extent)
+    shape = tuple(widths[i] for i in order)
+    names = [name if i == 0 else f"{name}.{i}" for i in range(len(each.dtypes))]
+    buffers = tuple(
+        Buffer(n, dtype, shape, scope) for n, dtype in zip(names, each.dtypes, strict=True)
+    )
+    return Layout(buffers, tuple(order), tuple(bases[i] for i in order))
+
+
+def _nest(work: Lowering, each: Work) -> Stmt:
+    """Return the loops of a stage, with everything attached to them."""
+    made = work.domains[each.name]
+    lane = work.lanes.get(each.name)
+    attached: dict[str, list[str]] = {}
+    for name in work.works:
+        place = work.choice[name].location
+        if isinstance(place, Attached) and place.stage == each.name:
+            attached.setdefault(place.loop, []).append(name)
+    last = max((i for i, part in enumerate(made.parts) if part.reduce), default=-1)
+    band = last
+    while band > 0 and made.parts[band - 1].reduce:
+        band -= 1
+
+    def go(position: int) -> Stmt:
+        if position == len(made.parts):
+            return _update(work, each, lane)
+        part = made.parts[position]
+        body = go(position + 1)
+        # The last one attached is a consumer of those before it, so it goes innermost.
+        for name in reversed(attached.get(part.loop, ())):
+            body = _with_scratch(work, name, body)
+        loop: Stmt = For(part.var, made.extent(part), body, part.kind)
+        if each.combiner is None or position != band:
+            return loop
+        if lane is not None:
+            return lane.around(loop, _start(work, each), _target(work, each))
+        before = made.parts[:band]
+        return Seq((_initial(work, each, made.parts[last + 1 :], before), loop))
+
+    return go(0)
+
+
+def _with_scratch(work: Lowering, name: str, body: Stmt) -> Stmt:
+    stmt: Stmt = Seq((_nest(work, work.works[name]), body))
+    for buffer in work.layouts[name].buffers:
+        stmt = Alloc(buffer, stmt)
+    return stmt
+
+
+def _target(work: Lowering, each: Work) -> tuple[tuple[str, ...], tuple[Expr, ...]]:
+    layout = work.layouts[each.name]
+    values = work.domains[each.name].values()
+    axes = tuple(values[axis] for axis, _ in each.axes)
+    if each.kept is not None:
+        axes = (*axes, values[KEPT])
+    return tuple(buffer.name for buffer in layout.buffers), layout.index(axes)
+
+
+def _update(work: Lowering, each: Work, lane: LaneReduce | None) -> Store:
+    values = tuple(_resolve(work, each, body) for body in each.bodies)
+    buffers, index = _target(work, each)
+    if lane is not None:
+        buffers, index = lane.names, (Var(lane.part.var),)
+    return Store(buffers, index, values, each.combiner)
+
+
+def _start(work: Lowering, each: Work) -> tuple[Expr, ...]:
+    if each.start is not None:
+        return (_resolve(work, each, each.start),)
+    assert each.combiner is not None
+    return identity(each.combiner, each.dtypes)
+
+
+def _initial(work: Lowering, each: Work, inner: tuple[Part, ...], before: tuple[Part, ...]) -> Stmt:
+    """Return the nest that sets the accumulators, where every reduce loop outside is at 0."""
+    made = work.domains[each.name]
+    buffers, index = _target(work, each)
+    stmt: Stmt = Store(buffers, index, _start(work, each))
+    for part in reversed(inner):
+        stmt = For(part.var, made.extent(part, zeroed=True), stmt, part.kind)
+    cond: Expr | None = None
+    for part in before:
+        if part.reduce:
+            test = Binary("eq", Var(part.var), ZERO)
+            cond = test if cond is None else Binary("and", cond, test)
+    return stmt if cond is None else If(cond, stmt)
+
+
+def _resolve(work: Lowering, each: Work, expr: Expr) -> Expr:
+    """Return an expression over buffers and loop variables."""
+    values = work.domains[each.name].values()
+
+    def change(part: Expr) -> Expr | None:
+        if not isinstance(part, Read):
+            return None
+        pack = work.packs.get((each.name, part.tensor))
+        if pack is not None and part.indices == pack.indices:
+            return packed_index(pack)
+        layout = work.layouts[part.tensor]
+        buffer = layout.buffers[part.output]
+        return Read(buffer.name, layout.index(part.indices), part.dtype)
+
+    return substitute(transform(expr, change), values)
+
+
+def _parallel(stmt: Stmt, count: int, name: str) -> Stmt:
+    """Return the nest with its `count` leading loops marked parallel."""
+    if count == 0:
+        return stmt
+    if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL:
+        raise LoweringError(f"stage {name!r}: fewer loops than are to run in parallel")
+    return replace(stmt, body=_parallel(stmt.body, count - 1, name), kind=LoopKind.PARALLEL)

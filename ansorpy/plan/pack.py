@@ -1,0 +1,122 @@
+"""Pack a reused operand into tile order before it is read (a rule of ours).
+
+X[j, k] read under a tile of P columns becomes X.pack[j // P, k, j % P]: the inner loop then
+walks memory in order, whatever the layout of X. Positions beyond the extent hold zeros.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ansorpy.errors import LoweringError
+from ansorpy.loopir.nodes import Buffer, For, LoopKind, Phase, Scope, Stmt, Store
+from ansorpy.plan.build import ONE, add, ceildiv, floordiv, mod, mul
+from ansorpy.plan.domain import Domain
+from ansorpy.plan.inline import Work
+from ansorpy.te.expr import FLOATS, Binary, Const, Expr, Read, Select, Var
+
+
+class Indexed(Protocol):
+    """A layout: the buffers of a tensor, and the buffer index of an element."""
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """One buffer per output."""
+        ...
+
+    def index(self, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return the buffer index of axis values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """One packed operand of one stage."""
+
+    tensor: str
+    dtype: str
+    indices: tuple[Expr, ...]  # as the stage reads it: distinct axes
+    axis: str  # the axis that is tiled
+    extent: int
+    width: Expr  # P
+    others: tuple[tuple[str, int], ...]  # the other axes, in the order of the stage's loops
+    buffer: Buffer
+
+
+def packable(work: Work, tensor: str) -> tuple[Expr, ...] | None:
+    """Return the indices of a packable operand: always the same, distinct plain axes."""
+    found = {read.indices for read in work.reads if read.tensor == tensor}
+    if len(found) != 1 or work.combines is not None:
+        return None
+    indices = found.pop()
+    names = [index.name for index in indices if isinstance(index, Var)]
+    return indices if len(set(names)) == len(indices) and len(indices) > 1 else None
+
+
+def pack_of(made: Domain, tensor: str) -> Pack:
+    """Return how `tensor` is packed for a stage.
+
+    Raises:
+        LoweringError: it is not packable, or none of its axes belongs to the register tile.
+    """
+    indices = packable(made.work, tensor)
+    if indices is None:
+        raise LoweringError(f"stage {made.work.name!r}: operand {tensor!r} cannot be packed")
+    names = [index.name for index in indices if isinstance(index, Var)]
+    tile = [
+        part
+        for part in made.parts
+        if part.axis in names and part.kind in (LoopKind.VECTOR, LoopKind.UNROLL)
+    ]
+    if not tile:
+        raise LoweringError(
+            f"stage {made.work.name!r}: {tensor!r} has no axis in the register tile"
+        )
+    chosen = tile[-1]
+    extents = dict((*made.work.axes, *made.work.reduce_axes))
+    order = list(dict.fromkeys(part.axis for part in made.parts))
+    spatial = dict(made.work.axes)
+    rest = sorted(
+        (name for name in names if name != chosen.axis),
+        key=lambda name: (name not in spatial, order.index(name)),
+    )
+    width = ONE if chosen.length is None else chosen.length
+    dtype = next(read.dtype for read in made.work.reads if read.tensor == tensor)
+    extent = extents[chosen.axis]
+    shape = (ceildiv(Const(extent), width), *(Const(extents[name]) for name in rest), width)
+    others = tuple((name, extents[name]) for name in rest)
+    name = f"{made.work.name}.{tensor}.pack"
+    buffer = Buffer(name, dtype, shape, Scope.GLOBAL)
+    return Pack(tensor, dtype, indices, chosen.axis, extent, width, others, buffer)
+
+
+def packed_index(pack: Pack) -> Read:
+    """Return the read of the packed operand, over the axes of the stage."""
+    axis = Var(pack.axis)
+    others = tuple(Var(name) for name, _ in pack.others)
+    index = (floordiv(axis, pack.width), *others, mod(axis, pack.width))
+    return Read(pack.buffer.name, index, pack.dtype)
+
+
+def pack_phase(pack: Pack, layouts: Mapping[str, Indexed], ahead: bool) -> Phase:
+    """Return the phase that fills the packed operand."""
+
+    def var(name: str) -> str:
+        return f"{pack.buffer.name}:{name}"
+
+    outer, lane = Var(var("tile")), Var(var("lane"))
+    position = add(mul(outer, pack.width), lane)
+    values: dict[str, Expr] = {name: Var(var(name)) for name, _ in pack.others}
+    values[pack.axis] = position
+    source = tuple(values[index.name] for index in pack.indices if isinstance(index, Var))
+    layout = layouts[pack.tensor]
+    read = Read(layout.buffers[0].name, layout.index(source), pack.dtype)
+    zero = Const(0.0 if pack.dtype in FLOATS else 0, pack.dtype)
+    inside = Binary("lt", position, Const(pack.extent))
+    index = (outer, *(values[name] for name, _ in pack.others), lane)
+    body: Stmt = Store((pack.buffer.name,), index, (Select(inside, read, zero),))
+    body = For(lane.name, pack.width, body, LoopKind.VECTOR)
+    for name, extent in reversed(pack.others):
+        body = For(var(name), Const(extent), body)
+    tiles = pack.buffer.shape[0]
+    return Phase(pack.buffer.name, For(outer.name, tiles, body, LoopKind.PARALLEL), ahead)

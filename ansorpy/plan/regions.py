@@ -1,0 +1,150 @@
+"""What an attached stage must compute: bounds inference, symbolic in the sizes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ansorpy.errors import LoweringError
+from ansorpy.plan.build import ONE, ZERO, add, greatest, least, mul, sub
+from ansorpy.plan.domain import Domain, Span
+from ansorpy.plan.inline import Work
+from ansorpy.state.state import Attached, Location, Root
+from ansorpy.te.expr import Const, Expr, Read
+from ansorpy.te.intervals import linear
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The interval [base + shift, base + shift + width) along one axis or dimension."""
+
+    base: Expr
+    width: Expr
+    shift: int = 0
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Asks how much of a stage its consumers need while some loop variables are fixed.
+
+    Attributes:
+        works: every stage with loops, by name.
+        location: where each of them is computed.
+        domains: the domains made so far; consumers are made before producers.
+    """
+
+    works: Mapping[str, Work]
+    location: Mapping[str, Location]
+    domains: Mapping[str, Domain]
+
+    def spans(self, name: str) -> dict[str, Span]:
+        """Return the span of every spatial axis of a stage at its location.
+
+        Raises:
+            LoweringError: the stage is attached where a consumer cannot see it.
+        """
+        work = self.works[name]
+        whole = {axis: Span(ZERO, Const(n), Const(n)) for axis, n in work.axes}
+        place = self.location[name]
+        if not isinstance(place, Attached):
+            return whole
+        fixed = self._fixed(place)
+        reach = self._needed(name, fixed)
+        answer = {}
+        for axis, extent in work.axes:
+            found = reach.get(axis)
+            if found is None:
+                answer[axis] = whole[axis]
+                continue
+            base = add(found.base, Const(found.shift))
+            answer[axis] = Span(base, least(found.width, Const(extent)), Const(extent))
+        return answer
+
+    def _fixed(self, place: Attached) -> frozenset[str]:
+        """Return the variables that have one value at an attach point."""
+        fixed: set[str] = set()
+        at: Location = place
+        while isinstance(at, Attached):
+            if at.stage not in self.domains:
+                raise LoweringError(f"attached to {at.stage!r}, which does not come later")
+            parts = self.domains[at.stage].parts
+            names = [part.loop for part in parts]
+            if at.loop not in names:
+                raise LoweringError(f"stage {at.stage!r} has no loop {at.loop!r}")
+            fixed.update(part.var for part in parts[: names.index(at.loop) + 1])
+            at = self.location[at.stage]
+        return frozenset(fixed)
+
+    def _needed(self, name: str, fixed: frozenset[str]) -> dict[str, Reach | None]:
+        """Return what all consumers together read of a stage, by axis; None for all of it."""
+        answer: dict[str, Reach | None] = {}
+        axes = [axis for axis, _ in self.works[name].axes]
+        for consumer in self.works.values():
+            found = [read for read in consumer.reads if read.tensor == name]
+            if not found:
+                continue
+            if consumer.name not in self.domains:
+                raise LoweringError(f"{consumer.name!r} reads {name!r} before it is computed")
+            have = self._covered(consumer.name, fixed)
+            for read in found:
+                for axis, reach in zip(axes, _read_reach(read, have), strict=False):
+                    answer[axis] = reach if axis not in answer else _hull(answer[axis], reach)
+        return answer
+
+    def _covered(self, name: str, fixed: frozenset[str]) -> dict[str, Reach | None]:
+        """Return what a stage computes, by axis, while the fixed variables do not move."""
+        domain = self.domains[name]
+        if any(part.var in fixed for part in domain.parts):
+            return {axis: _inside(domain, axis, fixed) for axis in domain.spans}
+        if isinstance(self.location[name], Root):
+            raise LoweringError(f"{name!r} is computed at root, outside of the attach point")
+        reach = self._needed(name, fixed)
+        for axis, span in domain.spans.items():
+            if axis not in reach:
+                reach[axis] = Reach(ZERO, span.extent)
+        return reach
+
+
+def _inside(domain: Domain, axis: str, fixed: frozenset[str]) -> Reach | None:
+    """Return the interval that the loops of an axis run over while the fixed ones stand."""
+    span = domain.spans[axis]
+    parts = domain.of_axis(axis)
+    outside = tuple(part for part in parts if part.var in fixed)
+    if outside != parts[: len(outside)]:
+        return None  # an inner part is fixed and an outer one is not: no interval
+    if not outside:
+        return Reach(span.base, span.width)
+    return Reach(domain.offset(axis, outside), least(outside[-1].stride, span.width))
+
+
+def _read_reach(read: Read, have: Mapping[str, Reach | None]) -> list[Reach | None]:
+    return [_index_reach(index, have) for index in read.indices]
+
+
+def _index_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | None:
+    """Return the interval of an affine index that grows with its axes; None for any other."""
+    form = linear(index)
+    if form is None:
+        return None
+    shift, terms = form
+    if shift < 0 or any(factor < 0 for factor in terms.values()):
+        return None  # may leave the tensor on the low side (guarded by a select): take all of it
+    base: Expr = ZERO
+    width: Expr = ONE
+    for axis, factor in terms.items():
+        reach = have.get(axis)
+        if reach is None:
+            return None
+        base = add(base, mul(Const(factor), reach.base))
+        shift += factor * reach.shift
+        width = add(width, mul(Const(factor), sub(reach.width, ONE)))
+    return Reach(base, width, shift)
+
+
+def _hull(a: Reach | None, b: Reach | None) -> Reach | None:
+    if a is None or b is None or a.base != b.base:
+        return None
+    low = min(a.shift, b.shift)
+    width = greatest(
+        add(a.width, Const(a.shift - low)),
+        add(b.width, Const(b.shift - low)),
+    )
+    return Reach(a.base, width, low)
