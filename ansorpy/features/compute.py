@@ -86,9 +86,7 @@ def operations(store: Store) -> Counter[str]:
     kind = "float" if dtype_of(store.values[0]) in FLOATS else "int"
     value = store.values[0]
     if store.combiner == "sum" and isinstance(value, Binary) and value.op == "mul":
-        total[f"{kind}_mul"] -= 1
-        total[f"{kind}_mad"] += 1
-        return total
+        return total - Counter((f"{kind}_mul",)) + Counter((f"{kind}_mad",))
     total[f"{kind}_{_COMBINER_CLASS[store.combiner]}"] += 1
     if store.combiner.startswith("arg"):
         total["select_op"] += 1

@@ -24,7 +24,7 @@ RAW: Final = frozenset(
 )  # not log-transformed
 _CURVE: Final = NAMES.index(intensity.NAMES[0])
 _IS_GPU: Final = NAMES.index("is_gpu")
-_CHUNK: Final = 1024  # rows at a time: what one operation reads and writes stays in cache
+_CHUNK: Final = 2048  # rows at a time: what one operation reads and writes stays in cache
 
 
 def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
@@ -43,7 +43,7 @@ def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
     """
     prepared = prepare(plan)
     answer = np.empty((len(rows), prepared.stores, len(NAMES)), np.float32)
-    flat = answer.reshape(len(rows), -1)
+    flat = answer.reshape(len(rows), prepared.stores * len(NAMES))
     for start in range(0, len(rows), _CHUNK):
         prepared.fill(rows[start : start + _CHUNK], flat[start : start + _CHUNK])
     answer[:, :, _IS_GPU] = target.kind == "cuda"

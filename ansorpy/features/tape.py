@@ -163,10 +163,11 @@ class Tape:
         return Value(self, len(self._steps) - 1)
 
     def player(self, outputs: Sequence[Value]) -> "Player":
-        """Return what computes `outputs` (none of them constant) and nothing else."""
+        """Return what computes `outputs` and nothing else."""
         needed = [False] * len(self._steps)
         for value in outputs:
-            needed[value.slot] = True
+            if value.slot >= 0:
+                needed[value.slot] = True
         for slot in range(len(self._steps) - 1, -1, -1):
             if needed[slot]:
                 for arg in self._steps[slot][1]:
@@ -177,7 +178,7 @@ class Tape:
             for slot, (op, args) in enumerate(self._steps)
             if needed[slot] and op != _COLUMN
         ]
-        return Player(len(self._steps), len(self.column), steps, [v.slot for v in outputs])
+        return Player(len(self._steps), len(self.column), steps, outputs)
 
 
 class Player:
@@ -188,15 +189,15 @@ class Player:
         slots: int,
         columns: int,
         steps: Sequence[tuple[int, str, tuple[Value, ...]]],
-        outputs: Sequence[int],
+        outputs: Sequence[Value],
     ) -> None:
         self._columns = columns
-        self._outputs = outputs
         self._slots: list[Any] = [None] * slots
+        self._outputs = [self._input(value) for value in outputs]
         last = {}
         for position, (_, _, args) in enumerate(steps):
             last.update({arg.slot: position for arg in args})
-        kept = set(outputs)
+        kept = set(self._outputs)
         self._program: list[tuple[Any, int, tuple[int, ...], tuple[int, ...]]] = []
         for position, (slot, op, args) in enumerate(steps):
             inputs = tuple(self._input(arg) for arg in args)

@@ -110,7 +110,8 @@ def golden_plan() -> Plan:
     value = Binary("mul", Read("A", (i, Var("k")), F32), Read("B", (Var("k"), j), F32))
     body = loops(
         Store(("C",), (i, j), (value,), "sum"),
-        ("i0", ceildiv(n, i_size), LoopKind.PARALLEL), ("j0", ceildiv(n, j_size), LoopKind.PARALLEL),
+        ("i0", ceildiv(n, i_size), LoopKind.PARALLEL),
+        ("j0", ceildiv(n, j_size), LoopKind.PARALLEL),
         ("k", n, LoopKind.UNROLL), ("j1", j_size, LoopKind.VECTOR), ("i1", i_size, LoopKind.SERIAL),
     )  # fmt: skip
     buffers = tuple(
