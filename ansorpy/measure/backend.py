@@ -1,0 +1,57 @@
+"""What measuring asks of code generation: a module with `build`, `build_source` and `load`.
+
+Named by import path, because it is the child processes that import it.
+"""
+
+import importlib
+from collections.abc import Sequence
+from typing import Final, Protocol, cast
+
+from ansorpy.codegen.kernel import Kernel, PhaseInfo
+from ansorpy.loopir.nodes import Buffer, Program
+from ansorpy.target import Target
+
+CODEGEN: Final = "ansorpy.codegen.load"
+
+
+class Built(Protocol):
+    """Machine code that can cross a process border."""
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The order of the addresses."""
+
+    @property
+    def phases(self) -> tuple[PhaseInfo, ...]:
+        """The native functions."""
+
+
+class Loaded(Protocol):
+    """Callable code; addresses are of 64-byte aligned row-major buffers, in `Built` order."""
+
+    def run(self, addresses: Sequence[int]) -> None:
+        """Run the phases that are not ahead, all tasks on this thread."""
+
+    def run_parallel(self, addresses: Sequence[int], threads: int) -> None:
+        """Run the phases that are not ahead on `threads` threads."""
+
+    def run_ahead(self, addresses: Sequence[int]) -> None:
+        """Run the phases that read constant inputs only."""
+
+
+class Backend(Protocol):
+    """A code generator."""
+
+    def build(self, program: Program, target: Target) -> Built:
+        """Return machine code; BuildError where the back end refuses."""
+
+    def build_source(self, kernel: Kernel) -> Built:
+        """Return machine code made from delivered source."""
+
+    def load(self, built: Built) -> Loaded:
+        """Return callable code in this process."""
+
+
+def backend(name: str) -> Backend:
+    """Import the back end called `name`."""
+    return cast(Backend, importlib.import_module(name))

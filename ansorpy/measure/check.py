@@ -1,0 +1,254 @@
+"""Is a kernel right? Against the float64 reference with its error bound, between guard pages.
+
+Cases: dense random numbers; small integers where the Dag is exact on them (then equality is
+asked), else sparse numbers, whose bound is narrow; edge values. References are computed once per
+task (`make_cases`), kept as files (`save_cases`), and mapped by the children (`load_cases`).
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.measure import inputs as make
+from ansorpy.measure.backend import Loaded
+from ansorpy.measure.guard import Arena, Side, extents, poison
+from ansorpy.measure.inputs import Array, Inputs, decode
+from ansorpy.measure.integers import exact_magnitude
+from ansorpy.measure.outcome import Failed
+from ansorpy.te.dag import Compute, Dag
+from ansorpy.te.expr import FLOATS
+from ansorpy.te.numeric import LARGEST
+from ansorpy.te.reference import evaluate_bounded
+
+SAFETY: Final = 2.0  # once for the kernel, once for the rounding of the reference itself
+TINY: Final[Mapping[str, float]] = {  # results below may be flushed to zero
+    "float16": 2.0**-24, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022,
+}  # fmt: skip
+INDEX_FILE: Final = "cases.json"
+
+Layout = Sequence[tuple[str, int, int, int, int]]
+Watch = Callable[[str, Layout], None]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an output must be: |kernel - value| <= bound, in exact numbers where bound is None."""
+
+    name: str  # of the output buffer
+    dtype: str
+    value: Array
+    bound: Array | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Inputs in storage form and what they must give."""
+
+    name: str
+    inputs: Inputs
+    expected: tuple[Expected, ...]
+    side: Side = "right"
+
+
+def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
+    """Return the cases of a Dag with their references: the costly part of checking, done once."""
+    dense, narrow, edge = np.random.default_rng(seed).spawn(3)
+    state = dense.bit_generator.state
+    cases = [_case(dag, "random", make.random_inputs(dag, dense))]
+    if not _all_known(cases[0]):
+        dense.bit_generator.state = state
+        positive = _case(dag, "random positive", make.positive_inputs(dag, dense))
+        if _all_known(positive):
+            cases = [positive]
+    magnitude = exact_magnitude(dag)
+    if magnitude:
+        integers = make.integer_inputs(dag, narrow, magnitude)
+        cases.append(_case(dag, "small-integer", integers, exact=True, side="left"))
+    else:
+        cases.append(_case(dag, "sparse", make.sparse_inputs(dag, narrow), side="left"))
+    if edges:
+        cases.append(_case(dag, "edge", make.edge_inputs(dag, edge)))
+    return tuple(cases)
+
+
+def verify(
+    loaded: Loaded,
+    buffers: Sequence[Buffer],
+    cases: Sequence[Case],
+    constants: Inputs,
+    watch: Watch = lambda phase, layout: None,
+) -> Failed | None:
+    """Return what is wrong with a kernel; None where every case holds.
+
+    A kernel that leaves its buffers may end the process: `watch` is told where they lie.
+    """
+    for case in cases:
+        failed = verify_case(loaded, buffers, case, constants, watch)
+        if failed is not None:
+            return failed
+    return None
+
+
+def verify_case(
+    loaded: Loaded, buffers: Sequence[Buffer], case: Case, constants: Inputs, watch: Watch
+) -> Failed | None:
+    """Run one case twice: over poison, then over what the first run left behind."""
+    arena = Arena(buffers, case.side)
+    given = {**case.inputs, **constants}
+    arena.fill(given, "nan")
+    watch(f"check with {case.name} inputs", arena.layout)
+    addresses = arena.addresses
+    loaded.run_ahead(addresses)
+    loaded.run(addresses)
+    failed = _trespass(arena, given, case) or compare_all(case, arena.array, arena.buffers)
+    if failed is not None:
+        return failed
+    outputs = [buffer for buffer in buffers if buffer.scope is Scope.OUTPUT]
+    first = {buffer.name: arena.array(buffer.name).tobytes() for buffer in outputs}
+    for buffer in outputs:
+        poison(arena.array(buffer.name), buffer.dtype, "bytes")
+    loaded.run(addresses)
+    for buffer in outputs:
+        if arena.array(buffer.name).tobytes() != first[buffer.name]:
+            return Failed("wrong", f"{case.name} inputs: two runs differ in {buffer.name}")
+    return _trespass(arena, given, case)
+
+
+def compare_all(
+    case: Case, array: Callable[[str], Array], buffers: Mapping[str, Buffer]
+) -> Failed | None:
+    """Compare every output of a run with what the case expects."""
+    for expected in case.expected:
+        buffer = buffers.get(expected.name)
+        if buffer is None or extents(buffer) != expected.value.shape:
+            shape = "missing" if buffer is None else extents(buffer)
+            return Failed("wrong", f"output {expected.name} is {shape}, not {expected.value.shape}")
+        message = compare(expected, array(expected.name))
+        if message is not None:
+            return Failed("wrong", f"{case.name} inputs: {message}")
+    return None
+
+
+def compare(expected: Expected, stored: Array) -> str | None:
+    """Return how many elements are wrong and the first of them; None where all are right.
+
+    Where the reference is not a number, or its bound is infinite, nothing is claimed. Where it
+    may be beyond the largest number of the dtype, infinity of the same sign is right too.
+    """
+    got = decode(stored, expected.dtype)
+    if expected.bound is None:
+        right = got == expected.value
+    else:
+        value = expected.value.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            right = np.abs(got.astype(np.float64) - value) <= expected.bound
+            right |= (got == value) | np.isnan(value) | ~np.isfinite(expected.bound)
+            if expected.dtype in FLOATS:
+                beyond = np.abs(value) + expected.bound >= LARGEST[expected.dtype]
+                right |= beyond & np.isinf(got) & (np.sign(got) == np.sign(value))
+    if right.all():
+        return None
+    at = tuple(int(i) for i in np.argwhere(~right)[0])
+    bound = 0.0 if expected.bound is None else float(expected.bound[at])
+    return (
+        f"{np.count_nonzero(~right)} of {right.size} elements of {expected.name} are wrong, "
+        f"first at {list(at)}: {got[at]!s}, expected {expected.value[at]!s} +- {bound:.3g}"
+    )
+
+
+def _trespass(arena: Arena, given: Inputs, case: Case) -> Failed | None:
+    """Return the write beside a buffer, or into an input, that has happened."""
+    spot = arena.overrun()
+    if spot is not None:
+        return Failed(
+            "out-of-bounds",
+            f"{case.name} inputs: wrote {spot[1]} bytes from the start of {spot[0]}",
+        )
+    for name, before in given.items():
+        if name in arena.buffers and arena.array(name).tobytes() != before.tobytes():
+            return Failed("wrong", f"{case.name} inputs: {name}, an input, was changed")
+    return None
+
+
+def _case(
+    dag: Dag, name: str, inputs: Inputs, *, exact: bool = False, side: Side = "right"
+) -> Case:
+    numbers = {node.name: decode(inputs[node.name], node.dtype) for node in dag.placeholders}
+    known = evaluate_bounded(dag, numbers)
+    expected = []
+    for output in dag.outputs:
+        node = dag.node(output)
+        assert isinstance(node, Compute)
+        for i, (one, dtype) in enumerate(zip(known[output], node.dtypes, strict=True)):
+            bound = None
+            if not exact and not (one.exact and dtype not in FLOATS):
+                error = np.broadcast_to(one.error, one.value.shape)
+                # An index or an integer that depends on rounding has its reach as its error.
+                bound = SAFETY * error + TINY[dtype] if dtype in FLOATS else error
+            expected.append(Expected(f"{output}.{i}" if i else output, dtype, one.value, bound))
+    return Case(name, inputs, tuple(expected), side)
+
+
+def _all_known(case: Case) -> bool:
+    return all(
+        bool(np.isfinite(one.value).all())
+        and (one.bound is None or bool(np.isfinite(one.bound).all()))
+        for one in case.expected
+    )
+
+
+def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> None:
+    """Write cases and constants as plain .npy files with a JSON index."""
+    count = 0
+
+    def keep(array: Array | None) -> str | None:
+        nonlocal count
+        if array is None:
+            return None
+        count += 1
+        np.save(folder / f"{count}.npy", array)
+        return f"{count}.npy"
+
+    index = {
+        "constants": {name: keep(array) for name, array in constants.items()},
+        "cases": [
+            {
+                "name": case.name,
+                "side": case.side,
+                "inputs": {name: keep(array) for name, array in case.inputs.items()},
+                "expected": [
+                    [one.name, one.dtype, keep(one.value), keep(one.bound)] for one in case.expected
+                ],
+            }
+            for case in cases
+        ],
+    }
+    (folder / INDEX_FILE).write_text(json.dumps(index))
+
+
+def load_cases(folder: Path) -> tuple[tuple[Case, ...], Inputs]:
+    """Map what `save_cases` wrote; nothing is read before it is used."""
+
+    def array(name: str) -> Array:
+        mapped: Array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+        return mapped
+
+    def expected(name: str, dtype: str, value: str, bound: str | None) -> Expected:
+        return Expected(name, dtype, array(value), None if bound is None else array(bound))
+
+    index: dict[str, Any] = json.loads((folder / INDEX_FILE).read_text())
+    cases = tuple(
+        Case(
+            one["name"],
+            {name: array(file) for name, file in one["inputs"].items()},
+            tuple(expected(*parts) for parts in one["expected"]),
+            one["side"],
+        )
+        for one in index["cases"]
+    )
+    return cases, {name: array(file) for name, file in index["constants"].items()}

@@ -1,0 +1,243 @@
+"""A worker process on its own cores, seen from the parent: a call gives a value, whatever dies."""
+
+import json
+import os
+import pickle
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ansorpy.errors import RunError
+from ansorpy.measure import daemon
+
+GRACE_S: Final = 10.0  # how long after its own time-out a daemon may stay silent
+START_S: Final = 120.0  # numba and llvmlite from a cold disk
+SERVE: Final = "ansorpy.measure.child:serve"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one child may use; memory counts on top of what its daemon has mapped."""
+
+    memory_bytes: int = 4 << 30
+    file_bytes: int = 16 << 20
+    open_files: int = 256
+    cpu_s: int = 3600
+
+
+@dataclass(frozen=True)
+class Spec:
+    """How to start a worker: its cores, what its daemon preloads, its environment."""
+
+    cores: frozenset[int]
+    warm: tuple[str, ...] = ()  # "module:function", called with the black box before any fork
+    env: tuple[tuple[str, str], ...] = ()
+    limits: Limits = Limits()
+    folder: str = "/"  # the working directory, and what TMPDIR says
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The function returned; `value` is what it returned."""
+
+    value: Any
+    excerpt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The function raised: the name of the exception's type and the traceback's text."""
+
+    error: str
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The child ended without an answer: a signal (negative) or an exit code."""
+
+    code: int
+    note: str
+    fault: int | None
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The child was killed at its time-out."""
+
+    timeout_s: float
+    note: str
+    excerpt: str
+
+
+Reply = Answer | Raised | Died | Late
+
+
+class Worker:
+    """One daemon process; `send` then `receive`, or `call` for both."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self._process: subprocess.Popen[bytes] | None = None
+        self._timeout_s = 0.0
+        self._ready = False
+
+    def start(self) -> None:
+        """Start the daemon, unless it runs; it preloads while the caller goes on."""
+        if self._process is not None:
+            return
+        orders = {
+            "cores": sorted(self.spec.cores), "warm": self.spec.warm, "serve": SERVE,
+            "limits": {name: getattr(self.spec.limits, name) for name in Limits.__slots__},
+        }  # fmt: skip
+        env = {
+            **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "TMPDIR": self.spec.folder, **dict(self.spec.env),
+        }  # fmt: skip
+        # -P: the script's own folder must not shadow other modules. A session of its own, so
+        # that Ctrl-C reaches the parent only, and one kill reaches all of it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", daemon.__file__, json.dumps(orders)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd=self.spec.folder, env=env, start_new_session=True, bufsize=0,
+        )  # fmt: skip
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when `receive` has something."""
+        return self._pipes()[1]
+
+    def send(
+        self, function: str, argument: object, timeout_s: float, *, fresh: bool = False
+    ) -> None:
+        """Ask for `function(argument)` ("module:function"); `fresh`: in a new child."""
+        self.start()
+        self._await_ready()
+        self._timeout_s = timeout_s
+        blob = pickle.dumps((function, argument))
+        daemon.send(self._pipes()[0], {"timeout_s": timeout_s, "fresh": fresh}, blob)
+
+    def receive(self) -> Reply:
+        """Return the reply to the call in progress; a silent daemon counts as late."""
+        try:
+            return self._reply(self._frame(self._timeout_s * 2 + GRACE_S))  # it may try twice
+        except TimeoutError:
+            self.kill()
+            return Late(self._timeout_s, "", "the worker process did not answer")
+        except (EOFError, ConnectionError):
+            excerpt = self._last_words()
+            self.kill()
+            return Died(-signal.SIGKILL, "", None, excerpt)
+
+    def call(
+        self, function: str, argument: object, timeout_s: float, *, fresh: bool = False
+    ) -> Reply:
+        """Return the reply to `function(argument)`."""
+        self.send(function, argument, timeout_s, fresh=fresh)
+        return self.receive()
+
+    def close(self) -> None:
+        """End the daemon and its child; kill them if that takes longer than two seconds."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=2.0)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the daemon at once; its child dies with it. The next `send` starts another."""
+        process, self._process, self._ready = self._process, None, False
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def _pipes(self) -> tuple[int, int]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin.fileno(), self._process.stdout.fileno()
+
+    def _await_ready(self) -> None:
+        if self._ready:
+            return
+        try:
+            self._frame(START_S)
+        except (EOFError, TimeoutError) as error:
+            excerpt = self._last_words()
+            self.kill()
+            raise RunError(f"a measuring process did not start: {excerpt}") from error
+        self._ready = True
+
+    def _frame(self, patience_s: float) -> tuple[Mapping[str, Any], bytes]:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.fileno(), selectors.EVENT_READ)
+            if not selector.select(patience_s):
+                raise TimeoutError
+        return daemon.receive(self.fileno())
+
+    def _last_words(self) -> str:
+        assert self._process is not None
+        self._process.kill()
+        _, words = self._process.communicate()
+        return words.decode(errors="replace")[-daemon.EXCERPT_BYTES :]
+
+    def _reply(self, frame: tuple[Mapping[str, Any], bytes]) -> Reply:
+        header, blob = frame
+        match header["is"]:
+            case "answer":
+                value = pickle.loads(blob)
+                if isinstance(value, Raised):
+                    return value
+                return Answer(value, header["excerpt"])
+            case "late":
+                return Late(self._timeout_s, header["note"], header["excerpt"])
+            case _:
+                code = os.waitstatus_to_exitcode(header["status"])
+                return Died(code, header["note"], header["fault"], header["excerpt"])
+
+
+def call_all(
+    workers: Sequence[Worker],
+    function: str,
+    arguments: Sequence[object],
+    timeout_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[tuple[Reply, float]]:
+    """Run one call per argument on whichever worker is free; return replies and seconds, in order.
+
+    Every worker has at most one call, so nothing waits behind a call that hangs.
+    """
+    replies: dict[int, tuple[Reply, float]] = {}
+    waiting = list(enumerate(arguments))[::-1]
+    running: dict[int, tuple[Worker, int, float]] = {}
+    idle = list(workers)
+    with selectors.DefaultSelector() as selector:
+        while waiting or running:
+            while waiting and idle:
+                worker, (at, argument) = idle.pop(), waiting.pop()
+                worker.send(function, argument, timeout_s)
+                running[worker.fileno()] = (worker, at, clock())
+                selector.register(worker.fileno(), selectors.EVENT_READ)
+            oldest = min(began for _, _, began in running.values())
+            patience_s = oldest + timeout_s * 2 + GRACE_S - clock()
+            ready = [key.fd for key, _ in selector.select(max(0.0, patience_s))]
+            for fd in ready or list(running):  # none: all are silent, `receive` decides
+                worker, at, began = running.pop(fd)
+                selector.unregister(fd)
+                replies[at] = (worker.receive(), clock() - began)
+                idle.append(worker)
+    return [replies[at] for at in range(len(arguments))]

@@ -1,0 +1,141 @@
+"""How a call is timed. The figures behind the protocol are in docs/adr/measuring.
+
+One untimed run; then the minimum of a few samples, each at least a millisecond of work, leaving
+out those in which the thread lost its core against its will. Candidates that are finalists, and
+baselines, are measured again in turns (`interleave`), in several fresh processes (`Race`).
+"""
+
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+from typing import Final
+
+Call = Callable[[], object]
+Clock = Callable[[], float]
+Switches = Callable[[], int]
+
+MAX_LOOPS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How many samples, of what length, and when a candidate is hopeless."""
+
+    samples: int = 3
+    attempts: int = 10  # samples taken at most, disturbed ones included
+    min_sample_s: float = 1e-3
+    hopeless_ratio: float = 4.0  # stop after a first sample this many times the best
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Seconds of one call: per fresh process, per visit, one undisturbed sample."""
+
+    times_s: tuple[tuple[float, ...], ...]
+
+    @property
+    def per_process_s(self) -> tuple[float, ...]:
+        """The fastest visit of every process."""
+        return tuple(map(min, self.times_s))
+
+    @property
+    def median_s(self) -> float:
+        """The median process."""
+        return median(self.per_process_s)
+
+    @property
+    def spread(self) -> float:
+        """The distance between the slowest and the fastest process, over the median."""
+        found = self.per_process_s
+        return (max(found) - min(found)) / self.median_s
+
+
+def preemptions() -> int:
+    """Return how often this thread was taken off its core against its will."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+
+
+def loops_for(call_s: float, min_sample_s: float) -> int:
+    """Return how many calls make one sample long enough."""
+    return max(1, min(MAX_LOOPS, ceil(min_sample_s / max(call_s, 1e-9))))
+
+
+def sample(call: Call, loops: int, clock: Clock, switches: Switches) -> tuple[float, bool]:
+    """Return the seconds of one call, averaged over `loops`, and whether it was undisturbed."""
+    before = switches()
+    start = clock()
+    for _ in range(loops):
+        call()
+    seconds = clock() - start
+    return seconds / loops, switches() == before
+
+
+def time_call(
+    call: Call,
+    best_s: float | None,
+    protocol: Protocol,
+    clock: Clock = time.perf_counter,
+    switches: Switches = preemptions,
+) -> tuple[tuple[float, ...], bool]:
+    """Return samples in seconds per call, and whether it was given up as hopeless.
+
+    Disturbed samples are returned only where no other could be had.
+    """
+    first_s, _ = sample(call, 1, clock, switches)  # untimed, but it tells the length
+    loops = loops_for(first_s, protocol.min_sample_s)
+    if loops > 1:  # the first call was cold: ask again, so that samples are not too short
+        warm_s, _ = sample(call, min(loops, 10), clock, switches)
+        loops = loops_for(warm_s, protocol.min_sample_s)
+    good: list[float] = []
+    disturbed: list[float] = []
+    while len(good) < protocol.samples and len(good) + len(disturbed) < protocol.attempts:
+        seconds, quiet = sample(call, loops, clock, switches)
+        (good if quiet else disturbed).append(seconds)
+        if best_s is not None and seconds > protocol.hopeless_ratio * best_s:
+            if quiet or min(disturbed, default=0.0) > 2 * protocol.hopeless_ratio * best_s:
+                return (seconds,), True
+    return tuple(good or disturbed), False
+
+
+def interleave(
+    calls: Mapping[str, Call],
+    visits: int,
+    protocol: Protocol,
+    pause: Callable[[], object] = lambda: None,
+    clock: Clock = time.perf_counter,
+    switches: Switches = preemptions,
+) -> dict[str, tuple[float, ...]]:
+    """Time the calls in turns, A B A B ...; return one sample per visit, in seconds per call.
+
+    Every visit begins with an untimed run; a disturbed sample is repeated (`attempts` in all).
+
+    Args:
+        pause: called between contestants; lets threads that still spin go to sleep.
+    """
+    loops: dict[str, int] = {}
+    for name, call in calls.items():
+        sample(call, 1, clock, switches)
+        warm_s, _ = sample(call, 1, clock, switches)
+        loops[name] = loops_for(warm_s, protocol.min_sample_s)
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(visits):
+        for name, call in calls.items():
+            pause()
+            call()
+            found[name].append(_one_visit(call, loops[name], protocol, clock, switches))
+    return {name: tuple(times) for name, times in found.items()}
+
+
+def _one_visit(
+    call: Call, loops: int, protocol: Protocol, clock: Clock, switches: Switches
+) -> float:
+    disturbed = []
+    for _ in range(protocol.attempts):
+        seconds, quiet = sample(call, loops, clock, switches)
+        if quiet:
+            return seconds
+        disturbed.append(seconds)
+    return min(disturbed)
