@@ -10,8 +10,10 @@ from ansorpy.te.api import (
 )
 from ansorpy.te.bounded import Bounded
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
+from ansorpy.te.einsum import einsum
 from ansorpy.te.functions import (
     ArgReduction,
+    Axes,
     ReduceAxis,
     Reduction,
     abs,
@@ -46,6 +48,7 @@ from ansorpy.te.scalar import Scalar, const
 __all__ = [
     "ArgReduction",
     "Attrs",
+    "Axes",
     "Axis",
     "Bounded",
     "Compute",
@@ -68,6 +71,7 @@ __all__ = [
     "const",
     "constant",
     "dag",
+    "einsum",
     "erf",
     "evaluate",
     "evaluate_bounded",

@@ -108,6 +108,7 @@ def compute(
     fn: Callable[..., Operand | Reduction],
     name: str = ...,
     *,
+    axes: Sequence[str] | None = ...,
     unroll: Iterable[str | ReduceAxis] = ...,
     no_split_inner: Iterable[str | ReduceAxis] = ...,
     const_axes: Iterable[str | ReduceAxis] = ...,
@@ -120,6 +121,7 @@ def compute(
     fn: Callable[..., ArgReduction],
     name: str = ...,
     *,
+    axes: Sequence[str] | None = ...,
     unroll: Iterable[str | ReduceAxis] = ...,
     no_split_inner: Iterable[str | ReduceAxis] = ...,
     const_axes: Iterable[str | ReduceAxis] = ...,
@@ -131,6 +133,7 @@ def compute(
     fn: Callable[..., Operand | Reduction | ArgReduction],
     name: str = "compute",
     *,
+    axes: Sequence[str] | None = None,
     unroll: Iterable[str | ReduceAxis] = (),
     no_split_inner: Iterable[str | ReduceAxis] = (),
     const_axes: Iterable[str | ReduceAxis] = (),
@@ -140,14 +143,17 @@ def compute(
     """Return the tensor whose element at (i, j, ...) is fn(i, j, ...).
 
     `fn` answers a scalar, or a reduction (`te.sum(..., axis=k)`); the axes are called as the
-    parameters of `fn`. `te.argmax` and `te.argmin` give two tensors: value and int64 index.
-    The other arguments are hints for the rules (see `Attrs`), with axes by name.
+    parameters of `fn`, or as `axes` says. `te.argmax` and `te.argmin` give two
+    tensors: value and int64 index. The other arguments are hints for the rules (see `Attrs`),
+    with axes by name.
 
     Raises:
         SpecError: a shape, a dtype or an axis does not fit.
     """
     extents = _shape(shape, name)
-    names = _parameters(fn, len(extents), name)
+    names = _parameters(fn, len(extents), name) if axes is None else list(axes)
+    if len(names) != len(extents):
+        raise SpecError(f"compute {name}: shape has rank {len(extents)}, but {len(names)} axes")
     tokens = [_token(axis) for axis in names]
     answer = fn(*(Scalar(Var(token)) for token in tokens))
     parts, sources = _bodies(answer, name)
@@ -248,15 +254,13 @@ def _renamed(node: Node, final: Mapping[str, str]) -> Node:
 
 
 def _parameters(fn: Callable[..., object], rank: int, name: str) -> list[str]:
-    """Return one axis name per dimension: the parameter names of `fn`, `*i` giving i0, i1, ..."""
+    """Return the parameter names of `fn` as axis names; `*i` gives i0, i1, ..."""
     names: list[str] = []
     for parameter in inspect.signature(fn).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             names += [f"{parameter.name}{n}" for n in range(rank - len(names))]
         elif parameter.default is inspect.Parameter.empty:
             names.append(parameter.name)
-    if len(names) != rank:
-        raise SpecError(f"compute {name}: shape has rank {rank}, its function takes {len(names)}")
     return names
 
 

@@ -97,7 +97,7 @@ def cast(values: Array, dtype: str) -> Array:
         return truth
     if dtype in INTS and values.dtype.kind == "f":
         safe = np.clip(np.nan_to_num(np.trunc(values)), -(2.0**62), 2.0**62)
-        return safe.astype(np.int64).astype(dtype)
+        values = safe.astype(np.int64)
     out: Array = values.astype(meaning(dtype))
     return out
 
