@@ -1,0 +1,253 @@
+"""What surrounds the phases of a delivered kernel: calling, self-test, bench.
+
+The text of this file, below its first marker line, is copied into every delivered `kernel.py`;
+so it needs numpy and the standard library only, and nothing of ansorpy.
+"""
+
+# --- harness: the same in every kernel file ---
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+ALIGN_BYTES = 64
+
+
+class Tensor(NamedTuple):
+    """One buffer of the kernel. `role`: input, weight, constant, output or scratch."""
+
+    name: str
+    dtype: str  # bfloat16 arrays are uint16 bit patterns
+    shape: tuple[int, ...]
+    role: str
+
+
+class Test(NamedTuple):
+    """How the self-test draws inputs and how far results may be from the float64 reference.
+
+    `tolerances` (one per output) bound the rounding of the kernel's dtype on these inputs, in any
+    order of summation. Where `magnitude` is not 0, integers up to it make every step exact, and
+    the result must be equal.
+    """
+
+    low: float
+    high: float
+    tolerances: tuple[float, ...]
+    magnitude: int
+
+
+def stored_dtype(dtype: str) -> Any:
+    """Return the NumPy dtype of arrays of `dtype`."""
+    return np.dtype("uint16" if dtype == "bfloat16" else dtype)
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> Array:
+    """Return an uninitialised array that starts at a multiple of 64 bytes."""
+    kind = stored_dtype(dtype)
+    size_bytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    raw = np.empty(size_bytes + ALIGN_BYTES, np.uint8)
+    start = -raw.ctypes.data % ALIGN_BYTES
+    return raw[start : start + size_bytes].view(kind).reshape(shape)
+
+
+def widened(array: Array, dtype: str) -> Array:
+    """Return what the reference computes with: float64 for floats, other dtypes as they are."""
+    if dtype == "bfloat16":
+        return (array.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def narrowed(values: Array, dtype: str) -> Array:
+    """Return values in the dtype of an input."""
+    if dtype == "bfloat16":
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32).reshape(np.shape(values))
+        odd = (bits >> np.uint32(16)) & np.uint32(1)
+        return ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype(np.uint16)
+    return values.astype(stored_dtype(dtype))
+
+
+class Runner:
+    """Calls the phases on arrays; one per kernel file.
+
+    Args:
+        tensors: every buffer, in the order in which the phases take the addresses.
+        inputs, outputs: names, in the order of `run` and of its results.
+        phases, ahead: functions of an int64 array of addresses; `ahead` ones read weights and
+            constants only.
+        reference: (inputs, constants) -> outputs, in float64.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        constants: Mapping[str, Array],
+        phases: Sequence[Callable[[Array], None]],
+        ahead: Sequence[Callable[[Array], None]],
+        reference: Callable[[list[Array], list[Array]], tuple[Array, ...]],
+        test: Test,
+        flop: int,
+    ) -> None:
+        self.tensors = {tensor.name: tensor for tensor in tensors}
+        self.inputs = tuple(self.tensors[name] for name in inputs)
+        self.outputs = tuple(self.tensors[name] for name in outputs)
+        self.constants = {name: self._aligned(values) for name, values in constants.items()}
+        self.phases, self.ahead = tuple(phases), tuple(ahead)
+        self.reference, self.test, self.flop = reference, test, flop
+
+    def run(self, *inputs: Any) -> Any:
+        """Return the output array, or a tuple where there are several.
+
+        Raises:
+            TypeError: another number of inputs, or another dtype.
+            ValueError: another shape.
+        """
+        return self.prepare(*inputs)()
+
+    def prepare(self, *inputs: Any) -> Callable[[], Any]:
+        """Return a function without arguments that runs on these very arrays.
+
+        Work that depends on weights and constants only is done here, once; the arrays may change
+        in place between calls, weights may not.
+        """
+        if len(inputs) != len(self.inputs):
+            names = ", ".join(tensor.name for tensor in self.inputs)
+            raise TypeError(f"run takes {len(self.inputs)} arrays ({names}), got {len(inputs)}")
+        arrays = dict(self.constants)
+        for tensor, given in zip(self.inputs, inputs, strict=True):
+            arrays[tensor.name] = self._checked(tensor, given)
+        for tensor in self.tensors.values():
+            if tensor.name not in arrays:  # outputs, and scratch that `ahead` may fill
+                arrays[tensor.name] = empty(tensor.shape, tensor.dtype)
+        order = list(self.tensors)
+        addresses = np.array([arrays[name].ctypes.data for name in order], np.int64)
+        for phase in self.ahead:
+            phase(addresses)
+
+        def call() -> Any:
+            for tensor in self.outputs:  # fresh ones: a result must not change later
+                arrays[tensor.name] = empty(tensor.shape, tensor.dtype)
+                addresses[order.index(tensor.name)] = arrays[tensor.name].ctypes.data
+            for phase in self.phases:
+                phase(addresses)
+            results = tuple(arrays[tensor.name] for tensor in self.outputs)
+            return results if len(results) > 1 else results[0]
+
+        return call
+
+    def _checked(self, tensor: Tensor, given: Any) -> Array:
+        array = np.asarray(given)
+        if array.dtype != stored_dtype(tensor.dtype):
+            raise TypeError(f"{tensor.name}: dtype {array.dtype} given, {tensor.dtype} needed")
+        if array.shape != tensor.shape:
+            raise ValueError(f"{tensor.name}: shape {array.shape} given, {tensor.shape} needed")
+        return self._aligned(array)
+
+    def _aligned(self, array: Array) -> Array:
+        """Return the array itself where it is contiguous and aligned, else a copy that is."""
+        if array.flags.c_contiguous and array.ctypes.data % ALIGN_BYTES == 0:
+            return array
+        copy = empty(array.shape, str(array.dtype))
+        copy[...] = array
+        return copy
+
+    def random_inputs(self, rng: np.random.Generator) -> list[Array]:
+        """Return floats uniform in [test.low, test.high), integers over a wide range."""
+        spans = {"int8": (-128, 128), "uint8": (0, 256), "bool": (0, 2)}
+        drawn = []
+        for tensor in self.inputs:
+            if stored_dtype(tensor.dtype).kind == "f" or tensor.dtype == "bfloat16":
+                values = rng.uniform(self.test.low, self.test.high, tensor.shape)
+            else:
+                values = rng.integers(*spans.get(tensor.dtype, (-1000, 1000)), tensor.shape)
+            drawn.append(narrowed(np.asarray(values), tensor.dtype))
+        return drawn
+
+    def integer_inputs(self, rng: np.random.Generator) -> list[Array]:
+        """Return integers of at most test.magnitude."""
+        most = self.test.magnitude
+        drawn = []
+        for tensor in self.inputs:
+            low, high = (0, 1) if tensor.dtype == "bool" else (-most, most)
+            low = 0 if tensor.dtype == "uint8" else low
+            drawn.append(
+                narrowed(np.asarray(rng.integers(low, high + 1, tensor.shape)), tensor.dtype)
+            )
+        return drawn
+
+    def mistakes(self, inputs: list[Array], exact: bool) -> list[str]:
+        """Run once and compare with the reference; return one line per wrong output."""
+        before = [array.copy() for array in inputs]
+        results = self.run(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        wide = [widened(a, t.dtype) for a, t in zip(inputs, self.inputs, strict=True)]
+        fixed = [
+            widened(values, self.tensors[name].dtype) for name, values in self.constants.items()
+        ]
+        wanted = self.reference(wide, fixed)
+        found = [
+            f"input {tensor.name} was changed"
+            for tensor, old, new in zip(self.inputs, before, inputs, strict=True)
+            if not np.array_equal(old.view(np.uint8), new.view(np.uint8))
+        ]
+        limits = (0.0,) * len(wanted) if exact else self.test.tolerances
+        for tensor, result, want, limit in zip(
+            self.outputs, results, wanted, limits, strict=True
+        ):
+            got = widened(result, tensor.dtype)
+            with np.errstate(invalid="ignore"):
+                error = np.abs(got.astype(np.float64) - want.astype(np.float64))
+            right = (error <= limit) | (got == want) | ((got != got) & (want != want))
+            if not np.all(right):
+                at = tuple(int(i) for i in np.argwhere(~right)[0])
+                found.append(
+                    f"{tensor.name}{list(at)}: {got[at]!r}, expected {want[at]!r} +- {limit:.3g}"
+                    f" ({int(np.sum(~right))} of {right.size} wrong)"
+                )
+        return found
+
+    def selftest(self) -> list[str]:
+        """Return what is wrong: nothing, where the kernel agrees with its float64 reference."""
+        rng = np.random.default_rng(0)
+        found = self.mistakes(self.random_inputs(rng), exact=False)
+        if self.test.magnitude:
+            found += self.mistakes(self.integer_inputs(rng), exact=True)
+        return found
+
+    def bench(self, seconds: float = 1.0) -> list[float]:
+        """Return the wall times of calls in seconds, after one warm-up call, fastest first."""
+        call = self.prepare(*self.random_inputs(np.random.default_rng(0)))
+        call()
+        times_s: list[float] = []
+        end_s = time.perf_counter() + seconds
+        while len(times_s) < 5 or time.perf_counter() < end_s:
+            begin_s = time.perf_counter()
+            call()
+            times_s.append(time.perf_counter() - begin_s)
+        return sorted(times_s)
+
+    def main(self, arguments: Sequence[str] | None = None) -> int:
+        """Do what the command line says; return the exit code."""
+        parser = argparse.ArgumentParser(description="A tuned kernel: self-test and bench.")
+        parser.add_argument("--selftest", action="store_true", help="compare with float64 loops")
+        parser.add_argument("--bench", action="store_true", help="time calls for a second")
+        options = parser.parse_args(arguments)
+        if options.selftest:
+            wrong = self.selftest()
+            print("\n".join(["selftest failed:", *wrong]) if wrong else "selftest passed")
+            if wrong:
+                return 1
+        if options.bench:
+            times_s = self.bench()
+            middle_s, rate = times_s[len(times_s) // 2], self.flop / times_s[0] / 1e9
+            print(
+                f"latency {times_s[0] * 1e6:.1f} us (median {middle_s * 1e6:.1f} us,"
+                f" {len(times_s)} calls), {rate:.2f} GFLOP/s"
+            )
+        if not (options.selftest or options.bench):
+            parser.print_help()
+        return 0
