@@ -157,16 +157,18 @@ def _contiguous(tape: Tape, footprint: Footprint) -> Value:
 def _reuse(found: Touched, statement: Statement, footprint: Footprint) -> _Reuse:
     """Return the innermost reuse: a loop that does not move, or another statement.
 
-    Loops that run once are passed over, row by row.
+    Loops that run once are passed over, row by row. A loop outside of a scratch buffer does
+    not read the same data again: it only counts where another statement shares the buffer.
     """
     tape = found.made.tape
     zero, one = tape.const(0), tape.const(1)
     answer = _Reuse(zero, zero, one, zero, zero, zero)
     stops: list[tuple[Loop, _Reuse]] = []
     iterations = one
-    for loop in reversed(statement.loops):
+    for depth in range(len(statement.loops) - 1, -1, -1):
+        loop = statement.loops[depth]
         others = found.sharers(loop, footprint.access.buffer) - 1
-        still = not footprint.moves(loop)
+        still = depth >= footprint.access.allocated_at and not footprint.moves(loop)
         if still or others:
             count = loop.extent if still else tape.const(others)
             kind = (one, zero) if still else (zero, one)

@@ -15,6 +15,6 @@ def features(tape: Tape, statement: Statement) -> list[Value]:
     access = statement.accesses[0]
     extents = [loop.extent for loop in statement.loops]
     size = reduce(Value.__mul__, access.shape, tape.const(access.element_bytes))
-    outer = reduce(Value.__mul__, extents[: statement.allocated_at], one)
-    inner = reduce(Value.__mul__, extents[statement.allocated_at :], one)
+    outer = reduce(Value.__mul__, extents[: access.allocated_at], one)
+    inner = reduce(Value.__mul__, extents[access.allocated_at :], one)
     return [size, size * outer, outer, inner]

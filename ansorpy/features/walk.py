@@ -13,7 +13,6 @@ from ansorpy.loopir.nodes import (
     If,
     LoopKind,
     Program,
-    Scope,
     Seq,
     Stmt,
     Store,
@@ -35,13 +34,18 @@ class Loop:
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """All that one store does with one buffer; `shape` in elements, an element in bytes."""
+    """All that one store does with one buffer; `shape` in elements.
+
+    `allocated_at` is how many of the loops are outside the buffer: each of their iterations
+    has a fresh one.
+    """
 
     buffer: str
     shape: tuple[Value, ...]
     element_bytes: int
     reads: bool
     writes: bool
+    allocated_at: int
     indices: tuple[tuple[Expr, ...], ...]  # one per access
 
 
@@ -52,7 +56,6 @@ class Statement:
     store: Store
     loops: tuple[Loop, ...]
     accesses: tuple[Access, ...]
-    allocated_at: int  # how many of the loops are outside the buffer that is written
     unroll: Value  # budget of written-out statements that holds here
 
 
@@ -140,9 +143,7 @@ def _statement(made: Walk, sizes: Sequence[Size], store: Store, place: _Place) -
         replace(loop, extent=one) if loop.var in place.first else loop for loop in place.loops
     )
     accesses = _accesses(made, store, place)
-    scope, depth = place.buffers[store.buffers[0]][0].scope, place.buffers[store.buffers[0]][1]
-    allocated_at = depth if scope in (Scope.LOCAL, Scope.REGISTER) else 0
-    return Statement(store, loops, accesses, allocated_at, _unroll(made, sizes, store, loops))
+    return Statement(store, loops, accesses, _unroll(made, sizes, store, loops))
 
 
 def _accesses(made: Walk, store: Store, place: _Place) -> tuple[Access, ...]:
@@ -158,11 +159,12 @@ def _accesses(made: Walk, store: Store, place: _Place) -> tuple[Access, ...]:
     for name, indices in found.items():
         if name not in place.buffers:
             raise LoweringError(f"buffer {name!r} is not declared")
-        buffer = place.buffers[name][0]
+        buffer, depth = place.buffers[name]
         shape = tuple(made.tape.of(extent, zeroed) for extent in buffer.shape)
         answer.append(
             Access(
                 name, shape, SIZE_BYTES[buffer.dtype], name in read, name in store.buffers,
+                depth,
                 tuple(dict.fromkeys(indices)),
             )
         )  # fmt: skip
