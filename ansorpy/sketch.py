@@ -1,0 +1,146 @@
+"""Sketch derivation: every state that the rules lead to, and why."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ansorpy.errors import SpecError
+from ansorpy.state.rule import Cursor, Rule, Verdict, name_of
+from ansorpy.state.state import State
+from ansorpy.target import Target
+from ansorpy.te.analysis import Answer
+from ansorpy.te.dag import Dag
+
+SKETCH_LIMIT: Final = 2048  # 3 per tiled reduction: seven of them in one Dag
+DEPTH_PER_STAGE: Final = 8  # visits of one stage on one path: caches add a few, no rule stays on
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One rule asked at one visit; `successors` are visits (or sketches), by number."""
+
+    rule: str
+    verdict: Verdict
+    answer: Answer
+    successors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """The derivation standing at a stage; past the last stage it holds a finished sketch."""
+
+    stage: str  # "" past the last stage
+    trials: tuple[Trial, ...] = ()
+    sketch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """The sketches of a Dag, in the order of the tree, and the tree of their derivation."""
+
+    dag: Dag
+    sketches: tuple[State, ...]
+    visits: tuple[Visit, ...]  # number 0 is the root
+
+    @property
+    def root(self) -> Visit:
+        """The first visit: the last stage of the Dag."""
+        return self.visits[0]
+
+    def explain(self) -> str:
+        """Return the tree as text: every rule at every visit with its verdict and reason."""
+        count = len(self.sketches)
+        head = f"{self.dag.name}: {count} sketch{'' if count == 1 else 'es'}"
+        return "\n".join((head, *self._lines()))
+
+    def _lines(self) -> Iterator[str]:
+        stack: list[tuple[int, int | str]] = [(0, 0)]
+        while stack:
+            depth, item = stack.pop()
+            pad = "  " * depth
+            if isinstance(item, str):
+                yield pad + item
+                continue
+            visit = self.visits[item]
+            if visit.sketch is not None:
+                yield f"{pad}=> sketch {visit.sketch}"
+            elif _plain(visit):
+                yield f"{pad}{visit.stage}: no rule but {visit.trials[-1].rule}"
+                stack.append((depth, visit.trials[-1].successors[0]))
+            else:
+                stack += reversed(list(_rows(visit, depth)))
+
+
+def derive(
+    dag: Dag, target: Target, rules: tuple[Rule, ...], limit: int = SKETCH_LIMIT
+) -> Derivation:
+    """Return every sketch that `rules` derive from the naive state of `dag`.
+
+    From the last stage to the first, the rules are asked in order; each successor of each rule
+    that applies goes on by itself, until its index falls below 0.
+
+    Args:
+        rules: the rules in the order in which they are tried; a user's own come first.
+        limit: sketches; beyond it the Dag is refused.
+
+    Raises:
+        SpecError: more sketches than `limit`, no sketch at all, or a rule that does not move on.
+    """
+    start = State.naive(dag)
+    visits: list[Visit | None] = [None]
+    sketches: list[State] = []
+    work = [(0, 0, Cursor(start, len(start.stages) - 1, target))]
+    while work:
+        number, depth, at = work.pop()
+        if at.index < 0:
+            visits[number] = Visit("", sketch=len(sketches))
+            sketches.append(at.state)
+            if len(sketches) > limit:
+                raise SpecError(
+                    f"{dag.name!r} has more than {limit} sketches; split it into several tasks"
+                )
+            continue
+        if depth > DEPTH_PER_STAGE * len(at.state.stages):
+            raise SpecError(f"{dag.name!r}: a rule does not move on from stage {at.name!r}")
+        first = len(visits)
+        visit, successors = _visit(at, rules, first)
+        visits[number] = visit
+        visits += [None] * len(successors)
+        # Last in, first out: pushed in reverse, the tree is walked in the order of the rules.
+        numbered = enumerate(successors, start=first)
+        work += reversed([(n, depth + 1, successor) for n, successor in numbered])
+    if not sketches:
+        raise SpecError(f"{dag.name!r}: no rule of {', '.join(map(name_of, rules))} ends it")
+    done = tuple(visit for visit in visits if visit is not None)
+    return Derivation(dag, tuple(sketches), done)
+
+
+def _visit(at: Cursor, rules: tuple[Rule, ...], first: int) -> tuple[Visit, list[Cursor]]:
+    """Ask the rules in order; number the successors from `first` on."""
+    trials: list[Trial] = []
+    successors: list[Cursor] = []
+    for rule in rules:
+        verdict = rule.condition(at)
+        made = [] if verdict is Verdict.SKIP else list(rule.rewrite(at))
+        start = first + len(successors)
+        numbers = tuple(range(start, start + len(made)))
+        trials.append(Trial(name_of(rule), verdict, rule.explain(at), numbers))
+        successors += made
+        if verdict is Verdict.APPLY_ALONE:
+            break
+    return Visit(at.name, tuple(trials)), successors
+
+
+def _plain(visit: Visit) -> bool:
+    """Say whether only the last rule applied, with one successor: nothing was decided here."""
+    *others, last = visit.trials
+    skipped = all(trial.verdict is Verdict.SKIP for trial in others)
+    return skipped and last.verdict is Verdict.APPLY and len(last.successors) == 1
+
+
+def _rows(visit: Visit, depth: int) -> Iterator[tuple[int, int | str]]:
+    yield depth, f"{visit.stage}:"
+    for trial in visit.trials:
+        yield depth + 1, f"{trial.rule}: {trial.verdict.value}; {trial.answer.why}"
+        for successor in trial.successors:
+            yield depth + 2, successor

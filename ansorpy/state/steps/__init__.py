@@ -1,0 +1,21 @@
+"""Every transform of a state. Stages and loops go by name, so inserting a stage moves nothing."""
+
+from ansorpy.state.steps.insert import CacheRead, CacheWrite, Rfactor
+from ansorpy.state.steps.location import ComputeAt, ComputeInline, ComputeRoot
+from ansorpy.state.steps.order import Annotate, Fuse, Reorder
+from ansorpy.state.steps.split import FollowFusedSplit, FollowSplit, Split
+
+__all__ = [
+    "Annotate",
+    "CacheRead",
+    "CacheWrite",
+    "ComputeAt",
+    "ComputeInline",
+    "ComputeRoot",
+    "FollowFusedSplit",
+    "FollowSplit",
+    "Fuse",
+    "Reorder",
+    "Rfactor",
+    "Split",
+]

@@ -1,0 +1,29 @@
+"""Facts that rules ask of nodes: how they read, what they cost, which computation they are."""
+
+from ansorpy.te.analysis.access import Access, access, reads_by_producer
+from ansorpy.te.analysis.answer import Answer, no, yes
+from ansorpy.te.analysis.flops import flop_count
+from ansorpy.te.analysis.key import workload_key
+from ansorpy.te.analysis.predicates import (
+    Common,
+    common_outer,
+    elementwise,
+    needs_tiling,
+    strictly_inlineable,
+)
+
+__all__ = [
+    "Access",
+    "Answer",
+    "Common",
+    "access",
+    "common_outer",
+    "elementwise",
+    "flop_count",
+    "needs_tiling",
+    "no",
+    "reads_by_producer",
+    "strictly_inlineable",
+    "workload_key",
+    "yes",
+]

@@ -1,0 +1,94 @@
+"""The identity of a computation, whatever its names are."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
+from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+
+VERSION: Final = "ansorpy-workload/1"
+
+Json: TypeAlias = "str | int | float | bool | list[Json] | None"
+Names: TypeAlias = Mapping[str, str]
+
+
+def workload_key(dag: Dag) -> str:
+    """Return the SHA-256 (hex) of the canonical form of `dag`.
+
+    Nodes and axes are named by position, so renaming changes nothing; shapes, dtypes, constants,
+    attributes and the order of inputs and outputs are all part of the identity.
+    """
+    nodes = {node.name: f"t{i}" for i, node in enumerate(dag.nodes)}
+    form: Json = [
+        VERSION,
+        [_node(node, nodes) for node in dag.nodes],
+        [nodes[name] for name in dag.outputs],
+    ]
+    text = json.dumps(form, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _node(node: Node, nodes: Names) -> Json:
+    match node:
+        case Placeholder(shape=shape, dtype=dtype, constant=constant):
+            return ["input", list(shape), dtype, constant]
+        case ConstantTensor(shape=shape, dtype=dtype, data=data):
+            return ["constant", list(shape), dtype, hashlib.sha256(data).hexdigest()]
+        case Compute():
+            return _compute(node, nodes)
+
+
+def _compute(node: Compute, nodes: Names) -> Json:
+    axes = _axis_names(node)
+    return [
+        "compute",
+        _extents(node.axes),
+        _extents(node.reduce_axes),
+        node.combiner,
+        list(node.dtypes),
+        [_expr(body, nodes, axes) for body in node.body],
+        None if node.start is None else _expr(node.start, nodes, axes),
+        _attrs(node.attrs, nodes, axes),
+    ]
+
+
+def _axis_names(node: Compute) -> dict[str, str]:
+    spatial = {axis.name: f"s{i}" for i, axis in enumerate(node.axes)}
+    return spatial | {axis.name: f"r{i}" for i, axis in enumerate(node.reduce_axes)}
+
+
+def _extents(axes: tuple[Axis, ...]) -> Json:
+    return [axis.extent for axis in axes]
+
+
+def _attrs(attrs: Attrs, nodes: Names, axes: Names) -> Json:
+    # A name that belongs to nothing has no effect, but it must not be confused with one that does.
+    return [
+        [axes.get(name, f"?{name}") for name in attrs.unroll],
+        [axes.get(name, f"?{name}") for name in attrs.no_split_inner],
+        [axes.get(name, f"?{name}") for name in attrs.const_axes],
+        [nodes.get(name, f"?{name}") for name in attrs.layout_free],
+        attrs.flop,
+    ]
+
+
+def _expr(expr: Expr, nodes: Names, axes: Names) -> Json:
+    match expr:
+        case Const(value=value, dtype=dtype):
+            return ["const", value, dtype]
+        case Var(name=name):
+            return axes[name]
+        case Read(tensor=tensor, indices=indices, dtype=dtype, output=output):
+            parts = [_expr(index, nodes, axes) for index in indices]
+            return ["read", nodes[tensor], output, dtype, parts]
+        case Binary(op=op, a=a, b=b):
+            return [op, _expr(a, nodes, axes), _expr(b, nodes, axes)]
+        case Call(fn=fn, a=a):
+            return [fn, _expr(a, nodes, axes)]
+        case Cast(dtype=dtype, a=a):
+            return ["cast", dtype, _expr(a, nodes, axes)]
+        case Select(cond=cond, then=then, other=other):
+            parts = [_expr(part, nodes, axes) for part in (cond, then, other)]
+            return ["select", *parts]

@@ -1,0 +1,68 @@
+"""AddCacheRead: stage an operand of a tiled consumer in shared memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ansorpy.state.axis import AxisKind
+from ansorpy.state.query import Found
+from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.steps import CacheRead, ComputeAt
+from ansorpy.te.analysis import Answer, no, yes
+from ansorpy.te.dag import Compute
+
+
+@dataclass(frozen=True, slots=True)
+class AddCacheRead:
+    """Copy what one step of the outermost reduce tile needs, together, before it is used.
+
+    Condition   the stage has exactly one consumer, which reads it directly, needs tiling and
+                does not reduce across threads
+    Rewrite     (S, i)  ->  (S', i): stage "A.shared" stands after A, computed at the last
+                reduce loop of the consumer's outermost reduce tile; no later rule is tried
+    Not handled a consumer without a reduce loop (there is no tile to copy for)
+    Source      TVM v0.19 RuleAddCacheRead.
+    """
+
+    def condition(self, at: Cursor) -> Verdict:
+        """Apply alone where one tiled consumer reads the stage."""
+        return Verdict.APPLY_ALONE if self.explain(at) else Verdict.SKIP
+
+    def explain(self, at: Cursor) -> Answer:
+        """Name the consumer, or what it lacks."""
+        consumer = self._consumer(at)
+        return yes(consumer.why) if consumer.name is not None else no(consumer.why)
+
+    def rewrite(self, at: Cursor) -> Iterator[Cursor]:
+        """Yield the one successor, which stands at the same stage."""
+        consumer = self._consumer(at).name
+        assert consumer is not None  # as the condition found
+        step = CacheRead(at.name, (consumer,))
+        state = at.state.do(step)
+        host = _outer_reduce_loop(at, consumer)
+        yield at.moved(state.do(ComputeAt(step.cache, consumer, host)), at.index)
+
+    def _consumer(self, at: Cursor) -> Found:
+        consumers = at.facts.consumers(at.name)
+        if len(consumers) != 1:
+            return Found(None, f"{at.name} has {len(consumers)} consumers")
+        (name,) = consumers
+        reuse = at.facts.needs_tiling(name)
+        if not reuse:
+            return Found(None, reuse.why)
+        if at.facts.reduces_across_threads(name):
+            return Found(None, f"{name} reduces across threads")
+        if at.name not in at.facts.direct_producers(name):
+            return Found(None, f"{name} reads {at.name} through an inlined stage only")
+        if not at.facts.reduces(name):
+            return Found(None, f"{name} has no reduce loop")
+        return Found(name, f"{name} alone reads {at.name}; {reuse.why}")
+
+
+def _outer_reduce_loop(at: Cursor, consumer: str) -> str:
+    """Return the last reduce loop of the outermost tile; a tile has one loop per split axis."""
+    stage = at.state.stage(consumer)
+    assert isinstance(stage.node, Compute)  # only compute stages read
+    whole = stage.node.attrs.no_split_inner
+    width = sum(axis.name not in whole for axis in stage.node.reduce_axes)
+    loops = tuple(loop for loop in stage.loops if loop.kind is AxisKind.REDUCE)
+    return loops[max(width, 1) - 1].name

@@ -1,0 +1,93 @@
+"""CrossThreadReduction: let the threads of a block share one reduction."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ansorpy.state.query import Found
+from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.steps import Annotate, ComputeAt, FollowSplit, Split
+from ansorpy.state.transform import fuse_reduction
+from ansorpy.te.analysis import Answer, no, yes
+
+
+@dataclass(frozen=True, slots=True)
+class CrossThreadReduction:
+    """Bind the inner part of the fused reduction to the threads of a block.
+
+    Condition   not a cache-write stage, and with S and R the points of the spatial and the
+                reduce axes: where tiling is needed, S < R; elsewhere R > 1 and R > warp
+    Rewrite     (S, i)  ->  (S', i - 1); later rules are tried too. The reduce loops are fused.
+                Into a single consumer that shares c >= 1 outer axes and needs no tiling: the
+                last loop of the consumer is split by warp and bound to threads (unless it has a
+                split), the reduction follows that split, the stage is computed at the
+                consumer's loop c - 1. Else the reduction is split by warp
+    Not handled fusion into a consumer that has several splits, follows another stage's, or
+                reduces without a split: the reduction then stands alone
+    Source      TVM v0.19 RuleCrossThreadReduction.
+    """
+
+    def condition(self, at: Cursor) -> Verdict:
+        """Apply, beside the others, where the reduction outweighs the parallel work."""
+        return Verdict.APPLY if self.explain(at) else Verdict.SKIP
+
+    def explain(self, at: Cursor) -> Answer:
+        """Compare the points of the spatial and the reduce axes."""
+        facts, name, warp = at.facts, at.name, at.target.warp
+        if not facts.reduces(name):
+            return no(f"{name} reduces nothing")
+        if facts.has_cache_write(name):
+            return no(f"{name} is a cache-write stage")
+        if facts.divided(name):
+            return no(f"the loops of {name} are already divided")
+        space, reduce = facts.points(name)
+        if facts.needs_tiling(name):
+            if space < reduce:
+                return yes(f"{name} has {space} spatial < {reduce} reduce points")
+            return no(f"{name} has {space} spatial >= {reduce} reduce points")
+        if reduce > max(1, warp):
+            return yes(f"{name} has {reduce} reduce points > a warp of {warp}")
+        return no(f"{name} has {reduce} reduce points <= a warp of {warp}")
+
+    def rewrite(self, at: Cursor) -> Iterator[Cursor]:
+        """Yield the one successor."""
+        warp = at.target.warp
+        state, reduce = fuse_reduction(at.state, at.name)
+        host = _host(at)
+        if host.name is None:
+            state = state.do(Split(at.name, reduce, parts=2, fixed=(warp,)))
+            yield at.before(state.do(Annotate(at.name, f"{reduce}.1", "thread")))
+            return
+        splits = at.facts.splits(host.name)
+        if splits:
+            leader = splits[0].loop
+        else:
+            leader = state.stage(host.name).loops[-1].name
+            state = state.do(
+                Split(host.name, leader, parts=2, fixed=(warp,)),
+                Annotate(host.name, f"{leader}.1", "thread"),
+            )
+        place = state.stage(host.name).loops[at.facts.common_outer(at.name, host.name).count - 1]
+        state = state.do(
+            FollowSplit(at.name, reduce, host.name, leader, levels=1),
+            Annotate(at.name, f"{reduce}.1", "thread"),
+            ComputeAt(at.name, host.name, place.name),
+        )
+        yield at.before(state)
+
+
+def _host(at: Cursor) -> Found:
+    """Return the consumer whose threads the reduction can share."""
+    facts = at.facts
+    found = facts.single_consumer(at.name)
+    if found.name is None:
+        return found
+    if facts.common_outer(at.name, found.name).count < 1:
+        return Found(None, f"{found.name} shares no outer axis with {at.name}")
+    if facts.needs_tiling(found.name):
+        return Found(None, f"{found.name} needs tiling")
+    splits = facts.splits(found.name)
+    if len(splits) > 1:
+        return Found(None, f"{found.name} has {len(splits)} splits")
+    if not splits and (facts.divided(found.name) or facts.reduces(found.name)):
+        return Found(None, f"{found.name} has no plain loop to bind to threads")
+    return found
