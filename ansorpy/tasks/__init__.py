@@ -1,0 +1,23 @@
+"""Whose turn it is: several tasks share one budget of trials and seconds."""
+
+from ansorpy.tasks.objective import (
+    EarlyStopped,
+    GeoMeanSpeedup,
+    LatencyTargets,
+    Objective,
+    WeightedSum,
+)
+from ansorpy.tasks.scheduler import Settings, TaskScheduler
+from ansorpy.tasks.task import Task, Turn
+
+__all__ = [
+    "EarlyStopped",
+    "GeoMeanSpeedup",
+    "LatencyTargets",
+    "Objective",
+    "Settings",
+    "Task",
+    "TaskScheduler",
+    "Turn",
+    "WeightedSum",
+]

@@ -1,0 +1,119 @@
+"""What several tasks are tuned for: a number to make small, and its exact gradient.
+
+A *network* is a weight per task: how often the task occurs in it; its latency is the weighted
+sum of the costs. Gradients are analytic: the released scheduler takes differences with a step of
+1e-4 s, longer than many kernels run, which is wrong for everything but f1.
+
+Source: Ansor, OSDI 2020, table 2 (f1 to f4).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+Networks = tuple[tuple[float, ...], ...]  # one row per network, one weight per task
+
+
+class Objective(Protocol):
+    """A function of the best costs of the tasks, in seconds, shape (tasks,).
+
+    A task without a result has cost 0: it must not decide about the others.
+    """
+
+    def value(self, costs_s: FloatArray) -> float:
+        """Return what is to become small."""
+        ...
+
+    def gradient(self, costs_s: FloatArray) -> FloatArray:
+        """Return the derivative by every cost, shape (tasks,)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSum:
+    """f1: the latencies of all networks together."""
+
+    networks: Networks
+
+    def value(self, costs_s: FloatArray) -> float:
+        """Return seconds."""
+        return float(_latencies(self.networks, costs_s).sum())
+
+    def gradient(self, costs_s: FloatArray) -> FloatArray:
+        """Return the weights."""
+        answer: FloatArray = _weights(self.networks).sum(axis=0)
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyTargets:
+    """f2: a network that is as fast as its target earns nothing further."""
+
+    networks: Networks
+    targets_s: tuple[float, ...]  # one per network
+
+    def value(self, costs_s: FloatArray) -> float:
+        """Return seconds."""
+        return float(np.maximum(_latencies(self.networks, costs_s), self.targets_s).sum())
+
+    def gradient(self, costs_s: FloatArray) -> FloatArray:
+        """Return the weights of the networks that miss their target."""
+        late = _latencies(self.networks, costs_s) > np.asarray(self.targets_s)
+        return late.astype(np.float64) @ _weights(self.networks)
+
+
+@dataclass(frozen=True, slots=True)
+class GeoMeanSpeedup:
+    """f3: less the geometric mean of the speed-ups of the networks over given references."""
+
+    networks: Networks
+    references_s: tuple[float, ...]  # one per network
+
+    def value(self, costs_s: FloatArray) -> float:
+        """Return minus the mean speed-up; networks without any result do not count."""
+        latencies = _latencies(self.networks, costs_s)
+        known = latencies > 0
+        if not known.any():
+            return 0.0
+        ratios = np.asarray(self.references_s)[known] / latencies[known]
+        return -float(np.exp(np.log(ratios).mean()))
+
+    def gradient(self, costs_s: FloatArray) -> FloatArray:
+        """Return mean speed-up / networks * weight / latency, summed over the networks."""
+        latencies = _latencies(self.networks, costs_s)
+        known = latencies > 0
+        shares = np.divide(1.0, latencies, out=np.zeros_like(latencies), where=known)
+        answer: FloatArray = (
+            -self.value(costs_s) / max(1, int(known.sum())) * (shares @ _weights(self.networks))
+        )
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStopped:
+    """f4: a task that is as fast as its limit earns nothing further."""
+
+    networks: Networks
+    limits_s: tuple[float, ...]  # one per task
+
+    def value(self, costs_s: FloatArray) -> float:
+        """Return seconds."""
+        return float(_latencies(self.networks, np.maximum(costs_s, self.limits_s)).sum())
+
+    def gradient(self, costs_s: FloatArray) -> FloatArray:
+        """Return the weights of the tasks that are slower than their limit."""
+        answer: FloatArray = _weights(self.networks).sum(axis=0) * (
+            costs_s > np.asarray(self.limits_s)
+        )
+        return answer
+
+
+def _weights(networks: Networks) -> FloatArray:
+    return np.asarray(networks, dtype=np.float64)
+
+
+def _latencies(networks: Networks, costs_s: FloatArray) -> FloatArray:
+    return _weights(networks) @ costs_s
