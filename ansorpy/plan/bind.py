@@ -8,6 +8,7 @@ from ansorpy.loopir.passes.fold import fold
 from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.passes.promote import promote
 from ansorpy.loopir.passes.registers import registers
+from ansorpy.loopir.passes.tasks import tasks
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.passes.unroll import unroll
 from ansorpy.loopir.verify import check
@@ -33,6 +34,7 @@ def bind(plan: Plan, row: Sequence[int], target: Target) -> Program:
         if size.role == "unroll"
     }
     program = fold(plan.program, values)
+    program = tasks(program)
     program = peel(program)
     program = tile(program, target)
     program = registers(program)

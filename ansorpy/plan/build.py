@@ -58,7 +58,9 @@ def least(a: Expr, b: Expr) -> Expr:
     """Return min(a, b)."""
     if isinstance(a, Const) and isinstance(b, Const):
         return Const(min(int(a.value), int(b.value)))
-    return a if a == b else Binary("min", a, b)
+    if a == b or (isinstance(a, Binary) and a.op == "min" and b in (a.a, a.b)):
+        return a
+    return Binary("min", a, b)
 
 
 def greatest(a: Expr, b: Expr) -> Expr:

@@ -128,15 +128,18 @@ def _index_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | None:
     if shift < 0 or any(factor < 0 for factor in terms.values()):
         return None  # may leave the tensor on the low side (guarded by a select): take all of it
     base: Expr = ZERO
-    width: Expr = ONE
+    width: Expr | None = None
     for axis, factor in terms.items():
         reach = have.get(axis)
         if reach is None:
             return None
         base = add(base, mul(Const(factor), reach.base))
         shift += factor * reach.shift
-        width = add(width, mul(Const(factor), sub(reach.width, ONE)))
-    return Reach(base, width, shift)
+        if width is None and factor == 1:
+            width = reach.width
+        else:
+            width = add(width or ONE, mul(Const(factor), sub(reach.width, ONE)))
+    return Reach(base, width or ONE, shift)
 
 
 def _hull(a: Reach | None, b: Reach | None) -> Reach | None:

@@ -30,7 +30,7 @@ def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
     match stmt:
         case For(var=var, extent=extent, body=body, kind=kind) if kind not in WRITTEN_OUT:
             inside = {**ranges, var: (0, max(0, bounds(extent, ranges)[1] - 1))}
-            tail = _tail(body, var, inside) if depth else None
+            tail = _tail(body, inside) if depth and not _parallel(body) else None
             if tail is None:
                 return replace(stmt, body=_peel(body, inside, depth))
             split = _split(stmt, tail, inside)
@@ -51,12 +51,16 @@ def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
             return stmt
 
 
-def _tail(body: Stmt, var: str, ranges: Mapping[str, Interval]) -> Expr | None:
-    """Return an open extent of a written-out loop that is decided once `var` is known."""
+def _parallel(body: Stmt) -> bool:
+    """Whether parallel loops go on: nothing may stand between them."""
+    return isinstance(body, For) and body.kind is LoopKind.PARALLEL
+
+
+def _tail(body: Stmt, ranges: Mapping[str, Interval]) -> Expr | None:
+    """Return an open extent of a written-out loop that is decided by the loops so far."""
     for stmt in walk_stmt(body):
         if isinstance(stmt, For) and stmt.kind in WRITTEN_OUT and not _known(stmt.extent):
-            names = variables(stmt.extent)
-            if var in names and names <= set(ranges):
+            if variables(stmt.extent) <= set(ranges):
                 return stmt.extent
     return None
 

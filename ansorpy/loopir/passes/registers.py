@@ -64,8 +64,12 @@ def _accesses(tile: Tile, name: str) -> Iterator[tuple[Expr, ...]]:
                 yield read.indices
 
 
-def _shape(tile: Tile, index: tuple[Expr, ...], buffer: Buffer) -> tuple[Shape, bool] | None:
-    """Return how an index is made of whole tile variables in order; None if it is not."""
+def _shape(tile: Tile, index: tuple[Expr, ...]) -> tuple[Shape, bool] | None:
+    """Return how an index is made of whole tile variables in order; None if it is not.
+
+    A tile may be smaller than the buffer (a tail): where all accesses are the same tile, nothing
+    else of the buffer is ever touched.
+    """
     extents = dict(tile.dims)
     if tile.lane is not None:
         extents[tile.lane[0]] = tile.lane[1]

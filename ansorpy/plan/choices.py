@@ -1,0 +1,127 @@
+"""The structural choices of a sketch, enumerated: its plans."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from ansorpy.errors import LoweringError
+from ansorpy.plan.inline import is_input, works
+from ansorpy.plan.lower import Choices, lower
+from ansorpy.plan.options import (
+    Choosing,
+    is_tiled,
+    lane_and_pack,
+    locations,
+    source_of,
+    tasks,
+)
+from ansorpy.plan.plan import Plan, StageChoice
+from ansorpy.state.state import Attached, Inlined, Root, Stage, State
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+
+PLANS: Final = 24  # of one sketch
+ATTEMPTS: Final = 400  # choices looked at for them
+RANKS: Final = 12  # how far from the most promising choice
+
+
+def naive(dag: Dag, target: Target) -> Plan:
+    """Return the untuned program: one loop per axis, scalar, serial, nothing inlined."""
+    return lower(State.naive(dag), (), target)
+
+
+def plans(sketch: State, target: Target, limit: int = PLANS) -> tuple[Plan, ...]:
+    """Return the plans of a sketch, the most promising first, at most `limit`.
+
+    A plan fixes where every stage is computed, which loops run in parallel, along which axis
+    the lanes run, and which operands are packed. Choices that cannot be lowered are left out.
+    """
+    answer: list[Plan] = []
+    seen: set[Choices] = set()
+    location = {stage.name: stage.location for stage in sketch.stages}
+    meaning = {work.name: work for work in works(sketch.stages, location)}
+    choosing = Choosing(sketch, meaning, target)
+    for attempt, chosen in enumerate(_by_rank(choosing)):
+        if len(answer) >= limit or attempt >= ATTEMPTS:
+            break
+        choices = _settled(choosing, chosen)
+        if choices in seen:
+            continue
+        seen.add(choices)
+        try:
+            answer.append(lower(sketch, choices, target))
+        except LoweringError:
+            continue
+    return tuple(answer)
+
+
+def _by_rank(choosing: Choosing) -> Iterator[dict[str, StageChoice]]:
+    """Yield choices by the sum of their ranks: the first of every list, then one off, ..."""
+    order = [
+        stage
+        for stage in reversed(choosing.state.stages)
+        if not is_input(stage.node) and not isinstance(stage.location, Inlined)
+    ]
+    for rank in range(RANKS):
+        yield from _choose(choosing, order, {}, rank)
+
+
+def _choose(
+    choosing: Choosing, order: list[Stage], chosen: dict[str, StageChoice], rank: int
+) -> Iterator[dict[str, StageChoice]]:
+    if not order:
+        if rank == 0:
+            yield chosen
+        return
+    stage, *rest = order
+    for cost, choice in _stage_options(choosing, stage, chosen):
+        if cost <= rank:
+            yield from _choose(choosing, rest, {**chosen, stage.name: choice}, rank - cost)
+
+
+def _stage_options(
+    choosing: Choosing, stage: Stage, chosen: dict[str, StageChoice]
+) -> Iterator[tuple[int, StageChoice]]:
+    """Yield (rank, choice) of one stage, given the choices of the stages after it."""
+    for i, place in enumerate(locations(choosing, stage, chosen)):
+        if isinstance(place, Inlined):
+            yield i, StageChoice(place)
+            continue
+        parallel = tasks(choosing, stage) if isinstance(place, Root) else [0]
+        for j, (lane, pack) in enumerate(_lanes(choosing, stage, chosen)):
+            for k, count in enumerate(parallel):
+                yield i + j + k, StageChoice(place, count, lane, pack)
+
+
+def _lanes(
+    choosing: Choosing, stage: Stage, chosen: dict[str, StageChoice]
+) -> list[tuple[str | None, tuple[str, ...]]]:
+    """Return lane and pack options; a fused consumer and its tiled producer share their lanes."""
+    source = source_of(choosing, stage)
+    if source is not None:
+        lanes = [lane for lane, _ in lane_and_pack(choosing, source)]
+        return [(lane, ()) for lane in dict.fromkeys(lanes)]
+    options = lane_and_pack(choosing, stage)
+    if is_tiled(stage) and isinstance(stage.location, Attached):
+        host = chosen.get(stage.location.stage)
+        if host is not None:
+            return [option for option in options if option[0] == host.lane] or [(None, ())]
+    return options
+
+
+def _settled(choosing: Choosing, chosen: dict[str, StageChoice]) -> Choices:
+    """Return the choices in stage order; loops inside an attach point do not run in parallel."""
+    limits: dict[str, int] = {}
+    for choice in chosen.values():
+        if isinstance(choice.location, Attached):
+            host = choosing.state.stage(choice.location.stage)
+            names = [loop.name for loop in host.loops]
+            at = names.index(choice.location.loop) + 1
+            limits[host.name] = min(limits.get(host.name, at), at)
+    answer = []
+    for stage in choosing.state.stages:
+        if stage.name in chosen:
+            choice = chosen[stage.name]
+            most = min(choice.parallel, limits.get(stage.name, choice.parallel))
+            answer.append((stage.name, replace(choice, parallel=most)))
+    return tuple(answer)

@@ -1,0 +1,275 @@
+"""What may be chosen for one stage, the most promising first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from ansorpy.plan.inline import KEPT, Work
+from ansorpy.plan.pack import packable
+from ansorpy.plan.plan import StageChoice
+from ansorpy.state.axis import AxisKind, Loop
+from ansorpy.state.state import Attached, Combine, Inlined, Location, Partial, Root, Stage, State
+from ansorpy.target import Target
+from ansorpy.te.analysis import common_outer
+from ansorpy.te.dag import Compute
+from ansorpy.te.expr import Call, Expr, Var, walk
+from ansorpy.te.intervals import linear
+
+LANE_AXES = 2  # axes that are tried for the lanes of a tiled stage
+PLACES = 4  # attach points that are tried for one stage
+TASKS_PER_CORE = 4  # enough tasks to even out their lengths
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """A sketch, and the meaning of its stages where nothing further is inlined."""
+
+    state: State
+    works: Mapping[str, Work]
+    target: Target
+
+    def consumers(self, name: str) -> tuple[str, ...]:
+        """Return the stages with loops that read a stage."""
+        return tuple(
+            work.name
+            for work in self.works.values()
+            if any(read.tensor == name for read in work.reads)
+        )
+
+
+def is_tiled(stage: Stage) -> bool:
+    """Whether the stage owns tile sizes (a follower has loops of another stage's sizes)."""
+    return stage.role is None and any(
+        loop.length is not None and loop.length[0].startswith(f"{stage.name}.")
+        for loop in stage.loops
+    )
+
+
+def source_of(choosing: Choosing, stage: Stage) -> Stage | None:
+    """Return the tiled stage whose splits this stage follows."""
+    for loop in stage.loops:
+        if loop.length is not None and not loop.length[0].startswith(f"{stage.name}."):
+            for other in choosing.state.stages:
+                if loop.length[0].startswith(f"{other.name}.") and is_tiled(other):
+                    return other
+    return None
+
+
+def locations(
+    choosing: Choosing, stage: Stage, chosen: Mapping[str, StageChoice]
+) -> list[Location]:
+    """Return where a stage may be computed, given the choices of its consumers (B4)."""
+    if not isinstance(stage.location, Root) or stage.name in choosing.state.dag.outputs:
+        return [stage.location]
+    consumers = choosing.consumers(stage.name)
+    if is_tiled(stage) or source_of(choosing, stage) is not None or not consumers:
+        return [Root()]
+    places: list[Location] = []
+    host = consumers[0] if len(consumers) == 1 else _common_root(consumers, chosen)
+    if host is not None:
+        places += _places(choosing, stage, host)
+        at = chosen[host].location
+        if isinstance(at, Attached):
+            outer = choosing.state.stage(at.stage)
+            upto = [loop.name for loop in outer.loops].index(at.loop) + 1
+            places += [
+                Attached(at.stage, loop.name)
+                for loop in reversed(outer.loops[:upto])
+                if loop.kind is AxisKind.SPATIAL
+            ][:2]
+    places.insert(min(1, len(places)), Root())
+    if _cheap(stage):
+        places.append(Inlined())
+    return places
+
+
+def _cheap(stage: Stage) -> bool:
+    """Whether computing the stage again in every consumer may pay."""
+    node = stage.node
+    if not isinstance(node, Compute) or node.combiner is not None or stage.role is not None:
+        return False
+    return not any(isinstance(part, Call) for body in node.body for part in walk(body))
+
+
+def _common_root(consumers: tuple[str, ...], chosen: Mapping[str, StageChoice]) -> str | None:
+    """Return the root stage within which all consumers are computed."""
+
+    def top(name: str) -> str:
+        at = chosen[name].location
+        return top(at.stage) if isinstance(at, Attached) else name
+
+    tops = {top(name) for name in consumers}
+    return tops.pop() if len(tops) == 1 else None
+
+
+def _places(choosing: Choosing, stage: Stage, host: str) -> list[Location]:
+    """Return the loops of a consumer to compute at: without recomputing first, then others."""
+    loops = _leading(choosing.state.stage(host))
+    if not loops:
+        return []
+    free = _without_recompute(choosing, stage, host, loops)
+    order = sorted(range(len(loops)), key=lambda i: (i >= free, -i if i < free else i))
+    return [Attached(host, loops[i].name) for i in order[:PLACES]]
+
+
+def _leading(stage: Stage) -> list[Loop]:
+    """Return the loops that may host a stage: up to the first spatial loop after a reduce loop."""
+    answer: list[Loop] = []
+    tiled = any(loop.length is not None for loop in stage.loops)
+    for loop in stage.loops:
+        if loop.kind is AxisKind.REDUCE and not tiled:
+            break
+        if answer and answer[-1].kind is AxisKind.REDUCE and loop.kind is AxisKind.SPATIAL:
+            break
+        if loop.annotation:
+            break
+        answer.append(loop)
+    spatial = [loop for loop in stage.loops if loop.kind is AxisKind.SPATIAL]
+    whole = stage.loops == tuple(spatial) and not tiled
+    # The last loop of an element-wise stage carries the lanes: nothing is computed inside it.
+    return answer[:-1] if whole and len(answer) == len(spatial) and len(answer) > 1 else answer
+
+
+def _without_recompute(choosing: Choosing, stage: Stage, host: str, loops: list[Loop]) -> int:
+    """Return how many of the host's leading loops all move the stage's elements."""
+    if isinstance(stage.role, Partial):
+        return sum(loop.kind is AxisKind.SPATIAL for loop in loops)
+    dag = choosing.state.dag
+    if stage.name not in dag.index or host not in dag.index:
+        return 0
+    shared = common_outer(dag, stage.name, host).count
+    node = dag.node(host)
+    assert isinstance(node, Compute)  # a host has loops
+    axes = {axis.name for axis in node.axes[:shared]}
+    count = 0
+    for loop in loops:
+        if not set(loop.axes) <= axes:
+            break
+        count += 1
+    return count
+
+
+def lane_and_pack(choosing: Choosing, stage: Stage) -> list[tuple[str | None, tuple[str, ...]]]:
+    """Return (lane axis, packed operands) of a stage, the most promising first."""
+    work = choosing.works[stage.name]
+    if isinstance(stage.role, Partial):
+        return [(lane, ()) for lane in _partial_lanes(stage, work)]
+    if is_tiled(stage):
+        return _tiled_lanes(choosing, stage, work)
+    return [(lane, ()) for lane in _plain_lanes(stage, work)]
+
+
+def _partial_lanes(stage: Stage, work: Work) -> list[str | None]:
+    if stage.loops[-1].name == work.kept and stage.loops[-1].length is not None:
+        return [KEPT]
+    spatial = [axis for axis, extent in work.axes if extent > 1]
+    return [spatial[-1], None] if spatial else [None]
+
+
+def _plain_lanes(stage: Stage, work: Work) -> list[str | None]:
+    """Return lane axes of an untiled stage: those along which most reads are contiguous."""
+    names = ["@".join(loop.axes) for loop in stage.loops]
+    if work.combines is not None:
+        names = [name for name, _ in work.axes]
+    spatial = ["@".join(loop.axes) for loop in stage.loops if loop.kind is AxisKind.SPATIAL]
+    candidates = spatial[-1:]
+    if work.combiner is not None and work.combines is None and names[-1] not in spatial:
+        candidates.append(names[-1])
+    ranked = sorted(candidates, key=lambda name: -_contiguous(work, name.split("@")[-1]))
+    return [*ranked, None] if not ranked else list(ranked)
+
+
+def _contiguous(work: Work, axis: str) -> int:
+    """Return how many reads (and the store) move by one element along the axis."""
+    count = int(bool(work.axes) and work.axes[-1][0] == axis)
+    for read in work.reads:
+        count += 2 * _last_moves(read.indices, axis)
+    return count
+
+
+def _last_moves(indices: tuple[Expr, ...], axis: str) -> bool:
+    if not indices:
+        return False
+    form = linear(indices[-1])
+    return form is not None and form[1].get(axis) == 1
+
+
+def _tiled_lanes(
+    choosing: Choosing, stage: Stage, work: Work
+) -> list[tuple[str | None, tuple[str, ...]]]:
+    operands = tuple(dict.fromkeys(read.tensor for read in work.reads))
+    order = {name: packable(work, name) for name in operands}
+    ranked = sorted(
+        (name for name, extent in work.axes if extent > 1 and _split(stage, name)),
+        key=lambda name: -_lane_score(choosing, work, name),
+    )
+    answer: list[tuple[str | None, tuple[str, ...]]] = []
+    for lane in ranked[:LANE_AXES]:
+        mine = [
+            name for name, indices in order.items() if indices is not None and Var(lane) in indices
+        ]
+        contiguous = all(
+            _last_moves(read.indices, lane)
+            for read in work.reads
+            if lane in {e.name for i in read.indices for e in walk(i) if isinstance(e, Var)}
+        )
+        others = tuple(n for n, indices in order.items() if indices is not None and n not in mine)
+        if mine:
+            answer.append((lane, tuple(mine)))
+            if others:
+                answer.append((lane, (*mine, *others)))
+        if contiguous or not mine:
+            answer.append((lane, ()))
+    return answer or [(None, ())]
+
+
+def _split(stage: Stage, axis: str) -> bool:
+    return any(loop.axes == (axis,) and loop.length is not None for loop in stage.loops)
+
+
+def _lane_score(choosing: Choosing, work: Work, axis: str) -> float:
+    """Return how well an axis suits the lanes: contiguous or packable reads, full vectors."""
+    extent = dict(work.axes)[axis]
+    lanes = choosing.target.lanes(work.dtypes[0])
+    filled = extent / (-(-extent // lanes) * lanes)
+    score = 0.0
+    for read in work.reads:
+        names = {e.name for index in read.indices for e in walk(index) if isinstance(e, Var)}
+        if axis not in names:
+            continue
+        if _last_moves(read.indices, axis) or packable(work, read.tensor) is not None:
+            score += 1.0
+        else:
+            score -= 4.0
+    if work.axes[-1][0] == axis:
+        score += 0.5
+    return score + 2.0 * filled
+
+
+def tasks(choosing: Choosing, stage: Stage) -> list[int]:
+    """Return how many leading loops may run in parallel at root, the most promising first."""
+    cores = choosing.target.cores
+    if cores == 1:
+        return [0]
+    leading = []
+    for loop in stage.loops:
+        if loop.kind is not AxisKind.SPATIAL or loop.annotation:
+            break
+        leading.append(loop)
+    if not leading:
+        return [0]
+    if any(loop.length is not None for loop in stage.loops):
+        outer = sum(1 for loop in leading if loop.length is None)
+        return list(dict.fromkeys([outer, 1, min(len(leading), outer + 1)]))
+    count = 1
+    while (
+        count < len(leading)
+        and prod(loop.extent or 1 for loop in leading[:count]) < TASKS_PER_CORE * cores
+    ):
+        count += 1
+    return list(dict.fromkeys([count, len(leading), 1]))
+
+
+def is_combine(stage: Stage) -> bool:
+    """Whether the stage combines the partials of another."""
+    return isinstance(stage.role, Combine)
