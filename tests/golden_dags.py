@@ -5,7 +5,6 @@ are sums of the reads, under a `select` or an `exp` where the original has one.
 """
 
 from collections.abc import Sequence
-from functools import reduce
 
 from ansorpy.te.dag import Attrs, Axis, Compute, Dag, Node, Placeholder
 from ansorpy.te.expr import Binary, Call, Const, Expr, Read, Select, Var
@@ -18,7 +17,14 @@ def index(text: str | int) -> Expr:
     """ "i" is an axis, 0 a constant, "i+k" an expression of these axes."""
     if isinstance(text, int):
         return Const(text)
-    return reduce(lambda a, b: Binary("add", a, b), (Var(name) for name in text.split("+")))
+    return added([Var(name) for name in text.split("+")])
+
+
+def added(parts: Sequence[Expr]) -> Expr:
+    total, *rest = parts
+    for part in rest:
+        total = Binary("add", total, part)
+    return total
 
 
 def read(tensor: str, *indices: str | int) -> Read:
@@ -39,7 +45,7 @@ def op(
     attrs: Attrs | None = None,
 ) -> Compute:
     """A compute node that adds up `reads`, summed over `over`."""
-    body: Expr = reduce(lambda a, b: Binary("add", a, b), reads) if reads else Const(1.0, F32)
+    body: Expr = added(reads) if reads else Const(1.0, F32)
     if exp:
         body = Call("exp", body)
     if branch:
