@@ -1,0 +1,35 @@
+"""What is searched for: a row of one of several plans."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.population import keys
+
+KeyArray = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Candidate:
+    """Row `row` of plan number `plan`; hashable."""
+
+    plan: int
+    row: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A candidate and what the model thinks of it: higher is better."""
+
+    candidate: Candidate
+    score: float
+
+
+def keys_by_plan(candidates: Iterable[Candidate], plans: int) -> list[KeyArray]:
+    """Return the row keys of the candidates of every plan, for comparing whole matrices."""
+    rows: list[list[tuple[int, ...]]] = [[] for _ in range(plans)]
+    for candidate in candidates:
+        rows[candidate.plan].append(candidate.row)
+    return [keys(np.array(found, np.int64)) if found else np.zeros(0, np.uint64) for found in rows]

@@ -1,0 +1,225 @@
+"""One round of evolution over the populations of several plans."""
+
+import heapq
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.features import extract
+from ansorpy.plan.plan import Plan
+from ansorpy.population import carry, cross, keys, mutate, sample, unique
+from ansorpy.population.mutate import Weights
+from ansorpy.search.candidate import Candidate, KeyArray, Scored, keys_by_plan
+from ansorpy.search.siblings import Moves, moves
+from ansorpy.target import Target
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a round evolves; the defaults are released Ansor's (OSDI 2020 and its source).
+
+    `plan_floor` is ours: the share of the population that is spread evenly over the plans,
+    whatever their scores, so that an early wrong opinion of the model starves no plan. So is
+    `pressure`: a parent is drawn with probability proportional to score ** pressure.
+    """
+
+    population: int = 2048
+    iterations: int = 4
+    mutation: float = 0.85
+    crossover: float = 0.0
+    measured_share: float = 0.2
+    keep: int = 128
+    plan_floor: float = 0.25
+    pressure: float = 4.0
+    exact: bool = False
+    weights: Weights = field(default_factory=Weights)
+
+
+class Predictor(Protocol):
+    """The part of a cost model that a search needs."""
+
+    def predict(self, batches: Sequence[npt.NDArray[np.float32]]) -> list[FloatArray]:
+        """Return one array of scores per batch of shape (n, stores, F); higher is better."""
+        ...
+
+
+def evolve(
+    plans: Sequence[Plan],
+    model: Predictor,
+    seen: Collection[Candidate],
+    rng: np.random.Generator,
+    settings: Settings | None = None,
+    measured: Sequence[Candidate] = (),
+    target: Target | None = None,
+) -> list[Scored]:
+    """Return the best unseen candidates that the model finds, best first, at most `keep`.
+
+    Args:
+        seen: candidates that are not to be proposed again.
+        measured: the best measured ones, best first; they seed the population.
+
+    Fewer than `keep` come back where the spaces hold no more. Same arguments and rng state,
+    same answer.
+    """
+    return _Round(plans, model, seen, rng, settings or Settings(), target or Target()).run(measured)
+
+
+class _Round:
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        model: Predictor,
+        seen: Collection[Candidate],
+        rng: np.random.Generator,
+        settings: Settings,
+        target: Target,
+    ) -> None:
+        self.plans = plans
+        self.model = model
+        self.rng = rng
+        self.settings = settings
+        self.target = target
+        self.moves: list[Moves] = moves(plans)
+        self.best = _Best(settings.keep, keys_by_plan(seen, len(plans)))
+
+    def run(self, measured: Sequence[Candidate]) -> list[Scored]:
+        if not self.plans:
+            return []
+        population = self._first(measured)
+        for iteration in range(self.settings.iterations + 1):
+            scores = self._score(population)
+            for plan, (rows, score) in enumerate(zip(population, scores, strict=True)):
+                self.best.offer(plan, rows, score)
+            if iteration < self.settings.iterations:
+                population = self._next(population, scores)
+        return self.best.ranked()
+
+    def _first(self, measured: Sequence[Candidate]) -> list[IntArray]:
+        limit = int(self.settings.measured_share * self.settings.population)
+        seeds: list[list[tuple[int, ...]]] = [[] for _ in self.plans]
+        for candidate in measured[:limit]:
+            seeds[candidate.plan].append(candidate.row)
+        rest = self.settings.population - min(limit, len(measured))
+        share = max(1, rest // len(self.plans))
+        answer = []
+        for plan, own in zip(self.plans, seeds, strict=True):
+            fresh = sample(plan, share, self.rng, self.settings.exact)
+            old = np.array(own, np.int64).reshape(len(own), len(plan.sizes))
+            answer.append(unique(np.concatenate([old, fresh])))
+        return answer
+
+    def _score(self, population: Sequence[IntArray]) -> list[FloatArray]:
+        batches = [
+            extract(plan, rows, self.target)
+            for plan, rows in zip(self.plans, population, strict=True)
+        ]
+        return self.model.predict(batches)
+
+    def _next(self, population: Sequence[IntArray], scores: Sequence[FloatArray]) -> list[IntArray]:
+        parents = self._parents(population, scores)
+        born: list[list[IntArray]] = [[] for _ in self.plans]
+        for plan, (rows, chosen) in enumerate(zip(population, parents, strict=True)):
+            if not len(chosen):
+                continue
+            mutated = self.rng.random(len(chosen)) < self.settings.mutation
+            born[plan].append(rows[chosen[~mutated]])
+            self._mutate(plan, rows[chosen[mutated]], rows, born)
+        return [
+            unique(np.concatenate(found)) if found else population[plan][:0]
+            for plan, found in enumerate(born)
+        ]
+
+    def _mutate(
+        self, plan: int, parents: IntArray, rows: IntArray, born: list[list[IntArray]]
+    ) -> None:
+        """Put the mutated `parents` of a plan into `born`: some become rows of its siblings."""
+        own, near = self.plans[plan], self.moves[plan]
+        inside = self.settings.weights
+        total = inside.tile + inside.unroll + inside.vector + near.total
+        moving = self.rng.random(len(parents)) * total < near.total
+        if moving.any():
+            movers = parents[moving]
+            share = near.weights / near.total
+            to = self.rng.choice(near.plans, size=len(movers), p=share)
+            for sibling in np.unique(to).tolist():
+                mine = movers[to == sibling]
+                born[sibling].append(carry(own, mine, self.plans[sibling], self.rng))
+        staying = parents[~moving]
+        if self.settings.crossover > 0 and len(rows):
+            mates = rows[self.rng.integers(0, len(rows), len(staying))]
+            crossed = self.rng.random(len(staying)) < self.settings.crossover
+            staying[crossed] = cross(own, staying[crossed], mates[crossed], self.rng)
+        born[plan].append(mutate(own, staying, self.rng, self.settings.exact, inside))
+
+    def _parents(
+        self, population: Sequence[IntArray], scores: Sequence[FloatArray]
+    ) -> list[IntArray]:
+        """Return positions of parents per plan: by score over all, plus the floor of each plan."""
+        floor = int(self.settings.plan_floor * self.settings.population / len(self.plans))
+        free = self.settings.population - floor * len(self.plans)
+        sizes = [len(rows) for rows in population]
+        weights = np.maximum(np.concatenate(scores), 0.0) ** self.settings.pressure
+        ends = np.cumsum(sizes)
+        chosen = _draw(weights, free, self.rng)
+        owner = np.searchsorted(ends, chosen, side="right")
+        answer = []
+        for plan, (end, size) in enumerate(zip(ends, sizes, strict=True)):
+            start = end - size
+            more = _draw(weights[start:end], floor, self.rng)
+            answer.append(np.concatenate([chosen[owner == plan] - start, more]))
+        return answer
+
+
+def _draw(weights: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
+    """Draw `n` positions with probability proportional to weight; uniformly if all are 0."""
+    if not len(weights) or n <= 0:
+        return np.zeros(0, np.int64)
+    share = np.cumsum(weights)
+    if share[-1] <= 0:
+        return np.asarray(rng.integers(0, len(weights), n), np.int64)
+    drawn = np.searchsorted(share, rng.random(n) * share[-1], side="right")
+    return np.asarray(np.minimum(drawn, len(weights) - 1), np.int64)
+
+
+class _Best:
+    """The best candidates offered so far that are unseen; at most `limit`."""
+
+    def __init__(self, limit: int, seen: list[KeyArray]) -> None:
+        self._limit = limit
+        self._known = seen
+        self._heap: list[tuple[float, int, Candidate]] = []
+        self._offers = 0
+
+    def offer(self, plan: int, rows: IntArray, scores: FloatArray) -> None:
+        """Take what is new among `rows` (no repeats) and good enough."""
+        key = keys(rows)
+        good = np.isin(key, self._known[plan], invert=True)
+        if len(self._heap) == self._limit:
+            good &= scores > self._heap[0][0]
+        found = np.flatnonzero(good)
+        if len(found) > self._limit:
+            best = np.argpartition(-scores[found], self._limit - 1)[: self._limit]
+            found = np.sort(found[best])
+        for position in found.tolist():
+            # Of equal scores the one offered first stays: the order is part of the answer.
+            self._offers += 1
+            entry = (
+                float(scores[position]),
+                -self._offers,
+                Candidate(plan, tuple(rows[position].tolist())),
+            )
+            if len(self._heap) < self._limit:
+                heapq.heappush(self._heap, entry)
+            else:
+                heapq.heappushpop(self._heap, entry)
+        self._known[plan] = np.concatenate([self._known[plan], key[found]])
+
+    def ranked(self) -> list[Scored]:
+        """Return them, best first."""
+        return [Scored(candidate, score) for score, _, candidate in sorted(self._heap)[::-1]]

@@ -1,0 +1,83 @@
+"""Which candidates are measured next: the model's best, and some at random."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.plan.plan import Plan
+from ansorpy.population import enumerate_all, keys, sample, unique, unseen
+from ansorpy.search.candidate import Candidate, KeyArray, Scored, keys_by_plan
+
+IntArray = npt.NDArray[np.int64]
+
+EPSILON: Final = 0.05  # released Ansor's: 3 of 64 at random
+_ROUNDS: Final = 4
+
+
+def eps_greedy(
+    ranked: Sequence[Scored],
+    plans: Sequence[Plan],
+    seen: Collection[Candidate],
+    n: int,
+    rng: np.random.Generator,
+    epsilon: float = EPSILON,
+) -> list[Candidate]:
+    """Return `n` unseen candidates: the first of `ranked`, and a share `epsilon` at random.
+
+    Random ones also fill up where `ranked` is too short. Fewer than `n` come back only where
+    all plans together hold no more.
+    """
+    random = round(epsilon * n)
+    chosen: dict[Candidate, None] = {}
+    for scored in ranked:
+        if len(chosen) == n - random:
+            break
+        if scored.candidate not in seen:
+            chosen[scored.candidate] = None
+    taken = {*seen, *chosen}
+    return [*chosen, *random_search(plans, taken, n - len(chosen), rng)]
+
+
+def random_search(
+    plans: Sequence[Plan],
+    seen: Collection[Candidate],
+    n: int,
+    rng: np.random.Generator,
+    exact: bool = False,
+) -> list[Candidate]:
+    """Return `n` legal unseen candidates at random, as evenly over the plans as they allow.
+
+    The baseline that a guided search has to beat. Where sampling finds nothing new, small
+    spaces are listed to the last row: what is left is returned, in random order.
+    """
+    known = keys_by_plan(seen, len(plans))
+    chosen: list[Candidate] = []
+    open_plans = list(range(len(plans)))
+    while len(chosen) < n and open_plans:
+        order = rng.permutation(open_plans)
+        shares = np.bincount(np.resize(order, n - len(chosen)), minlength=len(plans))
+        for plan in order[: n - len(chosen)].tolist():
+            rows = _fresh(plans[plan], known[plan], int(shares[plan]), rng, exact)
+            if len(rows) < shares[plan]:
+                open_plans.remove(plan)
+            known[plan] = np.concatenate([known[plan], keys(rows)])
+            chosen += [Candidate(plan, tuple(row)) for row in rows.tolist()]
+    return [chosen[i] for i in rng.permutation(len(chosen)).tolist()]
+
+
+def _fresh(plan: Plan, known: KeyArray, n: int, rng: np.random.Generator, exact: bool) -> IntArray:
+    """Return up to `n` rows that are not known; fewer where no more were found."""
+    found = np.zeros((0, len(plan.sizes)), np.int64)
+    for draws in (2 * n, *[max(256, 16 * n)] * _ROUNDS):
+        rows = sample(plan, draws, rng, exact)
+        found = unique(np.concatenate([found, rows[unseen(rows, known)]]))
+        if len(found) >= n:
+            return found[:n]
+    every = enumerate_all(plan)
+    if every is None:
+        return found
+    left = every[unseen(every, np.concatenate([known, keys(found)]))]
+    left = left[rng.permutation(len(left))]
+    return np.concatenate([found, left])[:n]
