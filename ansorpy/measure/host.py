@@ -1,0 +1,73 @@
+"""What this machine is, as a Target."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import llvmlite.binding as llvm
+
+from ansorpy.target import Target
+
+CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """LLVM's view of the processor, caches in bytes, and the cores that we may use."""
+
+    cpu: str
+    features: tuple[str, ...]
+    l1_bytes: int
+    l2_bytes: int
+    cores: frozenset[int]
+
+
+def local_host(caches: Path = CACHES) -> Host:
+    """Ask LLVM for features, the kernel for caches, the scheduler for cores."""
+    present = llvm.get_host_cpu_features()
+    defaults = Target()
+    return Host(
+        cpu=llvm.get_host_cpu_name(),
+        features=tuple(sorted(name for name, on in present.items() if on)),
+        l1_bytes=cache_bytes(caches, 1, defaults.l1_bytes),
+        l2_bytes=cache_bytes(caches, 2, defaults.l2_bytes),
+        cores=frozenset(os.sched_getaffinity(0)),
+    )
+
+
+def local_target(cores: int = 1, host: Host | None = None) -> Target:
+    """Return the target of kernels with `cores` threads on this machine."""
+    host = host or local_host()
+    bits = vector_bits(host.features)
+    return Target(
+        kind="cpu",
+        cores=cores,
+        vector_bits=bits,
+        registers=32 if bits == 512 else 16,
+        l1_bytes=host.l1_bytes,
+        l2_bytes=host.l2_bytes,
+        features=host.features,
+        cpu=host.cpu,
+    )
+
+
+def vector_bits(features: tuple[str, ...]) -> int:
+    """Return the SIMD width: AVX-512, AVX2, else generic 128 bits."""
+    if "avx512f" in features:
+        return 512
+    return 256 if "avx2" in features else 128
+
+
+def cache_bytes(caches: Path, level: int, default: int) -> int:
+    """Return the size of the data cache of one level; `default` where the kernel says nothing."""
+    for index in sorted(caches.glob("index*")):
+        try:
+            kind = (index / "type").read_text().strip()
+            if kind != "Instruction" and int((index / "level").read_text()) == level:
+                text = (index / "size").read_text().strip()
+                return int(text[:-1]) * _UNITS[text[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+    return default

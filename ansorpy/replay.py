@@ -1,0 +1,87 @@
+"""The identity of a plan as text, and back: what makes a record replayable."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ansorpy.errors import LoweringError, RecordError, StepError
+from ansorpy.loopir.nodes import Program
+from ansorpy.plan.bind import bind
+from ansorpy.plan.lower import lower
+from ansorpy.plan.plan import Plan, StageChoice
+from ansorpy.records import Record
+from ansorpy.state.state import Attached, Inlined, Location, Root
+from ansorpy.state.text import replay as replay_steps
+from ansorpy.state.text import steps_to_json
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+
+
+def plan_text(plan: Plan) -> str:
+    """Return the canonical JSON of a plan: the steps of its sketch and its structural choices."""
+    obj = {
+        "steps": steps_to_json(plan.state),
+        "choices": {name: _choice_to_json(choice) for name, choice in plan.choices},
+    }
+    return json.dumps(obj, separators=(",", ":"))
+
+
+def plan_from_text(dag: Dag, target: Target, text: str) -> Plan:
+    """Return the plan again, from the naive state of `dag`.
+
+    Raises:
+        RecordError: the text is malformed, or does not apply to `dag`.
+    """
+    try:
+        obj = json.loads(text)
+        state = replay_steps(dag, obj["steps"])
+        choices = tuple((name, _choice_from_json(c)) for name, c in obj["choices"].items())
+        return lower(state, choices, target)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RecordError(f"not a plan: {type(error).__name__} {error}") from error
+    except (StepError, LoweringError) as error:
+        raise RecordError(f"the plan does not fit {dag.name!r}: {error}") from error
+
+
+def replay(dag: Dag, target: Target, record: Record) -> Program:
+    """Return the very program that a record measured.
+
+    Raises:
+        RecordError: the record does not fit `dag` (other names, or another version of a rule).
+    """
+    plan = plan_from_text(dag, target, record.plan)
+    try:
+        return bind(plan, record.row, target)
+    except LoweringError as error:
+        raise RecordError(f"row {record.row} does not fit {dag.name!r}: {error}") from error
+
+
+def _choice_to_json(choice: StageChoice) -> dict[str, Any]:
+    match choice.location:
+        case Root():
+            location: object = "root"
+        case Inlined():
+            location = "inlined"
+        case Attached(stage=stage, loop=loop):
+            location = [stage, loop]
+    return {
+        "at": location,
+        "parallel": choice.parallel,
+        "lane": choice.lane,
+        "pack": list(choice.pack),
+    }
+
+
+def _choice_from_json(obj: Mapping[str, Any]) -> StageChoice:
+    location: Location
+    match obj["at"]:
+        case "root":
+            location = Root()
+        case "inlined":
+            location = Inlined()
+        case [str(stage), str(loop)]:
+            location = Attached(stage, loop)
+        case other:
+            raise RecordError(f"location {other!r}: expected root, inlined or [stage, loop]")
+    lane = None if obj["lane"] is None else str(obj["lane"])
+    return StageChoice(location, int(obj["parallel"]), lane, tuple(map(str, obj["pack"])))

@@ -1,0 +1,38 @@
+from pathlib import Path
+
+import pytest
+
+from ansorpy.measure.host import Host, cache_bytes, local_target, vector_bits
+
+
+def host(*features: str) -> Host:
+    return Host("any", features, 48 << 10, 2 << 20, frozenset({0}))
+
+
+@pytest.mark.parametrize(
+    ("features", "bits", "registers"),
+    [(("avx2", "avx512f"), 512, 32), (("avx2",), 256, 16), (("sse2",), 128, 16)],
+)
+def test_the_width_follows_the_features(
+    features: tuple[str, ...], bits: int, registers: int
+) -> None:
+    target = local_target(2, host(*features))
+    assert (target.vector_bits, target.registers, target.cores) == (bits, registers, 2)
+    assert vector_bits(target.features) == bits
+
+
+def test_caches_come_from_the_kernel_or_the_default(tmp_path: Path) -> None:
+    for name, kind, level, size in (("0", "Data", 1, "48K"), ("1", "Instruction", 1, "32K")):
+        folder = tmp_path / f"index{name}"
+        folder.mkdir()
+        for file, text in (("type", kind), ("level", str(level)), ("size", size)):
+            (folder / file).write_text(text + "\n")
+    assert cache_bytes(tmp_path, 1, 7) == 48 << 10
+    assert cache_bytes(tmp_path, 2, 7) == 7
+    assert cache_bytes(tmp_path / "none", 1, 7) == 7
+
+
+def test_this_machine_has_a_target() -> None:
+    target = local_target()
+    assert target.features
+    assert target.l2_bytes >= target.l1_bytes
