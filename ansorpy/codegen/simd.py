@@ -133,6 +133,9 @@ class Tile:
                 if name not in ("argmax", "argmin") or self.targets != [self._node(t) for t in old]:
                     raise ValueError(f"not a tile operation: {self.text}")
                 self.values = [self._node(part) for part in new]
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                self.targets = [self._node(part) for part in targets]
+                self.values = [self._node(part) for part in values]
             case ast.Assign(targets=[target], value=value):
                 self.targets, node = [self._node(target)], self._node(value)
                 combines = node.op in ("max", "min") and node.args[0] is self.targets[0]
@@ -619,7 +622,9 @@ class Expansion(Arithmetic):
         """Emit the statement for every point of the dims."""
         rows = self.transposed_dim()
         names = [name for name, _ in self.tile.dims if name != rows]
-        for numbers in itertools.product(*(range(n) for name, n in self.tile.dims if name in names)):
+        for numbers in itertools.product(
+            *(range(n) for name, n in self.tile.dims if name in names)
+        ):
             point = {name: (k,) for name, k in zip(names, numbers, strict=True)}
             if self.n:
                 point[self.tile.lane] = tuple(range(self.n))
@@ -664,7 +669,8 @@ class Expansion(Arithmetic):
         if guard is False:
             return
         if not op:
-            self.put(point, [self.typed(tile.values[0], self.dtypes[0], point)], guard)
+            pairs = zip(tile.values, self.dtypes, strict=True)
+            self.put(point, [self.typed(value, dtype, point) for value, dtype in pairs], guard)
             return
         inside = bool(self.n) and tile.lane not in self.kept  # a reduction along the lanes
         reduced = [(k, n) for k, n in tile.dims if k not in self.kept]
@@ -688,7 +694,9 @@ class Expansion(Arithmetic):
         tile, (node, *_) = self.tile, self.tile.values
         lanes = getattr(old[0].type, "count", 0)
         if tile.combiner == "sum" and node.op == "*" and self.dtypes[0] in FLOATS:
-            a, b = (self.splat(self.typed(part, self.dtypes[0], point), lanes) for part in node.args)
+            a, b = (
+                self.splat(self.typed(part, self.dtypes[0], point), lanes) for part in node.args
+            )
             return [self.fma(a, b, old[0])]
         new = [
             self.splat(self.typed(value, dtype, point), lanes)
@@ -715,7 +723,9 @@ class Expansion(Arithmetic):
                 [self.shuffle(v, v, list(range(k, k + lanes))) for v in parts] for k in (0, lanes)
             ]
             parts = self.combine(self.tile.combiner, self.dtypes, *halves)
-        one = [[self.b.extract_element(v, ir.Constant(I32, k)) for v in parts] for k in range(lanes)]
+        one = [
+            [self.b.extract_element(v, ir.Constant(I32, k)) for v in parts] for k in range(lanes)
+        ]
         result = one[0]
         for other in one[1:]:
             result = self.combine(self.tile.combiner, self.dtypes, result, other)
@@ -802,7 +812,9 @@ class Expansion(Arithmetic):
         for base in range(0, extent, n):
             count = min(n, extent - base)
             vectors = [
-                self.splat(self.typed(tile.values[0], self.dtypes[0], {**point, rows: (base + k,)}), n)
+                self.splat(
+                    self.typed(tile.values[0], self.dtypes[0], {**point, rows: (base + k,)}), n
+                )
                 for k in range(count)
             ]
             empty = ir.Constant(vectors[0].type, ir.Undefined)
@@ -831,10 +843,15 @@ class Expansion(Arithmetic):
         if n != 16:
             for _ in range(n.bit_length() - 1):
                 pairs = [(rows[k], rows[k + n // 2]) for k in range(n // 2)]
-                halves = [[q for k in range(h, h + n // 2) for q in (k, n + k)] for h in (0, n // 2)]
+                halves = [
+                    [q for k in range(h, h + n // 2) for q in (k, n + k)] for h in (0, n // 2)
+                ]
                 rows = [self.shuffle(x, y, half) for x, y in pairs for half in halves]
             return rows
-        low = [[b + q for b in (0, 4, 8, 12) for q in unit] for unit in ((0, 16, 1, 17), (0, 1, 16, 17))]
+        low = [
+            [b + q for b in (0, 4, 8, 12) for q in unit]
+            for unit in ((0, 16, 1, 17), (0, 1, 16, 17))
+        ]
         high = [[k + 2 for k in picks] for picks in low]
         for step in (0, 1):
             done: list[Any] = [None] * 16
@@ -875,7 +892,9 @@ class Expansion(Arithmetic):
             if positive:
                 parts.append(cond)
             else:
-                parts.append(not cond if isinstance(cond, bool) else Value("bool", self.b.not_(cond.ir)))
+                parts.append(
+                    not cond if isinstance(cond, bool) else Value("bool", self.b.not_(cond.ir))
+                )
         result: Any = True
         for part in parts:
             if part is False:
@@ -1181,12 +1200,14 @@ class Expansion(Arithmetic):
 
     def whole(self, index: Index) -> Any:
         """Return the int64, or vector of them, that an Index stands for."""
-        base = self.scalar(index.terms)
-        if len(index.lanes) == 1:
-            start = index.lanes[0]
-            return self.b.add(base, ir.Constant(I64, start)) if start else base
-        lanes = ir.Constant(ir.VectorType(I64, len(index.lanes)), list(index.lanes))
-        return self.b.add(self.splat(base, len(index.lanes)), lanes)
+        n = len(index.lanes)
+        start = ir.Constant(I64, index.lanes[0])
+        if n > 1:
+            start = ir.Constant(ir.VectorType(I64, n), list(index.lanes))
+        if not index.terms:
+            return start
+        base = self.splat(self.scalar(index.terms), n if n > 1 else 0)
+        return base if index.lanes == (0,) else self.b.add(base, start)
 
     def scalar(self, terms: dict[str, int]) -> Any:
         """Return sum(coefficient * term)."""

@@ -1,0 +1,308 @@
+"""A tiled program straight to LLVM, without numba's front end: the fast path of the search."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from ansorpy.codegen import simd
+from ansorpy.codegen.kernel import PhaseInfo
+from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names
+from ansorpy.codegen.tile_text import (
+    Scoped,
+    TileText,
+    index_text,
+    memory,
+    register_tile,
+    tile_text,
+)
+from ansorpy.errors import BuildError
+from ansorpy.loopir.nodes import Alloc, For, If, Phase, Program, Scope, Seq, Stmt, Store, Tile
+from ansorpy.target import Target
+from ansorpy.te.expr import SIZE_BYTES, Expr
+
+SCRATCH_LIMIT_BYTES: Final = 1 << 20  # of one task, on its stack
+I64, POINTER, VOID = simd.I64, simd.POINTER, ir.VoidType()
+
+
+def build_object(program: Program, target: Target) -> bytes:
+    """Return the object file of a program.
+
+    It defines, for every phase, `void phase0(int64_t *buffers, int64_t task)`, and two serial
+    drivers `void run(int64_t *buffers)`, `void ahead(int64_t *buffers)` for the phases of a timed
+    call and for those that run once before.
+
+    Raises:
+        BuildError: the program has no code here, or LLVM refuses it.
+    """
+    return object_bytes(module_text(program, target), target)
+
+
+def module_text(program: Program, target: Target) -> str:
+    """Return the LLVM IR of a program as text."""
+    module = ir.Module()
+    module.triple = llvm.get_process_triple()
+    infos = phase_infos(program)
+    for phase, info in zip(program.phases, infos, strict=True):
+        function = ir.Function(module, ir.FunctionType(VOID, [POINTER, I64]), info.name)
+        function.attributes.add("nounwind")
+        if target.vector_bits >= 512:
+            simd.prefer_wide_vectors(function)
+        try:
+            _PhaseWriter(program, function).phase(phase)
+        except ValueError as error:
+            raise BuildError(f"{phase.name}: {error}") from error
+    add_drivers(module, infos)
+    return str(module)
+
+
+def add_drivers(module: Any, infos: tuple[PhaseInfo, ...]) -> None:
+    """Add the functions `run` and `ahead`, which run whole phases one task after the other."""
+    for name, ahead in (("run", False), ("ahead", True)):
+        function = ir.Function(module, ir.FunctionType(VOID, [POINTER]), name)
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        for info in infos:
+            if info.ahead is ahead:
+                callee = simd.cgutils.get_or_insert_function(
+                    module, ir.FunctionType(VOID, [POINTER, I64]), info.name
+                )
+                with simd.cgutils.for_range(builder, ir.Constant(I64, info.tasks)) as loop:
+                    builder.call(callee, [function.args[0], loop.index])
+        builder.ret_void()
+
+
+@dataclass
+class _PhaseWriter:
+    """Writes the loops, branches and allocations of one phase; tiles go to simd.Expansion."""
+
+    program: Program
+    function: Any
+    values: dict[str, Any] = field(default_factory=dict)  # by symbol, as simd.Expansion takes them
+    counter: int = 0
+
+    def phase(self, phase: Phase) -> None:
+        """Write the whole function."""
+        self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
+        buffers, task = self.function.args
+        places = {}
+        for k, buffer in enumerate(self.program.buffers):
+            place = memory(buffer, f"b{k}")
+            places[buffer.name] = place
+            slot = self.b.gep(buffers, [ir.Constant(I64, k)], source_etype=POINTER)
+            self.values[place.symbol] = self.b.load(slot, typ=POINTER)
+        scope = Scoped(places, {})
+        tasks = split_tasks(phase)
+        for name, extent in reversed(tasks.loops):
+            symbol = self._fresh("i")
+            scope = scope.with_var(name, symbol)
+            self.values[symbol] = self.b.urem(task, ir.Constant(I64, extent))
+            task = self.b.udiv(task, ir.Constant(I64, extent))
+        self._stmt(tasks.body, scope)
+        self.b.ret_void()
+
+    def _fresh(self, letter: str) -> str:
+        self.counter += 1
+        return f"{letter}{self.counter - 1}"
+
+    def _stmt(self, stmt: Stmt, scope: Scoped) -> None:
+        match stmt:
+            case Seq(stmts=stmts):
+                for part in stmts:
+                    self._stmt(part, scope)
+            case Tile():
+                self._tile(stmt, scope)
+            case For():
+                self._for(stmt, scope)
+            case If():
+                self._if(stmt, scope)
+            case Alloc():
+                self._alloc(stmt, scope)
+            case Store():
+                raise BuildError("a scalar Store where a Tile is due: the program is not tiled")
+
+    def _tile(self, stmt: Tile, scope: Scoped) -> None:
+        tile = _parsed(tile_text(stmt, scope))
+        given = {name: self.values[name] for name in tile.names}
+        after = simd.Expansion(tile, self.b, given).run()
+        for name in tile.results:
+            self.values[name] = after[name]
+
+    def _alloc(self, stmt: Alloc, scope: Scoped) -> None:
+        buffer = stmt.buffer
+        if buffer.scope is Scope.REGISTER:
+            place = register_tile(buffer, self._fresh("r"), stmt.body)
+            operand = simd.Operand.of(place.kind)
+            count = 1
+            for extent in operand.shape or ():
+                count *= extent
+            self.values[place.symbol] = [ir.Constant(operand.element, ir.Undefined)] * count
+        else:
+            place = memory(buffer, self._fresh("s"))
+            self.values[place.symbol] = simd.reserve(self.b, scratch_bytes(place.size, place.dtype))
+        self._stmt(stmt.body, scope.with_buffer(buffer.name, place))
+        del self.values[place.symbol]
+
+    def _for(self, stmt: For, scope: Scoped) -> None:
+        extent = self._index(stmt.extent, scope)
+        known = isinstance(extent, ir.Constant)
+        if known and extent.constant < 1:
+            return
+        symbol = self._fresh("i")
+        inner = scope.with_var(stmt.var, symbol)
+        if known and extent.constant == 1:
+            self.values[symbol] = ir.Constant(I64, 0)
+            self._stmt(stmt.body, inner)
+            return
+        if known:
+            self._loop(symbol, extent, lambda: self._stmt(stmt.body, inner), stmt.body, scope)
+            return
+        some = self.b.icmp_signed(">", extent, ir.Constant(I64, 0))
+        self._branch(
+            some,
+            lambda: self._loop(
+                symbol, extent, lambda: self._stmt(stmt.body, inner), stmt.body, scope
+            ),
+        )
+
+    def _loop(
+        self, symbol: str, extent: Any, body: Callable[[], None], stmt: Stmt, scope: Scoped
+    ) -> None:
+        """Write a loop that runs at least once; register tiles it changes become phis."""
+        before, head = self.b.block, self.b.append_basic_block()
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        index = self.b.phi(I64)
+        index.add_incoming(ir.Constant(I64, 0), before)
+        self.values[symbol] = index
+        changed = stored_names(stmt)
+        carried = [
+            place.symbol
+            for name, place in scope.places.items()
+            if place.in_registers and name in changed
+        ]
+        phis: list[tuple[str, int, Any]] = []
+        for name in carried:
+            for k, value in enumerate(self.values[name]):
+                phi = self.b.phi(value.type)
+                phi.add_incoming(value, before)
+                phis.append((name, k, phi))
+            self.values[name] = [phi for owner, _, phi in phis if owner == name]
+        body()
+        after = self.b.add(index, ir.Constant(I64, 1), flags=("nsw", "nuw"))
+        index.add_incoming(after, self.b.block)
+        for name, k, phi in phis:
+            phi.add_incoming(self.values[name][k], self.b.block)
+        again = self.b.icmp_signed("<", after, extent)
+        out = self.b.append_basic_block()
+        self.b.cbranch(again, head, out)
+        self.b.position_at_end(out)
+
+    def _if(self, stmt: If, scope: Scoped) -> None:
+        cond = self._index(stmt.cond, scope)
+        other = stmt.other
+        if isinstance(cond, bool):
+            chosen = stmt.then if cond else other
+            if chosen is not None:
+                self._stmt(chosen, scope)
+            return
+        rest = None if other is None else lambda: self._stmt(other, scope)
+        self._branch(cond, lambda: self._stmt(stmt.then, scope), rest)
+
+    def _branch(
+        self, cond: Any, then: Callable[[], None], other: Callable[[], None] | None = None
+    ) -> None:
+        """Write if / else; register tiles that either side changes are joined by phis."""
+        entry = dict(self.values)
+        blocks = [self.b.append_basic_block() for _ in range(3)]
+        self.b.cbranch(cond, *blocks[:2])
+        ends = []
+        for block, side in zip(blocks, (then, other), strict=False):
+            self.b.position_at_end(block)
+            self.values = dict(entry)
+            if side is not None:
+                side()
+            ends.append((self.values, self.b.block))
+            self.b.branch(blocks[2])
+        self.b.position_at_end(blocks[2])
+        self.values = {name: self._join(name, value, ends) for name, value in entry.items()}
+
+    def _join(self, name: str, value: Any, ends: list[tuple[dict[str, Any], Any]]) -> Any:
+        if not isinstance(value, list):
+            return value
+        joined = []
+        for k in range(len(value)):
+            sides = [values[name][k] for values, _ in ends]
+            if sides[0] is sides[1]:
+                joined.append(sides[0])
+                continue
+            phi = self.b.phi(sides[0].type)
+            for side, (_, block) in zip(sides, ends, strict=True):
+                phi.add_incoming(side, block)
+            joined.append(phi)
+        return joined
+
+    def _index(self, expr: Expr, scope: Scoped) -> Any:
+        """Return an int64, or an i1 or bool for a condition, over loop variables."""
+        tile = _expression(index_text(expr, scope))
+        given = {name: self.values[name] for name in tile.names if name != "_"}
+        expansion = simd.Expansion(tile, self.b, given)
+        found = expansion.eval(tile.values[0], {})
+        if isinstance(found, bool):
+            return found
+        return expansion.whole(found) if isinstance(found, simd.Index) else found.ir
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: TileText) -> simd.Tile:
+    return simd.Tile(text.text, text.dims, text.lane, text.mask, dict(text.kinds))
+
+
+@lru_cache(maxsize=4096)
+def _expression(text: str) -> simd.Tile:
+    """Return a bare expression as the value of a tile without a target."""
+    return simd.Tile(f"_[0] = {text}", (), None, None, {"_": "int64*"})
+
+
+def scratch_bytes(size: int, dtype: str) -> int:
+    """Return the bytes of a task's scratch; BuildError where the stack cannot hold them."""
+    size_bytes = size * SIZE_BYTES[dtype]
+    if size_bytes > SCRATCH_LIMIT_BYTES:
+        raise BuildError(f"{size_bytes} bytes of scratch; a task has {SCRATCH_LIMIT_BYTES}")
+    return -(-size_bytes // 64) * 64
+
+
+def target_machine(target: Target) -> Any:
+    """Return LLVM's back end for a target; an empty `cpu` means the machine this runs on."""
+    _initialize()
+    local = not target.cpu and not target.features
+    features = (
+        llvm.get_host_cpu_features().flatten()
+        if local
+        else ",".join(f"+{name}" for name in target.features)
+    )
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=llvm.get_host_cpu_name() if local else target.cpu,
+        features=features, opt=3, reloc="pic", codemodel="default",
+    )  # fmt: skip
+
+
+def object_bytes(text: str, target: Target) -> bytes:
+    """Return the object file of LLVM IR text; no mid-level passes: the code is already vectors."""
+    machine = target_machine(target)
+    try:
+        module = llvm.parse_assembly(text)
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        raise BuildError(f"LLVM: {str(error)[:2000]}") from error
+    return bytes(machine.emit_object(module))
+
+
+@lru_cache(maxsize=1)
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()

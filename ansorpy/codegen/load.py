@@ -1,0 +1,124 @@
+"""From a program or a source to machine code, and from machine code to something to call."""
+
+import ctypes
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from ansorpy.codegen.kernel import Kernel, PhaseInfo
+from ansorpy.codegen.llvm_ir import build_object, target_machine
+from ansorpy.codegen.nest import phase_infos
+from ansorpy.errors import BuildError
+from ansorpy.loopir.nodes import Buffer, Program
+from ansorpy.target import Target
+
+RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Machine code that any process on the same kind of machine can load; it pickles.
+
+    `code` is an object file with `run`, `ahead` and one function per phase.
+    """
+
+    code: bytes
+    phases: tuple[PhaseInfo, ...]
+    buffers: tuple[Buffer, ...]
+    build_s: float
+
+
+def build(
+    program: Program, target: Target, clock: Callable[[], float] = time.perf_counter
+) -> Built:
+    """Compile a tiled program, the fast way.
+
+    Raises:
+        BuildError: the program has no code, or LLVM refuses it.
+    """
+    start = clock()
+    code = build_object(program, target)
+    return Built(code, phase_infos(program), program.buffers, clock() - start)
+
+
+class Loaded:
+    """A kernel in this process; it lives as long as this object does.
+
+    `addresses` are those of `buffers`, in order, each 64-byte aligned.
+    """
+
+    def __init__(self, built: Built) -> None:
+        self.phases, self.buffers = built.phases, built.buffers
+        try:
+            self._engine = llvm.create_mcjit_compiler(
+                llvm.parse_assembly(""), target_machine(Target())
+            )
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(built.code))
+            self._engine.finalize_object()
+        except RuntimeError as error:
+            raise BuildError(f"LLVM cannot load the object: {error}") from error
+        names = ("run", "ahead", *(phase.name for phase in built.phases))
+        self.entries = {name: int(self._engine.get_function_address(name)) for name in names}
+        if not all(self.entries.values()):
+            missing = [name for name, entry in self.entries.items() if not entry]
+            raise BuildError(f"the object lacks {', '.join(missing)}")
+
+    def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
+        """Return a call without arguments that runs all timed phases, serially."""
+        return self._bound("run", addresses)
+
+    def run(self, addresses: Sequence[int]) -> None:
+        """Run all timed phases, one task after the other."""
+        self.bind(addresses)()
+
+    def run_ahead(self, addresses: Sequence[int]) -> None:
+        """Run the phases that are done once, before the timed ones."""
+        self._bound("ahead", addresses)()
+
+    def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
+        """Return a call without arguments that runs the timed phases on `threads` threads.
+
+        Loads OpenMP: from then on this process must not fork.
+        """
+        if threads <= 1:
+            return self.bind(addresses)
+        from ansorpy.codegen.launcher import launch, use_threads
+
+        table = table_of(addresses)
+        place = ctypes.addressof(table)
+        work = [(self.entries[p.name], p.tasks) for p in self.phases if not p.ahead]
+
+        def call() -> None:
+            for entry, tasks in work:
+                launch(entry, place, tasks)
+
+        use_threads(threads)
+        call.table = table  # type: ignore[attr-defined]  # keeps the addresses alive
+        return call
+
+    def run_parallel(self, addresses: Sequence[int], threads: int) -> None:
+        """Run the timed phases, the tasks of each spread over `threads` threads."""
+        self.bind_parallel(addresses, threads)()
+
+    def _bound(self, name: str, addresses: Sequence[int]) -> Callable[[], None]:
+        table = table_of(addresses)
+        function: Any = RUN(self.entries[name])
+        return lambda: function(table)
+
+
+def load(built: Built) -> Loaded:
+    """Make built code callable in this process.
+
+    Raises:
+        BuildError: the object is not one of ours, or not for this machine.
+    """
+    return Loaded(built)
+
+
+def table_of(addresses: Sequence[int]) -> Any:
+    """Return the array of addresses that native functions take."""
+    return (ctypes.c_int64 * len(addresses))(*addresses)

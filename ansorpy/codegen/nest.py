@@ -1,0 +1,51 @@
+"""What both printers need of a phase: its tasks, and which register tiles a statement changes."""
+
+from dataclasses import dataclass
+
+from ansorpy.codegen.kernel import PhaseInfo
+from ansorpy.errors import BuildError
+from ansorpy.loopir.nodes import For, LoopKind, Phase, Program, Stmt, Tile
+from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.te.expr import Const
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The PARALLEL loops of a phase, outer to inner, and the body of one task."""
+
+    loops: tuple[tuple[str, int], ...]
+    body: Stmt
+
+    @property
+    def count(self) -> int:
+        """How many tasks there are."""
+        count = 1
+        for _, extent in self.loops:
+            count *= extent
+        return count
+
+
+def split_tasks(phase: Phase) -> Tasks:
+    """Peel the leading PARALLEL loops off a phase; BuildError if an extent is no number."""
+    loops, body = [], phase.body
+    while isinstance(body, For) and body.kind is LoopKind.PARALLEL:
+        if not isinstance(body.extent, Const):
+            raise BuildError(f"{phase.name}: parallel loop {body.var} runs to {body.extent}")
+        loops.append((body.var, int(body.extent.value)))
+        body = body.body
+    return Tasks(tuple(loops), body)
+
+
+def phase_infos(program: Program) -> tuple[PhaseInfo, ...]:
+    """Return one native function per phase, named by position."""
+    return tuple(
+        PhaseInfo(f"phase{k}", split_tasks(phase).count, phase.ahead)
+        for k, phase in enumerate(program.phases)
+    )
+
+
+def stored_names(stmt: Stmt) -> frozenset[str]:
+    """Return the buffers that the tiles inside a statement write."""
+    return frozenset(
+        name for part in walk_stmt(stmt) if isinstance(part, Tile) for name in part.store.buffers
+    )
