@@ -222,10 +222,6 @@ def _int_mod(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
     return np.where((a.error + b.error) == 0, 0.0, any_rest)
 
 
-def _int_pow(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
-    return np.where((a.error + b.error) == 0, 0.0, np.inf)
-
-
 _Rule = Callable[[Bounded, Bounded, Array, str], FloatArray]
 _NEVER_ROUND: Final = ("min", "max", *COMPARISONS)
 _SHARED_RULES: Final[Mapping[str, _Rule]] = {
@@ -233,5 +229,5 @@ _SHARED_RULES: Final[Mapping[str, _Rule]] = {
 }  # fmt: skip
 _FLOAT_RULES: Final[Mapping[str, _Rule]] = {"mul": _mul, "div": _div, "pow": _pow}
 _INT_RULES: Final[Mapping[str, _Rule]] = {
-    "mul": _int_mul, "floordiv": _int_floordiv, "mod": _int_mod, "pow": _int_pow,
+    "mul": _int_mul, "floordiv": _int_floordiv, "mod": _int_mod,
 }  # fmt: skip

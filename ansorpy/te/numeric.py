@@ -119,15 +119,10 @@ def _sigmoid(x: FloatArray) -> FloatArray:
     return np.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
-def _power(a: Array, b: Array) -> Array:
-    # NumPy raises for negative integer exponents, even in lanes that a select throws away.
-    return np.power(a, b if b.dtype.kind == "f" else np.maximum(b, b.dtype.type(0)))
-
-
 BINARY: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
     "floordiv": np.floor_divide, "mod": np.mod, "min": np.minimum, "max": np.maximum,
-    "pow": _power, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "pow": np.power, "lt": np.less, "le": np.less_equal, "gt": np.greater,
     "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or,
 }  # fmt: skip

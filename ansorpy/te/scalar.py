@@ -135,7 +135,7 @@ def binary(op: str, a: Operand, b: Operand) -> Scalar:
     dtype = left.dtype
     if op in ("and", "or"):
         fits, want = dtype == "bool", "bool"
-    elif op == "div":
+    elif op in ("div", "pow"):
         fits, want = dtype in FLOATS, "a float dtype (for integers use // or te.cast)"
     elif op in ("floordiv", "mod"):
         fits, want = dtype in INTS, "an integer dtype"
