@@ -141,7 +141,7 @@ def _be_child(
         status = 0
     except (EOFError, ConnectionError):
         status = 0
-    except BaseException:  # the boundary of a process: what went wrong goes to the excerpt
+    except BaseException:  # noqa: BLE001 - the boundary of a process: all goes to the excerpt
         traceback.print_exc()
     finally:
         os._exit(status)  # never back into the daemon's stack
@@ -257,6 +257,8 @@ def main(orders: Orders) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.sched_setaffinity(0, orders["cores"])
     daemon = Daemon(orders, inlet, outlet)
+    for name in orders["preload"]:
+        importlib.import_module(name)
     for name in orders["warm"]:
         find(name)(daemon.box)
     threads = sum(1 for _ in Path("/proc/self/task").iterdir())

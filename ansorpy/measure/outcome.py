@@ -17,6 +17,7 @@ class Measured:
     check_s: float = 0.0
     run_s: float = 0.0  # all of the timing
     aborted: bool = False  # hopeless: stopped after its first sample
+    load_s: float = 0.0  # machine code to callable
 
     @property
     def cost_s(self) -> float:

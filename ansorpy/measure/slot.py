@@ -27,8 +27,8 @@ class Limits:
 
     memory_bytes: int = 4 << 30
     file_bytes: int = 16 << 20
-    open_files: int = 256
-    cpu_s: int = 3600
+    open_files: int = 4096
+    cpu_s: int = -1  # unlimited: the supervisor's time-outs count wall time
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Spec:
     """How to start a worker: its cores, what its daemon preloads, its environment."""
 
     cores: frozenset[int]
+    preload: tuple[str, ...] = ()  # modules
     warm: tuple[str, ...] = ()  # "module:function", called with the black box before any fork
     env: tuple[tuple[str, str], ...] = ()
     limits: Limits = Limits()
@@ -52,8 +53,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The function raised: the name of the exception's type and the traceback's text."""
+    """The function raised: where it was, and the exception's type, message and traceback."""
 
+    phase: str
     error: str
     message: str
     traceback: str
@@ -95,7 +97,8 @@ class Worker:
         if self._process is not None:
             return
         orders = {
-            "cores": sorted(self.spec.cores), "warm": self.spec.warm, "serve": SERVE,
+            "cores": sorted(self.spec.cores), "serve": SERVE,
+            "preload": self.spec.preload, "warm": self.spec.warm,
             "limits": {name: getattr(self.spec.limits, name) for name in Limits.__slots__},
         }  # fmt: skip
         env = {

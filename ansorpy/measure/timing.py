@@ -1,5 +1,4 @@
-"""How a call is timed. The figures behind the protocol are in docs/adr/measuring.
-
+"""How a call is timed.
 One untimed run; then the minimum of a few samples, each at least a millisecond of work, leaving
 out those in which the thread lost its core against its will. Candidates that are finalists, and
 baselines, are measured again in turns (`interleave`), in several fresh processes (`Race`).
@@ -94,9 +93,8 @@ def time_call(
     while len(good) < protocol.samples and len(good) + len(disturbed) < protocol.attempts:
         seconds, quiet = sample(call, loops, clock, switches)
         (good if quiet else disturbed).append(seconds)
-        if best_s is not None and seconds > protocol.hopeless_ratio * best_s:
-            if quiet or min(disturbed, default=0.0) > 2 * protocol.hopeless_ratio * best_s:
-                return (seconds,), True
+        if quiet and best_s is not None and seconds > protocol.hopeless_ratio * best_s:
+            return (seconds,), True
     return tuple(good or disturbed), False
 
 

@@ -1,0 +1,44 @@
+"""Which cores a slot owns, and the lock that keeps two jobs of one machine from sharing them."""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ansorpy.errors import RunError
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Return the cores this process may use."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def slot_cores(count: int) -> frozenset[int]:
+    """Return the cores to time on: the last ones, since the first serves most interrupts."""
+    cores = usable_cores()
+    return frozenset(cores[-min(count, len(cores)) :])
+
+
+def lock_folder() -> Path:
+    """Return the folder of the lock files, private to this user.
+
+    Raises:
+        RunError: the name is taken by another user.
+    """
+    folder = Path(tempfile.gettempdir()) / f"ansorpy-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise RunError(f"{folder} belongs to another user")
+    return folder
+
+
+@contextmanager
+def exclusive(cores: Iterable[int], folder: Path) -> Generator[None]:
+    """Hold the locks of `cores`; wait where another job is timing on one of them."""
+    with ExitStack() as stack:
+        for core in sorted(cores):  # one order for everyone: no two jobs wait for each other
+            file = stack.enter_context((folder / f"core-{core}.lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,155 @@
+"""What this machine can do at most: fused multiply-adds and bytes per second, measured here.
+
+Compare a kernel only with figures of the same run: clocks drift.
+"""
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from ansorpy.measure.guard import aligned_empty
+from ansorpy.target import Target
+
+UNROLL: Final = 4
+FMA_STEPS: Final = 400_000  # per sample and thread: some milliseconds
+_TYPES: Final = {"float32": ("float", "f32"), "float64": ("double", "f64")}
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The machine's limits on `threads` threads; bandwidth for one working set."""
+
+    threads: int
+    flop_per_s: float
+    bytes_per_s: float  # read and written, of a copy
+    working_set_bytes: int
+
+    def least_s(self, flop: int, moved_bytes: int) -> float:
+        """Return the shortest time that work can take."""
+        return max(flop / self.flop_per_s, moved_bytes / self.bytes_per_s)
+
+
+def measure_roofline(
+    target: Target,
+    dtype: str = "float32",
+    working_set_bytes: int = 256 << 20,
+    samples: int = 8,
+) -> Roofline:
+    """Measure the peak of this machine on `target.cores` threads.
+
+    Args:
+        working_set_bytes: of a copy, source and destination together, all threads together.
+    """
+    return Roofline(
+        target.cores,
+        peak_flop_per_s(target, dtype, samples),
+        copy_bytes_per_s(target.cores, working_set_bytes, samples),
+        working_set_bytes,
+    )
+
+
+def peak_flop_per_s(target: Target, dtype: str, samples: int) -> float:
+    """Return floating-point operations per second of independent vector FMAs in registers."""
+    lanes = target.lanes(dtype)
+    chains = 24 if target.registers >= 32 else 12
+    element = _TYPES[dtype][0]
+    engine, address = _compiled(_fma_ir(lanes, chains, *_TYPES[dtype]))
+    prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
+    function = prototype(address)
+    size = 4 if element == "float" else 8
+    areas = [aligned_empty(chains * lanes * size, np.dtype(np.uint8)) for _ in range(target.cores)]
+    for area in areas:
+        area.fill(0)
+    jobs = [partial(function, FMA_STEPS, area.ctypes.data) for area in areas]
+    seconds = _fastest(jobs, samples)
+    del engine
+    return target.cores * FMA_STEPS * UNROLL * chains * lanes * 2 / seconds
+
+
+def copy_bytes_per_s(threads: int, working_set_bytes: int, samples: int) -> float:
+    """Return bytes read plus bytes written per second while copying."""
+    half = max(64, working_set_bytes // 2 // threads // 64 * 64)
+    loops = max(1, (64 << 20) // (2 * half))  # small sets: enough work to time
+
+    def job(source: Any, destination: Any) -> Callable[[], None]:
+        def run() -> None:
+            for _ in range(loops):
+                np.copyto(destination, source)
+
+        return run
+
+    jobs = []
+    for _ in range(threads):
+        pair = [aligned_empty(half // 8, np.dtype(np.float64)) for _ in range(2)]
+        for array in pair:
+            array.fill(1.0)
+        jobs.append(job(*pair))
+    return threads * loops * 2 * half / _fastest(jobs, samples)
+
+
+def _fastest(jobs: Sequence[Callable[[], object]], samples: int) -> float:
+    """Return the least wall time of running all jobs at once, one thread each."""
+    best = float("inf")
+    for _ in range(samples):
+        threads = [threading.Thread(target=job) for job in jobs[1:]]
+        start = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        jobs[0]()
+        for thread in threads:
+            thread.join()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _fma_ir(lanes: int, chains: int, element: str, suffix: str) -> str:
+    vector = f"<{lanes} x {element}>"
+    fma = f"@llvm.fma.v{lanes}{suffix}"
+    phis, steps, stores = [], [], []
+    for c in range(chains):
+        phis.append(f"%c{c}.0 = phi {vector} [%x, %entry], [%c{c}.{UNROLL}, %loop]")
+        stores.append(
+            f"%p{c} = getelementptr {vector}, ptr %area, i64 {c}\n"
+            f"store {vector} %c{c}.{UNROLL}, ptr %p{c}, align 64"
+        )
+    for u in range(UNROLL):
+        for c in range(chains):
+            args = f"{vector} %x, {vector} %x, {vector} %c{c}.{u}"
+            steps.append(f"%c{c}.{u + 1} = call {vector} {fma}({args})")
+    lines = [
+        f"declare {vector} {fma}({vector}, {vector}, {vector})",
+        "define void @kernel(i64 %n, ptr %area) {",
+        "entry:",
+        f"%x = load {vector}, ptr %area, align 64",
+        "br label %loop",
+        "loop:",
+        "%i = phi i64 [0, %entry], [%next, %loop]",
+        *phis,
+        *steps,
+        "%next = add i64 %i, 1",
+        "%more = icmp slt i64 %next, %n",
+        "br i1 %more, label %loop, label %exit",
+        "exit:",
+        *stores,
+        "ret void",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _compiled(text: str) -> tuple[Any, int]:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+    )
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+    engine.finalize_object()
+    return engine, engine.get_function_address("kernel")

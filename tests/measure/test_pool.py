@@ -1,0 +1,198 @@
+"""The measuring processes survive everything a candidate can do."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.measure.pool import MeasurePool, Settings
+from ansorpy.measure.slot import Limits
+from ansorpy.measure.timing import Protocol, Race
+from ansorpy.target import Target
+from tests.measure.fake import BACKEND, matmul, program
+
+pytestmark = pytest.mark.measure
+
+DAG = matmul()
+SETTINGS = Settings(
+    backend=BACKEND,
+    protocol=Protocol(min_sample_s=1e-4),
+    build_timeout_s=1.0,
+    run_timeout_s=1.0,
+    race_processes=2,
+    race_visits=3,
+    limits=Limits(memory_bytes=1 << 30),
+)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[MeasurePool]:
+    with MeasurePool(DAG, Target(cores=1), SETTINGS) as made:
+        yield made
+
+
+def measure(pool: MeasurePool, *names: str, best_s: float | None = None) -> list[Outcome]:
+    return pool.measure([program(name, DAG) for name in names], best_s)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("build-error", "build", "BuildError: register %7 is not defined"),
+        ("build-hang", "build-timeout", "not built within 1 s"),
+        ("build-crash", "build", "SIGSEGV"),
+        ("load-error", "load", "symbol not found"),
+        ("crash", "crash", "check with random inputs: SIGSEGV at address 0x8"),
+        ("abort", "crash", "SIGABRT"),
+        ("exit", "crash", "exit code 3"),
+        ("raises", "crash", "ValueError: bad task"),
+        ("hang", "run-timeout", "no end within 1 s (check with random inputs)"),
+        ("bomb", "memory", ""),
+        ("swapped", "wrong", "elements of C are wrong"),
+        ("uninitialised", "wrong", "nan"),
+        ("accumulates", "wrong", "nan"),
+        ("writes-input", "wrong", "B, an input, was changed"),
+        ("unstable", "wrong", "two runs differ in C"),
+        ("after", "out-of-bounds", "access 0 bytes after the end of buffer C"),
+        ("before", "out-of-bounds", "A"),
+    ],
+)
+def test_a_failure_is_named(pool: MeasurePool, name: str, kind: str, words: str) -> None:
+    bad, good = measure(pool, name, "good")
+    assert isinstance(bad, Failed)
+    assert (bad.kind, words in bad.message) == (kind, True), bad
+    assert isinstance(good, Measured), good
+
+
+def test_what_a_candidate_prints_is_kept_but_bounded(pool: MeasurePool) -> None:
+    raises, flood = measure(pool, "raises", "flood")
+    assert isinstance(raises, Failed)
+    assert "ValueError" in raises.excerpt
+    assert isinstance(flood, Measured | Failed)
+    if isinstance(flood, Failed):
+        assert len(flood.excerpt) <= 2000
+
+
+def test_a_good_program_is_timed_with_its_breakdown(pool: MeasurePool) -> None:
+    (outcome,) = measure(pool, "good")
+    assert isinstance(outcome, Measured), outcome
+    assert 0 < outcome.cost_s < 1e-2
+    assert min(outcome.build_s, outcome.load_s, outcome.check_s, outcome.run_s) > 0
+
+
+def test_the_hopeless_is_given_up(pool: MeasurePool) -> None:
+    (outcome,) = measure(pool, "slow", best_s=1e-6)
+    assert isinstance(outcome, Measured), outcome
+    assert outcome.aborted
+    assert len(outcome.times_s) == 1
+
+
+def test_grandchildren_die_with_the_candidate(pool: MeasurePool) -> None:
+    (outcome,) = measure(pool, "forks")
+    assert isinstance(outcome, Failed)
+    slot = pool._slot._process
+    assert slot is not None
+    assert descendants(slot.pid) == []
+
+
+def test_a_race_times_kernels_and_numpy_in_turns(pool: MeasurePool) -> None:
+    buffers = program("good", DAG).buffers
+    found = pool.race(
+        {
+            "winner": program("good", DAG),
+            "delivered": Kernel("slow", (), buffers, 1),
+            "broken": program("swapped", DAG),
+        }
+    )
+    assert list(found) == ["winner", "delivered", "broken", "numpy"]
+    winner, slow, numpy = found["winner"], found["delivered"], found["numpy"]
+    assert isinstance(winner, Race)
+    assert isinstance(slow, Race)
+    assert isinstance(numpy, Race)
+    assert [len(visits) for visits in winner.times_s] == [3, 3]
+    assert slow.median_s > 0.02 > winner.median_s
+    assert isinstance(found["broken"], Failed)
+
+
+def test_several_threads_are_timed_in_their_own_process() -> None:
+    with MeasurePool(DAG, Target(cores=2), SETTINGS) as pool:
+        good, bad, crash, again = measure(pool, "good", "wrong-in-parallel", "crash", "good")
+    assert isinstance(good, Measured), good
+    assert isinstance(bad, Failed)
+    assert (bad.kind, "on 2 threads" in bad.message) == ("wrong", True), bad
+    assert isinstance(crash, Failed)
+    assert isinstance(again, Measured)
+
+
+def test_no_process_no_folder_and_no_descriptor_is_left() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(2):
+        pool = MeasurePool(DAG, Target(cores=1), SETTINGS)
+        measure(pool, "good", "crash", "hang", "good")
+        folder = Path(pool._folder.name)
+        pids = [w._process.pid for w in pool._workers if w._process is not None]
+        family = [*pids, *(child for pid in pids for child in descendants(pid))]
+        assert len(family) > len(pids)
+        pool.close()
+        assert not folder.exists()
+        assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_children_end_when_the_parent_is_killed() -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    pool = MeasurePool(DAG, Target(cores=1), SETTINGS)
+    measure(pool, "good")
+    slot = pool._slot._process
+    assert slot is not None
+    children = descendants(slot.pid)
+    slot.kill()  # no chance to clean up: the kernel ends its child
+    slot.wait()
+    assert gone(children, within_s=2.0)
+    again = measure(pool, "good")  # and the pool starts another
+    pool.close()
+    assert isinstance(again[0], Measured | Failed)
+
+
+@pytest.mark.slow
+def test_a_storm_costs_no_more_than_its_timeouts(pool: MeasurePool) -> None:
+    names = ["crash"] * 100 + ["good"]
+    start = time.monotonic()
+    *crashes, good = measure(pool, *names)
+    crash_s = time.monotonic() - start
+    assert {one.kind for one in crashes if isinstance(one, Failed)} == {"crash"}
+    assert isinstance(good, Measured)
+    assert crash_s < 10.0  # 30-50 ms each here, on a loaded machine
+    start = time.monotonic()
+    hangs = measure(pool, *["hang"] * 3, "good")
+    assert time.monotonic() - start < 3 * SETTINGS.run_timeout_s + 3.0
+    assert [isinstance(one, Failed) for one in hangs] == [True, True, True, False]
+
+
+def descendants(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if parent == pid:
+                found += [int(entry.name), *descendants(int(entry.name))]
+    return found
+
+
+def gone(pids: list[int], within_s: float) -> bool:
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
+            return True
+        time.sleep(0.02)
+    return False
