@@ -5,7 +5,9 @@ constants fold, equal sub-expressions are computed once, and `play` runs what is
 whole columns of a population, with one NumPy call per operation.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +25,14 @@ _UFUNCS: Final[Mapping[str, np.ufunc]] = {
     "log2": np.log2, "lt": np.less, "le": np.less_equal, "gt": np.greater,
     "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not,
+}  # fmt: skip
+_FOLD: Final[Mapping[str, Callable[..., float]]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "min": min, "max": max, "floor": math.floor, "abs": abs, "log2": math.log2,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne,
+    "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b),
+    "not": operator.not_,
 }  # fmt: skip
 _COMMUTE: Final = frozenset({"add", "mul", "min", "max", "and", "or", "eq", "ne"})
 _COLUMN: Final = "column"
@@ -87,33 +97,50 @@ class Value:
 
 
 class Tape:
-    """The record. `columns` are the names of the sizes, in the order of a row."""
+    """The record.
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._known: dict[tuple[Any, ...], Value] = {}
+    `columns` are the names of the sizes in the order of a row, with their value where every
+    row has the same.
+    """
+
+    def __init__(self, columns: Sequence[tuple[str, int | None]]) -> None:
+        self._known: dict[tuple[str | float, ...], Value] = {}
         self._steps: list[tuple[str, tuple[Value, ...]]] = []
-        self.column = {name: self._push(_COLUMN, ()) for name in columns}
+        slots = [self._push(_COLUMN, ()) for _ in columns]
+        self.column = {
+            name: slot if value is None else self.const(value)
+            for (name, value), slot in zip(columns, slots, strict=True)
+        }
 
     def const(self, number: float) -> Value:
         """Return a constant."""
         return Value(self, -1, float(number))
 
-    def apply(self, op: str, *args: Value | float) -> Value:
+    def apply(self, op: str, a: Value, b: Value | float | None = None) -> Value:
         """Return `op` of the arguments, recorded unless it folds or is known already."""
-        values = tuple(a if isinstance(a, Value) else self.const(a) for a in args)
-        if all(value.slot < 0 for value in values):
-            with np.errstate(divide="ignore"):
-                return self.const(float(_UFUNCS[op](*(value.constant for value in values))))
-        folded = _identity(op, values)
+        if b is None:
+            if a.slot < 0:
+                return self.const(_FOLD[op](a.constant))
+            return self._recorded((op, a.slot), (a,))
+        if not isinstance(b, Value):
+            b = self.const(b)
+        if a.slot < 0 or b.slot < 0:
+            if a.slot < 0 and b.slot < 0:
+                return self.const(_FOLD[op](a.constant, b.constant))
+            folded = _with_constant(op, a, b)
+        else:
+            folded = _of_itself(op, a) if a.slot == b.slot else None
         if folded is not None:
             return folded
-        names = [(value.slot, value.constant) for value in values]
-        if op in _COMMUTE:
-            names.sort()
-        key = (op, *names)
-        if key not in self._known:
-            self._known[key] = self._push(op, values)
-        return self._known[key]
+        if op in _COMMUTE and (b.slot, b.constant) < (a.slot, a.constant):
+            a, b = b, a
+        return self._recorded((op, a.slot, a.constant, b.slot, b.constant), (a, b))
+
+    def _recorded(self, key: tuple[str | float, ...], args: tuple[Value, ...]) -> Value:
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._push(str(key[0]), args)
+        return known
 
     def where(self, test: Value, then: Value | float, other: Value | float) -> Value:
         """Return `then` where `test` holds, else `other`."""
@@ -124,9 +151,7 @@ class Tape:
         if (a.slot, a.constant) == (b.slot, b.constant):
             return a
         key = (_WHERE, test.slot, a.slot, a.constant, b.slot, b.constant)
-        if key not in self._known:
-            self._known[key] = self._push(_WHERE, (test, a, b))
-        return self._known[key]
+        return self._recorded(key, (test, a, b))
 
     def of(self, expr: Expr, variables: Mapping[str, Value]) -> Value:
         """Return the value of an index expression.
@@ -227,19 +252,21 @@ class Player:
             out[row] = slots[slot]
 
 
-def _identity(op: str, values: tuple[Value, ...]) -> Value | None:
-    """Return what x + 0, x - 0, x * 1, x * 0, x / 1, x - x, x / x, min(x, x) are known to be."""
-    if len(values) != 2:
-        return None
-    a, b = values
-    if op in ("add", "mul") and a.is_constant:
+def _with_constant(op: str, a: Value, b: Value) -> Value | None:
+    """Return what x + 0, x - 0, x * 1, x * 0 and x / 1 are known to be."""
+    if a.slot < 0 and op in ("add", "mul"):
         a, b = b, a
-    if op in ("add", "sub") and b.equals(0):
+    if b.slot >= 0:
+        return None
+    if op in ("add", "sub"):
+        return a if b.constant == 0 else None
+    if op in ("mul", "div") and b.constant == 1:
         return a
-    if op in ("mul", "div") and b.equals(1):
-        return a
-    if op == "mul" and b.equals(0):
-        return b
-    if a.slot == b.slot and op in ("sub", "div"):
+    return b if op == "mul" and b.constant == 0 else None
+
+
+def _of_itself(op: str, a: Value) -> Value | None:
+    """Return what x - x, x / x, min(x, x) and max(x, x) are known to be."""
+    if op in ("sub", "div"):
         return a.tape.const(0 if op == "sub" else 1)
-    return a if a.slot == b.slot and op in ("min", "max") else None
+    return a if op in ("min", "max") else None

@@ -90,7 +90,7 @@ def walk(program: Program, sizes: Sequence[Size]) -> Walk:
         LoweringError: the program has passed the symbolic level (it has a Tile), or names a
             buffer or a size that is not there.
     """
-    tape = Tape([size.name for size in sizes])
+    tape = Tape([(size.name, _only_value(size)) for size in sizes])
     made = Walk(tape, count(), tape.column, ())
     buffers = {buffer.name: (buffer, 0) for buffer in program.buffers}
     found = [
@@ -99,6 +99,13 @@ def walk(program: Program, sizes: Sequence[Size]) -> Walk:
         for store, place in _stores(made, phase.body, _Place((), buffers))
     ]
     return replace(made, statements=tuple(found))
+
+
+def _only_value(size: Size) -> int | None:
+    """Return the value that a size has in every legal row, if there is but one."""
+    if size.role != "tile":
+        return size.values[0] if len(size.values) == 1 else None
+    return size.multiple_of if size.extent <= size.multiple_of else None
 
 
 def _stores(made: Walk, stmt: Stmt, place: _Place) -> Iterator[tuple[Store, _Place]]:
