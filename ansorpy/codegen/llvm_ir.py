@@ -24,6 +24,7 @@ from ansorpy.loopir.nodes import Alloc, For, If, Phase, Program, Scope, Seq, Stm
 from ansorpy.target import Target
 from ansorpy.te.expr import SIZE_BYTES, Expr
 
+EXCERPT: Final = 2000  # characters of a message that are worth keeping
 SCRATCH_LIMIT_BYTES: Final = 1 << 20  # of one task, on its stack
 I64, POINTER, VOID = simd.I64, simd.POINTER, ir.VoidType()
 
@@ -291,14 +292,21 @@ def target_machine(target: Target) -> Any:
 
 def object_bytes(text: str, target: Target) -> bytes:
     """Return the object file of LLVM IR text; no mid-level passes: the code is already vectors."""
+    module = parse(text)
     machine = target_machine(target)
+    module.data_layout = str(machine.target_data)
+    return bytes(machine.emit_object(module))
+
+
+def parse(text: str) -> Any:
+    """Return LLVM's module for a text; BuildError with LLVM's words if it is not right."""
+    _initialize()
     try:
         module = llvm.parse_assembly(text)
-        module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as error:
-        raise BuildError(f"LLVM: {str(error)[:2000]}") from error
-    return bytes(machine.emit_object(module))
+        raise BuildError(f"LLVM: {str(error)[:EXCERPT]}") from error
+    return module
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,7 @@
 import ctypes
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -11,6 +11,7 @@ import llvmlite.binding as llvm
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.llvm_ir import build_object, target_machine
 from ansorpy.codegen.nest import phase_infos
+from ansorpy.codegen.numba_object import source_object
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.target import Target
@@ -43,6 +44,19 @@ def build(
     start = clock()
     code = build_object(program, target)
     return Built(code, phase_infos(program), program.buffers, clock() - start)
+
+
+def build_source(
+    kernel: Kernel, target: Target, clock: Callable[[], float] = time.perf_counter
+) -> Built:
+    """Compile the Python that users download, as numba compiles it.
+
+    Raises:
+        BuildError: numba or LLVM refuses the source.
+    """
+    start = clock()
+    code = source_object(kernel, target)
+    return Built(code, kernel.phases, kernel.buffers, clock() - start)
 
 
 class Loaded:

@@ -9,7 +9,10 @@ from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Buffer, Stmt, Tile
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.te.expr import (
+    ARITHMETIC,
+    COMPARISONS,
     INDEX,
+    LOGICAL,
     SYMBOLS,
     Binary,
     Call,
@@ -121,7 +124,7 @@ def tile_text(tile: Tile, scope: Scoped) -> TileText:
         inner = inner.with_var(tile.lane[0], "l")
     store = tile.store
     targets = [_read(name, store.index, inner) for name in store.buffers]
-    values = [value_text(value, inner, beside=True) for value in store.values]
+    values = [bare(value_text(value, inner, beside=True)) for value in store.values]
     names = list(store.buffers)
     names += [read.tensor for value in store.values for read in reads(value)]
     kinds = sorted({(inner.place(name).symbol, inner.place(name).kind) for name in names})
@@ -135,7 +138,7 @@ def index_text(expr: Expr, scope: Scoped) -> str:
     """Return an expression over loop variables as Python."""
     if dtype_of(expr) == INDEX:
         return _sum(form(expr), scope)
-    return value_text(expr, scope)
+    return bare(value_text(expr, scope))
 
 
 def value_text(expr: Expr, scope: Scoped, beside: bool = False) -> str:
@@ -149,11 +152,11 @@ def value_text(expr: Expr, scope: Scoped, beside: bool = False) -> str:
         case Read(tensor=name, indices=indices):
             return _read(name, indices, scope)
         case Cast(dtype=dtype, a=a):
-            return f"{dtype}({value_text(a, scope)})"
+            return f"{dtype}({bare(value_text(a, scope))})"
         case Call(fn="neg" | "not" as fn, a=a):
             return f"({'-' if fn == 'neg' else 'not '}{value_text(a, scope)})"
         case Call(fn=fn, a=a):
-            return f"{fn}({value_text(a, scope)})"
+            return f"{fn}({bare(value_text(a, scope))})"
         case Select(cond=cond, then=then, other=other):
             a, b = _pair(then, other, scope)
             return f"({a} if {value_text(cond, scope)} else {b})"
@@ -165,11 +168,16 @@ def _binary(expr: Binary, scope: Scoped) -> str:
     if dtype_of(expr) == INDEX and not reads(expr):
         found = form(expr)
         if expr not in found.terms:
-            return f"({_sum(found, scope)})"
+            text = _sum(found, scope)
+            return f"({text})" if " " in text else text
     a, b = _pair(expr.a, expr.b, scope)
+    if expr.op in COMPARISONS or expr.op in LOGICAL:  # these bind less than their operands
+        loose = COMPARISONS if expr.op in LOGICAL else ARITHMETIC
+        a, b = (bare(t) if isinstance(e, Binary) and e.op in loose else t
+                for t, e in ((a, expr.a), (b, expr.b)))
     if expr.op in SYMBOLS:
         return f"({a} {SYMBOLS[expr.op]} {b})"
-    return f"{expr.op}({a}, {b})"
+    return f"{expr.op}({bare(a)}, {bare(b)})"
 
 
 def _pair(a: Expr, b: Expr, scope: Scoped) -> tuple[str, str]:
@@ -234,6 +242,18 @@ def _along_lane(tile: Tile, name: str) -> bool:
     found = [tile.store.index] if name in tile.store.buffers else []
     found += [r.indices for value in tile.store.values for r in reads(value) if r.tensor == name]
     return any(index and index[-1] == Var(tile.lane[0]) for index in found)
+
+
+def bare(text: str) -> str:
+    """Return an expression without the parentheses around the whole of it."""
+    if not text.startswith("("):
+        return text
+    depth = 0
+    for k, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return text[1:-1] if k == len(text) - 1 else text
+    return text
 
 
 def _join(numbers: Sequence[int]) -> str:

@@ -1,0 +1,98 @@
+"""The native code of generated Python: numba compiles it, we take the object out."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numba
+from llvmlite import binding as llvm
+from llvmlite import ir
+from numba.core.errors import NumbaError
+
+from ansorpy.codegen import simd
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.codegen.llvm_ir import EXCERPT, add_drivers, parse, target_machine
+from ansorpy.errors import BuildError
+from ansorpy.target import Target
+
+def source_object(kernel: Kernel, target: Target) -> bytes:
+    """Return the object file of a kernel's source: its phases, `run` and `ahead`.
+
+    Raises:
+        BuildError: the source is not Python, numba cannot compile it, or it needs the
+            interpreter at run time.
+    """
+    scope = _execute(kernel)
+    machine = target_machine(target)
+    module = ir.Module()
+    module.triple = llvm.get_process_triple()
+    add_drivers(module, kernel.phases)
+    compiled = [(p.name, _compiled(scope[p.name], len(kernel.buffers))) for p in kernel.phases]
+    for name, (symbol, _) in compiled:
+        _add_entry(module, name, symbol, len(kernel.buffers))
+    linked = parse(str(module))
+    for _, (_, text) in compiled:
+        linked.link_in(parse(text))
+    public = {"run", "ahead", *(phase.name for phase in kernel.phases)}
+    for part in (*linked.functions, *linked.global_variables):
+        if not part.is_declaration and part.name not in public:
+            part.linkage = "internal"
+    linked.data_layout = str(machine.target_data)
+    _drop_unused(linked, machine)
+    return bytes(machine.emit_object(linked))
+
+
+def _execute(kernel: Kernel) -> dict[str, Any]:
+    """Run the source from a real file, so that tracebacks show its lines."""
+    scope: dict[str, Any] = {"__name__": "ansorpy_kernel"}
+    with tempfile.TemporaryDirectory(prefix="ansorpy-") as folder:
+        path = Path(folder) / "kernel.py"
+        path.write_text(kernel.source, encoding="utf-8")
+        try:
+            code = compile(kernel.source, str(path), "exec")
+            exec(code, scope)  # noqa: S102  # our own text: no user string is in it
+        except (SyntaxError, NameError, TypeError, ValueError) as error:
+            raise BuildError(f"{type(error).__name__}: {str(error)[:EXCERPT]}") from error
+    return scope
+
+
+def _compiled(phase: Any, buffers: int) -> tuple[str, str]:
+    """Return the symbol of a phase and numba's optimised LLVM IR around it."""
+    signature = (numba.int64,) * (buffers + 1)
+    try:
+        phase.compile(signature)
+    except (NumbaError, TypeError, ValueError) as error:
+        raise BuildError(f"{type(error).__name__}: {str(error)[:EXCERPT]}") from error
+    result = phase.overloads[signature]
+    return result.fndesc.llvm_func_name, result.library.get_llvm_str()
+
+
+def _add_entry(module: Any, name: str, symbol: str, buffers: int) -> None:
+    """Define `void name(int64_t *buffers, int64_t task)` around numba's own calling convention.
+
+    That is `int32_t symbol(result *, error **, arguments...)`; our phases answer and raise nothing.
+    """
+    i64, pointer = simd.I64, simd.POINTER
+    kind = ir.FunctionType(simd.I32, [pointer, pointer, *([i64] * (buffers + 1))])
+    function = next(f for f in module.functions if f.name == name)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    table, task = function.args
+    unused = [builder.alloca(i64) for _ in range(2)]
+    slots = [
+        builder.gep(table, [ir.Constant(i64, k)], source_etype=i64) for k in range(buffers)
+    ]
+    addresses = [builder.load(slot, typ=i64) for slot in slots]
+    places = [builder.bitcast(slot, pointer) for slot in unused]
+    builder.call(ir.Function(module, kind, symbol), [*places, *addresses, task])
+    builder.ret_void()
+
+
+def _drop_unused(module: Any, machine: Any) -> None:
+    """Remove the wrappers that only the interpreter would call."""
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_global_dead_code_eliminate_pass()
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    manager.run(module, llvm.create_pass_builder(machine, options))
+    left = [f.name for f in module.functions if f.is_declaration and "Py" in f.name]
+    if left:
+        raise BuildError(f"the kernel would call the interpreter: {', '.join(sorted(left))}")

@@ -1,0 +1,233 @@
+"""A tiled program as a Python file that needs numba and numpy only: the form users download."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ansorpy.codegen import simd
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.codegen.llvm_ir import scratch_bytes
+from ansorpy.codegen.nest import phase_infos, split_tasks
+from ansorpy.codegen.tile_text import (
+    Place,
+    Scoped,
+    TileText,
+    index_text,
+    memory,
+    register_tile,
+    tile_text,
+)
+from ansorpy.errors import BuildError
+from ansorpy.loopir.nodes import Alloc, For, If, Phase, Program, Scope, Seq, Stmt, Store, Tile
+from ansorpy.target import Target
+
+WIDTH: Final = 100
+INDENT: Final = "    "
+
+
+def emit(program: Program, target: Target, threads: int = 1) -> Kernel:
+    """Return a tiled program as readable Python; the same program gives the same bytes.
+
+    The module defines `phase0(b0, b1, ..., task)` for every phase (addresses and a task number),
+    `launch` and `ahead` (arrays, all tasks), `empty()` (aligned arrays for every buffer) and
+    `kernel(*buffers)`. Names of the program do not reach it.
+
+    Raises:
+        BuildError: the program is not tiled, or a task's scratch is too large.
+    """
+    writer = _Writer(program)
+    bodies = [writer.phase(k, phase) for k, phase in enumerate(program.phases)]
+    parts = [
+        _header(program, threads),
+        simd_block(),
+        writer.operations(),
+        *bodies,
+        _drivers(program, threads),
+    ]
+    source = "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return Kernel(source, phase_infos(program), program.buffers, threads)
+
+
+@lru_cache(maxsize=1)
+def simd_block() -> str:
+    """Return the helpers that every kernel file carries, as they stand in simd.py."""
+    source = Path(simd.__file__).read_text(encoding="utf-8")
+    head, _, rest = source.partition("import ast\n")
+    doc = "\n".join(f"# {line}".rstrip() for line in head.strip().strip('"').splitlines())
+    return f"# {'-' * 30} explicit SIMD, the same in every kernel\n{doc}\nimport ast\n{rest}"
+
+
+@dataclass
+class _Writer:
+    """Prints phases; collects their tile operations, each once."""
+
+    program: Program
+    names: dict[TileText, str] = field(default_factory=dict)
+    tiles: dict[str, str] = field(default_factory=dict)  # kind of register tile -> its maker
+    scratches: dict[int, str] = field(default_factory=dict)  # bytes -> its maker
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def phase(self, number: int, phase: Phase) -> str:
+        """Return the function of one phase."""
+        self.counters = {}
+        places = {b.name: memory(b, f"b{k}") for k, b in enumerate(self.program.buffers)}
+        scope, lines = Scoped(places, {}), []
+        tasks = split_tasks(phase)
+        left = "task"
+        for name, extent in reversed(tasks.loops):
+            symbol = self._fresh("i")
+            scope = scope.with_var(name, symbol)
+            outermost = name == tasks.loops[0][0]
+            lines.append(f"{INDENT}{symbol} = {left if outermost else f'{left} % {extent}'}")
+            left = f"{left} // {extent}" if left == "task" else f"({left}) // {extent}"
+        lines += self._stmt(tasks.body, scope, 1) or [f"{INDENT}pass"]
+        arguments = ", ".join([*(place.symbol for place in places.values()), "task"])
+        head = f'@njit(error_model="numpy", nogil=True)\ndef phase{number}({arguments}):'
+        doc = f'{INDENT}"""Do one of {tasks.count} independent tasks; b0, b1 ... are addresses."""'
+        return "\n".join([head, doc, *lines])
+
+    def operations(self) -> str:
+        """Return the definitions of all tile operations."""
+        lines = [f"{name} = registers({kind!r})" for kind, name in self.tiles.items()]
+        lines += [f"{name} = scratch({size})" for size, name in self.scratches.items()]
+        for text, name in self.names.items():
+            arguments = [repr(text.text)]
+            if text.dims:
+                arguments.append(f"dims={text.dims!r}")
+            if text.lane:
+                arguments.append(f"lane={text.lane!r}")
+            if text.mask:
+                arguments.append(f"mask={text.mask!r}")
+            arguments.append(f"types={dict(text.kinds)!r}")
+            lines.append(_call(name, arguments))
+        rule = f"# {'-' * 30} this kernel"
+        imports = "import numpy as np\nfrom numba import njit, prange\n"
+        return "\n".join([rule, imports, *(line.replace("'", '"') for line in lines)])
+
+    def _fresh(self, letter: str) -> str:
+        number = self.counters.get(letter, 0)
+        self.counters[letter] = number + 1
+        return f"{letter}{number}"
+
+    def _stmt(self, stmt: Stmt, scope: Scoped, depth: int) -> list[str]:
+        pad = INDENT * depth
+        match stmt:
+            case Seq(stmts=stmts):
+                return [line for part in stmts for line in self._stmt(part, scope, depth)]
+            case Tile():
+                return [pad + self._tile(stmt, scope)]
+            case For(var=var, extent=extent, body=body):
+                symbol = self._fresh("i")
+                inner = self._stmt(body, scope.with_var(var, symbol), depth + 1)
+                head = f"{pad}for {symbol} in range({index_text(extent, scope)}):"
+                return [head, *(inner or [f"{pad}{INDENT}pass"])]
+            case If(cond=cond, then=then, other=other):
+                lines = [f"{pad}if {index_text(cond, scope)}:"]
+                lines += self._stmt(then, scope, depth + 1) or [f"{pad}{INDENT}pass"]
+                if other is not None:
+                    lines.append(f"{pad}else:")
+                    lines += self._stmt(other, scope, depth + 1) or [f"{pad}{INDENT}pass"]
+                return lines
+            case Alloc():
+                return self._alloc(stmt, scope, depth)
+            case Store():
+                raise BuildError("a scalar Store where a Tile is due: the program is not tiled")
+
+    def _alloc(self, stmt: Alloc, scope: Scoped, depth: int) -> list[str]:
+        buffer = stmt.buffer
+        if buffer.scope is Scope.REGISTER:
+            place = register_tile(buffer, self._fresh("r"), stmt.body)
+            maker = self.tiles.setdefault(place.kind, f"registers{len(self.tiles)}")
+        else:
+            place = memory(buffer, self._fresh("s"))
+            maker = self._scratch(place)
+        line = f"{INDENT * depth}{place.symbol} = {maker}()"
+        return [line, *self._stmt(stmt.body, scope.with_buffer(buffer.name, place), depth)]
+
+    def _scratch(self, place: Place) -> str:
+        size = scratch_bytes(place.size, place.dtype)
+        return self.scratches.setdefault(size, f"scratch{len(self.scratches)}")
+
+    def _tile(self, stmt: Tile, scope: Scoped) -> str:
+        text = tile_text(stmt, scope)
+        name = self.names.setdefault(text, f"tile{len(self.names)}")
+        tile = simd.Tile(text.text, text.dims, text.lane, text.mask, dict(text.kinds))
+        call = f"{name}({', '.join(tile.names)})"
+        return f"{', '.join(tile.results)} = {call}" if tile.results else call
+
+
+def _header(program: Program, threads: int) -> str:
+    lines = ["# A kernel made by ansorpy; it needs numba and numpy.", "#"]
+    lines += [
+        f"# b{k}: {buffer.scope.value} {buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
+        for k, buffer in enumerate(program.buffers)
+    ]
+    if threads > 1:
+        lines += ["", "import os", "", 'os.environ.setdefault("NUMBA_THREADING_LAYER", "omp")']
+    return "\n".join(lines)
+
+
+def _drivers(program: Program, threads: int) -> str:
+    names = [f"b{k}" for k in range(len(program.buffers))]
+    arrays, addresses = ", ".join(names), ", ".join(f"address({name})" for name in names)
+    infos = phase_infos(program)
+    parts = []
+    for driver, ahead, doc in (
+        ("launch", False, "Run the timed phases on arrays."),
+        ("ahead", True, "Run the phases that depend on constants only: once."),
+    ):
+        own = [info for info in infos if info.ahead is ahead]
+        many = threads > 1 and not ahead and any(info.tasks > 1 for info in own)
+        lines = [f"@njit(nogil=True{', parallel=True' if many else ''})"]
+        lines += [f"def {driver}({arrays}):", f'{INDENT}"""{doc}"""']
+        if own:
+            lines.append(f"{INDENT}{', '.join(f'a{k}' for k in range(len(names)))} = ({addresses})")
+        call = ", ".join(f"a{k}" for k in range(len(names)))
+        for info in own:
+            loop = "prange" if many and info.tasks > 1 else "range"
+            lines.append(f"{INDENT}for task in {loop}({info.tasks}):")
+            lines.append(f"{INDENT * 2}{info.name}({call}, task)")
+        parts.append("\n".join(lines))
+    kinds = [
+        f"({tuple(int(str(n)) for n in b.shape)!r}, {storage_dtype(b.dtype)!r})"
+        for b in program.buffers
+    ]
+    listed = "\n".join(f"{INDENT}{kind}," for kind in kinds).replace("'", '"')
+    parts.append(f"BUFFERS = (\n{listed}\n)")
+    parts.append(_TAIL)
+    return "\n\n\n".join(parts)
+
+
+def storage_dtype(dtype: str) -> str:
+    """Return the NumPy dtype of an array that holds `dtype`; bfloat16 travels as its bits."""
+    return "uint16" if dtype == "bfloat16" else np.dtype(dtype).name
+
+
+_TAIL = '''def empty():
+    """Return one 64-byte aligned array for every buffer."""
+    return tuple(aligned(shape, dtype) for shape, dtype in BUFFERS)
+
+
+def aligned(shape, dtype):
+    """Return an array whose data starts on a 64-byte border."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def kernel(*buffers):
+    """Run everything, the work on constants included, on arrays as `empty` makes them."""
+    ahead(*buffers)
+    launch(*buffers)'''
+
+
+def _call(name: str, arguments: list[str]) -> str:
+    line = f"{name} = tile({', '.join(arguments)})"
+    if len(line) <= WIDTH:
+        return line
+    return "\n".join([f"{name} = tile(", *(f"{INDENT}{part}," for part in arguments), ")"])
+
