@@ -21,6 +21,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
 PLANS: Final = 24  # of one sketch
+ALL_PLANS: Final = 96  # of one task
 ATTEMPTS: Final = 400  # choices looked at for them
 RANKS: Final = 12  # how far from the most promising choice
 
@@ -53,6 +54,14 @@ def plans(sketch: State, target: Target, limit: int = PLANS) -> tuple[Plan, ...]
         except LoweringError:
             continue
     return tuple(answer)
+
+
+def all_plans(
+    sketches: tuple[State, ...], target: Target, limit: int = ALL_PLANS
+) -> tuple[Plan, ...]:
+    """Return plans of every sketch, about `limit` of them: each sketch gets an equal share."""
+    share = max(1, min(PLANS, limit // max(1, len(sketches))))
+    return tuple(plan for sketch in sketches[:limit] for plan in plans(sketch, target, share))
 
 
 def _by_rank(choosing: Choosing) -> Iterator[dict[str, StageChoice]]:

@@ -9,7 +9,7 @@ from ansorpy.plan.build import ONE, add, ceildiv, mul
 from ansorpy.plan.domain import Domain
 from ansorpy.plan.lane import lanes_of
 from ansorpy.plan.plan import Size
-from ansorpy.state.state import State
+from ansorpy.state.state import Partial, State
 from ansorpy.target import Target
 from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var
 
@@ -27,19 +27,27 @@ def columns(state: State, domains: Mapping[str, Domain], target: Target) -> tupl
             continue
         made = domains[stage.name]
         lanes = lanes_of(made.work, target)
+        owner = stage.role.of if isinstance(stage.role, Partial) else stage.name
         for axis in made.spans:
-            answer += _tile_sizes(made, axis, lanes)
+            answer += _tile_sizes(made, f"{owner}.{axis}", axis, lanes)
         vec = Var(f"{stage.name}.vec")
-        if any(part.length == vec for part in made.parts):
-            answer.append(Size(vec.name, "vector", values=tuple(n * lanes for n in VECTORS)))
+        for part in made.parts:
+            if part.length == vec:
+                answer.append(Size(vec.name, "vector", values=_steps(made, part.axis, lanes)))
         if any(part.reduce for part in made.parts):
             answer.append(Size(f"{stage.name}.unroll", "unroll", values=UNROLL_VALUES))
     return tuple(answer)
 
 
-def _tile_sizes(made: Domain, axis: str, lanes: int) -> list[Size]:
+def _steps(made: Domain, axis: str, lanes: int) -> tuple[int, ...]:
+    """Return the lengths of a step of an untiled vector loop: no longer than its axis."""
+    extent = made.spans[axis].extent
+    most = int(extent.value) if isinstance(extent, Const) else max(VECTORS) * lanes
+    return tuple(n * lanes for n in VECTORS if n == 1 or (n - 1) * lanes < most)
+
+
+def _tile_sizes(made: Domain, group: str, axis: str, lanes: int) -> list[Size]:
     """Return the sizes that this stage owns along one axis (a follower owns none)."""
-    group = f"{made.work.name}.{axis}"
     extent = made.spans[axis].extent
     answer = []
     for part in made.of_axis(axis):

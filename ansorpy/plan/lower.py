@@ -137,6 +137,8 @@ def _make_layouts(work: Lowering) -> None:
     for name, each in work.works.items():
         work.layouts[name] = _layout(work, name, each, name in outputs)
         for tensor in work.choice[name].pack:
+            if not isinstance(work.choice[tensor].location, Root):
+                raise LoweringError(f"{tensor!r} is not computed at root: it cannot be packed")
             work.packs[name, tensor] = pack_of(work.domains[name], tensor)
 
 

@@ -40,18 +40,18 @@ class Choosing:
 def is_tiled(stage: Stage) -> bool:
     """Whether the stage owns tile sizes (a follower has loops of another stage's sizes)."""
     return stage.role is None and any(
-        loop.length is not None and loop.length[0].startswith(f"{stage.name}.")
-        for loop in stage.loops
+        loop.length == (f"{stage.name}.{loop.name}",) for loop in stage.loops
     )
 
 
 def source_of(choosing: Choosing, stage: Stage) -> Stage | None:
     """Return the tiled stage whose splits this stage follows."""
-    for loop in stage.loops:
-        if loop.length is not None and not loop.length[0].startswith(f"{stage.name}."):
-            for other in choosing.state.stages:
-                if loop.length[0].startswith(f"{other.name}.") and is_tiled(other):
-                    return other
+    if stage.role is not None or is_tiled(stage):
+        return None
+    sizes = {loop.length[0] for loop in stage.loops if loop.length}
+    for other in choosing.state.stages:
+        if is_tiled(other) and any(loop.length and loop.length[0] in sizes for loop in other.loops):
+            return other
     return None
 
 

@@ -47,6 +47,9 @@ class Regions:
         if not isinstance(place, Attached):
             return whole
         fixed = self._fixed(place)
+        for consumer in self.works.values():
+            if any(read.tensor == name for read in consumer.reads):
+                self._sees(consumer.name, name, place)
         reach = self._needed(name, fixed)
         answer = {}
         for axis, extent in work.axes:
@@ -57,6 +60,18 @@ class Regions:
             base = add(found.base, Const(found.shift))
             answer[axis] = Span(base, least(found.width, Const(extent)), Const(extent))
         return answer
+
+    def _sees(self, consumer: str, name: str, place: Attached) -> None:
+        """Raise LoweringError unless the consumer runs inside the loop that `name` hangs on."""
+        loops = [part.loop for part in self.domains[place.stage].parts]
+        at = consumer
+        while at != place.stage:
+            where = self.location[at]
+            if not isinstance(where, Attached):
+                raise LoweringError(f"{consumer!r} is computed outside of {place}, where {name!r} is")
+            if where.stage == place.stage and loops.index(where.loop) < loops.index(place.loop):
+                raise LoweringError(f"{consumer!r} is computed outside of {place}, where {name!r} is")
+            at = where.stage
 
     def _fixed(self, place: Attached) -> frozenset[str]:
         """Return the variables that have one value at an attach point."""

@@ -116,8 +116,13 @@ def _first_value(before: Stmt | None, tile: Tile) -> Tile | None:
         before = before.then
     if not isinstance(before, Tile) or before.store.combiner is not None:
         return None
-    same = before.store.buffers == tile.store.buffers and before.store.index == tile.store.index
-    return before if same and before.mask == tile.mask else None
+    same = (
+        before.store.buffers == tile.store.buffers
+        and before.store.index == tile.store.index
+        and before.mask == tile.mask
+        and _variables(before) == _variables(tile)
+    )
+    return before if same else None
 
 
 def _accumulate(
