@@ -16,9 +16,9 @@ BoolArray = npt.NDArray[np.bool_]
 def legal(plan: Plan, rows: IntArray) -> BoolArray:
     """Tell for every row of shape (n, sizes) whether it can be lowered, as shape (n,).
 
-    A tile size is at least 1 and at most what the parts inside it leave of the axis, rounded
-    up; the innermost size of a lane axis is a multiple of its lanes; an unroll or vector value
-    is one of those listed; and every condition of the plan holds.
+    The tile sizes of an axis are at least 1, and their product is at most the extent rounded up
+    to whole innermost tiles; the innermost size of a lane axis is a multiple of its lanes; an
+    unroll or vector value is one of those listed; and every condition of the plan holds.
     """
     columns = np.ascontiguousarray(rows.T)
     good = np.ones(len(rows), np.bool_)
@@ -69,11 +69,12 @@ def _fits(group: Group, columns: IntArray) -> BoolArray:
     good: BoolArray = (inner >= 1) & (inner <= group.units * group.multiple_of)
     if group.multiple_of > 1:
         good &= inner % group.multiple_of == 0
-    covered = np.maximum(inner, 1)
-    for i in reversed(group.columns[:-1]):
-        # s <= ceil(extent / covered), without the slow division of int64 columns
-        good &= (columns[i] >= 1) & ((columns[i] - 1) * covered < group.extent)
-        covered = covered * np.maximum(columns[i], 1)
+    blocks = np.ones_like(inner)
+    for i in group.columns[:-1]:
+        good &= (columns[i] >= 1) & (columns[i] <= group.extent)
+        blocks = blocks * columns[i]
+    # blocks <= ceil(extent / inner), without the slow division of int64 columns
+    good &= (blocks - 1) * inner < group.extent
     return good
 
 
@@ -84,11 +85,10 @@ def _cut(group: Group, columns: IntArray) -> None:
         inner = inner // step * step
     inner = np.clip(inner, step, group.units * step)
     columns[group.columns[-1]] = inner
-    covered = inner
+    room = -(-group.extent // inner)
     for i in reversed(group.columns[:-1]):
-        room = -(-group.extent // covered)
         columns[i] = np.clip(columns[i], 1, room)
-        covered = covered * columns[i]
+        room = room // columns[i]
 
 
 def _nearest(values: IntArray, column: IntArray) -> IntArray:

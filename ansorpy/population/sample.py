@@ -8,12 +8,15 @@ import numpy.typing as npt
 from ansorpy.plan.plan import Plan
 from ansorpy.population.factor import INNERMOST_LIMIT, divisors, factorizations
 from ansorpy.population.groups import Group, groups, value_columns
-from ansorpy.population.legal import legal
+from ansorpy.population.legal import fit, legal
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-_ROUNDS: Final = 16  # of drawing again what was illegal
+_ROUNDS: Final = 12  # of drawing again what was illegal
+_HOPELESS: Final = 3  # the round after which a plan without a legal row is given up
+_SCARCE: Final = 0.05  # share of legal rows below which they are made, not found
+_HALVINGS: Final = 8
 
 
 def sample(plan: Plan, n: int, rng: np.random.Generator, exact: bool = False) -> IntArray:
@@ -24,25 +27,49 @@ def sample(plan: Plan, n: int, rng: np.random.Generator, exact: bool = False) ->
     free    any inner sizes, log-uniform, leaning towards divisors, powers of two and even
             cuts (those leave small tails)
 
-    Rows that break a condition of the plan are drawn again. After 16 rounds the missing ones
-    repeat legal rows; a plan in which no legal row was found answers shape (0, sizes).
+    Rows that break a condition of the plan are drawn again; where few are legal, free rows are
+    halved into legality instead. After 12 rounds the missing ones repeat legal rows; where
+    four rounds found none, the plan is taken to have none: shape (0, sizes).
     """
     kept: list[IntArray] = []
-    missing, asked, found = n, n, 0
-    for _ in range(_ROUNDS):
+    missing, found, drawn, asked = n, 0, 0, n
+    for tries in range(_ROUNDS):
         rows = draw(plan, asked, rng, exact)
-        rows = rows[legal(plan, rows)][:missing]
-        kept.append(rows)
-        found += len(rows)
-        missing = n - found
-        if missing <= 0:
+        good = legal(plan, rows)
+        drawn, found = drawn + asked, found + int(good.sum())
+        kept.append(rows[good])
+        if not exact and found < _SCARCE * drawn:
+            kept.append(_halved(plan, rows[~good][:missing], rng))
+        missing = n - sum(map(len, kept))
+        if missing <= 0 or (missing == n and tries >= _HOPELESS):
             break
         # What was legal so far tells how many to draw for those that are missing.
-        asked = min(max(4 * missing, 64), max(8 * n, 1024))
-    rows = np.concatenate(kept)
-    if missing > 0 and found:
-        rows = np.concatenate([rows, rows[rng.integers(0, found, missing)]])
+        asked = min(drawn * missing // max(found, 1) + 64, 8 * n + 1024)
+    rows = np.concatenate(kept)[:n]
+    if 0 < len(rows) < n:
+        rows = np.concatenate([rows, rows[rng.integers(0, len(rows), n - len(rows))]])
     return rows
+
+
+def _halved(plan: Plan, rows: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return those of the illegal `rows` that halving random sizes makes legal.
+
+    Limits of registers and scratch memory are kept by smaller tiles.
+    """
+    tiles = [i for i, size in enumerate(plan.sizes) if size.role == "tile" and size.extent > 1]
+    kept = [rows[:0]]
+    for _ in range(_HALVINGS):
+        if not tiles or not len(rows):
+            break
+        at = np.arange(len(rows))
+        for _ in range(2):
+            column = np.array(tiles, np.int64)[rng.integers(0, len(tiles), len(rows))]
+            rows[at, column] //= 2
+        rows = fit(plan, rows)
+        good = legal(plan, rows)
+        kept.append(rows[good])
+        rows = rows[~good]
+    return np.concatenate(kept)
 
 
 def draw(plan: Plan, n: int, rng: np.random.Generator, exact: bool = False) -> IntArray:
@@ -71,11 +98,10 @@ def draw_group(
     columns[group.columns[-1]] = group.multiple_of * log_uniform(
         np.full(n, group.units, np.int64), group.units, rng
     )
-    covered = columns[group.columns[-1]]
+    room = -(-group.extent // columns[group.columns[-1]])
     for i in reversed(group.columns[:-1]):
-        room = -(-group.extent // covered)
         columns[i] = log_uniform(room, group.extent, rng)
-        covered = covered * columns[i]
+        room = room // columns[i]
 
 
 def log_uniform(room: IntArray, extent: int, rng: np.random.Generator) -> IntArray:

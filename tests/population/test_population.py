@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from ansorpy.population import (
     unseen,
 )  # fmt: skip
 from ansorpy.population.factor import divisors, factorizations
+from ansorpy.te.expr import Binary, Const, Expr, Var
 from tests.features.hand import tiled_plan, toy_plan
 
 SPACES = st.builds(
@@ -130,6 +133,20 @@ def test_fit_brings_any_integers_into_range(plan: Plan, seed: int) -> None:
     fitted = fit(plan, rows)
     assert legal(plan, fitted).all()
     assert (fit(plan, fitted) == fitted).all()
+
+
+def test_sampling_finds_the_few_legal_rows_of_a_tight_plan() -> None:
+    free = toy_plan((512, 512, 512), 2)
+    product: Expr = Const(1)
+    for size in free.sizes:
+        product = Binary("mul", product, Var(size.name))
+    rng = np.random.default_rng(8)
+    tight = replace(free, conditions=(Binary("le", product, Const(40)),))
+    rows = sample(tight, 200, rng)
+    assert legal(tight, rows).all()
+    assert len(unique(rows)) > 150
+    none = replace(free, conditions=(Binary("le", product, Const(0)),))
+    assert sample(none, 200, rng).shape == (0, 6)
 
 
 def test_a_small_space_is_enumerated_and_a_large_one_is_not() -> None:
