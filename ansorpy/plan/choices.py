@@ -9,6 +9,7 @@ from ansorpy.plan.inline import is_input, works
 from ansorpy.plan.lower import Choices, lower
 from ansorpy.plan.options import (
     Choosing,
+    followed_axes,
     is_tiled,
     lane_and_pack,
     locations,
@@ -108,13 +109,16 @@ def _lanes(
     """Return lane and pack options; a fused consumer and its tiled producer share their lanes."""
     source = source_of(choosing, stage)
     if source is not None:
-        lanes = [lane for lane, _ in lane_and_pack(choosing, source)]
+        axes = followed_axes(source, stage)
+        lanes = [lane and axes.get(lane) for lane, _ in lane_and_pack(choosing, source)]
         return [(lane, ()) for lane in dict.fromkeys(lanes)]
     options = lane_and_pack(choosing, stage)
     if is_tiled(stage) and isinstance(stage.location, Attached):
-        host = chosen.get(stage.location.stage)
-        if host is not None:
-            return [option for option in options if option[0] == host.lane] or [(None, ())]
+        host = choosing.state.stage(stage.location.stage)
+        if host.name in chosen and source_of(choosing, host) is stage:
+            axes = followed_axes(stage, host)
+            lane = chosen[host.name].lane
+            return [option for option in options if option[0] and axes.get(option[0]) == lane]
     return options
 
 

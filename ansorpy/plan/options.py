@@ -55,6 +55,16 @@ def source_of(choosing: Choosing, stage: Stage) -> Stage | None:
     return None
 
 
+def followed_axes(source: Stage, follower: Stage) -> dict[str, str]:
+    """Return which axis of the follower goes with which axis of its tiled stage."""
+    owner = {loop.length[0]: loop.axes[0] for loop in source.loops if loop.length}
+    return {
+        owner[loop.length[0]]: loop.axes[0]
+        for loop in follower.loops
+        if loop.length and loop.length[0] in owner
+    }
+
+
 def locations(
     choosing: Choosing, stage: Stage, chosen: Mapping[str, StageChoice]
 ) -> list[Location]:
