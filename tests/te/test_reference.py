@@ -1,0 +1,209 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ansorpy import te
+from ansorpy.errors import SpecError
+from ansorpy.te.library import SUITE_SMALL, Window, conv2d
+from ansorpy.te.numeric import UNIT_ROUNDOFF
+from ansorpy.te.random_dag import DagLimits, random_dag, random_inputs
+from tests.te.slow import Slow
+
+SMALL = DagLimits(extent=7, points=400, computes=4)
+
+
+def agrees(got: Any, want: Any) -> bool:
+    """Both are float64: only the order of additions differs."""
+    return bool(np.allclose(got, want, rtol=1e-10, atol=1e-10))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_random_dags_mean_what_plain_loops_compute(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dag = random_dag(rng, SMALL)
+    inputs = random_inputs(rng, dag, whole=seed % 3 == 0)
+    want = Slow(dag, inputs)
+    got = te.evaluate_bounded(dag, inputs)
+    for node in dag.computes:
+        for one, expected in zip(got[node.name], want.tensors[node.name], strict=True):
+            assert one.value.dtype == expected.dtype
+            # A comparison of nearly equal values may fall either way: its bound says so.
+            close = np.isclose(one.value, expected, rtol=1e-10, atol=1e-10)
+            assert np.all(close | (np.abs(one.value - expected) <= one.error)), node
+            assert np.mean(close) > 0.99 or close.size < 100
+    outputs = [one.value for name in dag.outputs for one in got[name]]
+    assert all(map(agrees, te.evaluate(dag, inputs), outputs))
+
+
+@pytest.mark.parametrize("seed", range(150, 300))
+def test_bounds_hold_for_a_kernel_that_rounds_every_operation(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dag = random_dag(rng, SMALL)
+    inputs = random_inputs(rng, dag)
+    kernel = Slow(dag, inputs, rounded=True)
+    for name, outputs in te.evaluate_bounded(dag, inputs).items():
+        for one, computed in zip(outputs, kernel.tensors[name], strict=True):
+            apart = np.abs(computed.astype(np.float64) - one.value)
+            assert np.all(apart <= 2 * one.error + 1e-300), (name, dag.node(name))
+
+
+@pytest.mark.parametrize("name", SUITE_SMALL)
+def test_bounds_of_the_library_hold_and_are_finite(name: str) -> None:
+    dag = SUITE_SMALL[name]()
+    inputs = random_inputs(np.random.default_rng(1), dag)
+    kernel, plain = Slow(dag, inputs, rounded=True), Slow(dag, inputs)
+    for node, outputs in te.evaluate_bounded(dag, inputs).items():
+        for one, computed, loops in zip(
+            outputs, kernel.tensors[node], plain.tensors[node], strict=True
+        ):
+            assert agrees(one.value, loops)
+            assert np.all(np.isfinite(one.error))
+            apart = np.abs(computed.astype(np.float64) - one.value)
+            assert np.all(apart <= 2 * one.error + 1e-300)
+
+
+def test_the_bound_of_a_product_is_k_roundings_of_the_magnitudes() -> None:
+    dag = te.einsum("ik,kj->ij", (7, 100), (100, 5))
+    inputs = random_inputs(np.random.default_rng(0), dag)
+    bound = te.evaluate_bounded(dag, inputs)["out"][0].error
+    size = np.abs(inputs["A"].astype("f8")) @ np.abs(inputs["B"].astype("f8"))
+    assert np.all(bound >= 100 * UNIT_ROUNDOFF["float32"] * size)
+    assert np.all(bound <= 110 * UNIT_ROUNDOFF["float32"] * size)
+
+
+def test_moving_and_comparing_values_is_exact() -> None:
+    x = te.placeholder((7, 5), "x")
+    padded = te.compute(
+        (9, 5), lambda i, j: te.select(te.all(i >= 1, i < 8), x[i - 1, j], 0.0), "padded"
+    )
+    relu = te.compute((9, 5), lambda i, j: te.maximum(padded[i, j], 0.0), "relu")
+    k = te.reduce_axis((0, 9), "k")
+    top = te.compute((5,), lambda j: te.max(relu[k, j], axis=k), "top")
+    dag = te.dag(top)
+    for outputs in te.evaluate_bounded(dag, random_inputs(np.random.default_rng(0), dag)).values():
+        assert outputs[0].exact
+
+
+def test_the_branch_not_taken_is_not_read_and_others_must_be_inside() -> None:
+    x = te.placeholder((4,), "x")
+    good = te.compute((6,), lambda i: te.select(te.all(i >= 1, x[(i - 1) % 4] > 0), x[i % 4], -1.0))
+    dag = te.dag(good)
+    (out,) = te.evaluate(dag, {"x": np.array([1, -2, 3, -4], "f4")})
+    assert out.tolist() == [-1, -2, -1, -4, -1, -2]
+    node = te.Compute("y", (te.Axis("i", 5),), (x[te.Scalar(te.expr.Var("i"))].expr,), ("float32",))
+    broken = te.Dag((te.Placeholder(x.draft.node.name, (4,)), node), ("y",))
+    with pytest.raises(SpecError, match="reads index 4 of dimension 0, which has 4"):
+        te.evaluate(broken, {x.draft.node.name: np.zeros(4, "f4")})
+
+
+def test_argmax_prefers_the_first_and_tells_how_far_the_index_may_move() -> None:
+    x = te.placeholder((3, 4), "x")
+    k = te.reduce_axis((0, 4), "k")
+    shifted = te.compute((3, 4), lambda i, j: x[i, j] * 1.1, "shifted")
+    value, index = te.compute((3,), lambda i: te.argmax(shifted[i, k], axis=k), "best")
+    first = te.compute((3,), lambda i: te.argmin(x[i, k], axis=k), "first")[0]
+    dag = te.dag([value, index, first])
+    assert dag.outputs == ("best", "first")
+    data = np.array([[1, 3, 3, 2], [1, 3, 2, 3], [5, 0, 0, 0]], "f4")
+    top, at, _, low = te.evaluate(dag, {"x": data})
+    assert agrees(top, data.max(1).astype("f8") * float(np.float32(1.1)))
+    assert at.dtype == np.int64
+    assert at.tolist() == [1, 1, 0]
+    assert low.tolist() == [0, 0, 1]
+    bounds = te.evaluate_bounded(dag, {"x": data})
+    assert bounds["best"][1].error.tolist() == [1, 2, 0]
+    assert bounds["first"][1].exact  # inputs are exact, so ties are decided
+
+
+def test_integers_wrap_and_casts_truncate() -> None:
+    x = te.placeholder((4,), "x", "int8")
+    y = te.placeholder((4,), "y")
+    product = te.compute((4,), lambda i: x[i] * x[i] + 100, "product")
+    whole = te.compute((4,), lambda i: te.cast(y[i], "int32"), "whole")
+    turned = te.compute((4,), lambda i: x[i] // 3 * 10 + x[i] % 3, "turned")
+    dag = te.dag([product, whole, turned])
+    out = te.evaluate(
+        dag, {"x": np.array([-128, -7, 5, 127], "i1"), "y": np.array([-1.9, 1.9, -0.5, 7], "f4")}
+    )
+    assert out[0].dtype == np.int8
+    assert out[0].tolist() == [100, -107, 125, 101]
+    assert out[1].tolist() == [-1, 1, 0, 7]
+    assert out[2].tolist() == [(v // 3 * 10 + v % 3 + 128) % 256 - 128 for v in (-128, -7, 5, 127)]
+
+
+def test_uncertain_conditions_cover_both_branches() -> None:
+    x = te.placeholder((2,), "x")
+    scaled = te.compute((2,), lambda i: x[i] * 0.1, "scaled")
+    seven = te.const(7.0, "float32")
+    picked = te.compute((2,), lambda i: te.select(scaled[i] >= 0.1, seven, 2.0))
+    dag = te.dag(picked)
+    bound = te.evaluate_bounded(dag, {"x": np.array([1, 3], "f4")})["compute"][0]
+    assert bound.value.tolist() == [7, 7]
+    assert bound.error.tolist() == [5, 0]
+
+
+def test_possible_overflow_and_division_by_zero_have_no_bound() -> None:
+    x = te.placeholder((2,), "x")
+    big = te.compute((2,), lambda i: te.exp(x[i]), "big")
+    apart = te.compute((2,), lambda i: x[i] * 0.1 - 0.1, "apart")
+    ratio = te.compute((2,), lambda i: 1.0 / apart[i], "ratio")
+    bounds = te.evaluate_bounded(te.dag([big, ratio]), {"x": np.array([1, 100], "f4")})
+    assert np.isinf(bounds["big"][0].error).tolist() == [False, True]
+    assert np.isinf(bounds["ratio"][0].error).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_floats_are_storage(dtype: str) -> None:
+    x = te.placeholder((3,), "x", dtype)
+    weights = te.constant(np.array([1.0, 0.1, 3.0]), "w", dtype)
+    dag = te.dag(te.compute((3,), lambda i: x[i] * weights[i], "y"))
+    given = np.array([1.0, 2.0, 1.0 + 2.0**-12])
+    (out,) = te.evaluate(dag, {"x": given})
+    tenth = {"float16": float(np.float16(0.1)), "bfloat16": 0.10009765625}[dtype]
+    assert out.tolist() == [1.0, 2 * tenth, 3.0]
+    bound = te.evaluate_bounded(dag, {"x": given})["y"][0].error
+    assert np.all(bound >= UNIT_ROUNDOFF[dtype] * np.abs(out))
+
+
+def test_bfloat16_comes_as_bits_too() -> None:
+    x = te.placeholder((2,), "x", "bfloat16")
+    dag = te.dag(te.compute((2,), lambda i: x[i] * 2.0, "y"))
+    (out,) = te.evaluate(dag, {"x": np.array([0x3F80, 0xC040], np.uint16)})
+    assert out.tolist() == [2.0, -6.0]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, r"inputs \[\] do not match those of main: \['x'\]"),
+        ({"x": np.zeros((3, 1), "f4")}, r"input x has shape \(3, 1\), not \(3,\)"),
+        ({"x": np.zeros(3, complex)}, "input x: a complex128 array"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(inputs: dict[str, Any], message: str) -> None:
+    x = te.placeholder((3,), "x")
+    with pytest.raises(SpecError, match=message):
+        te.evaluate(te.dag(te.compute((3,), lambda i: x[i] + 1)), inputs)
+
+
+def test_large_reductions_are_split_into_boxes() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 1 << 20)), rng.normal(size=(1 << 20, 2))
+    dag = te.einsum("ik,kj->ij", a.shape, b.shape, dtype="float64")
+    (out,) = te.evaluate(dag, {"A": a, "B": b})
+    assert agrees(out, a @ b)
+    low = te.placeholder(a.shape, "x", "float64")
+    i, k = te.reduce_axis((0, 3), "i"), te.reduce_axis((0, 1 << 20), "k")
+    dag = te.dag(te.compute((), lambda: te.min(low[i, k], axis=(i, k), init=5.0), "low"))
+    assert te.evaluate(dag, {"x": a})[0] == a.min()
+
+
+def test_a_convolution_of_a_hundred_million_points_is_evaluated_as_a_matrix_product() -> None:
+    dag = conv2d(1, 64, 56, 56, 64, 3, Window(padding=1))
+    inputs = random_inputs(np.random.default_rng(0), dag)
+    (out,) = te.evaluate(dag, inputs)  # 0.04 s; point by point it would take minutes
+    around = np.pad(inputs["X"].astype("f8"), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    for f, y, x in ((0, 0, 0), (63, 55, 55), (17, 30, 2)):
+        window = around[0, :, y : y + 3, x : x + 3]
+        assert agrees(out[0, f, y, x], np.sum(window * inputs["W"][f]))
