@@ -47,13 +47,16 @@ class Derivation:
         """The first visit: the last stage of the Dag."""
         return self.visits[0]
 
-    def explain(self) -> str:
-        """Return the tree as text: every rule at every visit with its verdict and reason."""
+    def explain(self, full: bool = False) -> str:
+        """Return the tree as text: every rule asked, with its verdict and reason.
+
+        A visit where nothing but the last rule applied takes one line, unless `full`.
+        """
         count = len(self.sketches)
         head = f"{self.dag.name}: {count} sketch{'' if count == 1 else 'es'}"
-        return "\n".join((head, *self._lines()))
+        return "\n".join((head, *self._lines(full)))
 
-    def _lines(self) -> Iterator[str]:
+    def _lines(self, full: bool) -> Iterator[str]:
         stack: list[tuple[int, int | str]] = [(0, 0)]
         while stack:
             depth, item = stack.pop()
@@ -64,7 +67,7 @@ class Derivation:
             visit = self.visits[item]
             if visit.sketch is not None:
                 yield f"{pad}=> sketch {visit.sketch}"
-            elif _plain(visit):
+            elif not full and _plain(visit):
                 yield f"{pad}{visit.stage}: no rule but {visit.trials[-1].rule}"
                 stack.append((depth, visit.trials[-1].successors[0]))
             else:

@@ -63,7 +63,7 @@ def test_adding_a_constant_keeps_an_access_simple() -> None:
         (op("B", IJ, branch=True), True, "reads nothing"),
         (op("B", IJ, read("A", "j", "i")), False, "another order"),
         (op("B", IJ, read("A", "i", "i")), False, "axis i twice"),
-        (op("B", IJ, read("A", "i+j", "j")), False, "(i + j) is not an axis"),
+        (op("B", IJ, read("A", "i+j", "j")), False, "(i + j) is not a spatial axis"),
         (op("B", IJ, read("A", "i", "j"), exp=True), False, "exp"),
         # Golden counts do not catch this one.
         (op("B", IJ, read("A", "i", "j"), branch=True), False, "branch on (i < 1)"),

@@ -51,9 +51,7 @@ def access(node: Compute, read: Read) -> Access:
             continue
         name = shifted_axis(index)
         if name not in order:
-            return Access(
-                read, no(f"{read}: index {index} is not an axis of {node.name} ± constant")
-            )
+            return Access(read, no(f"{read}: index {index} is not a spatial axis ± constant"))
         used.append(order.index(name))
     return Access(
         read,

@@ -1,0 +1,46 @@
+"""docs/rules.md is made of the docstrings of the rules; `--update-golden` writes it anew."""
+
+from inspect import getdoc
+from pathlib import Path
+
+import pytest
+
+import rules
+from ansorpy.state.rule import Rule, name_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
+HEAD = """# Derivation rules
+
+Made from the docstrings of `rules/` by `tests/rules/test_page.py`; do not edit by hand
+(`pytest tests/rules/test_page.py --update-golden`).
+
+A derivation stands at (S, i): a state, and the stage it is to decide on next, from the last
+stage to the first. The rules of a set are asked in order; every successor of every rule that
+applies goes on by itself. To add a rule of your own, put it in front:
+`(Mine(), *rules.CPU)`.
+"""
+
+
+def page() -> str:
+    every = {name_of(rule): rule for rule in (*rules.CPU, *rules.CUDA)}
+    parts = [HEAD, "## Sets\n", table("cpu", rules.CPU), table("cuda", rules.CUDA)]
+    parts += [f"## {name}\n\n```text\n{getdoc(type(every[name]))}\n```\n" for name in sorted(every)]
+    return "\n".join(parts)
+
+
+def table(name: str, chosen: tuple[Rule, ...]) -> str:
+    rows = "\n".join(f"{i}. `{rule}`" for i, rule in enumerate(chosen, start=1))
+    return f"`{name}`, in order:\n\n{rows}\n"
+
+
+def test_the_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        PAGE.write_text(page())
+    assert PAGE.exists()
+    assert PAGE.read_text() == page(), "docs/rules.md is stale: run with --update-golden"
+
+
+@pytest.mark.parametrize("rule", [*rules.CPU, *rules.CUDA], ids=name_of)
+def test_the_docstring_is_a_row_of_the_table(rule: Rule) -> None:
+    text = getdoc(type(rule)) or ""
+    assert all(f"\n{word}" in text for word in ("Condition   ", "Rewrite     ", "Source      "))

@@ -1,0 +1,138 @@
+"""The successors of every rule, as text."""
+
+from dataclasses import replace
+
+import pytest
+
+from ansorpy.state.rule import Cursor, Rule
+from ansorpy.state.state import State
+from ansorpy.te.dag import Attrs, Compute, Dag
+from rules import (
+    AddCacheRead,
+    AddCacheWrite,
+    AddRfactor,
+    AlwaysInline,
+    CrossThreadReduction,
+    SimplifyConst,
+    Skip,
+    SpecialComputeLocation,
+    Tiling,
+    TilingWithFusion,
+)
+from tests.conftest import Golden
+from tests.golden_dags import (
+    dag,
+    inp,
+    matmul,
+    matmul_relu,
+    op,
+    read,
+    row_min,
+    softmax,
+    total,
+    winograd,
+)
+from tests.rules.cursors import CPU, CUDA, at, shown
+
+WINO = winograd(8, 8, 9, 4)
+
+
+def after(rule: Rule, cursor: Cursor, stage: str) -> Cursor:
+    """The cursor on `stage` of the first successor of a rule."""
+    return at(next(rule.rewrite(cursor)).state, stage, cursor.target)
+
+
+def whole(d: Dag, stage: str, *axes: str) -> Dag:
+    node = d.node(stage)
+    assert isinstance(node, Compute)
+    marked = replace(node, attrs=Attrs(no_split_inner=axes))
+    return replace(d, nodes=tuple(marked if n is node else n for n in d.nodes))
+
+
+def sums_of_sums() -> Dag:
+    """B = row sums of A, C = total of B."""
+    b = op("B", {"i": 64}, read("A", "i", "k"), over={"k": 128})
+    return dag("sums", [inp("A", 64, 128), b, op("C", {}, read("B", "r"), over={"r": 64})])
+
+
+def rows_of_rows() -> Dag:
+    b = op("B", {"i": 8, "j": 4}, read("A", "i", "j", "k"), over={"k": 128})
+    return dag(
+        "rows", [inp("A", 8, 4, 128), b, op("C", {"i": 8}, read("B", "i", "j"), over={"j": 4})]
+    )
+
+
+FUSED = TilingWithFusion("SSRSRS", levels=(1, 2), alone=False)
+GPU_FUSED = TilingWithFusion("SSSRRSRS", levels=(3,), alone=True)
+RELU = matmul_relu(64, 64, 64)
+CASES: dict[str, tuple[Rule, Cursor]] = {
+    "always_inline": (AlwaysInline(everything=True), at(softmax(4, 64), "ex")),
+    "simplify_const": (SimplifyConst(), at(WINO, "inv")),
+    "add_rfactor_one_axis": (AddRfactor(), at(matmul(8, 8, 512), "C")),
+    "add_rfactor_rank_0": (AddRfactor(), at(total(128), "B")),
+    "add_rfactor_several_axes": (
+        AddRfactor(),
+        at(dag("d", [inp("A", 4, 9, 9), op("P", {"i": 4}, read("A", "i", "h", "w"),
+                                           over={"h": 9, "w": 9})]), "P"),
+    ),
+    "add_cache_write": (AddCacheWrite(alone=False), at(matmul(64, 64, 64), "C")),
+    "tiling_cpu": (Tiling("SSRSRS"), at(matmul(64, 64, 64), "C")),
+    "tiling_cuda": (Tiling("SSSRRSRS"), at(matmul(64, 64, 64), "C", CUDA)),
+    "tiling_no_split_inner": (
+        Tiling("SSRSRS"),
+        at(whole(matmul(64, 64, 64), "C", "i", "k"), "C"),
+    ),
+    "tiling_with_fusion_cpu": (FUSED, at(RELU, "C")),
+    "tiling_with_fusion_cuda": (GPU_FUSED, at(RELU, "C", CUDA)),
+    "tiling_with_fusion_no_split_inner": (FUSED, at(whole(RELU, "C", "j"), "C")),
+    "tiling_with_fusion_into_its_copy": (
+        FUSED,
+        after(AddCacheWrite(alone=False), at(matmul(64, 64, 64), "C"), "C.local"),
+    ),
+    "add_cache_read": (
+        AddCacheRead(),
+        after(GPU_FUSED, at(RELU, "C", CUDA), "B"),
+    ),
+    "special_compute_location": (
+        SpecialComputeLocation(),
+        after(SimplifyConst(), at(WINO, "dpack", CUDA), "tile"),
+    ),
+    "cross_thread_alone": (CrossThreadReduction(), at(row_min(10, 1024), "B", CUDA)),
+    "cross_thread_into_a_plain_consumer": (
+        CrossThreadReduction(),
+        at(softmax(4, 64), "sm", CUDA),
+    ),
+    "cross_thread_into_a_split_consumer": (
+        CrossThreadReduction(),
+        after(
+            AlwaysInline(everything=True),
+            after(CrossThreadReduction(), at(softmax(4, 64), "sm", CUDA), "ex"),
+            "mx",
+        ),
+    ),
+    "cross_thread_not_into_a_plain_reduction": (
+        CrossThreadReduction(),
+        at(rows_of_rows(), "B", CUDA),
+    ),
+    "cross_thread_without_a_common_axis": (CrossThreadReduction(), at(sums_of_sums(), "B", CUDA)),
+    "skip": (Skip(), at(matmul(4, 4, 4), "B")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rewrite(name: str, golden: Golden) -> None:
+    rule, cursor = CASES[name]
+    golden.check(shown(rule, cursor))
+
+
+def test_the_first_stage_is_the_end_of_the_derivation() -> None:
+    (done,) = Skip().rewrite(at(matmul(4, 4, 4), "A"))
+    assert done.index == -1
+    assert done.state == State.naive(matmul(4, 4, 4))
+
+
+def test_targets_differ_by_numbers_only() -> None:
+    wide = replace(CUDA, warp=64)
+    (done,) = CrossThreadReduction().rewrite(at(row_min(10, 1024), "B", wide))
+    assert "inner=[64]" in str(done.state.steps[0])
+    assert AddRfactor().explain(at(row_min(10, 5), "B", replace(CPU, cores=5))).holds is False
