@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
@@ -208,6 +209,8 @@ class _Exprs:
         dtype, value = keys["dtype"].text(), keys["const"].value
         if isinstance(value, str) and value in NON_FINITE and dtype in FLOATS:
             return Const(NON_FINITE[value], dtype)
+        if isinstance(value, float) and not math.isfinite(value):
+            keys["const"].refuse("finite; write it as a string")
         if isinstance(value, bool | float):
             return Const(value, dtype)
         number = keys["const"].whole()
