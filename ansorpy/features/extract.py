@@ -1,6 +1,5 @@
 """All features of all stores, for all rows at once."""
 
-import weakref
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,6 +10,7 @@ from ansorpy.features import access, allocation, compute, intensity, outer
 from ansorpy.features.tape import Value
 from ansorpy.features.walk import walk
 from ansorpy.plan.plan import Plan
+from ansorpy.plan.remember import per_plan
 from ansorpy.target import Target
 
 IntArray = npt.NDArray[np.int64]
@@ -99,6 +99,11 @@ class Prepared:
         self._outputs = [*outputs, *raw_outputs, *points]
         self._player = made.tape.player(self._outputs)
 
+    @property
+    def steps(self) -> int:
+        """How many column operations one pass takes."""
+        return self._player.steps
+
     def fill(self, rows: IntArray, out: FloatArray) -> None:
         """Write the features of `rows` into `out`, shape (n, stores * 164)."""
         n = len(rows)
@@ -119,19 +124,7 @@ def _log(values: FloatArray) -> FloatArray:
     return logged
 
 
-# By identity: a plan is immutable, and comparing two of them by value is slow.
-_PREPARED: dict[int, tuple[weakref.ref[Plan], Prepared]] = {}
-
-
-def prepare(plan: Plan) -> Prepared:
-    """Return the preparation of a plan; made once, and forgotten with the plan."""
-    known = _PREPARED.get(id(plan))
-    if known is not None and known[0]() is plan:
-        return known[1]
-    made = Prepared(plan)
-    key = id(plan)
-    _PREPARED[key] = (weakref.ref(plan, lambda _: _PREPARED.pop(key, None)), made)
-    return made
+prepare = per_plan(Prepared)
 
 
 def named(features: FloatArray) -> Sequence[dict[str, float]]:

@@ -237,6 +237,11 @@ class Player:
         self._slots.append(value.constant)
         return len(self._slots) - 1
 
+    @property
+    def steps(self) -> int:
+        """How many operations it runs."""
+        return len(self._program)
+
     def play(self, columns: FloatArray, out: npt.NDArray[np.float32]) -> None:
         """Write the outputs for columns of shape (sizes, n) into `out`, shape (outputs, n)."""
         slots = self._slots.copy()

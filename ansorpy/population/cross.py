@@ -33,9 +33,12 @@ def carry(plan_from: Plan, rows: IntArray, plan_to: Plan, rng: np.random.Generat
     row that still breaks a condition of `plan_to` becomes a fresh sample of it. Returns fewer
     rows only where `plan_to` has no legal row at all.
     """
-    moved = draw(plan_to, len(rows), rng)
-    for i, size in enumerate(plan_to.sizes):
-        source = plan_from.column.get(size.name)
+    found = [plan_from.column.get(size.name) for size in plan_to.sizes]
+    if None in found:
+        moved = draw(plan_to, len(rows), rng)
+    else:
+        moved = np.empty((len(rows), len(found)), np.int64)
+    for i, source in enumerate(found):
         if source is not None:
             moved[:, i] = rows[:, source]
     moved = fit(plan_to, moved)

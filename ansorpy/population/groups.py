@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ansorpy.plan.plan import Plan
+from ansorpy.plan.remember import per_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Group:
         return -(-self.extent // self.multiple_of)
 
 
+@per_plan
 def groups(plan: Plan) -> tuple[Group, ...]:
     """Return the groups of tile sizes, in order of first appearance."""
     members: dict[str, list[int]] = {}
@@ -38,6 +40,7 @@ def groups(plan: Plan) -> tuple[Group, ...]:
     return tuple(found)
 
 
+@per_plan
 def value_columns(plan: Plan) -> tuple[int, ...]:
     """Return the columns that take one of a list of values (unroll budgets, vector counts)."""
     return tuple(i for i, size in enumerate(plan.sizes) if size.role != "tile")

@@ -15,7 +15,8 @@ from ansorpy.population.sample import draw_group
 
 IntArray = npt.NDArray[np.int64]
 
-_TRIES: Final = 6
+# Several neighbours are tried at once for the rows that are left: few passes, large matrices.
+_TRIES: Final = (1, 3, 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def mutate(
 ) -> IntArray:
     """Return one legal neighbour per row, shape as `rows`; same rng state, same result.
 
-    A step that changes nothing or breaks a condition is drawn again; after six tries the row
+    A step that changes nothing or breaks a condition is drawn again; after ten tries the row
     stays as it is. `rows` must be legal.
     """
     children = rows.copy()
@@ -50,17 +51,20 @@ def mutate(
         return children
     share = np.cumsum([weight for weight, _ in steps])
     todo = np.arange(len(rows))
-    for _ in range(_TRIES):
-        kind = np.searchsorted(share, rng.random(len(todo)) * share[-1], side="right")
-        trial = rows[todo]
+    for tries in _TRIES:
+        parent = np.repeat(todo, tries)
+        kind = np.searchsorted(share, rng.random(len(parent)) * share[-1], side="right")
+        trial = rows[parent]
         for which, (_, step) in enumerate(steps):
             mine = np.flatnonzero(kind == which)
             if len(mine):
                 trial[mine] = step(plan, trial[mine], rng)
         trial = trial if exact else fit(plan, trial)
-        good = (trial != rows[todo]).any(axis=1) & legal(plan, trial)
-        children[todo[good]] = trial[good]
-        todo = todo[~good]
+        good = (trial != rows[parent]).any(axis=1) & legal(plan, trial)
+        children[parent[good]] = trial[good]
+        done = np.zeros(len(rows), np.bool_)
+        done[parent[good]] = True
+        todo = todo[~done[todo]]
         if not len(todo):
             break
     return children

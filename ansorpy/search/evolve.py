@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,14 @@ from ansorpy.target import Target
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
+_LUMP: Final = 64  # rows of one plan that are bred together
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a round evolves; the defaults are released Ansor's (OSDI 2020 and its source).
 
-    `plan_floor` is ours: the share of the population that is spread evenly over the plans,
+    `plan_floor` is ours: the share of the population that goes to plans in turn, at random,
     whatever their scores, so that an early wrong opinion of the model starves no plan. So is
     `pressure`: a parent is drawn with probability proportional to score ** pressure.
     """
@@ -138,20 +140,17 @@ class _Round:
     def _mutate(
         self, plan: int, parents: IntArray, rows: IntArray, born: list[list[IntArray]]
     ) -> None:
-        """Put the mutated `parents` of a plan into `born`: some become rows of its siblings."""
+        """Put the mutated `parents` of a plan into `born`: some become rows of a sibling."""
         own, near = self.plans[plan], self.moves[plan]
         inside = self.settings.weights
-        total = inside.tile + inside.unroll + inside.vector + near.total
-        moving = self.rng.random(len(parents)) * total < near.total
-        if moving.any():
-            movers = parents[moving]
-            share = near.weights / near.total
-            to = self.rng.choice(near.plans, size=len(movers), p=share)
-            for sibling in np.unique(to).tolist():
-                mine = movers[to == sibling]
-                born[sibling].append(carry(own, mine, self.plans[sibling], self.rng))
-        staying = parents[~moving]
-        if self.settings.crossover > 0 and len(rows):
+        share = near.total / (inside.tile + inside.unroll + inside.vector + near.total)
+        count = _lump(share * len(parents), _LUMP // 4, self.rng)
+        if count:
+            movers = parents[self.rng.integers(0, len(parents), count)]
+            sibling = int(self.rng.choice(near.plans, p=near.weights / near.total))
+            born[sibling].append(carry(own, movers, self.plans[sibling], self.rng))
+        staying = parents[count:]
+        if self.settings.crossover > 0:
             mates = rows[self.rng.integers(0, len(rows), len(staying))]
             crossed = self.rng.random(len(staying)) < self.settings.crossover
             staying[crossed] = cross(own, staying[crossed], mates[crossed], self.rng)
@@ -160,20 +159,41 @@ class _Round:
     def _parents(
         self, population: Sequence[IntArray], scores: Sequence[FloatArray]
     ) -> list[IntArray]:
-        """Return positions of parents per plan: by score over all, plus the floor of each plan."""
-        floor = int(self.settings.plan_floor * self.settings.population / len(self.plans))
-        free = self.settings.population - floor * len(self.plans)
-        sizes = [len(rows) for rows in population]
-        weights = np.maximum(np.concatenate(scores), 0.0) ** self.settings.pressure
-        ends = np.cumsum(sizes)
-        chosen = _draw(weights, free, self.rng)
-        owner = np.searchsorted(ends, chosen, side="right")
-        answer = []
-        for plan, (end, size) in enumerate(zip(ends, sizes, strict=True)):
-            start = end - size
-            more = _draw(weights[start:end], floor, self.rng)
-            answer.append(np.concatenate([chosen[owner == plan] - start, more]))
-        return answer
+        """Return positions of parents per plan: by score over all, plus the floor.
+
+        Both are dealt in lumps, because every plan that has rows costs a pass of its own.
+        """
+        floor = int(self.settings.plan_floor * self.settings.population)
+        weights = [np.maximum(score, 0.0) ** self.settings.pressure for score in scores]
+        totals = np.array([weight.sum() for weight in weights])
+        if totals.sum() <= 0:
+            weights = [np.ones(len(rows)) for rows in population]
+            totals = np.array([float(len(rows)) for rows in population])
+        alive = np.flatnonzero([len(rows) > 0 for rows in population])
+        counts = _lumps(totals, self.settings.population - floor, self.rng)
+        spared = self.rng.permutation(alive)[: max(1, floor // _LUMP)]
+        for plan in spared.tolist():
+            counts[plan] += floor // len(spared)
+        return [
+            _draw(weight, count, self.rng)
+            for weight, count in zip(weights, counts.tolist(), strict=True)
+        ]
+
+
+def _lumps(totals: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
+    """Deal `n` in lumps, each plan as many as its share on average (systematic sampling)."""
+    lumps = max(1, n // _LUMP)
+    ends = np.cumsum(totals) / totals.sum() * lumps
+    ticks = np.arange(lumps) + rng.random()
+    owners = np.minimum(np.searchsorted(ends, ticks, side="right"), len(totals) - 1)
+    return np.asarray(np.bincount(owners, minlength=len(totals)) * (n // lumps), np.int64)
+
+
+def _lump(expected: float, least: int, rng: np.random.Generator) -> int:
+    """Return `expected` on average, and never a number between 0 and `least`."""
+    if expected >= least:
+        return int(expected)
+    return least if rng.random() * least < expected else 0
 
 
 def _draw(weights: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
