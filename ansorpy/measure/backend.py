@@ -4,7 +4,7 @@ Named by import path, because it is the child processes that import it.
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
@@ -32,8 +32,11 @@ class Loaded(Protocol):
     def run(self, addresses: Sequence[int]) -> None:
         """Run the phases that are not ahead, all tasks on this thread."""
 
-    def run_parallel(self, addresses: Sequence[int], threads: int) -> None:
-        """Run the phases that are not ahead on `threads` threads."""
+    def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
+        """Return `run` as a call without arguments, cheap enough to be timed."""
+
+    def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
+        """Return a call that runs the phases that are not ahead on `threads` threads."""
 
     def run_ahead(self, addresses: Sequence[int]) -> None:
         """Run the phases that read constant inputs only."""
@@ -45,7 +48,7 @@ class Backend(Protocol):
     def build(self, program: Program, target: Target) -> Built:
         """Return machine code; BuildError where the back end refuses."""
 
-    def build_source(self, kernel: Kernel) -> Built:
+    def build_source(self, kernel: Kernel, target: Target) -> Built:
         """Return machine code made from delivered source."""
 
     def load(self, built: Built) -> Loaded:

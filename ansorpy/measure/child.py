@@ -3,7 +3,6 @@
 Everything here happens in a disposable process: it may hang, crash or be killed at any point.
 """
 
-import os
 import pickle
 import time
 import traceback
@@ -127,13 +126,18 @@ def _watch(phase: str, layout: Layout = ()) -> None:
         _State.recorder.note(phase, layout)
 
 
+def prepare(name: str) -> None:
+    """Import the back end, where the supervisor has not done it."""
+    backend(name)
+
+
 def build(job: BuildJob) -> BuildDone:
     """Make machine code."""
     _watch("build")
     start = time.perf_counter()
     module = backend(job.backend)
     if isinstance(job.what, Kernel):
-        built = module.build_source(job.what)
+        built = module.build_source(job.what, job.target)
     else:
         built = module.build(job.what, job.target)
     return BuildDone(built, time.perf_counter() - start)
@@ -167,7 +171,7 @@ def trial(job: Trial) -> Measured | Failed:
     begun = time.perf_counter()
     memory = _memory(job.built.buffers, cases[0], constants)
     loaded.run_ahead(memory.addresses)
-    times, aborted = time_call(lambda: loaded.run(memory.addresses), job.best_s, job.protocol)
+    times, aborted = time_call(loaded.bind(memory.addresses), job.best_s, job.protocol)
     run_s = time.perf_counter() - begun
     if not aborted:
         start = time.perf_counter()
@@ -187,17 +191,16 @@ def time_parallel(job: Trial) -> Measured | Failed:
     for case in reversed(cases):  # the first one last: it is then the one that is timed
         memory = _memory(job.built.buffers, case, constants)
         loaded.run_ahead(memory.addresses)
+        call = loaded.bind_parallel(memory.addresses, job.threads)
         for _ in range(2):
-            loaded.run_parallel(memory.addresses, job.threads)
+            call()
             failed = compare_all(case, memory.array, memory.buffers)
             if failed is not None:
                 return Failed("wrong", f"on {job.threads} threads, {failed.message}")
     check_s = time.perf_counter() - start
     _watch("time in parallel")
     begun = time.perf_counter()
-    times, aborted = time_call(
-        lambda: loaded.run_parallel(memory.addresses, job.threads), job.best_s, job.protocol
-    )
+    times, aborted = time_call(call, job.best_s, job.protocol)
     run_s = time.perf_counter() - begun
     return Measured(times, check_s=check_s, run_s=run_s, aborted=aborted, load_s=load_s)
 
@@ -207,24 +210,23 @@ def race(job: RaceJob) -> dict[str, tuple[float, ...]]:
     _watch("race")
     cases, constants = _cases(job.folder)
     calls: dict[str, Callable[[], object]] = {}
+    kept: list[object] = []  # the addresses in the calls keep nothing alive
     if job.numpy is not None:
         # First: BLAS must have its threads before an OpenMP runtime binds this one to a core.
         calls[NUMPY] = _numpy(job.numpy, {**cases[0].inputs, **constants})
         calls[NUMPY]()
     for name, built in job.kernels:
-        calls[name] = _kernel(backend(job.backend).load(built), built, job, cases[0], constants)
+        loaded = backend(job.backend).load(built)
+        memory = _memory(built.buffers, cases[0], constants)
+        loaded.run_ahead(memory.addresses)
+        kept.append((loaded, memory))
+        calls[name] = (
+            loaded.bind_parallel(memory.addresses, job.threads)
+            if job.threads > 1
+            else loaded.bind(memory.addresses)
+        )
     pause = (lambda: time.sleep(PAUSE_S)) if job.threads > 1 else (lambda: None)
     return interleave(calls, job.visits, job.protocol, pause)
-
-
-def _kernel(
-    loaded: Loaded, built: Built, job: RaceJob, case: Case, constants: Inputs
-) -> Callable[[], object]:
-    memory = _memory(built.buffers, case, constants)
-    loaded.run_ahead(memory.addresses)
-    if job.threads > 1:
-        return lambda: loaded.run_parallel(memory.addresses, job.threads)
-    return lambda: loaded.run(memory.addresses)
 
 
 def _numpy(dag: Dag, arrays: Inputs) -> Callable[[], object]:
@@ -278,8 +280,3 @@ def _memory(buffers: Sequence[Buffer], case: Case, constants: Inputs) -> _Memory
         arrays[buffer.name] = array
     addresses = tuple(array.ctypes.data for array in arrays.values())
     return _Memory({buffer.name: buffer for buffer in buffers}, arrays, addresses)
-
-
-def who(_: object) -> tuple[int, frozenset[int]]:
-    """Return this process and its cores; for diagnosis."""
-    return os.getpid(), frozenset(os.sched_getaffinity(0))

@@ -1,8 +1,7 @@
-"""What this machine is: features from LLVM, caches from /sys, cores from the scheduler."""
+"""What this machine is, as a Target."""
 
 import os
-import platform
-from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,58 +10,64 @@ import llvmlite.binding as llvm
 from ansorpy.target import Target
 
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
-CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
-UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def local_target(cores: int | None = None) -> Target:
-    """Return the target that describes this machine.
+@dataclass(frozen=True, slots=True)
+class Host:
+    """LLVM's view of the processor, caches in bytes, and the cores that we may use."""
 
-    Args:
-        cores: threads of a kernel; None: every core this process may use.
-    """
-    features = tuple(sorted(name for name, on in llvm.get_host_cpu_features().items() if on))
-    bits, registers = vectors(features, platform.machine())
-    unknown = Target()
-    return Target(
-        cores=usable_core_count() if cores is None else cores,
-        vector_bits=bits,
-        registers=registers,
-        l1_bytes=cache_bytes(1, CACHES) or unknown.l1_bytes,
-        l2_bytes=cache_bytes(2, CACHES) or unknown.l2_bytes,
-        features=features,
+    cpu: str
+    features: tuple[str, ...]
+    l1_bytes: int
+    l2_bytes: int
+    cores: frozenset[int]
+
+
+def local_host(caches: Path = CACHES) -> Host:
+    """Ask LLVM for features, the kernel for caches, the scheduler for cores."""
+    present = llvm.get_host_cpu_features()
+    defaults = Target()
+    return Host(
         cpu=llvm.get_host_cpu_name(),
+        features=tuple(sorted(name for name, on in present.items() if on)),
+        l1_bytes=cache_bytes(caches, 1, defaults.l1_bytes),
+        l2_bytes=cache_bytes(caches, 2, defaults.l2_bytes),
+        cores=frozenset(os.sched_getaffinity(0)),
     )
 
 
-def vectors(features: Collection[str], machine: str) -> tuple[int, int]:
-    """Return the width in bits and the number of vector registers."""
-    if machine in ("aarch64", "arm64"):
-        return 128, 32
-    if "avx512f" in features and "avx512vl" in features:
-        return 512, 32
-    if "avx2" in features and "fma" in features:
-        return 256, 16
-    return 128, 16
+def local_target(cores: int | None = None, host: Host | None = None) -> Target:
+    """Return the target of kernels with `cores` threads (None: all we may use) on this machine."""
+    host = host or local_host()
+    bits = vector_bits(host.features)
+    return Target(
+        kind="cpu",
+        cores=len(host.cores) if cores is None else cores,
+        vector_bits=bits,
+        registers=32 if bits == 512 or "neon" in host.features else 16,
+        l1_bytes=host.l1_bytes,
+        l2_bytes=host.l2_bytes,
+        features=host.features,
+        cpu=host.cpu,
+    )
 
 
-def cache_bytes(level: int, folder: Path) -> int:
-    """Return the size of one core's data cache, 0 where the system does not say."""
-    for entry in sorted(folder.glob("index*")):
-        if int((entry / "level").read_text()) != level:
+def vector_bits(features: tuple[str, ...]) -> int:
+    """Return the SIMD width: AVX-512, AVX2 with FMA, else generic 128 bits."""
+    if "avx512f" in features:
+        return 512
+    return 256 if "avx2" in features else 128
+
+
+def cache_bytes(caches: Path, level: int, default: int) -> int:
+    """Return the size of the data cache of one level; `default` where the kernel says nothing."""
+    for index in sorted(caches.glob("index*")):
+        try:
+            kind = (index / "type").read_text().strip()
+            if kind != "Instruction" and int((index / "level").read_text()) == level:
+                text = (index / "size").read_text().strip()
+                return int(text[:-1]) * _UNITS[text[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
             continue
-        if (entry / "type").read_text().strip() != "Instruction":
-            text = (entry / "size").read_text().strip()
-            unit = UNITS.get(text[-1], 1)
-            return int(text.rstrip("KMG")) * unit
-    return 0
-
-
-def usable_core_count(quota: Path = CPU_QUOTA) -> int:
-    """Return how many cores this process may use at once: its affinity, and its group's quota."""
-    cores = len(os.sched_getaffinity(0))
-    if quota.exists():
-        share, _, period = quota.read_text().partition(" ")
-        if share != "max":
-            cores = min(cores, max(1, int(share) // int(period)))
-    return cores
+    return default

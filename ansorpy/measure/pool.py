@@ -24,7 +24,7 @@ from ansorpy.measure.child import NUMPY, BuildDone, BuildJob, Checked, RaceJob, 
 from ansorpy.measure.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.measure.inputs import constants
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.slot import Answer, Limits, Reply, Spec, Worker, call_all
+from ansorpy.measure.slot import START_S, Answer, Limits, Reply, Spec, Worker, call_all
 from ansorpy.measure.timing import Protocol, Race
 from ansorpy.measure.verdict import failed_build, failed_run
 from ansorpy.target import Target
@@ -73,7 +73,7 @@ class MeasurePool:
         builders = self.settings.builders or len(places)
         self._builders = [self._worker({places[i % len(places)]}) for i in range(builders)]
         self._slot = self._worker(self._cores)
-        self._runner = self._worker(self._cores, threads=target.cores)
+        self._runner = self._worker(self._cores, threads=target.cores, bare=True)
         try:
             for worker in (*self._builders, self._slot):
                 worker.start()  # they import while the references are computed
@@ -151,6 +151,8 @@ class MeasurePool:
         checked = self._check(job, fresh)
         if isinstance(checked, Failed):
             return checked
+        # A runner that was replaced imports first; that is not the candidate's time.
+        self._runner.call(f"{CHILD}:prepare", self.settings.backend, START_S)
         outcome = self._run(self._runner, "time_parallel", job, False)
         if isinstance(outcome, Measured):
             return replace(outcome, check_s=outcome.check_s + checked.check_s)

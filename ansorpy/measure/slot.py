@@ -121,11 +121,16 @@ class Worker:
         self, function: str, argument: object, timeout_s: float, *, fresh: bool = False
     ) -> None:
         """Ask for `function(argument)` ("module:function"); `fresh`: in a new child."""
-        self.start()
-        self._await_ready()
         self._timeout_s = timeout_s
+        header = {"timeout_s": timeout_s, "fresh": fresh}
         blob = pickle.dumps((function, argument))
-        daemon.send(self._pipes()[0], {"timeout_s": timeout_s, "fresh": fresh}, blob)
+        self._await_ready()
+        try:
+            daemon.send(self._pipes()[0], header, blob)
+        except BrokenPipeError:  # somebody killed it while it was idle
+            self.kill()
+            self._await_ready()
+            daemon.send(self._pipes()[0], header, blob)
 
     def receive(self) -> Reply:
         """Return the reply to the call in progress; a silent daemon counts as late."""
@@ -177,6 +182,7 @@ class Worker:
     def _await_ready(self) -> None:
         if self._ready:
             return
+        self.start()
         try:
             self._frame(START_S)
         except (EOFError, TimeoutError) as error:

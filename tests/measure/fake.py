@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def build(program: Program, target: Target) -> FakeBuilt:
     return FakeBuilt(program.name, program.buffers)
 
 
-def build_source(kernel: Kernel) -> FakeBuilt:
+def build_source(kernel: Kernel, target: Target) -> FakeBuilt:
     return FakeBuilt(kernel.source, kernel.buffers)
 
 
@@ -81,10 +82,13 @@ class Fake:
         arrays = [_view(a, b) for a, b in zip(addresses, self.built.buffers, strict=True)]
         BEHAVIOUR.get(self.built.name, _good)(*arrays)
 
-    def run_parallel(self, addresses: Sequence[int], threads: int) -> None:
+    def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
+        return partial(self.run, addresses)
+
+    def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
         if self.built.name == "wrong-in-parallel":
-            return
-        self.run(addresses)
+            return lambda: None
+        return partial(self.run, addresses)
 
     def run_ahead(self, addresses: Sequence[int]) -> None:
         pass
@@ -109,6 +113,10 @@ def _slow(a: Array, b: Array, c: Array) -> None:
 def _hang(*_: Array) -> None:
     while True:
         pass
+
+
+def _crash(*_: Array) -> None:
+    ctypes.memset(8, 0, 1)
 
 
 def _dropped(a: Array, b: Array, c: Array) -> None:
@@ -176,7 +184,7 @@ BEHAVIOUR: Mapping[str, Callable[[Array, Array, Array], None]] = {
     "good": _good,
     "slow": _slow,
     "hang": _hang,
-    "crash": lambda a, b, c: ctypes.memset(8, 0, 1) and None,
+    "crash": _crash,
     "abort": lambda a, b, c: os.abort(),
     "exit": lambda a, b, c: os._exit(3),
     "dropped": _dropped,
