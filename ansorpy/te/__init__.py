@@ -44,6 +44,8 @@ from ansorpy.te.functions import (
 )
 from ansorpy.te.reference import evaluate, evaluate_bounded
 from ansorpy.te.scalar import Scalar, const
+from ansorpy.te.spec import from_json, to_json
+from ansorpy.te.text import parse
 
 __all__ = [
     "ArgReduction",
@@ -77,6 +79,7 @@ __all__ = [
     "evaluate_bounded",
     "exp",
     "floor",
+    "from_json",
     "log",
     "max",
     "max_value",
@@ -84,6 +87,7 @@ __all__ = [
     "min",
     "min_value",
     "minimum",
+    "parse",
     "placeholder",
     "pow",
     "prod",
@@ -94,4 +98,5 @@ __all__ = [
     "sqrt",
     "sum",
     "tanh",
+    "to_json",
 ]

@@ -5,7 +5,7 @@ and what would grow too large goes through tanh; divisors and arguments of log a
 from zero; exp sees only small arguments.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ansorpy import te
 from ansorpy.te.dag import Dag
 from ansorpy.te.expr import FLOATS, INDEX
+from ansorpy.te.random_terms import ARGS, COMBINERS, Term, as_dtype, bent, mixed, small
 
-LARGE: Final = 1e3  # sizes above this are squashed before they are multiplied
 INPUT_SIZE: Final = 8.0
 
 
@@ -30,14 +30,6 @@ class DagLimits:
     points: int = 200_000  # iterations of one node
     rank: int = 4
     dtypes: tuple[str, ...] = ("float32", "float32", "float32", "float64", "int32")  # as drawn
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Term:
-    """A scalar and the size that its values hardly exceed."""
-
-    scalar: te.Scalar
-    size: float
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -133,10 +125,10 @@ class _Maker:
             left //= extent
         return tuple(shape)
 
-    def _read(self, item: _Item, axes: Sequence[_At], dtype: str) -> _Term:
+    def _read(self, item: _Item, axes: Sequence[_At], dtype: str) -> Term:
         """Read with indices made of `axes`: straight, turned, strided, shifted, modulo, divided."""
         indices = [self._index(extent, axes) for extent in item.tensor.shape]
-        return self._as(_Term(item.tensor[tuple(indices)], item.size), dtype)
+        return as_dtype(Term(item.tensor[tuple(indices)], item.size), dtype)
 
     def _index(self, extent: int, axes: Sequence[_At]) -> te.Scalar:
         same = [at for at in axes if at[1] == extent]
@@ -158,56 +150,11 @@ class _Maker:
         shift = int(self.rng.integers(spare + 1))
         return place + shift if shift and choice < 0.7 else place
 
-    def _as(self, term: _Term, dtype: str) -> _Term:
-        source = term.scalar.dtype
-        if source == dtype:
-            return term
-        if source in FLOATS and dtype not in FLOATS:
-            kept = te.maximum(te.minimum(term.scalar, 100.0), -100.0)
-            return _Term(te.cast(kept, dtype), min(term.size, 100.0))
-        if source not in FLOATS and dtype in FLOATS and term.size > LARGE:
-            return _Term(te.cast(term.scalar % 17, dtype), 17.0)
-        return _Term(te.cast(term.scalar, dtype), term.size)
-
-    def _bent(self, term: _Term) -> _Term:
-        """Apply a function, or none."""
-        table = _FLOAT_FUNCTIONS if term.scalar.dtype in FLOATS else _INT_FUNCTIONS
-        if self.rng.random() < 0.4:
-            return term
-        make, size = table[int(self.rng.integers(len(table)))]
-        return _Term(make(term.scalar), size(term.size))
-
-    def _small(self, term: _Term) -> _Term:
-        """Squash what is large; integers may wrap."""
-        if term.size <= LARGE:
-            return term
-        if term.scalar.dtype in FLOATS:
-            return _Term(te.tanh(term.scalar), 1.0)
-        return _Term(term.scalar % 101, 101.0)
-
-    def _mixed(self, a: _Term, b: _Term) -> _Term:
-        """Return a binary operation, or a select on a comparison."""
-        a, b = self._small(a), self._small(b)
-        x, y, largest = a.scalar, b.scalar, max(a.size, b.size)
-        choice = int(self.rng.integers(8))
-        if choice == 0:
-            return _Term(te.maximum(x, y), largest)
-        if choice == 1:
-            return _Term(te.minimum(x, y), largest)
-        if choice == 2:
-            cond = x > y if self.rng.random() < 0.5 else te.any(x <= y, ~(y < 1))
-            return _Term(te.select(cond, x, y + 1), largest + 1)
-        if choice == 3 and x.dtype in FLOATS:
-            return _Term(x / (abs(y) + 1.0), a.size)
-        if choice <= 5:
-            return _Term(x * y, a.size * b.size)
-        return _Term(x + y if choice == 6 else x - y, a.size + b.size)
-
     def _build(
         self,
         shape: Sequence[int],
         extents: Sequence[int],
-        body: Callable[[list[_At], list[_At]], _Term],
+        body: Callable[[list[_At], list[_At]], Term],
         combiner: str | None = None,
     ) -> None:
         """Add a node of `shape` that reduces `extents`; body(spatial, reduced) is a term."""
@@ -221,8 +168,8 @@ class _Maker:
             if combiner is None:
                 return term.scalar
             if combiner in ("argmax", "argmin"):
-                return _ARGS[combiner](term.scalar, axes)
-            return _COMBINERS[combiner](term.scalar, axes, self._start(term))
+                return ARGS[combiner](term.scalar, axes)
+            return COMBINERS[combiner](term.scalar, axes, self._start(term))
 
         made = te.compute(
             shape, lambda *i: whole(i), f"T{len(self.pool)}",
@@ -235,7 +182,7 @@ class _Maker:
         if isinstance(made, tuple):  # both outputs are one node: reading either uses it
             self.used.add(len(self.pool) - 1)
 
-    def _start(self, term: _Term) -> te.Scalar | None:
+    def _start(self, term: Term) -> te.Scalar | None:
         return te.cast(1, term.scalar.dtype) if self.rng.random() < 0.1 else None
 
     def _pointwise(self) -> None:
@@ -245,11 +192,11 @@ class _Maker:
         if self.rng.random() < 0.3:
             shape = self._shape(int(self.rng.integers(0, self.limits.rank + 1)))
 
-        def body(at: list[_At], _: list[_At]) -> _Term:
-            term = self._bent(self._read(sources[0], at, dtype))
+        def body(at: list[_At], _: list[_At]) -> Term:
+            term = bent(self.rng, self._read(sources[0], at, dtype))
             for source in sources[1:]:
-                term = self._mixed(term, self._bent(self._read(source, at, dtype)))
-            return self._bent(term)
+                term = mixed(self.rng, term, bent(self.rng, self._read(source, at, dtype)))
+            return bent(self.rng, term)
 
         self._build(shape, (), body)
 
@@ -267,12 +214,12 @@ class _Maker:
             if self.rng.random() < 0.5:
                 sources[0] = self._input((*left, *extents))
 
-        def body(at: list[_At], over: list[_At]) -> _Term:
+        def body(at: list[_At], over: list[_At]) -> Term:
             near = [axis for axis, side in zip(at, sides, strict=True) if side != 1]
             far = [axis for axis, side in zip(at, sides, strict=True) if side != 0]
-            a = self._small(self._read(sources[0], [*near, *over], dtype))
-            b = self._small(self._read(sources[1], [*far, *over], dtype))
-            return _Term(a.scalar * b.scalar, a.size * b.size)
+            a = small(self._read(sources[0], [*near, *over], dtype))
+            b = small(self._read(sources[1], [*far, *over], dtype))
+            return Term(a.scalar * b.scalar, a.size * b.size)
 
         self._build(kept, extents, body, "sum")
 
@@ -296,21 +243,19 @@ class _Maker:
             return self._pointwise()
         weights = self._input((*filters, *extents)) if filters else None
 
-        def body(at: list[_At], over: list[_At]) -> _Term:
+        def body(at: list[_At], over: list[_At]) -> Term:
             window = [
                 i * stride + r * step
                 for (i, _), (r, _) in zip(at[-width:], over[-width:], strict=True)
             ]
             first = [i for i, _ in at[: len(lead) - bool(filters)]]
             index = (*first, *(r for r, _ in over[:-width]), *window)
-            term = self._as(_Term(source.tensor[index], source.size), dtype)
+            term = as_dtype(Term(source.tensor[index], source.size), dtype)
             if weights is None:
                 return term
-            term, own = self._small(term), tuple(r for r, _ in over)
-            weight = self._as(
-                _Term(weights.tensor[(at[len(lead) - 1][0], *own)], INPUT_SIZE), dtype
-            )
-            return _Term(term.scalar * weight.scalar, term.size * weight.size)
+            term, own = small(term), tuple(r for r, _ in over)
+            weight = as_dtype(Term(weights.tensor[(at[len(lead) - 1][0], *own)], INPUT_SIZE), dtype)
+            return Term(term.scalar * weight.scalar, term.size * weight.size)
 
         pooling = str(self.rng.choice(["sum", "max", "min"]))
         return self._build(kept, extents, body, "sum" if filters else pooling)
@@ -325,14 +270,14 @@ class _Maker:
         if prod(shape) > self.limits.points:
             return self._pointwise()
 
-        def body(at: list[_At], _: list[_At]) -> _Term:
+        def body(at: list[_At], _: list[_At]) -> Term:
             inside = [
                 condition
                 for (i, _), b, n in zip(at, before, source.tensor.shape, strict=True)
                 for condition in (i >= b, i < b + n)
             ]
             element = source.tensor[tuple(i - b for (i, _), b in zip(at, before, strict=True))]
-            return _Term(te.select(te.all(*inside), element, 0), source.size)
+            return Term(te.select(te.all(*inside), element, 0), source.size)
 
         return self._build(shape, (), body)
 
@@ -343,13 +288,13 @@ class _Maker:
         last = int(self.rng.integers(1, min(total, self.limits.extent) + 1))
         shape = (total // last, last)
 
-        def body(at: list[_At], _: list[_At]) -> _Term:
+        def body(at: list[_At], _: list[_At]) -> Term:
             flat, below = at[0][0] * last + at[1][0], total
             index: list[te.Scalar] = []
             for extent in source.tensor.shape:
                 below //= extent
                 index.append(flat // below % extent)
-            return _Term(source.tensor[tuple(index)], source.size)
+            return Term(source.tensor[tuple(index)], source.size)
 
         self._build(shape, (), body)
 
@@ -367,50 +312,19 @@ class _Maker:
 
     def _over(
         self, source: _Item, dtype: str, combiner: str
-    ) -> tuple[list[int], list[int], Callable[[list[_At], list[_At]], _Term]]:
+    ) -> tuple[list[int], list[int], Callable[[list[_At], list[_At]], Term]]:
         """Return the shape, the reduced extents and the body of a reduction of some dimensions."""
         shape = source.tensor.shape
         gone = [bool(self.rng.random() < 0.5) for _ in shape]
         gone[int(self.rng.integers(len(shape)))] = True
 
-        def body(at: list[_At], over: list[_At]) -> _Term:
+        def body(at: list[_At], over: list[_At]) -> Term:
             kept, reduced = iter(at), iter(over)
             index = tuple(next(reduced if away else kept)[0] for away in gone)
-            term = self._as(_Term(source.tensor[index], source.size), dtype)
+            term = as_dtype(Term(source.tensor[index], source.size), dtype)
             if combiner == "prod" and dtype in FLOATS:
-                return _Term(te.tanh(term.scalar) * 0.1 + 1.0, 1.1)
-            return self._bent(term) if combiner in ("sum", "max", "min") else term
+                return Term(te.tanh(term.scalar) * 0.1 + 1.0, 1.1)
+            return bent(self.rng, term) if combiner in ("sum", "max", "min") else term
 
         own = [n for n, away in zip(shape, gone, strict=True) if not away]
         return own, [n for n, away in zip(shape, gone, strict=True) if away], body
-
-
-_Make = tuple[Callable[[te.Scalar], te.Scalar], Callable[[float], float]]
-
-_FLOAT_FUNCTIONS: Final[tuple[_Make, ...]] = (
-    (te.tanh, lambda size: 1.0),
-    (lambda x: te.exp(te.tanh(x)), lambda size: 3.0),
-    (lambda x: te.log(abs(x) + 1.0), lambda size: 1.0 + np.log1p(size)),
-    (lambda x: te.sqrt(abs(x) + 0.5), lambda size: 1.0 + size**0.5),
-    (lambda x: te.rsqrt(abs(x) + 0.5), lambda size: 1.5),
-    (te.sigmoid, lambda size: 1.0),
-    (te.erf, lambda size: 1.0),
-    (te.floor, lambda size: size + 1),
-    (te.ceil, lambda size: size + 1),
-    (lambda x: te.pow(te.sigmoid(x) + 0.5, 1.5), lambda size: 2.0),
-    (lambda x: -abs(x), lambda size: size),
-    (lambda x: x * 0.75 - 0.25, lambda size: size + 1),
-)
-_INT_FUNCTIONS: Final[tuple[_Make, ...]] = (
-    (lambda x: -x, lambda size: size),
-    (abs, lambda size: size),
-    (lambda x: x * 3 + 1, lambda size: 3 * size + 1),
-    (lambda x: x // 3, lambda size: size),
-    (lambda x: x % 7, lambda size: 7.0),
-)
-_COMBINERS: Final[Mapping[str, Callable[..., te.Reduction]]] = {
-    "sum": te.sum, "max": te.max, "min": te.min, "prod": te.prod,
-}  # fmt: skip
-_ARGS: Final[Mapping[str, Callable[..., te.ArgReduction]]] = {
-    "argmax": te.argmax, "argmin": te.argmin,
-}  # fmt: skip

@@ -6,8 +6,7 @@ float16 and bfloat16 are, stands in `numeric`; what the bounds assume, in `bound
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from math import prod
 from typing import Final
 
@@ -18,19 +17,12 @@ from ansorpy.te import bounded, numeric
 from ansorpy.te.bounded import ZERO, Bounded
 from ansorpy.te.dag import Compute, ConstantTensor, Dag
 from ansorpy.te.expr import (
-    FLOATS,
     Binary,
-    Call,
-    Cast,
-    Const,
     Expr,
-    Read,
-    Select,
-    Var,
-    dtype_of,
     variables,
 )  # fmt: skip
-from ansorpy.te.numeric import Array, FloatArray
+from ansorpy.te.grid import Grid, Ranges, Values
+from ansorpy.te.numeric import Array
 from ansorpy.te.reduction import (
     Partial,
     components,
@@ -45,9 +37,6 @@ from ansorpy.te.reduction import (
 # of a general reduction works in smaller boxes, which stay in the cache.
 FACTOR_ELEMENTS: Final = 1 << 21
 POINT_ELEMENTS: Final = 1 << 18
-
-Ranges = Mapping[str, tuple[int, int]]  # axis name -> [from, to)
-Values = Mapping[str, tuple[Bounded, ...]]
 
 
 def evaluate(dag: Dag, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
@@ -115,7 +104,7 @@ def _compute(node: Compute, values: Values, tracked: bool) -> tuple[Bounded, ...
     parts = [variables(factor) for factor in factors]
     parts.append(frozenset(axis.name for axis in node.axes))
     for box in _boxes(ranges, parts, limit, tuple(ranges)[:rank]):
-        grid = _Grid(node, box, values, tracked)
+        grid = Grid(node, box, values, tracked)
         at = tuple(slice(*box[axis.name]) for axis in node.axes)
         for out, error, result in zip(outs, errors, _box(grid, factors, limit), strict=True):
             out[at] = result.value
@@ -150,7 +139,7 @@ def _factors(node: Compute, order: Sequence[str]) -> list[Expr]:
     return [*node.body] if any(variables(factor) == every for factor in factors) else factors
 
 
-def _box(grid: "_Grid", factors: Sequence[Expr], limit: int) -> tuple[Bounded, ...]:
+def _box(grid: Grid, factors: Sequence[Expr], limit: int) -> tuple[Bounded, ...]:
     """Evaluate one box of spatial points, box by box of the reduce axes."""
     node = grid.node
     if node.combiner is None:
@@ -174,7 +163,7 @@ def _box(grid: "_Grid", factors: Sequence[Expr], limit: int) -> tuple[Bounded, .
     return (finished(node.combiner, result, count, node.dtype),)
 
 
-def _partial(grid: "_Grid", combiner: str, factors: Sequence[Expr]) -> Partial:
+def _partial(grid: Grid, combiner: str, factors: Sequence[Expr]) -> Partial:
     axes = range(len(grid.node.axes), grid.rank)
     if len(factors) == 2:
         pair = [grid.full(grid.value(factor, None)) for factor in factors]
@@ -184,7 +173,7 @@ def _partial(grid: "_Grid", combiner: str, factors: Sequence[Expr]) -> Partial:
     return reduced(combiner, parts, axes, grid.extents[axes.start :])
 
 
-def _arg(grid: "_Grid", combiner: str) -> tuple[Bounded, ...]:
+def _arg(grid: Grid, combiner: str) -> tuple[Bounded, ...]:
     rank = len(grid.node.axes)
 
     def flat(one: Bounded) -> Bounded:
@@ -215,182 +204,3 @@ def _boxes(
     low, high = ranges[longest]
     for half in ((low, (low + high) // 2), ((low + high) // 2, high)):
         yield from _boxes({**ranges, longest: half}, parts, limit, may_split)
-
-
-@dataclass(frozen=True)
-class _Grid:
-    """A box of points of a node: array dimensions are its axes, spatial ones first.
-
-    A value has the extents of the axes it depends on and 1 elsewhere, or no dimensions at all.
-    """
-
-    node: Compute
-    ranges: Ranges
-    values: Values
-    tracked: bool
-
-    @cached_property
-    def dims(self) -> Mapping[str, int]:
-        return {name: dim for dim, name in enumerate(self.ranges)}
-
-    @property
-    def rank(self) -> int:
-        return len(self.ranges)
-
-    @cached_property
-    def extents(self) -> tuple[int, ...]:
-        return tuple(high - low for low, high in self.ranges.values())
-
-    def full(self, one: Bounded) -> Bounded:
-        """Return a value with all dimensions (most of extent 1)."""
-        shape = (1,) * self.rank
-        value, error = np.asarray(one.value), np.asarray(one.error)
-        return Bounded(
-            value if value.ndim else value.reshape(shape),
-            error if error.ndim or one.exact else error.reshape(shape),
-        )
-
-    def spatial(self, one: Bounded) -> Bounded:
-        """Return a value without the reduce dimensions, on which it does not depend."""
-        shape, kept = self.full(one), len(self.node.axes)
-        error = shape.error if shape.exact else shape.error.reshape(shape.error.shape[:kept])
-        return Bounded(shape.value.reshape(shape.value.shape[:kept]), error)
-
-    def value(self, expr: Expr, active: Array | None) -> Bounded:
-        """Evaluate; where `active` (None: everywhere) does not hold, the result is not used."""
-        match expr:
-            case Const(value=value, dtype=dtype):
-                return Bounded(_literal(value, dtype))
-            case Var(name=name):
-                return Bounded(self._axis(name))
-            case Read():
-                return self._read(expr, active)
-            case Binary(op=op):
-                if op in ("add", "sub") and self.tracked and dtype_of(expr) in FLOATS:
-                    one, size, count = self._sum(expr, active)
-                    slack = bounded.gamma(count - 1, dtype_of(expr)) * size
-                    return Bounded(one.value, one.error + slack)
-                return self._binary(expr, active)
-            case Call(fn=fn, a=a):
-                return self._call(fn, self.value(a, active), dtype_of(a))
-            case Cast(dtype=dtype, a=a):
-                return self._cast(self.value(a, active), dtype_of(a), dtype)
-            case Select(cond=cond, then=then, other=other):
-                where = self.value(cond, active)
-                return bounded.select(
-                    where,
-                    self.value(then, _narrowed(active, where, True)),
-                    self.value(other, _narrowed(active, where, False)),
-                )
-
-    def _axis(self, name: str) -> Array:
-        shape = [1] * self.rank
-        shape[self.dims[name]] = -1
-        return np.arange(*self.ranges[name]).reshape(shape)
-
-    def _binary(self, expr: Binary, active: Array | None) -> Bounded:
-        a = self.value(expr.a, active)
-        if expr.op in ("and", "or"):
-            active = _narrowed(active, a, expr.op == "and")
-        b = self.value(expr.b, active)
-        if self.tracked:
-            return bounded.binary(expr.op, a, b, dtype_of(expr.a))
-        return Bounded(numeric.BINARY[expr.op](a.value, b.value))
-
-    def _sum(self, expr: Expr, active: Array | None) -> tuple[Bounded, FloatArray, int]:
-        """Evaluate a chain of + and - as one sum, since kernels may add in another order.
-
-        Returns value and error before rounding, the sum of the magnitudes, how many terms.
-        """
-        match expr:
-            case Binary(op="add" | "sub", a=a, b=b):
-                (x, x_size, x_count), (y, y_size, y_count) = (self._sum(e, active) for e in (a, b))
-                value = numeric.BINARY[expr.op](x.value, y.value)
-                return Bounded(value, x.error + y.error), x_size + y_size, x_count + y_count
-            case Call(fn="neg", a=a):
-                one, size, count = self._sum(a, active)
-                return Bounded(-one.value, one.error), size, count
-            case _:
-                one = self.value(expr, active)
-                return one, one.magnitude, 1
-
-    def _call(self, fn: str, a: Bounded, dtype: str) -> Bounded:
-        if self.tracked:
-            return bounded.call(fn, a, dtype)
-        return Bounded(numeric.FUNCTION[fn](a.value))
-
-    def _cast(self, a: Bounded, source: str, dtype: str) -> Bounded:
-        if self.tracked:
-            return bounded.cast(a, source, dtype)
-        return Bounded(numeric.cast(a.value, dtype))
-
-    def _read(self, read: Read, active: Array | None) -> Bounded:
-        source = self.values[read.tensor][read.output]
-        view = self._view(read, source.value.shape)
-        if view is not None:
-            at, order, shape = view
-
-            def cut(array: Array) -> Array:
-                return array[at].transpose(order).reshape(shape)
-
-            return Bounded(cut(source.value), ZERO if source.exact else cut(source.error))
-        indices = [self.value(index, active) for index in read.indices]
-        cells = tuple(
-            self._checked(read, dim, np.asarray(one.value), extent, active)
-            for dim, (one, extent) in enumerate(zip(indices, source.value.shape, strict=True))
-        )
-        error = ZERO if source.exact else np.asarray(source.error[cells])
-        for one in indices:
-            if not one.exact:  # the kernel may read another element
-                error = np.where(one.error > 0, np.inf, error)
-        return Bounded(np.asarray(source.value[cells]), error)
-
-    def _view(
-        self, read: Read, extents: Sequence[int]
-    ) -> tuple[tuple[slice | int, ...], list[int], list[int]] | None:
-        """Return slices, order and shape of a read by distinct axes and constants, else None."""
-        at: list[slice | int] = []
-        dims: list[int] = []
-        for index, extent in zip(read.indices, extents, strict=True):
-            match index:
-                case Const(value=value) if 0 <= value < extent:
-                    at.append(int(value))
-                case Var(name=name) if self.ranges[name][1] <= extent:
-                    at.append(slice(*self.ranges[name]))
-                    dims.append(self.dims[name])
-                case _:
-                    return None
-        if len(set(dims)) < len(dims):
-            return None
-        shape = [self.extents[dim] if dim in dims else 1 for dim in range(self.rank)]
-        return tuple(at), sorted(range(len(dims)), key=dims.__getitem__), shape
-
-    def _checked(
-        self, read: Read, dim: int, index: Array, extent: int, active: Array | None
-    ) -> Array:
-        """Return the index, clipped where it does not matter; SpecError where it does."""
-        if index.min() >= 0 and index.max() < extent:
-            return index
-        bad = (index < 0) | (index >= extent)
-        used = bad if active is None else bad & active
-        if used.any():
-            wrong = np.broadcast_to(index, used.shape)[used][0]
-            raise SpecError(
-                f"node {self.node.name}: {read} reads index {wrong} of dimension {dim}, "
-                f"which has {extent} elements"
-            )
-        return np.clip(index, 0, extent - 1)
-
-
-def _literal(value: float, dtype: str) -> Array:
-    if dtype in FLOATS:
-        return numeric.rounded(np.asarray(value), dtype)
-    return np.asarray(value, dtype)
-
-
-def _narrowed(active: Array | None, cond: Bounded, holds: bool) -> Array:
-    """Return where a branch may be taken."""
-    mask: Array = cond.value if holds else ~cond.value
-    if not cond.exact:
-        mask = mask | (cond.error > 0)
-    return mask if active is None else mask & active
