@@ -1,0 +1,45 @@
+"""The interpreter against the float64 meaning, over plans and rows, symbolic and tiled."""
+
+import numpy as np
+import pytest
+
+from ansorpy.loopir.interp import run
+from ansorpy.loopir.verify import check
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans
+from ansorpy.population.sample import sample
+from ansorpy.sketch import derive
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.te.library import linear, normal, reductions
+from ansorpy.te.reference import evaluate
+from rules import CPU
+
+TARGET = Target(cores=2, vector_bits=128)
+DAGS = [
+    linear.matmul_relu(9, 10, 3),
+    linear.matmul_bias_gelu(4, 9, 5),
+    normal.softmax(3, 11),
+    reductions.argmax(4, 13),
+    reductions.reduce_all(5, 40),
+]
+
+
+@pytest.mark.parametrize("dag", DAGS, ids=range(len(DAGS)))
+def test_every_sketch_means_what_its_dag_means(dag: Dag) -> None:
+    rng = np.random.default_rng(0)
+    inputs = {p.name: rng.standard_normal(p.shape).astype(p.dtype) for p in dag.placeholders}
+    expected = evaluate(dag, inputs)
+    for sketch in derive(dag, TARGET, CPU).sketches:
+        found = plans(sketch, TARGET)
+        plan = found[int(rng.integers(len(found)))]
+        names = [size.name for size in plan.sizes]
+        check(plan.program, "symbolic", names)
+        (row,) = sample(plan, 1, rng)
+        sizes = dict(zip(names, map(int, row), strict=True))
+        symbolic = run(plan.program, inputs, sizes, strict=True)
+        tiled = run(bind(plan, row.tolist(), TARGET), inputs, strict=True)
+        for one, two, truth in zip(symbolic.values(), tiled.values(), expected, strict=True):
+            # Reductions of at most 200 terms of about 1 in float32.
+            np.testing.assert_allclose(one, truth, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(two, truth, rtol=1e-4, atol=1e-5)
