@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from ansorpy.errors import LoweringError
+from ansorpy.plan.flatten import flattened
 from ansorpy.plan.inline import is_input, works
 from ansorpy.plan.lower import Choices, lower
 from ansorpy.plan.options import (
@@ -38,6 +39,7 @@ def plans(sketch: State, target: Target, limit: int = PLANS) -> tuple[Plan, ...]
     A plan fixes where every stage is computed, which loops run in parallel, along which axis
     the lanes run, and which operands are packed. Choices that cannot be lowered are left out.
     """
+    sketch = flattened(sketch)
     answer: list[Plan] = []
     seen: set[Choices] = set()
     location = {stage.name: stage.location for stage in sketch.stages}

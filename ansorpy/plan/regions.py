@@ -68,9 +68,13 @@ class Regions:
         while at != place.stage:
             where = self.location[at]
             if not isinstance(where, Attached):
-                raise LoweringError(f"{consumer!r} is computed outside of {place}, where {name!r} is")
+                raise LoweringError(
+                    f"{consumer!r} is computed outside of {place}, where {name!r} is"
+                )
             if where.stage == place.stage and loops.index(where.loop) < loops.index(place.loop):
-                raise LoweringError(f"{consumer!r} is computed outside of {place}, where {name!r} is")
+                raise LoweringError(
+                    f"{consumer!r} is computed outside of {place}, where {name!r} is"
+                )
             at = where.stage
 
     def _fixed(self, place: Attached) -> frozenset[str]:

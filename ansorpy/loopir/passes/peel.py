@@ -59,9 +59,10 @@ def _parallel(body: Stmt) -> bool:
 def _tail(body: Stmt, ranges: Mapping[str, Interval]) -> Expr | None:
     """Return an open extent of a written-out loop that is decided by the loops so far."""
     for stmt in walk_stmt(body):
-        if isinstance(stmt, For) and stmt.kind in WRITTEN_OUT and not _known(stmt.extent):
-            if variables(stmt.extent) <= set(ranges):
-                return stmt.extent
+        if not isinstance(stmt, For) or stmt.kind not in WRITTEN_OUT or _known(stmt.extent):
+            continue
+        if variables(stmt.extent) <= set(ranges):
+            return stmt.extent
     return None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 from typing import Final
 
 from ansorpy.loopir.nodes import Alloc, Buffer, Program, Scope, Stmt, Tile
@@ -26,42 +27,52 @@ def registers(program: Program) -> Program:
 def _promote(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, Alloc) or stmt.buffer.scope is not Scope.LOCAL:
         return stmt
-    shapes = set()
-    for tile in _tiles(stmt.body, stmt.buffer.name):
-        for index in _accesses(tile, stmt.buffer.name):
-            shapes.add(_shape(tile, index))
-    if len(shapes) != 1:
-        return stmt
-    shape = shapes.pop()
+    chain: list[Buffer] = []
+    body: Stmt = stmt
+    while isinstance(body, Alloc):
+        chain.append(body.buffer)
+        body = body.body
+    names = _stored_together(body, stmt.buffer.name)
+    if not names <= {buffer.name for buffer in chain if buffer.scope is Scope.LOCAL}:
+        return stmt  # the value and the index of an argmax go to registers together
+    shapes = {
+        _shape(tile, index) for tile, index in _accesses(body, names)
+    }  # a set: all accesses must be one and the same register tile
+    shape = shapes.pop() if len(shapes) == 1 else None
     if shape is None:
         return stmt
     extents = tuple(extent for dimension in shape[0] for extent in dimension)
-    lanes = extents[-1] if shape[1] and extents else 1
-    count = 1
-    for extent in extents:
-        count *= extent
-    if count // lanes > VECTORS:
+    if prod(extents[:-1] if shape[1] else extents) > VECTORS:
         return stmt
-    buffer = Buffer(
-        stmt.buffer.name, stmt.buffer.dtype, tuple(Const(n) for n in extents), Scope.REGISTER
-    )
-    return Alloc(buffer, map_stmt(stmt.body, lambda part: _renamed(part, buffer.name)))
+    body = map_stmt(body, lambda part: _renamed(part, names))
+    for buffer in reversed(chain):
+        if buffer.name in names:
+            size = tuple(Const(extent) for extent in extents)
+            buffer = replace(buffer, shape=size, scope=Scope.REGISTER)
+        body = Alloc(buffer, body)
+    return body
 
 
-def _tiles(body: Stmt, name: str) -> Iterator[Tile]:
+def _stored_together(body: Stmt, name: str) -> frozenset[str]:
+    """Return the buffers that some store writes along with `name`, itself included."""
+    names = {name}
     for stmt in walk_stmt(body):
-        if isinstance(stmt, Tile) and any(True for _ in _accesses(stmt, name)):
-            yield stmt
+        if isinstance(stmt, Tile) and name in stmt.store.buffers:
+            names.update(stmt.store.buffers)
+    return frozenset(names)
 
 
-def _accesses(tile: Tile, name: str) -> Iterator[tuple[Expr, ...]]:
-    """Yield the index of every access of a tile to a buffer."""
-    if name in tile.store.buffers:
-        yield tile.store.index
-    for value in tile.store.values:
-        for read in reads(value):
-            if read.tensor == name:
-                yield read.indices
+def _accesses(body: Stmt, names: frozenset[str]) -> Iterator[tuple[Tile, tuple[Expr, ...]]]:
+    """Yield the tile and index of every access to one of the buffers."""
+    for tile in walk_stmt(body):
+        if not isinstance(tile, Tile):
+            continue
+        if names & set(tile.store.buffers):
+            yield tile, tile.store.index
+        for value in tile.store.values:
+            for read in reads(value):
+                if read.tensor in names:
+                    yield tile, read.indices
 
 
 def _shape(tile: Tile, index: tuple[Expr, ...]) -> tuple[Shape, bool] | None:
@@ -102,8 +113,8 @@ def _digits(position: Expr, extents: dict[str, int]) -> list[str] | None:
     return names
 
 
-def _renamed(stmt: Stmt, name: str) -> Stmt:
-    """Index the register tile by the tile variables themselves."""
+def _renamed(stmt: Stmt, names: frozenset[str]) -> Stmt:
+    """Index the register tiles by the tile variables themselves."""
     if not isinstance(stmt, Tile):
         return stmt
     extents = dict(stmt.dims)
@@ -111,15 +122,15 @@ def _renamed(stmt: Stmt, name: str) -> Stmt:
         extents[stmt.lane[0]] = stmt.lane[1]
 
     def flat(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        names = [each for position in index for each in _digits(position, extents) or ()]
-        return tuple(Var(each) for each in names)
+        used = [each for position in index for each in _digits(position, extents) or ()]
+        return tuple(Var(each) for each in used)
 
     def change(part: Expr) -> Expr | None:
-        if isinstance(part, Read) and part.tensor == name:
+        if isinstance(part, Read) and part.tensor in names:
             return replace(part, indices=flat(part.indices))
         return None
 
     store = stmt.store
     values = tuple(transform(value, change) for value in store.values)
-    index = flat(store.index) if name in store.buffers else store.index
+    index = flat(store.index) if names & set(store.buffers) else store.index
     return replace(stmt, store=replace(store, values=values, index=index))

@@ -1,0 +1,171 @@
+"""Random Dags x random plans x random rows: emitted, compiled, run and compared.
+
+    python -m tests.fuzz.pairs --count 2000 --seed 0        the command for the night
+
+Every pair is decided by its seed alone. The work is done in child processes, so that a crash is
+one finding, with its seed, and not the end of the run.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from ansorpy.codegen.load import Loaded, build, build_source, load
+from ansorpy.codegen.numba_source import emit
+from ansorpy.errors import AnsorError
+from ansorpy.loopir.interp import run as interpret
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.check import Case, compare_all, make_cases, verify
+from ansorpy.measure.inputs import constants
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans
+from ansorpy.plan.plan import Plan
+from ansorpy.population import sample
+from ansorpy.sketch import derive
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.te.random_dag import DagLimits, random_dag
+from rules import CPU
+
+LIMITS = DagLimits(computes=4, extent=20, points=30_000)
+PLANS = 12  # of a sketch, from which one is drawn
+INTERPRETED = 60_000  # iterations up to which the interpreter also runs
+BATCH = 25  # pairs of one child
+CHILD_TIMEOUT_S = 600
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one pair showed; `error` is None where everything agreed."""
+
+    seed: int
+    back_end: str
+    error: str | None
+
+
+def check_pair(seed: int, source: bool = False) -> Finding:
+    """Draw one pair and compare it with the float64 reference.
+
+    Args:
+        source: go through numba as delivered kernels do, else straight to LLVM.
+    """
+    rng = np.random.default_rng(seed)
+    dag = random_dag(rng, LIMITS)
+    back_end = "numba" if source else "llvm"
+    target = Target(cores=int(rng.integers(1, 5)))
+    try:
+        program, plan, row = draw(dag, target, rng)
+    except AnsorError as error:
+        return Finding(seed, "lowering", f"{type(error).__name__}: {error}")
+    cases = make_cases(dag, seed)
+    wrong = _interpreted(dag, program, cases)
+    if wrong is not None:
+        return Finding(seed, "interpreter", f"{wrong}\n{plan.choices}\n{row}")
+    loaded = _loaded(program, target, source)
+    failed = verify(loaded, program.buffers, cases, constants(dag))
+    error = None if failed is None else f"{failed.kind}: {failed.message}\n{plan.choices}\n{row}"
+    return Finding(seed, back_end, error)
+
+
+def draw(
+    dag: Dag, target: Target, rng: np.random.Generator
+) -> tuple[Program, Plan, tuple[int, ...]]:
+    """Return a random candidate of a Dag: its program, plan and row."""
+    sketches = derive(dag, target, CPU).sketches
+    sketch = sketches[int(rng.integers(len(sketches)))]
+    every = plans(sketch, target, PLANS)
+    plan = every[int(rng.integers(len(every)))]
+    (row,) = sample(plan, 1, rng)
+    numbers = tuple(int(value) for value in row)
+    return bind(plan, numbers, target), plan, numbers
+
+
+def _interpreted(dag: Dag, program: Program, cases: tuple[Case, ...]) -> str | None:
+    if sum(node.points for node in dag.computes) > INTERPRETED:
+        return None
+    case = cases[0]
+    with np.errstate(all="ignore"):
+        got = interpret(program, {**case.inputs, **constants(dag)})
+    failed = compare_all(case, lambda name: got[name], program.by_name)
+    return None if failed is None else failed.message
+
+
+def _loaded(program: Program, target: Target, source: bool) -> Loaded:
+    return load(build_source(emit(program, target), target) if source else build(program, target))
+
+
+def main() -> int:
+    """Run many pairs; 0 where none is wrong."""
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    options.add_argument("--count", type=int, default=2000)
+    options.add_argument("--seed", type=int, default=0, help="of the first pair")
+    options.add_argument("--every", type=int, default=10, help="one pair in so many through numba")
+    options.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.child:
+        for seed in range(given.seed, given.seed + given.count):
+            sys.stdout.write(json.dumps({"start": seed}) + "\n")
+            sys.stdout.flush()
+            try:
+                found = check_pair(seed, source=seed % given.every == 0)
+            except Exception as error:  # noqa: BLE001 - any surprise is a finding with its seed
+                found = Finding(seed, "raised", f"{type(error).__name__}: {error}")
+            sys.stdout.write(json.dumps(found.__dict__) + "\n")
+            sys.stdout.flush()
+        return 0
+    return _supervise(given.seed, given.count, given.every)
+
+
+def _supervise(first: int, count: int, every: int) -> int:
+    start, seed, end = time.monotonic(), first, first + count
+    done: Counter[str] = Counter()
+    wrong: list[Finding] = []
+    while seed < end:
+        seed = _batch(seed, min(BATCH, end - seed), every, done, wrong)
+        rate = (seed - first) / (time.monotonic() - start)
+        sys.stderr.write(f"\r{seed - first} of {count}, {len(wrong)} wrong, {rate:.1f}/s ")
+    for finding in wrong:
+        sys.stdout.write(f"seed {finding.seed} ({finding.back_end}): {finding.error}\n")
+    sys.stdout.write(f"{count} pairs ({dict(done)}), {len(wrong)} wrong\n")
+    return 1 if wrong else 0
+
+
+def _batch(seed: int, count: int, every: int, done: Counter[str], wrong: list[Finding]) -> int:
+    """Run one child; return the next seed."""
+    command = [sys.executable, "-m", "tests.fuzz.pairs", "--child"]
+    numbers = ["--seed", str(seed), "--count", str(count), "--every", str(every)]
+    try:
+        answer = subprocess.run(
+            command + numbers, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S
+        )
+        output, ending = answer.stdout, f"exit {answer.returncode}: {answer.stderr[-500:]}"
+    except subprocess.TimeoutExpired as late:
+        output, ending = (late.stdout or b"").decode(), "hung"
+    running = None
+    for line in output.splitlines():
+        message = json.loads(line)
+        if "start" in message:
+            running = int(message["start"])
+            continue
+        finding = Finding(**message)
+        running = None
+        done[finding.back_end] += 1
+        if finding.error is not None:
+            wrong.append(finding)
+    if running is not None:
+        done["crash"] += 1
+        wrong.append(Finding(running, "crash", ending))
+        return running + 1
+    return seed + count
+
+
+if __name__ == "__main__":
+    sys.exit(main())
