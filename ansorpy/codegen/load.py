@@ -106,12 +106,11 @@ class Loaded:
         place = ctypes.addressof(table)
         work = [(self.entries[p.name], p.tasks) for p in self.phases if not p.ahead]
 
-        def call() -> None:
+        def call(_alive: object = (self, table)) -> None:
             for entry, tasks in work:
                 launch(entry, place, tasks)
 
         use_threads(threads)
-        call.table = table  # type: ignore[attr-defined]  # keeps the addresses alive
         return call
 
     def run_parallel(self, addresses: Sequence[int], threads: int) -> None:
@@ -121,7 +120,11 @@ class Loaded:
     def _bound(self, name: str, addresses: Sequence[int]) -> Callable[[], None]:
         table = table_of(addresses)
         function: Any = RUN(self.entries[name])
-        return lambda: function(table)
+
+        def call(_alive: object = self) -> None:
+            function(table)
+
+        return call
 
 
 def load(built: Built) -> Loaded:

@@ -707,9 +707,13 @@ class Expansion(Arithmetic):
     def identity(self) -> list[Any]:
         """Return vectors that change nothing when combined."""
         op, dtype = self.tile.combiner, self.dtypes[0]
-        limits = {"max": -math.inf, "argmax": -math.inf, "min": math.inf, "argmin": math.inf}
-        bounds = LEAST if op in ("max", "argmax") else LARGEST
-        start = {"sum": 0, "prod": 1}.get(op, limits[op] if dtype in FLOATS else bounds[dtype])
+        floats, largest = dtype in FLOATS, op in ("max", "argmax")
+        if op in ("sum", "prod"):
+            start: float = 0 if op == "sum" else 1
+        elif floats:
+            start = -math.inf if largest else math.inf
+        else:
+            start = (LEAST if largest else LARGEST)[dtype]
         numbers = [start] + [LARGEST[extra] for extra in self.dtypes[1:]]
         kinds = [ir.VectorType(COMPUTED[dtype], self.n) for dtype in self.dtypes]
         return [ir.Constant(k, [x] * self.n) for k, x in zip(kinds, numbers, strict=True)]
@@ -822,10 +826,10 @@ class Expansion(Arithmetic):
                 turned = {**point, rows: tuple(range(base, base + n)), tile.lane: (k,)}
                 guard = True if tile.mask is None else self.allowed((), turned, None)
                 short = ir.Constant(ir.VectorType(I1, n), [int(j < count) for j in range(n)])
-                if count < n:
-                    guard = short if guard is True else self.conjunction(guard, short)
                 if guard is False:
                     continue
+                if count < n:
+                    guard = short if guard is True else self.conjunction(guard, short)
                 index = self.index(target.args[1], turned)
                 if tile.combiner:
                     old = self.fetch_vector(target.args[0], operand.dtype, index, guard)

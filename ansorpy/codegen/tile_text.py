@@ -145,8 +145,8 @@ def value_text(expr: Expr, scope: Scoped, beside: bool = False) -> str:
     """Return a value as Python; a literal is bare only `beside` something that has its dtype."""
     match expr:
         case Const():
-            bare = beside or expr.dtype in (INDEX, "bool")
-            return _literal(expr) if bare else f"{expr.dtype}({_literal(expr)})"
+            plain = beside or expr.dtype in (INDEX, "bool")
+            return _literal(expr) if plain else f"{expr.dtype}({_literal(expr)})"
         case Var(name=name):
             return _symbol(name, scope)
         case Read(tensor=name, indices=indices):

@@ -1,6 +1,8 @@
 """Tiled programs written by hand, and how to run them against numpy."""
 
-from collections.abc import Callable, Mapping, Sequence
+import ctypes
+import mmap
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -68,11 +70,17 @@ def program(buffers: Sequence[Buffer], *phases: Stmt) -> Program:
     return Program("test", tuple(buffers), named)
 
 
-def aligned(shape: Sequence[int], dtype: Any) -> Array:
-    size = prod(shape) * np.dtype(dtype).itemsize
-    raw = np.full(size + 64, 0xA5, np.uint8)
-    start = -raw.ctypes.data % 64
-    found: Array = raw[start : start + size].view(dtype).reshape(shape)
+def guarded(shape: Sequence[int], dtype: Any) -> Array:
+    """Return an array that ends where a page without access begins."""
+    page, size = mmap.PAGESIZE, prod(shape) * np.dtype(dtype).itemsize
+    pages = -(-size // page)
+    memory = mmap.mmap(-1, (pages + 2) * page)
+    raw = np.frombuffer(memory, np.uint8)
+    protect = ctypes.CDLL(None).mprotect
+    for wall in (0, pages + 1):
+        assert protect(ctypes.c_void_p(raw.ctypes.data + wall * page), page, 0) == 0
+    found: Array = raw[(pages + 1) * page - size : (pages + 1) * page].view(dtype).reshape(shape)
+    found.view(np.uint8)[...] = 0xA5
     return found
 
 
@@ -80,7 +88,7 @@ def arrays_of(prog: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
     arrays = {}
     for buf in prog.buffers:
         shape = [int(str(n)) for n in buf.shape]
-        arrays[buf.name] = aligned(shape, NUMPY.get(buf.dtype, buf.dtype))
+        arrays[buf.name] = guarded(shape, NUMPY.get(buf.dtype, buf.dtype))
         if buf.name in inputs:
             arrays[buf.name][...] = inputs[buf.name]
     return arrays
@@ -128,5 +136,3 @@ def pack(b: Array, width: int) -> Array:
     padded[:, :m] = b
     return np.ascontiguousarray(padded.reshape(k, tiles, width).transpose(1, 0, 2))
 
-
-Runner = Callable[[Program, Mapping[str, Array]], dict[str, Array]]

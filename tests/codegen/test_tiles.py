@@ -1,0 +1,420 @@
+"""Every shape of tile statement, against the interpreter of the loop IR, on guarded buffers."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from ansorpy.loopir.interp import run as interpret
+from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Seq, Store, Tile
+from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Select, Var
+from tests.codegen.programs import (
+    Array,
+    add,
+    buffer,
+    c,
+    lt,
+    mul,
+    parallel,
+    program,
+    read,
+    store,
+)
+from tests.codegen.running import run_all
+
+RNG = np.random.default_rng(7)
+L, U, V = Var("l"), Var("u"), Var("v")
+
+
+def normal(*shape: int) -> Array:
+    return RNG.integers(-9, 9, shape).astype(np.float32)
+
+
+def agree(prog: Program, inputs: Mapping[str, Array], source: bool = True) -> dict[str, Array]:
+    """Small integers in float32 are exact, so the interpreter must be met to the bit."""
+    found = run_all(prog, inputs, source)
+    for name, array in interpret(prog, inputs).items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+    return found
+
+
+def out(shape: tuple[int, ...], dtype: str = "float32", name: str = "C"):  # type: ignore[no-untyped-def]
+    return buffer(name, dtype, shape, Scope.OUTPUT)
+
+
+# ---- stores
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("rows", [2, 5, 16, 19])
+@pytest.mark.parametrize("masked", ["", "rows", "lanes", "both"])
+def test_transposing_store(lanes: int, rows: int, masked: str) -> None:
+    n, m = (rows - 1 if masked in ("rows", "both") else rows), lanes * 2
+    m -= 3 if masked in ("lanes", "both") else 0
+    column = add(mul(V, lanes), L)
+    parts = [lt(U, n)] if masked in ("rows", "both") else []
+    parts += [lt(column, m)] if masked in ("lanes", "both") else []
+    mask: Expr | None = None
+    for part in parts:
+        mask = part if mask is None else Binary("and", mask, part)
+    tile = Tile((("u", rows), ("v", 2)), ("l", lanes),
+                store("C", (column, U), read("A", U, column)), mask)  # fmt: skip
+    prog = program([buffer("A", "float32", (n, m)), out((m, n))], tile)
+    agree(prog, {"A": normal(n, m)}, source=rows == 5)
+
+
+def test_transposing_store_combines() -> None:
+    tile = Tile((("u", 5),), ("l", 8), store("C", (L, U), read("A", U, L), "sum"), lt(L, 7))
+    start = Tile((), ("l", 8), store("C", (Binary("floordiv", L, c(5)), L), c(1.0, "float32")))
+    zero = For("i", c(7), Tile((), ("l", 8), store("C", (Var("i"), L), c(2.0, "float32")), lt(L, 5)))
+    del start
+    prog = program([buffer("A", "float32", (5, 7)), out((7, 5))], Seq((zero, tile)))
+    agree(prog, {"A": normal(5, 7)})
+
+
+def test_scatter_and_strided_load() -> None:
+    tile = Tile((), ("l", 8), store("C", (mul(L, 3),), read("A", mul(L, 2))), lt(L, 7))
+    fill = Tile((), ("l", 32), store("C", (L,), c(1.0, "float32")), lt(L, 19))
+    prog = program([buffer("A", "float32", (13,)), out((19,))], Seq((fill, tile)))
+    agree(prog, {"A": normal(13)})
+
+
+def test_reversed_and_broadcast_loads() -> None:
+    value = add(read("A", Binary("sub", c(15), L)), read("A", c(3)), read("A", Var("i")))
+    loop = For("i", c(3), Tile((), ("l", 16), store("C", (Var("i"), L), value)))
+    agree(program([buffer("A", "float32", (16,)), out((3, 16))], loop), {"A": normal(16)})
+
+
+def test_division_of_lane_indices() -> None:
+    index = add(mul(Var("i"), 16), L)
+    value = read("A", Binary("floordiv", index, c(6)), Binary("mod", index, c(6)))
+    loop = For("i", c(3), Tile((), ("l", 16), store("C", (index,), value), lt(index, 42)))
+    agree(program([buffer("A", "float32", (7, 6)), out((42,))], loop), {"A": normal(7, 6)})
+
+
+def test_embedding_gathers_rows() -> None:
+    row = Cast("int64", read("I", Var("i"), dtype="int32"))
+    one = Tile((), ("l", 8), store("C", (Var("i"), L), read("W", row, L)), lt(L, 6))
+    column = Cast("int64", read("I", L, dtype="int32"))
+    two = Tile((), ("l", 8), store("D", (L,), read("W", column, c(2))), lt(L, 5))
+    buffers = [buffer("I", "int32", (5,)), buffer("W", "float32", (9, 6)),
+               out((5, 6)), out((5,), name="D")]  # fmt: skip
+    prog = program(buffers, For("i", c(5), one), two)
+    inputs = {"I": np.array([3, 8, 0, 5, 8], np.int32), "W": normal(9, 6)}
+    found = run_all(prog, inputs)
+    np.testing.assert_array_equal(found["C"], inputs["W"][inputs["I"]])
+    np.testing.assert_array_equal(found["D"], inputs["W"][inputs["I"], 2])
+
+
+# ---- masks and selects
+
+
+def test_padding_reads_nothing_outside() -> None:
+    """A 3-tap window over a row with one zero of padding on either side."""
+    taps: list[Expr] = []
+    for shift in (-1, 0, 1):
+        place = add(mul(Var("jo"), 8), L, c(shift))
+        inside = Binary("and", Binary("ge", place, c(0)), lt(place, 21))
+        taps.append(Select(inside, read("A", Var("i"), place), c(0.0, "float32")))
+    column = add(mul(Var("jo"), 8), L)
+    tile = Tile((), ("l", 8), store("C", (Var("i"), column), add(*taps)), lt(column, 21))
+    nest = parallel("i", 4, For("jo", c(3), tile))
+    prog = program([buffer("A", "float32", (4, 21)), out((4, 21))], nest)
+    agree(prog, {"A": normal(4, 21)})
+
+
+def test_padding_of_rows_is_a_scalar_condition() -> None:
+    row = add(Var("i"), U, c(-1))
+    inside = Binary("and", Binary("ge", row, c(0)), lt(row, 4))
+    vector = Select(inside, read("A", row, L), c(0.5, "float32"))
+    scalar = Select(inside, read("B", row), c(-1.0, "float32"))
+    tile = Tile((("u", 3),), ("l", 8), store("C", (Var("i"), U, L), add(vector, scalar)))
+    prog = program(
+        [buffer("A", "float32", (4, 8)), buffer("B", "float32", (4,)), out((4, 3, 8))],
+        parallel("i", 4, tile),
+    )
+    agree(prog, {"A": normal(4, 8), "B": normal(4)})
+
+
+def test_select_on_data() -> None:
+    x, y = read("A", L), read("B", L)
+    value = Select(Binary("gt", x, y), Binary("sub", x, y), Select(lt(L, 4), y, c(7.0, "float32")))
+    tile = Tile((), ("l", 16), store("C", (L,), value), Binary("ne", L, c(5)))
+    fill = Tile((), ("l", 16), store("C", (L,), c(0.0, "float32")))
+    prog = program([buffer("A", "float32", (16,)), buffer("B", "float32", (16,)), out((16,))],
+                   Seq((fill, tile)))  # fmt: skip
+    agree(prog, {"A": normal(16), "B": normal(16)})
+
+
+def test_scalar_tile_under_mask_and_dims() -> None:
+    i = add(mul(Var("io"), 4), U)
+    tile = Tile((("u", 4),), None, store("C", (i,), mul(read("A", i), read("A", i))), lt(i, 10))
+    prog = program([buffer("A", "float32", (10,)), out((10,))], parallel("io", 3, tile))
+    agree(prog, {"A": normal(10)})
+
+
+def test_mask_that_is_a_disjunction() -> None:
+    cond = Binary("or", lt(L, 3), Binary("eq", add(L, Var("i")), c(12)))
+    tile = Tile((), ("l", 16), store("C", (Var("i"), L), read("A", L), "sum"), cond)
+    fill = Tile((), ("l", 16), store("C", (Var("i"), L), c(1.0, "float32")))
+    prog = program([buffer("A", "float32", (16,)), out((3, 16))], For("i", c(3), Seq((fill, tile))))
+    agree(prog, {"A": normal(16)})
+
+
+# ---- reductions
+
+
+@pytest.mark.parametrize("combiner", ["sum", "prod", "max", "min"])
+@pytest.mark.parametrize("lanes", [4, 16, 6])
+@pytest.mark.parametrize("masked", [False, True])
+def test_reduction_along_lanes(combiner: str, lanes: int, masked: bool) -> None:
+    m = 2 * lanes - (3 if masked else 0)
+    column = add(mul(V, lanes), L)
+    start = c({"sum": 0.0, "prod": 1.0, "max": -9.0, "min": 9.0}[combiner], "float32")
+    tile = Tile((("u", 3), ("v", 2)), ("l", lanes), store("C", (U,), read("A", U, column), combiner),
+                lt(column, m) if masked else None)  # fmt: skip
+    first = Tile((("u", 3),), None, store("C", (U,), start))
+    prog = program([buffer("A", "float32", (3, m)), out((3,))], Seq((first, tile)))
+    data = RNG.choice(np.array([1, -1, 2], np.float32), (3, m))
+    agree(prog, {"A": data}, source=lanes == 16)
+
+
+def test_dot_product_into_a_scalar_register() -> None:
+    k = add(mul(Var("ko"), 8), L)
+    value = mul(read("A", Var("i"), k), read("B", k))
+    acc = buffer("acc", "float32", (), Scope.REGISTER)
+    body = Seq((
+        Tile((), None, store("acc", (), c(0.0, "float32"))),
+        For("ko", c(3), Tile((), ("l", 8), store("acc", (), value, "sum"), lt(k, 21))),
+        Tile((), None, store("C", (Var("i"),), read("acc"))),
+    ))  # fmt: skip
+    prog = program([buffer("A", "float32", (4, 21)), buffer("B", "float32", (21,)), out((4,))],
+                   parallel("i", 4, Alloc(acc, body)))  # fmt: skip
+    agree(prog, {"A": normal(4, 21), "B": normal(21)})
+
+
+def test_dims_are_reduced_in_memory_and_in_registers() -> None:
+    value = mul(read("A", U), read("B", U, L))
+    memory = Tile((("u", 5),), ("l", 8), store("C", (L,), value, "sum"), lt(L, 7))
+    fill = Tile((), ("l", 8), store("C", (L,), c(0.0, "float32")), lt(L, 7))
+    acc = buffer("acc", "float32", (8,), Scope.REGISTER)
+    registers = Alloc(acc, Seq((
+        Tile((), ("l", 8), store("acc", (L,), c(1.0, "float32"))),
+        Tile((("u", 5),), ("l", 8), store("acc", (L,), value, "sum"),
+             Binary("and", lt(L, 7), lt(add(U, L), 9))),
+        Tile((), ("l", 8), store("D", (L,), read("acc", L)), lt(L, 7)),
+    )))  # fmt: skip
+    buffers = [buffer("A", "float32", (5,)), buffer("B", "float32", (5, 7)), out((7,)),
+               out((7,), name="D")]  # fmt: skip
+    prog = program(buffers, Seq((fill, memory)), registers)
+    agree(prog, {"A": normal(5), "B": normal(5, 7)})
+
+
+@pytest.mark.parametrize("combiner", ["argmax", "argmin"])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("along", ["lane", "dim"])
+def test_argmax(combiner: str, dtype: str, along: str) -> None:
+    low = {"float32": float("-inf"), "int32": -(2**31)}[dtype]
+    high = {"float32": float("inf"), "int32": 2**31 - 1}[dtype]
+    start = (c(low if combiner == "argmax" else high, dtype), c(2**31 - 1, "int32"))
+    k = add(mul(Var("ko"), 8), L) if along == "lane" else Var("ko")
+    i = Var("i") if along == "lane" else L
+    value = (read("A", i, k, dtype=dtype), Cast("int32", k))
+    index = (i,)
+    scan = Tile((), ("l", 8), Store(("M", "P"), index, value, combiner), lt(k, 19))
+    body: If | Seq = Seq((
+        Tile((), None if along == "lane" else ("l", 8), Store(("M", "P"), index, start)),
+        For("ko", c(3 if along == "lane" else 19), scan),
+    ))  # fmt: skip
+    nest = For("i", c(8), body) if along == "lane" else body
+    buffers = [buffer("A", dtype, (8, 19)), out((8,), dtype, "M"), out((8,), "int32", "P")]
+    data = RNG.integers(-4, 4, (8, 19)).astype(dtype)
+    found = agree(program(buffers, nest), {"A": data})
+    best = data.argmax(1) if combiner == "argmax" else data.argmin(1)
+    np.testing.assert_array_equal(found["P"], best)
+
+
+def test_argmax_prefers_nan_as_numpy_does() -> None:
+    k = L
+    start = (c(float("-inf"), "float32"), c(2**31 - 1, "int32"))
+    body = Seq((
+        Tile((), None, Store(("M", "P"), (c(0),), start)),
+        Tile((), ("l", 16), Store(("M", "P"), (c(0),), (read("A", k), Cast("int32", k)), "argmax")),
+    ))  # fmt: skip
+    data = np.arange(16, dtype=np.float32)
+    data[[5, 9]] = np.nan
+    prog = program([buffer("A", "float32", (16,)), out((1,), name="M"), out((1,), "int32", "P")], body)
+    assert run_all(prog, {"A": data})["P"][0] == 5
+
+
+def test_max_keeps_nan() -> None:
+    both = Tile((), ("l", 16), store("C", (L,), Binary("max", read("A", L), read("B", L))))
+    relu = Tile((), ("l", 16), store("D", (L,), Binary("max", read("A", L), c(0.0, "float32"))))
+    a, b = normal(16), normal(16)
+    a[3], b[4], a[5], b[5] = np.nan, np.nan, np.nan, np.nan
+    buffers = [buffer("A", "float32", (16,)), buffer("B", "float32", (16,)), out((16,)),
+               out((16,), name="D")]  # fmt: skip
+    found = run_all(program(buffers, both, relu), {"A": a, "B": b})
+    np.testing.assert_array_equal(found["C"], np.maximum(a, b))
+    np.testing.assert_array_equal(found["D"], np.maximum(a, 0))
+
+
+# ---- control flow, scratch
+
+
+def test_registers_live_through_branches_and_dynamic_loops() -> None:
+    acc = buffer("acc", "float32", (2, 8), Scope.REGISTER)
+    dims, lane, at = (("u", 2),), ("l", 8), (U, L)
+    extent = Binary("min", c(3), Binary("sub", c(7), mul(Var("i"), 2)))
+    twice = Tile(dims, lane, store("acc", at, read("acc", *at), "sum"))
+    plus = Tile(dims, lane, store("acc", at, read("A", Var("k"), L), "sum"))
+    body = Seq((
+        Tile(dims, lane, store("acc", at, c(1.0, "float32"))),
+        For("k", extent, If(lt(Var("k"), 2), plus, twice)),
+        If(Binary("eq", Binary("mod", Var("i"), c(2)), c(0)), twice),
+        Tile(dims, lane, store("C", (Var("i"), U, L), read("acc", *at))),
+    ))  # fmt: skip
+    prog = program([buffer("A", "float32", (3, 8)), out((5, 2, 8))],
+                   parallel("i", 5, Alloc(acc, body)))  # fmt: skip
+    agree(prog, {"A": normal(3, 8)})
+
+
+def test_scratch_is_private_to_a_task_and_same_names_shadow() -> None:
+    local = buffer("s", "float32", (3, 10), Scope.LOCAL)
+    fill = For("r", c(3), Tile((), ("l", 16), store("s", (Var("r"), L), read("A", Var("i"), L)), lt(L, 10)))
+    use = Tile((("u", 3),), ("l", 16), store("C", (Var("i"), U, L), read("s", U, L)), lt(L, 10))
+    again = Alloc(buffer("s", "float32", (8,), Scope.REGISTER), Seq((
+        Tile((), ("l", 8), store("s", (L,), read("A", Var("i"), L))),
+        Tile((), ("l", 8), store("C", (Var("i"), c(0), L), read("s", L), "sum")),
+    )))  # fmt: skip
+    nest = parallel("i", 2, parallel("j", 1, Seq((Alloc(local, Seq((fill, use))), again))))
+    prog = program([buffer("A", "float32", (2, 10)), out((2, 3, 10))], nest)
+    agree(prog, {"A": normal(2, 10)})
+
+
+def test_tasks_are_the_product_of_the_parallel_loops() -> None:
+    value = Cast("float32", add(mul(Var("i"), 100), mul(Var("j"), 10), L))
+    tile = Tile((), ("l", 4), store("C", (Var("i"), Var("j"), L), value))
+    prog = program([out((3, 5, 4))], parallel("i", 3, parallel("j", 5, tile)))
+    agree(prog, {})
+
+
+# ---- dtypes
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "floordiv", "mod", "max", "min"])
+@pytest.mark.parametrize("lanes", [0, 16])
+def test_integer_arithmetic(dtype: str, op: str, lanes: int) -> None:
+    info = np.iinfo(dtype)
+    a = RNG.integers(info.min, info.max, 48, dtype=dtype)
+    b = RNG.integers(max(-5, info.min), 5, 48, dtype=dtype)
+    b[b == 0] = 3
+    a[:4], b[:4] = info.min, [-1 if info.min else 1, 1, 2, 3]
+    value = Binary(op, read("A", L, dtype=dtype), read("B", L, dtype=dtype))
+    index = add(mul(Var("i"), 16), L) if lanes else L
+    value = Binary(op, read("A", index, dtype=dtype), read("B", index, dtype=dtype))
+    mask = Binary("ne", read("B", index, dtype=dtype), c(0, dtype))
+    del mask
+    body = Tile((), ("l", 16), store("C", (index,), value)) if lanes else Tile(
+        (), None, store("C", (L,), value)
+    )
+    nest = For("i", c(3), body) if lanes else For("l", c(48), body)
+    prog = program([buffer("A", dtype, (48,)), buffer("B", dtype, (48,)), out((48,), dtype)], nest)
+    found = run_all(prog, {"A": a, "B": b}, source=op == "floordiv")["C"]
+    numpy = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "floordiv": np.floor_divide,
+             "mod": np.remainder, "max": np.maximum, "min": np.minimum}[op]  # fmt: skip
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found, numpy(a, b))
+
+
+@pytest.mark.parametrize("by", [1, 2, 3, 7, 8, -3])
+def test_division_by_a_constant_floors(by: int) -> None:
+    a = np.arange(-16, 16, dtype=np.int32)
+    x = read("A", add(mul(U, 16), L), dtype="int32")
+    place = (add(mul(U, 16), L),)
+    tiles = [
+        Tile((("u", 2),), ("l", 16), store(name, place, Binary(op, x, c(by, "int32"))))
+        for name, op in (("C", "floordiv"), ("D", "mod"))
+    ]
+    prog = program([buffer("A", "int32", (32,)), out((32,), "int32"), out((32,), "int32", "D")], *tiles)
+    found = run_all(prog, {"A": a})
+    np.testing.assert_array_equal(found["C"], a // by)
+    np.testing.assert_array_equal(found["D"], a % by)
+
+
+def test_division_by_zero_does_not_trap() -> None:
+    x, y = read("A", L, dtype="int32"), read("B", L, dtype="int32")
+    tile = Tile((), ("l", 16), store("C", (L,), Binary("floordiv", x, y)))
+    scalar = For("l", c(16), Tile((), None, store("D", (L,), Binary("mod", x, y))))
+    buffers = [buffer("A", "int32", (16,)), buffer("B", "int32", (16,)), out((16,), "int32"),
+               out((16,), "int32", "D")]  # fmt: skip
+    run_all(program(buffers, tile, scalar),
+            {"A": np.full(16, 5, np.int32), "B": np.zeros(16, np.int32)})  # fmt: skip
+
+
+CASTS = ["float32", "float64", "int8", "uint8", "int32", "int64", "bool"]
+
+
+@pytest.mark.parametrize("old", CASTS)
+def test_casts(old: str) -> None:
+    a = np.array([0, 1, 2, 3, 100, 5, 7, 120, 0, 1, 9, 11, 64, 0, 33, 2]).astype(old)
+    if old.startswith("float"):
+        a[:4] += np.array([0.5, 0.75, 0.25, 0.99], old)
+    news = [name for name in CASTS if name != old]
+    tiles = [
+        Tile((), ("l", 16), store(f"C{k}", (L,), Cast(new, read("A", L, dtype=old))))
+        for k, new in enumerate(news)
+    ]
+    buffers = [buffer("A", old, (16,)), *(out((16,), new, f"C{k}") for k, new in enumerate(news))]
+    found = run_all(program(buffers, *tiles), {"A": a}, source=old == "float32")
+    for k, new in enumerate(news):
+        np.testing.assert_array_equal(found[f"C{k}"], a.astype(new), err_msg=new)
+
+
+@pytest.mark.parametrize("lanes", [0, 8])
+def test_half_precision_is_storage(lanes: int) -> None:
+    a = np.array([0.1, -3.7, 65504, 1e-7, np.inf, 0, 2.5, np.nan], np.float16)
+    value = mul(read("A", L, dtype="float16"), c(0.5, "float16"))
+    tile = Tile((), ("l", 8) if lanes else None, store("C", (L,), value))
+    nest = tile if lanes else For("l", c(8), tile)
+    prog = program([buffer("A", "float16", (8,)), out((8,), "float16")], nest)
+    want = (a.astype(np.float32) * np.float32(0.5)).astype(np.float16)
+    np.testing.assert_array_equal(run_all(prog, {"A": a})["C"], want)
+
+
+def test_bfloat16_rounds_to_nearest_even() -> None:
+    x = np.array([1.0, 1.00390625, 1.01171875, -3.14159, 3.4e38, np.inf, np.nan, 1e-40], np.float32)
+    there = Tile((), ("l", 8), store("C", (L,), Cast("bfloat16", read("A", L))))
+    back = Tile((), ("l", 8), store("D", (L,), Cast("float32", read("C", L, dtype="bfloat16"))))
+    buffers = [buffer("A", "float32", (8,)), out((8,), "bfloat16"), out((8,), name="D")]
+    found = run_all(program(buffers, there, back), {"A": x})
+    bits = x.view(np.uint32).astype(np.uint64)
+    want = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint32) << 16
+    ok = ~np.isnan(x)
+    np.testing.assert_array_equal(found["D"][ok], want.view(np.float32)[ok])
+    assert np.isnan(found["D"][~ok]).all()
+
+
+def test_bool_logic() -> None:
+    a, b = read("A", L, dtype="bool"), read("B", L, dtype="bool")
+    value = Binary("or", Call("not", a), Binary("and", b, Binary("gt", read("X", L), c(0.0, "float32"))))
+    tile = Tile((), ("l", 16), store("C", (L,), value))
+    buffers = [buffer("A", "bool", (16,)), buffer("B", "bool", (16,)), buffer("X", "float32", (16,)),
+               out((16,), "bool")]  # fmt: skip
+    inputs = {"A": RNG.random(16) > 0.5, "B": RNG.random(16) > 0.5, "X": normal(16)}
+    found = run_all(program(buffers, tile), inputs)["C"]
+    np.testing.assert_array_equal(found, ~inputs["A"] | (inputs["B"] & (inputs["X"] > 0)))
+
+
+def test_float64_matmul_row() -> None:
+    value = mul(read("A", Var("k"), dtype="float64"), read("B", Var("k"), L, dtype="float64"))
+    acc = buffer("acc", "float64", (8,), Scope.REGISTER)
+    body = Alloc(acc, Seq((
+        Tile((), ("l", 8), store("acc", (L,), Const(0.0, "float64"))),
+        For("k", c(9), Tile((), ("l", 8), store("acc", (L,), value, "sum"))),
+        Tile((), ("l", 8), store("C", (L,), read("acc", L, dtype="float64"))),
+    )))  # fmt: skip
+    prog = program([buffer("A", "float64", (9,)), buffer("B", "float64", (9, 8)),
+                    out((8,), "float64")], body)  # fmt: skip
+    agree(prog, {"A": RNG.integers(-9, 9, 9).astype(float), "B": RNG.integers(-9, 9, (9, 8)).astype(float)})
