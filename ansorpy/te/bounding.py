@@ -5,7 +5,7 @@ int64. `facts` are bounds of linear forms, as `assume` makes them: within `0 <= 
 form `h + kh` is known to be at least 1, although neither variable is.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import gcd
 from typing import Final
@@ -37,7 +37,7 @@ VALUES: Final[Mapping[str, Interval]] = {
     "int64": (-(2**63), 2**63 - 1),
 }
 FACT_LIMIT: Final = 12  # conditions beyond this are not used: a proof stays cheap on any input
-FACT_DEPTH: Final = 2  # how many facts one bound may combine
+TRIED: Final = (6, 4)  # facts tried on a form, then on each of what is left of it
 NEGATED: Final = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
@@ -73,39 +73,49 @@ def bounds_of_form(of: Form, ranges: Ranges, facts: Facts = NO_FACTS) -> Interva
     boxes = {atom: _of_atom(atom, ranges, facts) for atom in of.terms}
     for fact in facts:
         boxes = {**fact.boxes, **boxes}
-    return _search(of, boxes, facts, FACT_DEPTH)
+    return _search(of, boxes, facts, TRIED)
 
 
-def _search(of: Form, boxes: Mapping[Expr, Interval], facts: Facts, depth: int) -> Interval:
-    """Bound a form by the boxes of its atoms, and by up to `depth` facts put together."""
+def _search(
+    of: Form, boxes: Mapping[Expr, Interval], facts: Facts, tried: tuple[int, ...]
+) -> Interval:
+    """Bound a form by the boxes of its atoms, and by up to len(tried) facts put together."""
     low = high = of.const
     for atom, coef in of.terms.items():
         first, last = boxes[atom]
         low += coef * (first if coef > 0 else last)
         high += coef * (last if coef > 0 else first)
-    if not depth or not of.terms:
+    if not tried or not of.terms:
         return low, high
     widest = low, high
-    for known, times in _useful(of, facts):
+    for known, times in _useful(of, facts)[: tried[0]]:
         rest = of.plus(known.form, -times)
         others = tuple(fact for fact in facts if fact is not known)
-        first, last = _search(rest, boxes, others, depth - 1)
+        first, last = _search(rest, boxes, others, tried[1:])
         low = max(low, first + times * (known.low if times > 0 else known.high))
         high = min(high, last + times * (known.high if times > 0 else known.low))
     # Facts that contradict each other mark code that never runs; it gets no better bounds.
     return (low, high) if low <= high else widest
 
 
-def _useful(of: Form, facts: Facts) -> Iterator[tuple[Fact, int]]:
-    """Yield each fact with the multiples of it that cancel a term of the form."""
+def _useful(of: Form, facts: Facts) -> list[tuple[Fact, int]]:
+    """Return the facts that cancel terms of the form, with the multiple; those that leave least.
+
+    The whole form of a padded index is a fact: then nothing is left, and its bounds are exact.
+    """
+    found: list[tuple[int, Fact, int]] = []
     for fact in facts:
-        multiples = {
-            of.terms[atom] // coef
-            for atom, coef in fact.form.terms.items()
-            if atom in of.terms and of.terms[atom] % coef == 0
-        }
-        for times in sorted(multiples):
-            yield fact, times
+        cancelled: dict[int, int] = {}
+        for atom, coef in fact.form.terms.items():
+            has = of.terms.get(atom, 0)
+            if has and has % coef == 0:
+                cancelled[has // coef] = cancelled.get(has // coef, 0) + 1
+        if cancelled:
+            times = max(cancelled, key=lambda ratio: (cancelled[ratio], -abs(ratio)))
+            left = len(fact.form.terms) - 2 * cancelled[times]
+            found.append((left, fact, times))
+    found.sort(key=lambda one: one[0])  # stable: of equals, the outermost condition first
+    return [(fact, times) for _, fact, times in found]
 
 
 def _of_atom(expr: Expr, ranges: Ranges, facts: Facts) -> Interval:
@@ -231,7 +241,7 @@ def assume(cond: Expr, ranges: Ranges, facts: Facts = NO_FACTS, *, holds: bool =
 
 def _compared(difference: Form, op: str, ranges: Ranges, facts: Facts) -> Facts:
     """Add `difference op 0`."""
-    low, high = bounds_of_form(difference, ranges, facts)
+    low, high = bounds_of_form(difference, ranges)
     match op:
         case "lt":
             high = min(high, -1)
@@ -255,7 +265,7 @@ def _learn(of: Form, within: Interval, ranges: Ranges, facts: Facts) -> Facts:
     divisor = gcd(*of.terms.values())
     terms = {atom: coef // divisor for atom, coef in of.terms.items()}
     low, high = -((of.const - low) // divisor), (high - of.const) // divisor
-    boxes = {atom: _of_atom(atom, ranges, facts) for atom in terms}
+    boxes = {atom: _of_atom(atom, ranges, NO_FACTS) for atom in terms}
     facts = (*facts, Fact(Form(0, terms), low, high, boxes))
     atom, sign = next(iter(terms.items()))
     match atom:

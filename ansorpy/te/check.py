@@ -33,8 +33,8 @@ def check(dag: Dag, limits: Limits = LIMITS) -> None:
     for node in dag.nodes:
         terms += check_node(node, tensors, later, limits)
         tensors[node.name] = signature(node)
-    if terms > limits.all_terms:
-        raise SpecError(f"dag {dag.name!r}: {terms} expression parts, limit {limits.all_terms}")
+        if terms > limits.all_terms:
+            raise SpecError(f"dag {dag.name!r}: {terms} expression parts, limit {limits.all_terms}")
     _total_bytes(dag, tensors, limits)
     _outputs(dag)
 

@@ -47,13 +47,16 @@ def check_ranges(
             for position, index in enumerate(indices):
                 _affine(index, expr, where)
                 extent = tensors[tensor][0][position]
-                _inside(expr, position, bounds(index, ranges, facts), extent, where)
+                interval = bounds(index, ranges)
+                if interval[0] < 0 or interval[1] >= extent:
+                    interval = bounds(index, ranges, facts)
+                _inside(expr, position, interval, extent, where)
         case Binary(op="floordiv" | "mod", b=b):
             low, high = bounds(b, ranges, facts)
             if low <= 0 <= high:
                 raise SpecError(f"{where}: {shown(expr)} may divide by 0")
         case Binary() if dtype_of(expr) == INDEX:
-            _no_overflow(expr, ranges, facts, where)
+            _no_overflow(expr, ranges, where)
         case _:
             pass
     for part in children(expr):
@@ -70,10 +73,10 @@ def _inside(read: Read, position: int, interval: tuple[int, int], extent: int, w
         )
 
 
-def _no_overflow(expr: Binary, ranges: Ranges, facts: Facts, where: str) -> None:
+def _no_overflow(expr: Binary, ranges: Ranges, where: str) -> None:
     if any(isinstance(part, Read) for part in walk(expr)):
         return  # data wraps around as int64 does everywhere
-    low, high = bounds(expr, ranges, facts)
+    low, high = bounds(expr, ranges)
     first, last = VALUES[INDEX]
     if low < first or high > last:
         raise SpecError(f"{where}: {shown(expr)} reaches {low if low < first else high}: not int64")

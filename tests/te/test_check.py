@@ -52,7 +52,7 @@ STRIDED = Binary(
         dag(a(index("mod", index("mul", H, 7), 10))),
         dag(Select(WITHIN, Select(index("lt", H, 5), a(SHIFTED), a(SHIFTED)), ONE)),
     ],
-    ids=lambda d: str(d.node("C").body[0]),
+    ids=lambda d: str(d.computes[0].body[0]),
 )
 def test_reads_that_are_proved(valid: Dag) -> None:
     check(valid)
@@ -73,7 +73,7 @@ def test_reads_that_are_proved(valid: Dag) -> None:
         ),
         (dag(a(H), extent=11), "from 0 to 10"),
     ],
-    ids=lambda value: str(value.node("C").body[0]) if isinstance(value, Dag) else "",
+    ids=lambda value: str(value.computes[0].body[0]) if isinstance(value, Dag) else "",
 )
 def test_reads_that_are_not_proved(invalid: Dag, interval: str) -> None:
     with pytest.raises(SpecError, match=rf"node 'C': A\[.*{interval}, but 'A' has 0 to 9"):

@@ -43,6 +43,13 @@ def test_attributes_starts_and_infinities_round_trip() -> None:
     assert loads(dumps(MATMUL)) == MATMUL
 
 
+def test_the_example_of_the_page_is_valid() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
+    example = page.split("```json\n")[1].split("```")[0]
+    dag = loads(example)
+    assert to_json(dag) == json.loads(example)
+
+
 def test_constants_travel_as_base64() -> None:
     data = bytes(range(8))
     node = Compute("C", (Axis("i", 8),), (Read("W", (Var("i"),), "int8"),), ("int8",))

@@ -171,7 +171,7 @@ def test_reductions_to_rank_zero(op: str, combiner: str) -> None:
 def test_a_tensor_of_rank_zero_is_read_with_and_without_parentheses() -> None:
     dag = one("def f(float(7) A, float s) -> (C) { C(i) = A(i) * s + s() }")
     a = values(7)
-    (c,) = evaluate(dag, {"A": a, "s": np.float32(3)})
+    (c,) = evaluate(dag, {"A": a, "s": np.array(3, np.float32)})
     close(c, a * 3.0 + 3.0)
 
 
