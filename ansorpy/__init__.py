@@ -1,0 +1,65 @@
+"""Template-free auto-scheduling of tensor programs.
+
+>>> import ansorpy
+>>> text = "def mm(float(64,64) A, float(64,64) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+>>> result = ansorpy.tune(text)
+>>> c = result.kernels["mm"](a, b)
+
+Names load when they are first used: importing this package takes milliseconds.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ansorpy import te as te
+    from ansorpy.artifact import load as load
+    from ansorpy.client import Client as Client
+    from ansorpy.errors import AnsorError as AnsorError
+    from ansorpy.errors import SpecError as SpecError
+    from ansorpy.measure.host import local_target as local_target
+    from ansorpy.records import JsonlStore as JsonlStore
+    from ansorpy.records import MemoryStore as MemoryStore
+    from ansorpy.target import Target as Target
+    from ansorpy.tune import Result as Result
+    from ansorpy.tune import tune as tune
+
+_HOMES = {
+    "AnsorError": "ansorpy.errors",
+    "Client": "ansorpy.client",
+    "JsonlStore": "ansorpy.records",
+    "MemoryStore": "ansorpy.records",
+    "Result": "ansorpy.tune",
+    "SpecError": "ansorpy.errors",
+    "Target": "ansorpy.target",
+    "load": "ansorpy.artifact",
+    "local_target": "ansorpy.measure.host",
+}
+_MODULES = ("te", "tune")  # `tune` can be called: ADR-0020
+
+__all__ = [
+    "AnsorError",
+    "Client",
+    "JsonlStore",
+    "MemoryStore",
+    "Result",
+    "SpecError",
+    "Target",
+    "load",
+    "local_target",
+    "te",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use (PEP 562)."""
+    if name in _MODULES:
+        return import_module(f"ansorpy.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'ansorpy' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

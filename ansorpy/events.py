@@ -5,6 +5,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
+# Why a search ended: its budgets, no task with anything left to gain, Ctrl-C, or no search at all.
+Stopped = Literal["trials", "seconds", "converged", "interrupted", "store"]
+
 
 @dataclass(frozen=True, slots=True)
 class TimeSpent:
@@ -94,7 +97,7 @@ class Finished:
 
     results: tuple[TaskResult, ...]
     seconds: float
-    stopped: Literal["trials", "seconds", "converged", "interrupted", "store", "exhausted"]
+    stopped: Stopped
 
 
 Event = Started | Derived | RoundDone | Improved | Finished

@@ -40,17 +40,20 @@ def task_key(workload: str, target: Target) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """The interleaved final of a task: the winner against the untuned kernel and NumPy.
+    """The interleaved final of a task: the tuned kernel against the untuned one and NumPy.
 
     All times in seconds, all samples kept. `request` is the digest of what was asked for, so that
     the same request is answered from the store.
     """
 
     winner: str  # "tuned" or "baseline"
+    delivered: str  # "tuned" or "naive": the faster of our two kernels
     tuned_s: tuple[float, ...]
     naive_s: tuple[float, ...]
     numpy_s: tuple[float, ...]  # () where NumPy has no call per node
-    tolerance: float  # largest error bound used by the check, absolute
+    span: tuple[float, float]  # of the float inputs that the self-test draws
+    tolerances: tuple[float, ...]  # absolute error bound on such inputs, one per output array
+    magnitude: int  # of integer inputs on which every step is exact; 0: none
     trials: int
     seconds: float
     request: str
@@ -58,7 +61,12 @@ class Race:
     @property
     def best_s(self) -> float:
         """The latency of what is delivered."""
-        return min(self.tuned_s if self.winner == "tuned" else self.naive_s)
+        return min(self.delivered_s)
+
+    @property
+    def delivered_s(self) -> tuple[float, ...]:
+        """The samples of what is delivered."""
+        return self.tuned_s if self.delivered == "tuned" else self.naive_s
 
     @property
     def baseline_s(self) -> float:
@@ -289,5 +297,5 @@ def _outcome_from_json(obj: Mapping[str, Any]) -> Outcome:
 
 
 def _race_from_json(obj: Mapping[str, Any]) -> Race:
-    times = {name: tuple(map(float, obj[name])) for name in ("tuned_s", "naive_s", "numpy_s")}
-    return Race(**{**obj, **times})
+    arrays = ("tuned_s", "naive_s", "numpy_s", "span", "tolerances")
+    return Race(**{**obj, **{name: tuple(map(float, obj[name])) for name in arrays}})

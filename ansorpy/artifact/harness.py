@@ -44,13 +44,14 @@ def stored_dtype(dtype: str) -> Any:
     return np.dtype("uint16" if dtype == "bfloat16" else dtype)
 
 
-def empty(shape: tuple[int, ...], dtype: str) -> Array:
+def fresh(shape: tuple[int, ...], dtype: str) -> Array:
     """Return an uninitialised array that starts at a multiple of 64 bytes."""
     kind = stored_dtype(dtype)
     size_bytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
     raw = np.empty(size_bytes + ALIGN_BYTES, np.uint8)
     start = -raw.ctypes.data % ALIGN_BYTES
-    return raw[start : start + size_bytes].view(kind).reshape(shape)
+    array: Array = raw[start : start + size_bytes].view(kind).reshape(shape)
+    return array
 
 
 def widened(array: Array, dtype: str) -> Array:
@@ -73,10 +74,9 @@ class Runner:
     """Calls the phases on arrays; one per kernel file.
 
     Args:
-        tensors: every buffer, in the order in which the phases take the addresses.
+        tensors: every buffer, in the order in which `launch` and `ahead` take the arrays.
         inputs, outputs: names, in the order of `run` and of its results.
-        phases, ahead: functions of an int64 array of addresses; `ahead` ones read weights and
-            constants only.
+        launch, ahead: the timed phases; those that depend on weights and constants only.
         reference: (inputs, constants) -> outputs, in float64.
     """
 
@@ -86,8 +86,8 @@ class Runner:
         inputs: Sequence[str],
         outputs: Sequence[str],
         constants: Mapping[str, Array],
-        phases: Sequence[Callable[[Array], None]],
-        ahead: Sequence[Callable[[Array], None]],
+        launch: Callable[..., None],
+        ahead: Callable[..., None],
         reference: Callable[[list[Array], list[Array]], tuple[Array, ...]],
         test: Test,
         flop: int,
@@ -96,7 +96,7 @@ class Runner:
         self.inputs = tuple(self.tensors[name] for name in inputs)
         self.outputs = tuple(self.tensors[name] for name in outputs)
         self.constants = {name: self._aligned(values) for name, values in constants.items()}
-        self.phases, self.ahead = tuple(phases), tuple(ahead)
+        self.launch, self.ahead = launch, ahead
         self.reference, self.test, self.flop = reference, test, flop
 
     def run(self, *inputs: Any) -> Any:
@@ -122,18 +122,14 @@ class Runner:
             arrays[tensor.name] = self._checked(tensor, given)
         for tensor in self.tensors.values():
             if tensor.name not in arrays:  # outputs, and scratch that `ahead` may fill
-                arrays[tensor.name] = empty(tensor.shape, tensor.dtype)
-        order = list(self.tensors)
-        addresses = np.array([arrays[name].ctypes.data for name in order], np.int64)
-        for phase in self.ahead:
-            phase(addresses)
+                arrays[tensor.name] = fresh(tensor.shape, tensor.dtype)
+        order = tuple(self.tensors)
+        self.ahead(*(arrays[name] for name in order))
 
         def call() -> Any:
-            for tensor in self.outputs:  # fresh ones: a result must not change later
-                arrays[tensor.name] = empty(tensor.shape, tensor.dtype)
-                addresses[order.index(tensor.name)] = arrays[tensor.name].ctypes.data
-            for phase in self.phases:
-                phase(addresses)
+            for tensor in self.outputs:  # a result that was given away must not change later
+                arrays[tensor.name] = fresh(tensor.shape, tensor.dtype)
+            self.launch(*(arrays[name] for name in order))
             results = tuple(arrays[tensor.name] for tensor in self.outputs)
             return results if len(results) > 1 else results[0]
 
@@ -151,7 +147,7 @@ class Runner:
         """Return the array itself where it is contiguous and aligned, else a copy that is."""
         if array.flags.c_contiguous and array.ctypes.data % ALIGN_BYTES == 0:
             return array
-        copy = empty(array.shape, str(array.dtype))
+        copy = fresh(array.shape, str(array.dtype))
         copy[...] = array
         return copy
 
@@ -160,10 +156,9 @@ class Runner:
         spans = {"int8": (-128, 128), "uint8": (0, 256), "bool": (0, 2)}
         drawn = []
         for tensor in self.inputs:
+            values: Any = rng.integers(*spans.get(tensor.dtype, (-1000, 1000)), tensor.shape)
             if stored_dtype(tensor.dtype).kind == "f" or tensor.dtype == "bfloat16":
                 values = rng.uniform(self.test.low, self.test.high, tensor.shape)
-            else:
-                values = rng.integers(*spans.get(tensor.dtype, (-1000, 1000)), tensor.shape)
             drawn.append(narrowed(np.asarray(values), tensor.dtype))
         return drawn
 
@@ -195,9 +190,7 @@ class Runner:
             if not np.array_equal(old.view(np.uint8), new.view(np.uint8))
         ]
         limits = (0.0,) * len(wanted) if exact else self.test.tolerances
-        for tensor, result, want, limit in zip(
-            self.outputs, results, wanted, limits, strict=True
-        ):
+        for tensor, result, want, limit in zip(self.outputs, results, wanted, limits, strict=True):
             got = widened(result, tensor.dtype)
             with np.errstate(invalid="ignore"):
                 error = np.abs(got.astype(np.float64) - want.astype(np.float64))

@@ -1,0 +1,212 @@
+"""The text of a delivered `kernel.py`: header, generated kernel, reference, harness."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final
+
+import numpy as np
+
+from ansorpy.artifact.harness import Runner, Tensor, Test
+from ansorpy.artifact.reference import reference_source
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.measure.inputs import Array, constants, decode
+from ansorpy.measure.integers import exact_magnitude
+from ansorpy.te.dag import Compute, Dag, Placeholder
+from ansorpy.te.expr import Const
+from ansorpy.te.reference import evaluate_bounded
+
+MARKER: Final = "# --- harness: the same in every kernel file ---\n"
+SPANS: Final = ((-1.0, 1.0), (0.5, 1.5))  # of float inputs; the second for roots and logarithms
+SAFETY: Final = 2.0  # once for the kernel, once for the rounding of the reference
+WORST_TOLERANCE: Final = 1e30  # where nothing can be said: only NaN and infinity are compared
+
+_MAIN: Final = """
+RUNNER = Runner(
+    tensors=TENSORS,
+    inputs=INPUTS,
+    outputs=OUTPUTS,
+    constants=load_constants(),
+    launch=launch,
+    ahead=ahead,
+    reference=reference,
+    test=TEST,
+    flop=FLOP,
+)
+run = RUNNER.run
+prepare = RUNNER.prepare
+
+if __name__ == "__main__":
+    raise SystemExit(RUNNER.main())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a kernel file says about itself."""
+
+    title: str
+    lines: tuple[str, ...]  # of the header: target, latency, baseline
+    schedule: str
+
+
+def tensors(dag: Dag, buffers: Sequence[Buffer]) -> tuple[Tensor, ...]:
+    """Return the buffers of a kernel with the part that each plays."""
+    roles = {
+        Scope.INPUT: "input",
+        Scope.CONSTANT: "constant",
+        Scope.OUTPUT: "output",
+        Scope.GLOBAL: "scratch",
+    }
+    weights = {node.name for node in dag.placeholders if node.constant}
+    return tuple(
+        Tensor(
+            buffer.name,
+            buffer.dtype,
+            tuple(_number(extent) for extent in buffer.shape),
+            "weight" if buffer.name in weights else roles[buffer.scope],
+        )
+        for buffer in buffers
+    )
+
+
+def _number(extent: object) -> int:
+    assert isinstance(extent, Const)
+    return int(extent.value)
+
+
+def output_names(dag: Dag) -> tuple[str, ...]:
+    """Return the names of the output buffers in the order of `evaluate`."""
+    return tuple(
+        name + (f".{i}" if i else "")
+        for name in dag.outputs
+        for i in range(len(_compute(dag, name).dtypes))
+    )
+
+
+def _compute(dag: Dag, name: str) -> Compute:
+    node = dag.node(name)
+    assert isinstance(node, Compute)
+    return node
+
+
+def make_test(dag: Dag) -> Test:
+    """Return how far a right kernel may be from the reference, on the self-test's own inputs."""
+    best: Test | None = None
+    for low, high in SPANS:
+        test = Test(low, high, _tolerances(dag, low, high), exact_magnitude(dag))
+        if all(limit < WORST_TOLERANCE for limit in test.tolerances):
+            return test
+        best = best or test
+    assert best is not None
+    return best
+
+
+def _tolerances(dag: Dag, low: float, high: float) -> tuple[float, ...]:
+    listed = [
+        Tensor(node.name, node.dtype, node.shape, "input")
+        for node in dag.nodes
+        if isinstance(node, Placeholder)
+    ]
+    runner = Runner(
+        listed, [tensor.name for tensor in listed], (), {}, _nothing, _nothing, _no_reference,
+        Test(low, high, (), 0), 0,
+    )  # fmt: skip
+    drawn = runner.random_inputs(np.random.default_rng(0))
+    values = {t.name: decode(array, t.dtype) for t, array in zip(listed, drawn, strict=True)}
+    bounded = evaluate_bounded(dag, values)
+    found = []
+    for name in dag.outputs:
+        for one in bounded[name]:
+            known = one.error[np.isfinite(one.value)] if np.ndim(one.error) else one.error
+            limit = float(np.max(known, initial=0.0)) * SAFETY
+            hopeless = not np.isfinite(limit) or not np.all(np.isfinite(one.value))
+            found.append(WORST_TOLERANCE if hopeless else limit)
+    return tuple(found)
+
+
+def _nothing(*_: Array) -> None:
+    """Stand in for a kernel that is not called."""
+
+
+def _no_reference(_inputs: list[Array], _constants: list[Array]) -> tuple[Array, ...]:
+    return ()
+
+
+def kernel_text(dag: Dag, kernel: Kernel, facts: Facts, test: Test, flop: int) -> str:
+    """Return the file: it needs numba and numpy only."""
+    fixed = constants(dag)
+    outputs = {buffer.name for buffer in kernel.buffers if buffer.scope is Scope.OUTPUT}
+    missing = [name for name in output_names(dag) if name not in outputs]
+    assert not missing, f"no buffers for the outputs {missing}; there are {sorted(outputs)}"
+    parts = [
+        _docstring(dag, facts),
+        kernel.source.rstrip(),
+        "# " + "-" * 30 + " the reference: float64, one loop per axis\nimport math",
+        reference_source(dag).rstrip(),
+        _harness().rstrip(),
+        "\n".join(
+            [
+                "# " + "-" * 30 + " facts",
+                _listing("TENSORS", [repr(tensor) for tensor in tensors(dag, kernel.buffers)]),
+                f"INPUTS = {tuple(node.name for node in dag.placeholders)!r}",
+                f"OUTPUTS = {output_names(dag)!r}",
+                f"CONSTANTS = {tuple(fixed)!r}",
+                f"TEST = {test!r}",
+                f"FLOP = {flop}",
+            ]
+        ),
+        _LOAD.strip("\n"),
+        _MAIN.strip("\n"),
+    ]
+    return "\n\n\n".join(parts) + "\n"
+
+
+_LOAD: Final = '''
+def load_constants():
+    """Return the constant tensors, from the file beside this one."""
+    if not CONSTANTS:
+        return {}
+    from pathlib import Path
+
+    with np.load(Path(__file__).with_name("constants.npz"), allow_pickle=False) as stored:
+        return {name: stored[f"c{i}"] for i, name in enumerate(CONSTANTS)}
+'''
+
+
+def constant_arrays(dag: Dag) -> Mapping[str, Array]:
+    """Return what `constants.npz` holds: names of users do not become file names."""
+    return {f"c{i}": array for i, array in enumerate(constants(dag).values())}
+
+
+def _listing(name: str, items: Sequence[str]) -> str:
+    return "\n".join([f"{name} = (", *(f"    {item}," for item in items), ")"])
+
+
+def _docstring(dag: Dag, facts: Facts) -> str:
+    takes = ", ".join(f"{node.name} {node.dtype}{list(node.shape)}" for node in dag.placeholders)
+    gives = ", ".join(output_names(dag))
+    lines = [
+        facts.title,
+        "",
+        f"    run({takes})",
+        f"    -> {gives}",
+        "",
+        *facts.lines,
+        "",
+        "    python kernel.py --selftest --bench",
+        "",
+        "Schedule:",
+        *(f"    {line}" for line in facts.schedule.splitlines()),
+    ]
+    text = "\n".join(lines).replace("\\", "/").replace('"""', "'''")
+    return f'"""{text}\n"""'
+
+
+@lru_cache(maxsize=1)
+def _harness() -> str:
+    """Return the harness as it stands in its file, below the marker."""
+    text = files("ansorpy.artifact").joinpath("harness.py").read_text(encoding="utf-8")
+    return "# " + "-" * 30 + " harness, the same in every kernel\n" + text.partition(MARKER)[2]

@@ -1,0 +1,147 @@
+"""A finished kernel to a zip: `kernel.py`, `manifest.json`, and `constants.npz` where needed."""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ansorpy.artifact.harness import Test
+from ansorpy.artifact.kernel_file import Facts, constant_arrays, kernel_text, output_names, tensors
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.records import Race, Record
+from ansorpy.target import Target
+from ansorpy.te.analysis import flop_count
+from ansorpy.te.dag import Dag
+
+FORMAT: Final = 1
+STAMP: Final = (1980, 1, 1, 0, 0, 0)  # the same content gives the same bytes
+
+
+def pack(
+    folder: Path, dag: Dag, kernel: Kernel, schedule: str, record: Record, target: Target
+) -> Path:
+    """Write the zip of the record that ends a tuning; return its path.
+
+    Args:
+        kernel: what the race delivered, in numba source form.
+        schedule: the loops for people, for the header of the file.
+        record: with its race; its id names the zip.
+    """
+    race = record.race
+    assert race is not None, "only a raced record is delivered"
+    test = Test(*race.span, race.tolerances, race.magnitude)
+    flop = flop_count(dag)
+    content = {
+        "kernel.py": kernel_text(
+            dag, kernel, _facts(dag, race, target, schedule, flop), test, flop
+        ).encode()
+    }
+    arrays = constant_arrays(dag)
+    if arrays:
+        content["constants.npz"] = _npz(arrays)
+    manifest = _manifest(dag, kernel, record, race, target)
+    manifest["files"] = {
+        name: {"sha256": sha256(data).hexdigest(), "size_bytes": len(data)}
+        for name, data in content.items()
+    }
+    content["manifest.json"] = (json.dumps(manifest, indent=2) + "\n").encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{dag.name}-{record.id[:12]}.zip"
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(_zip(content))
+    partial.replace(path)
+    return path
+
+
+def _facts(dag: Dag, race: Race, target: Target, schedule: str, flop: int) -> Facts:
+    rivals = {"the untuned kernel": race.naive_s, "NumPy": race.numpy_s}
+    told = ", ".join(f"{name} took {min(s) * 1e6:.1f} us" for name, s in rivals.items() if s)
+    plural = "" if target.cores == 1 else "s"
+    return Facts(
+        title=f"{dag.name}: a kernel tuned by ansorpy {version('ansorpy')}.",
+        lines=(
+            f"Best {race.best_s * 1e6:.1f} us, {flop / race.best_s / 1e9:.1f} GFLOP/s, with"
+            f" {target.cores} thread{plural};",
+            f"in the same run {told or 'nothing else ran'}.",
+            f"Made for {target.vector_bits}-bit vectors ({target.cpu or 'any processor'});"
+            f" {race.trials} trials; winner: {race.winner}.",
+        ),
+        schedule=schedule,
+    )
+
+
+def _manifest(
+    dag: Dag, kernel: Kernel, record: Record, race: Race, target: Target
+) -> dict[str, Any]:
+    by_name = {tensor.name: tensor for tensor in tensors(dag, kernel.buffers)}
+    return {
+        "format": FORMAT,
+        "name": dag.name,
+        "workload": record.workload,
+        "record": record.id,
+        "rules": record.rules,
+        "plan": json.loads(record.plan),
+        "row": list(record.row),
+        "inputs": [
+            {
+                "name": node.name,
+                "dtype": node.dtype,
+                "shape": list(node.shape),
+                "constant": node.constant,
+            }
+            for node in dag.placeholders
+        ],
+        "outputs": [
+            {"name": name, "dtype": by_name[name].dtype, "shape": list(by_name[name].shape)}
+            for name in output_names(dag)
+        ],
+        "target": {
+            "kind": target.kind,
+            "cpu": target.cpu,
+            "vector_bits": target.vector_bits,
+            "features": list(target.features),
+            "threads": target.cores,
+        },
+        "versions": dict(record.versions),
+        "winner": race.winner,
+        "delivered": race.delivered,
+        "verified": True,
+        "latency_s": _spread(race.delivered_s),
+        "baseline_s": race.baseline_s,
+        "naive_s": _spread(race.naive_s) if race.naive_s else None,
+        "numpy_s": _spread(race.numpy_s) if race.numpy_s else None,
+        "trials": race.trials,
+        "tolerances": list(race.tolerances),
+        "exact_on_integers_up_to": race.magnitude,
+    }
+
+
+def _spread(times_s: tuple[float, ...]) -> dict[str, float]:
+    ordered = sorted(times_s)
+    middle = len(ordered) // 2
+    return {
+        "min": ordered[0],
+        "median": ordered[middle],
+        "max": ordered[-1],
+        "samples": len(ordered),
+    }
+
+
+def _npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def _zip(content: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content.items():
+            archive.writestr(zipfile.ZipInfo(name, STAMP), data, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()

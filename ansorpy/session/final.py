@@ -1,0 +1,181 @@
+"""The end of a task: the race against the baselines, and the zip of the winner."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from ansorpy.artifact import make_test, pack
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.codegen.numba_source import emit
+from ansorpy.errors import BuildError, LoweringError
+from ansorpy.events import TaskResult
+from ansorpy.loopir.nodes import Program
+from ansorpy.loopir.printer import text as loops_text
+from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing import Race as Times
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import naive
+from ansorpy.plan.plan import Plan
+from ansorpy.records import Race, Record
+from ansorpy.replay import plan_text
+from ansorpy.session.task import Task, versions
+
+FINALISTS = 3  # the search timed them once; the race times them again, in turns
+NUMPY = "numpy"
+NAIVE = "naive"
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One kernel of the race, as it would be delivered."""
+
+    plan: str
+    row: tuple[int, ...]
+    program: Program
+    kernel: Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Raced:
+    """A finished race: the record that ends the tuning, and the kernel it delivers."""
+
+    record: Record
+    entry: Contestant
+
+
+def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Contestant | Failed:
+    """Return the delivered form of one row; a row that has none is a failure."""
+    try:
+        program = bind(plan, row, task.target)
+        return Contestant(text, row, program, emit(program, task.target, task.target.cores))
+    except (LoweringError, BuildError) as error:
+        return Failed("build", str(error))
+
+
+def untuned(task: Task) -> Contestant | Failed:
+    """Return the naive loops of a task: every open size at its smallest."""
+    plan = naive(task.dag, task.target)
+    row = tuple(min(size.values, default=1) for size in plan.sizes)
+    return contestant(task, plan, plan_text(plan), row)
+
+
+def race(
+    task: Task, pool: MeasurePool, request: str, clock: Callable[[], float] = time.time
+) -> Raced | list[Failed]:
+    """Race the best candidates against the untuned kernel and NumPy; return what to deliver.
+
+    Without any kernel that survives the checks in its delivered form: the failures.
+    """
+    entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
+    for place, candidate in enumerate(task.ranked()[:FINALISTS]):
+        number, row = candidate.plan, candidate.row
+        text = task.texts[number]
+        entries[f"tuned {place}"] = contestant(task, task.plans[number], text, row)
+    fit = {name: e for name, e in entries.items() if isinstance(e, Contestant)}
+    times = pool.race({name: entry.kernel for name, entry in fit.items()})
+    finished = {name: t for name, t in times.items() if isinstance(t, Times)}
+    kernels = [name for name in fit if name in finished]
+    if not kernels:
+        lost = [*entries.values(), *times.values()]
+        return [failed for failed in lost if isinstance(failed, Failed)]
+    tuned = [name for name in kernels if name != NAIVE]
+    best = min(tuned, key=lambda name: finished[name].median_s, default=NAIVE)
+    winner, chosen = judge(best, {name: times.median_s for name, times in finished.items()})
+    delivered = fit[chosen]
+    test = make_test(task.dag)
+    result = Race(
+        winner=winner,
+        delivered="naive" if chosen == NAIVE else "tuned",
+        tuned_s=_samples(finished.get(best)) if best != NAIVE else (),
+        naive_s=_samples(finished.get(NAIVE)),
+        numpy_s=_samples(finished.get(NUMPY)),
+        span=(test.low, test.high),
+        tolerances=test.tolerances,
+        magnitude=test.magnitude,
+        trials=task.trials + task.known,
+        seconds=task.seconds,
+        request=request,
+    )
+    record = Record(
+        key=task.key,
+        workload=task.workload,
+        rules=task.rules,
+        plan=delivered.plan,
+        row=delivered.row,
+        outcome=Measured(result.delivered_s),
+        source_sha256=sha256(delivered.kernel.source.encode()).hexdigest(),
+        versions=versions(),
+        created_s=clock(),
+        race=result,
+    )
+    return Raced(record, delivered)
+
+
+def judge(best: str, times_s: Mapping[str, float]) -> tuple[Literal["tuned", "baseline"], str]:
+    """Return who won, and which of our kernels is delivered: the faster one (ADR-0023).
+
+    Args:
+        best: the name of the fastest tuned kernel, NAIVE where none survived.
+        times_s: of everything that ran: tuned kernels, NAIVE, NUMPY.
+    """
+    if best == NAIVE:
+        return "baseline", NAIVE
+    own_s = times_s[best]
+    chosen = NAIVE if times_s.get(NAIVE, own_s) < own_s else best
+    beaten = any(times_s.get(name, own_s) < own_s for name in (NAIVE, NUMPY))
+    return "baseline" if beaten else "tuned", chosen
+
+
+def _samples(times: Times | None) -> tuple[float, ...]:
+    return () if times is None else tuple(s for run in times.times_s for s in run)
+
+
+def deliver(task: Task, record: Record, entry: Contestant, folder: Path) -> Path:
+    """Write the zip."""
+    return pack(folder, task.dag, entry.kernel, loops_text(entry.program), record, task.target)
+
+
+def result_of(task: Task, record: Record, path: Path, from_store: bool = False) -> TaskResult:
+    """Return the result of a task that was raced."""
+    outcome = record.race
+    assert outcome is not None
+    return TaskResult(
+        name=task.name,
+        key=task.key,
+        best_s=outcome.best_s,
+        baseline_s=outcome.baseline_s,
+        trials=task.trials,
+        seconds=task.seconds,
+        verified=True,
+        winner="tuned" if outcome.winner == "tuned" else "baseline",
+        kernel=path,
+        flop=task.flop,
+        naive_s=min(outcome.naive_s, default=None),
+        numpy_s=min(outcome.numpy_s, default=None),
+        failures=dict(task.failures),
+        examples=tuple(task.examples),
+        from_store=from_store,
+    )
+
+
+def empty_result(task: Task, failures: list[Failed]) -> TaskResult:
+    """Return the result of a task of which nothing survived."""
+    more = tuple(f"{failed.kind}: {failed.message}" for failed in failures[:3])
+    return TaskResult(
+        name=task.name,
+        key=task.key,
+        best_s=None,
+        baseline_s=None,
+        trials=task.trials,
+        seconds=task.seconds,
+        verified=False,
+        winner=None,
+        kernel=None,
+        flop=task.flop,
+        failures=dict(task.failures),
+        examples=(*task.examples, *more),
+    )

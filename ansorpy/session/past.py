@@ -1,0 +1,65 @@
+"""What earlier tunings of a task are good for: an answer, or a warm start."""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from ansorpy.codegen.numba_source import emit
+from ansorpy.errors import BuildError, RecordError
+from ansorpy.events import TaskResult
+from ansorpy.records import Record
+from ansorpy.replay import replay
+from ansorpy.session.final import Contestant, deliver, result_of
+from ansorpy.session.task import Task, failures_of
+
+
+def request_digest(
+    tasks: Sequence[Task],
+    trials: int,
+    seconds: float | None,
+    seed: int,
+    weights: Mapping[str, float],
+) -> str:
+    """Return the digest of what was asked for: equal requests may have the same answer."""
+    asked = {
+        "tasks": [(task.key, task.rules, weights.get(task.name, 1.0)) for task in tasks],
+        "trials": trials,
+        "seconds": seconds,
+        "seed": seed,
+    }
+    return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def answer(
+    task: Task, records: Sequence[Record], request: str, trials: int, folder: Path
+) -> TaskResult | None:
+    """Return the finished result of an earlier tuning, None where there is none good enough.
+
+    Good enough: it answered the same request, or it had at least as many trials behind it.
+    Its kernel is made again, and must be the very text that was raced.
+    """
+    for record in reversed(records):
+        outcome = record.race
+        if outcome is None or record.rules != task.rules:
+            continue
+        if outcome.request != request and outcome.trials < trials:
+            continue
+        entry = _again(task, record)
+        if entry is not None:
+            task.failures.update(failures_of(records))
+            path = deliver(task, record, entry, folder)
+            return result_of(task, record, path, from_store=True)
+    return None
+
+
+def _again(task: Task, record: Record) -> Contestant | None:
+    """Return the kernel of a record, None where today's code generator makes another one."""
+    try:
+        program = replay(task.dag, task.target, record)
+        kernel = emit(program, task.target, task.target.cores)
+    except (RecordError, BuildError):
+        return None
+    if sha256(kernel.source.encode()).hexdigest() != record.source_sha256:
+        return None
+    return Contestant(record.plan, record.row, program, kernel)

@@ -1,0 +1,83 @@
+"""One round of a task: propose, bind, measure, learn."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from ansorpy.cost.model import CostModel, Costs
+from ansorpy.cost.quality import assess
+from ansorpy.events import TimeSpent
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.outcome import Failed, Outcome
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.search import Candidate, eps_greedy, evolve
+from ansorpy.session.task import Task, costs_of
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round gave."""
+
+    chosen: tuple[Candidate, ...]
+    outcomes: tuple[Outcome, ...]
+    quality: Mapping[str, float]
+    spent: TimeSpent
+
+    @property
+    def best_s(self) -> float:
+        """The fastest of the round in seconds, infinite where none survived."""
+        return min(costs_of(self.outcomes), default=float("inf"))
+
+
+def play(
+    task: Task,
+    count: int,
+    model: CostModel,
+    pool: MeasurePool,
+    rng: np.random.Generator,
+    clock: Callable[[], float],
+) -> Round:
+    """Propose `count` candidates (fewer where fewer are left), measure them, learn from them."""
+    begin_s = clock()
+    ranked = task.ranked()
+    proposed = evolve(
+        task.plans, model, task.costs_s.keys(), rng, measured=ranked, target=task.target
+    )
+    chosen = eps_greedy(proposed, task.plans, task.costs_s.keys(), count, rng)
+    proposed_s = clock()
+    outcomes = measure(task, chosen, pool)
+    measured_s = clock()
+    quality = quality_of(task, chosen, costs_of(outcomes), model)
+    task.learn(chosen, outcomes)
+    model.update(list(task.samples(chosen)))
+    learned_s = clock()
+    task.seconds += learned_s - begin_s
+    spent = TimeSpent(proposed_s - begin_s, measured_s - proposed_s, learned_s - measured_s)
+    return Round(tuple(chosen), tuple(outcomes), quality, spent)
+
+
+def measure(task: Task, chosen: Sequence[Candidate], pool: MeasurePool) -> list[Outcome]:
+    """Return one outcome per candidate; those that cannot become loops are not measured."""
+    bound = [task.program(candidate) for candidate in chosen]
+    programs = [one for one in bound if isinstance(one, Program)]
+    measured = iter(pool.measure(programs, task.best_s) if programs else [])
+    return [one if isinstance(one, Failed) else next(measured) for one in bound]
+
+
+def quality_of(
+    task: Task, chosen: Sequence[Candidate], costs_s: Costs, model: CostModel
+) -> Mapping[str, float]:
+    """Return how well the model foretold a round, before it learned from it."""
+    if not chosen:
+        return {}
+    scores = np.zeros(len(chosen))
+    numbers = sorted({candidate.plan for candidate in chosen})
+    places = [[i for i, c in enumerate(chosen) if c.plan == number] for number in numbers]
+    batches = [
+        task.features(number, [chosen[i] for i in place])
+        for number, place in zip(numbers, places, strict=True)
+    ]
+    for place, found in zip(places, model.predict(batches), strict=True):
+        scores[place] = found
+    return {name: float(value) for name, value in asdict(assess(scores, costs_s)).items()}

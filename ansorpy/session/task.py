@@ -1,0 +1,200 @@
+"""The state of one task during a tuning: its plans, what was measured, what failed."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib.metadata import version
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.cost.model import Sample
+from ansorpy.errors import LoweringError, RecordError, SpecError
+from ansorpy.features import extract
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans as plans_of
+from ansorpy.plan.plan import Plan
+from ansorpy.records import Record, task_key
+from ansorpy.replay import plan_from_text, plan_text
+from ansorpy.search import Candidate
+from ansorpy.sketch import Derivation, derive
+from ansorpy.state.rule import Rule
+from ansorpy.target import Target
+from ansorpy.te.analysis import flop_count, workload_key
+from ansorpy.te.dag import Dag
+
+MAX_EXAMPLES = 3
+PACKAGES = ("ansorpy", "numba", "numpy", "llvmlite")
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Task:
+    """One workload on one target. Positions of `plans` are what a `Candidate` names."""
+
+    dag: Dag
+    target: Target
+    rules: str  # name and version of the rule set
+    key: str
+    workload: str
+    flop: int
+    plans: list[Plan] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # identity of every plan
+    costs_s: dict[Candidate, float] = field(default_factory=dict)  # inf for a failure
+    failures: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+    trials: int = 0  # of this tuning
+    known: int = 0  # of earlier ones
+    rounds: int = 0
+    seconds: float = 0.0
+
+    @staticmethod
+    def of(dag: Dag, target: Target, rules: str) -> "Task":
+        """Return a task about which nothing is known yet."""
+        workload = workload_key(dag)
+        return Task(dag, target, rules, task_key(workload, target), workload, flop_count(dag))
+
+    @property
+    def name(self) -> str:
+        """The name of the Dag."""
+        return self.dag.name
+
+    @property
+    def best_s(self) -> float | None:
+        """The fastest trial in seconds, None where none survived."""
+        best = min(self.costs_s.values(), default=inf)
+        return best if best < inf else None
+
+    def ranked(self) -> list[Candidate]:
+        """Return the candidates that survived, fastest first."""
+        alive = [(cost, candidate) for candidate, cost in self.costs_s.items() if cost < inf]
+        return [candidate for _, candidate in sorted(alive)]
+
+    def explore(self, rules: tuple[Rule, ...]) -> Derivation:
+        """Derive the sketches and open their plans: the search space.
+
+        Raises:
+            SpecError: no sketch, too many, or none that can be lowered.
+        """
+        derivation = derive(self.dag, self.target, rules)
+        for sketch in derivation.sketches:
+            for plan in plans_of(sketch, self.target):
+                self.add_plan(plan, plan_text(plan))
+        if not self.plans:
+            count = len(derivation.sketches)
+            raise SpecError(f"{self.name!r}: none of its {count} sketches can be lowered")
+        return derivation
+
+    def add_plan(self, plan: Plan, text: str) -> int:
+        """Return the number of a plan, which is new unless its text is known."""
+        if text not in self.texts:
+            self.texts.append(text)
+            self.plans.append(plan)
+        return self.texts.index(text)
+
+    def program(self, candidate: Candidate) -> Program | Failed:
+        """Return the loops of a candidate; a row that cannot become loops is a failure."""
+        try:
+            return bind(self.plans[candidate.plan], candidate.row, self.target)
+        except LoweringError as error:
+            return Failed("build", str(error))
+
+    def recall(self, records: Sequence[Record]) -> None:
+        """Take over the trials of earlier tunings; those of unknown plans are left out."""
+        for record in records:
+            number = self._recalled_plan(record)
+            if number is None or len(record.row) != len(self.plans[number].sizes):
+                continue
+            self.costs_s[Candidate(number, record.row)] = cost_of(record.outcome)
+            self.known += 1
+
+    def _recalled_plan(self, record: Record) -> int | None:
+        if record.race is not None:
+            return None
+        if record.plan in self.texts:
+            return self.texts.index(record.plan)
+        try:
+            plan = plan_from_text(self.dag, self.target, record.plan)
+        except RecordError:
+            return None
+        return self.add_plan(plan, record.plan)
+
+    def learn(self, chosen: Sequence[Candidate], outcomes: Sequence[Outcome]) -> list[Failed]:
+        """Take in a round; return its failures."""
+        failed = []
+        for candidate, outcome in zip(chosen, outcomes, strict=True):
+            self.costs_s[candidate] = cost_of(outcome)
+            if isinstance(outcome, Failed):
+                failed.append(outcome)
+        self.trials += len(chosen)
+        self.rounds += 1
+        self.failures.update(failure.kind for failure in failed)
+        free = MAX_EXAMPLES - len(self.examples)
+        self.examples += [f"{f.kind}: {f.message}" for f in failed[:free]]
+        return failed
+
+    def samples(self, candidates: Sequence[Candidate]) -> Iterator[Sample]:
+        """Yield what a cost model learns from measured candidates, plan by plan."""
+        for number in sorted({candidate.plan for candidate in candidates}):
+            own = [c for c in candidates if c.plan == number]
+            costs = np.array([self.costs_s[c] for c in own])
+            yield Sample(self.key, self.features(number, own), costs)
+
+    def features(self, number: int, own: Sequence[Candidate]) -> npt.NDArray[np.float32]:
+        """Return the features of candidates of one plan, shape (n, stores, F)."""
+        rows = np.array([c.row for c in own], np.int64)
+        plan = self.plans[number]
+        return extract(plan, rows.reshape(len(own), len(plan.sizes)), self.target)
+
+    def records(
+        self,
+        chosen: Sequence[Candidate],
+        outcomes: Sequence[Outcome],
+        clock: Callable[[], float] = time.time,
+    ) -> tuple[Record, ...]:
+        """Return what a round leaves behind."""
+        now_s, made_with = clock(), versions()
+        return tuple(
+            Record(
+                key=self.key,
+                workload=self.workload,
+                rules=self.rules,
+                plan=self.texts[candidate.plan],
+                row=candidate.row,
+                outcome=outcome,
+                versions=made_with,
+                created_s=now_s,
+            )
+            for candidate, outcome in zip(chosen, outcomes, strict=True)
+        )
+
+
+def cost_of(outcome: Outcome) -> float:
+    """Return seconds, infinite for a failure."""
+    return outcome.cost_s if isinstance(outcome, Measured) else inf
+
+
+def costs_of(outcomes: Sequence[Outcome]) -> FloatArray:
+    """Return seconds, shape (n,), infinite for failures."""
+    return np.array([cost_of(outcome) for outcome in outcomes])
+
+
+def versions() -> tuple[tuple[str, str], ...]:
+    """Return the versions that a measurement depends on."""
+    return tuple((name, version(name)) for name in PACKAGES)
+
+
+def rules_name(kind: str, rules: tuple[Rule, ...]) -> str:
+    """Return name and version of a rule set: the version is a digest of rules and parameters."""
+    return f"{kind}@{sha256(repr(rules).encode()).hexdigest()[:12]}"
+
+
+def failures_of(records: Sequence[Record]) -> Mapping[str, int]:
+    """Return how many trials failed, by kind."""
+    return Counter(r.outcome.kind for r in records if isinstance(r.outcome, Failed))

@@ -1,0 +1,275 @@
+"""The spine: every verb of a tuning, once, in order.
+
+    read -> answer from the store, or explore -> rounds (propose, measure, learn) -> race -> pack
+
+`run` yields events and knows neither the web nor the database; `tune` is the same for people.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+from platformdirs import user_data_path
+
+from ansorpy.artifact import LoadedKernel, load
+from ansorpy.cost.model import CostModel
+from ansorpy.errors import SpecError
+from ansorpy.events import (
+    Derived,
+    Event,
+    Finished,
+    Improved,
+    RoundDone,
+    Started,
+    Stopped,
+    TaskResult,
+)
+from ansorpy.measure.host import local_target
+from ansorpy.records import MemoryStore, Store, default_store
+from ansorpy.session import final, past
+from ansorpy.session.model import default_model
+from ansorpy.session.pools import Pools
+from ansorpy.session.round import play
+from ansorpy.session.rules import find_rules
+from ansorpy.session.task import Task, rules_name
+from ansorpy.state.rule import Rule
+from ansorpy.target import Target
+from ansorpy.tasks import Settings, TaskScheduler
+from ansorpy.tasks import Task as Share
+from ansorpy.te.check import check
+from ansorpy.te.dag import Dag
+from ansorpy.te.text import parse
+
+MIN_GAIN = 1e-9  # seconds; what counts as an improvement
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to tune, for what, and how hard. `trials` and `seconds` are shared by all tasks."""
+
+    dags: tuple[Dag, ...]
+    target: Target
+    trials: int = 64
+    seconds: float | None = None
+    seed: int = 0
+    weights: Mapping[str, float] = field(default_factory=dict)  # how often each task occurs; 1
+    patience: int | None = None  # a task without gain for so many trials stops
+    fresh: bool = False  # neither answer from the store nor start from what it knows
+
+    def __post_init__(self) -> None:
+        names = [dag.name for dag in self.dags]
+        for name in self.weights:
+            if name not in names:
+                raise SpecError(f"weight {name}={self.weights[name]}: tasks are {', '.join(names)}")
+
+
+def run(
+    request: Request,
+    rules: tuple[Rule, ...] | None = None,
+    store: Store | None = None,
+    out: Path | None = None,
+    model: CostModel | None = None,
+    pools: Callable[[], Pools] = Pools,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Event]:
+    """Yield what happens; the last event is `Finished`.
+
+    A KeyboardInterrupt, from the terminal or thrown in, ends the search and keeps the best so far.
+
+    Args:
+        rules: the rule set; the registered one of the target's kind unless given.
+        store: where records go; the user's JSONL store unless given.
+        out: folder of the zips; one beside the user's store unless given.
+
+    Raises:
+        SpecError: the request is wrong, or its search space is empty.
+    """
+    begin_s = clock()
+    rules = find_rules(request.target.kind) if rules is None else rules
+    store = default_store() if store is None else store
+    out = user_data_path("ansorpy") / "kernels" if out is None else out
+    version = rules_name(request.target.kind, rules)
+    tasks = [Task.of(dag, request.target, version) for dag in request.dags]
+    history = (MemoryStore() if request.fresh else store).all
+    known = {task.name: history(task.key) for task in tasks}
+    counts = tuple(len(known[task.name]) for task in tasks)
+    yield Started(tuple(known), counts, request.trials, request.seconds)
+
+    digest = past.request_digest(
+        tasks, request.trials, request.seconds, request.seed, request.weights
+    )
+    share = -(-request.trials // len(tasks))
+    results = {task.name: past.answer(task, known[task.name], digest, share, out) for task in tasks}
+    open_tasks = [task for task in tasks if results[task.name] is None]
+    stopped: Stopped = "store"
+    if open_tasks:
+        model = default_model(request.target, request.seed) if model is None else model
+        with pools() as opened:
+            try:
+                for task in open_tasks:
+                    yield explore(task, rules, clock)
+                    task.recall(known[task.name])
+                    model.update(list(task.samples(list(task.costs_s))))
+                stopped = yield from search(open_tasks, request, model, store, opened, clock)
+            except KeyboardInterrupt:
+                stopped = "interrupted"
+            for task in open_tasks:
+                results[task.name] = finish(task, opened, store, digest, out)
+    done = tuple(result for result in results.values() if result is not None)
+    yield Finished(done, clock() - begin_s, stopped)
+
+
+def explore(task: Task, rules: tuple[Rule, ...], clock: Callable[[], float]) -> Derived:
+    """Derive the sketches of a task and open their plans."""
+    begin_s = clock()
+    derivation = task.explore(rules)
+    return Derived(task.name, len(derivation.sketches), len(task.plans), clock() - begin_s)
+
+
+def search(
+    tasks: Sequence[Task],
+    request: Request,
+    model: CostModel,
+    store: Store,
+    pools: Pools,
+    clock: Callable[[], float],
+) -> Generator[Event, None, Stopped]:
+    """Play rounds until the budget is spent; return why the search stopped."""
+    picking, dealing = np.random.default_rng(request.seed).spawn(2)
+    shares = [Share(t.name, request.weights.get(t.name, 1.0), t.flop) for t in tasks]
+    settings = Settings(request.trials, request.seconds, early_stop_trials=request.patience)
+    scheduler = TaskScheduler(shares, settings, dealing, clock)
+    by_name = {task.name: task for task in tasks}
+    for task in tasks:
+        if task.best_s is not None:
+            scheduler.resume(task.name, task.known, task.best_s)
+    for turn in scheduler:
+        task = by_name[turn.task.name]
+        before_s = task.best_s
+        played = play(task, turn.trials, model, pools.of(task), picking, clock)
+        store.append(task.records(played.chosen, played.outcomes))
+        scheduler.report(turn, len(played.chosen), played.best_s)
+        if task.best_s is not None and (before_s is None or task.best_s < before_s - MIN_GAIN):
+            yield Improved(task.name, task.best_s, task.trials)
+        yield RoundDone(
+            task.name, task.rounds, task.trials, task.best_s, dict(task.failures),
+            played.quality, played.spent,
+        )  # fmt: skip
+    if scheduler.trials >= request.trials:
+        return "trials"
+    return "converged" if len(scheduler.stopped) == len(tasks) else "seconds"
+
+
+def finish(task: Task, pools: Pools, store: Store, digest: str, out: Path) -> TaskResult:
+    """Race the best of a task, keep the record, write the zip."""
+    raced = final.race(task, pools.of(task), digest)
+    if isinstance(raced, list):
+        return final.empty_result(task, raced)
+    path = final.deliver(task, raced.record, raced.entry, out)
+    store.append([raced.record])
+    return final.result_of(task, raced.record, path)
+
+
+class Kernels(Mapping[str, LoadedKernel]):
+    """The delivered kernels by task name, each imported when it is first asked for."""
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        self.paths = paths
+        self._loaded: dict[str, LoadedKernel] = {}
+
+    def __getitem__(self, name: str) -> LoadedKernel:
+        if name not in self._loaded:
+            self._loaded[name] = load(self.paths[name])
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tuning came to."""
+
+    tasks: tuple[TaskResult, ...]
+    seconds: float
+    stopped: Stopped
+
+    @property
+    def kernels(self) -> Kernels:
+        """The verified kernels: `result.kernels["mm"](a, b)`."""
+        return Kernels({t.name: t.kernel for t in self.tasks if t.kernel is not None})
+
+
+def tune(
+    what: Dag | Sequence[Dag] | str,
+    target: Target | None = None,
+    *,
+    trials: int = 64,
+    seconds: float | None = None,
+    seed: int = 0,
+    cores: int = 1,
+    bind: Mapping[str, int] | None = None,
+    weights: Mapping[str, float] | None = None,
+    rules: tuple[Rule, ...] | None = None,
+    store: Store | None = None,
+    out: Path | None = None,
+    patience: int | None = None,
+    fresh: bool = False,
+    on_event: Callable[[Event], object] = lambda event: None,
+) -> Result:
+    """Tune Dags (or the definitions of a text) and return their verified kernels.
+
+    Args:
+        target: this machine with `cores` threads unless given.
+        on_event: told everything that happens.
+
+    Raises:
+        SpecError: the request is wrong.
+    """
+    request = Request(
+        dags=read(what, bind or {}),
+        target=local_target(cores) if target is None else target,
+        trials=trials,
+        seconds=seconds,
+        seed=seed,
+        weights=weights or {},
+        patience=patience,
+        fresh=fresh,
+    )
+    for event in run(request, rules, store, out):
+        on_event(event)
+        if isinstance(event, Finished):
+            return Result(event.results, event.seconds, event.stopped)
+    raise AssertionError("the last event is Finished")
+
+
+def read(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple[Dag, ...]:
+    """Return the checked Dags.
+
+    Raises:
+        SpecError: one is wrong, there is none, or two share a name.
+    """
+    if isinstance(what, str):
+        return parse(what, bind)
+    dags = (what,) if isinstance(what, Dag) else tuple(what)
+    if not dags:
+        raise SpecError("nothing to tune: 0 Dags, at least 1 needed")
+    for dag in dags:
+        check(dag)
+    return dags
+
+
+class _CallableModule(ModuleType):
+    """Makes `ansorpy.tune(...)` work whichever was imported first (ADR-0020)."""
+
+    __call__ = staticmethod(tune)
+
+
+sys.modules[__name__].__class__ = _CallableModule
