@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ansorpy.errors import SpecError
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Placeholder
 from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.te.library import LIBRARY
 from ansorpy.te.spec import dumps, from_json, loads, to_json
 from ansorpy.te.text import parse
 
@@ -37,6 +38,12 @@ def test_examples_round_trip(path: Path) -> None:
     for dag in parse(path.read_text(), BIND.get(path.stem)):
         assert loads(dumps(dag)) == dag
         assert from_json(to_json(dag)) == dag
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_library_builders_round_trip(name: str) -> None:
+    dag = LIBRARY[name]()
+    assert loads(dumps(dag)) == dag
 
 
 def test_attributes_starts_and_infinities_round_trip() -> None:
