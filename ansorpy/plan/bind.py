@@ -1,6 +1,6 @@
 """From one row of a population to a concrete program, ready for code generation."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import Program
@@ -25,20 +25,31 @@ def bind(plan: Plan, row: Sequence[int], target: Target) -> Program:
     Raises:
         LoweringError: the row does not fit the plan, or a pass left an invalid program.
     """
+    program = plan.program
+    for _, program in passes(plan, row, target):
+        pass
+    check(program, level="tiled")
+    return program
+
+
+def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str, Program]]:
+    """Yield the program after every pass, in order, with the name of the pass."""
     if len(row) != len(plan.sizes):
         raise LoweringError(f"a row of {len(row)} values for a plan of {len(plan.sizes)} sizes")
     values = {size.name: int(value) for size, value in zip(plan.sizes, row, strict=True)}
-    budgets = {
+    yield "fold", (program := fold(plan.program, values))
+    yield "tasks", (program := tasks(program))
+    yield "peel", (program := peel(program))
+    yield "tile", (program := tile(program, target))
+    yield "registers", (program := registers(program))
+    yield "promote", (program := promote(program))
+    yield "unroll", unroll(program, _budgets(plan, values))
+
+
+def _budgets(plan: Plan, values: Mapping[str, int]) -> dict[str, int]:
+    """Return the unroll budget of every stage that has one."""
+    return {
         size.name.rsplit(".", 1)[0]: values[size.name]
         for size in plan.sizes
         if size.role == "unroll"
     }
-    program = fold(plan.program, values)
-    program = tasks(program)
-    program = peel(program)
-    program = tile(program, target)
-    program = registers(program)
-    program = promote(program)
-    program = unroll(program, budgets)
-    check(program, level="tiled")
-    return program

@@ -1,0 +1,82 @@
+"""Every pass keeps the meaning of the program: the interpreter before and after agrees."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from ansorpy.loopir.interp import run
+from ansorpy.loopir.nodes import For, LoopKind, Program, Store
+from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.measure.check import compare_all, make_cases
+from ansorpy.measure.inputs import constants
+from ansorpy.plan.bind import passes
+from ansorpy.plan.choices import plans
+from ansorpy.population import sample
+from ansorpy.sketch import derive
+from ansorpy.target import Target
+from ansorpy.te.expr import Const
+from ansorpy.te.random_dag import DagLimits, random_dag
+from rules import CPU
+
+LIMITS = DagLimits(computes=3, extent=12, points=4_000, rank=3)
+SEEDS = range(60)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_pass_keeps_the_meaning(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dag = random_dag(rng, LIMITS)
+    target = Target(cores=2, vector_bits=int(rng.choice([128, 256, 512])))
+    sketches = derive(dag, target, CPU).sketches
+    every = plans(sketches[int(rng.integers(len(sketches)))], target, 12)
+    plan = every[int(rng.integers(len(every)))]
+    (row,) = sample(plan, 1, rng)
+    case = make_cases(dag, seed)[0]
+    for name, program in passes(plan, row, target):
+        with np.errstate(all="ignore"):
+            got = run(program, {**case.inputs, **constants(dag)})
+        failed = compare_all(case, got.__getitem__, program.by_name)
+        assert failed is None, f"after {name}: {failed}"
+        _AFTER[name](program)
+
+
+def _statements(program: Program) -> Iterator[object]:
+    for phase in program.phases:
+        yield from walk_stmt(phase.body)
+
+
+def _shapes_are_known(program: Program) -> None:
+    assert all(isinstance(n, Const) for buffer in program.buffers for n in buffer.shape)
+    for stmt in _statements(program):
+        assert not (isinstance(stmt, For) and stmt.extent == Const(1))
+
+
+def _tasks_are_counted(program: Program) -> None:
+    for stmt in _statements(program):
+        if isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL:
+            assert isinstance(stmt.extent, Const)
+
+
+def _unrolled_loops_are_counted(program: Program) -> None:
+    for stmt in _statements(program):
+        if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLL:
+            assert isinstance(stmt.extent, Const)
+
+
+def _all_is_tiled(program: Program) -> None:
+    for stmt in _statements(program):
+        assert not isinstance(stmt, Store)
+        if isinstance(stmt, For):
+            assert stmt.kind in (LoopKind.SERIAL, LoopKind.PARALLEL)
+
+
+_AFTER = {
+    "fold": _shapes_are_known,
+    "tasks": _tasks_are_counted,
+    "peel": _unrolled_loops_are_counted,
+    "tile": _all_is_tiled,
+    "registers": _all_is_tiled,
+    "promote": _all_is_tiled,
+    "unroll": _all_is_tiled,
+}
