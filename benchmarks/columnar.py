@@ -127,7 +127,7 @@ def main() -> None:
             profile.runcall(
                 evolve, found, model, (), np.random.default_rng(3), Settings(), target=TARGET
             )
-            pstats.Stats(profile).sort_stats("cumtime").print_stats(16)
+            pstats.Stats(profile).sort_stats("tottime").print_stats(16)
 
 
 if __name__ == "__main__":
