@@ -67,7 +67,7 @@ def numpy_call(dag: Dag) -> Callable[[Inputs], tuple[Array, ...]] | None:
                 for i, array in enumerate(step(values)):
                     values[node.name, i] = array
         return tuple(
-            np.ascontiguousarray(values[node.name, i])
+            np.asarray(values[node.name, i], order="C")
             for node in map(dag.node, dag.outputs)
             if isinstance(node, Compute)
             for i in range(len(node.dtypes))

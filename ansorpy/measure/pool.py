@@ -148,7 +148,7 @@ class MeasurePool:
         job = self._job(done.built, best_s)
         if self.target.cores == 1:
             return self._run(self._slot, "trial", job, fresh)
-        checked = self._check(job, fresh)
+        checked = self._check(job, fresh, self.settings.run_timeout_s)
         if isinstance(checked, Failed):
             return checked
         # A runner that was replaced imports first; that is not the candidate's time.
@@ -166,9 +166,9 @@ class MeasurePool:
             return reply.value
         return failed_run(reply, time.monotonic() - start)
 
-    def _check(self, job: Trial, fresh: bool) -> Checked | Failed:
+    def _check(self, job: Trial, fresh: bool, timeout_s: float) -> Checked | Failed:
         start = time.monotonic()
-        reply = self._slot.call(f"{CHILD}:check", job, self.settings.run_timeout_s, fresh=fresh)
+        reply = self._slot.call(f"{CHILD}:check", job, timeout_s, fresh=fresh)
         if isinstance(reply, Answer) and isinstance(reply.value, Checked):
             return reply.value
         return failed_run(reply, time.monotonic() - start)
@@ -190,7 +190,8 @@ class MeasurePool:
             for name, done in zip(contestants, builds, strict=True):
                 verdict = done
                 if isinstance(done, BuildDone):
-                    checked = self._check(self._job(done.built, None), fresh=True)
+                    job = self._job(done.built, None)
+                    checked = self._check(job, True, self.settings.race_timeout_s)
                     verdict = checked if isinstance(checked, Failed) else done
                 if isinstance(verdict, Failed):
                     found[name] = verdict

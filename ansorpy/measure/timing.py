@@ -17,6 +17,7 @@ Clock = Callable[[], float]
 Switches = Callable[[], int]
 
 MAX_LOOPS: Final = 1_000_000
+MIN_VISITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Protocol:
     attempts: int = 10  # samples taken at most, disturbed ones included
     min_sample_s: float = 1e-3
     hopeless_ratio: float = 4.0  # stop after a first sample this many times the best
+    budget_s: float = 1.0  # of one candidate, or of one contestant: slow calls get fewer samples
+    calm_s: float = 0.05  # a sample this long does not suffer from one lost time slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +65,16 @@ def loops_for(call_s: float, min_sample_s: float) -> int:
     return max(1, min(MAX_LOOPS, ceil(min_sample_s / max(call_s, 1e-9))))
 
 
-def sample(call: Call, loops: int, clock: Clock, switches: Switches) -> tuple[float, bool]:
+def sample(
+    call: Call, loops: int, protocol: Protocol, clock: Clock, switches: Switches
+) -> tuple[float, bool]:
     """Return the seconds of one call, averaged over `loops`, and whether it was undisturbed."""
     before = switches()
     start = clock()
     for _ in range(loops):
         call()
     seconds = clock() - start
-    return seconds / loops, switches() == before
+    return seconds / loops, seconds >= protocol.calm_s or switches() == before
 
 
 def time_call(
@@ -83,15 +88,18 @@ def time_call(
 
     Disturbed samples are returned only where no other could be had.
     """
-    first_s, _ = sample(call, 1, clock, switches)  # untimed, but it tells the length
+    first_s, _ = sample(call, 1, protocol, clock, switches)  # untimed, but it tells the length
     loops = loops_for(first_s, protocol.min_sample_s)
     if loops > 1:  # the first call was cold: ask again, so that samples are not too short
-        warm_s, _ = sample(call, min(loops, 10), clock, switches)
+        warm_s, _ = sample(call, min(loops, 10), protocol, clock, switches)
         loops = loops_for(warm_s, protocol.min_sample_s)
     good: list[float] = []
     disturbed: list[float] = []
+    end = clock() + protocol.budget_s
     while len(good) < protocol.samples and len(good) + len(disturbed) < protocol.attempts:
-        seconds, quiet = sample(call, loops, clock, switches)
+        if (good or disturbed) and clock() > end:
+            break
+        seconds, quiet = sample(call, loops, protocol, clock, switches)
         (good if quiet else disturbed).append(seconds)
         if quiet and best_s is not None and seconds > protocol.hopeless_ratio * best_s:
             return (seconds,), True
@@ -109,18 +117,22 @@ def interleave(
     """Time the calls in turns, A B A B ...; return one sample per visit, in seconds per call.
 
     Every visit begins with an untimed run; a disturbed sample is repeated (`attempts` in all).
+    A contestant that has used up its budget gets no more visits, but at least three.
 
     Args:
         pause: called between contestants; lets threads that still spin go to sleep.
     """
     loops: dict[str, int] = {}
     for name, call in calls.items():
-        sample(call, 1, clock, switches)
-        warm_s, _ = sample(call, 1, clock, switches)
+        sample(call, 1, protocol, clock, switches)
+        warm_s, _ = sample(call, 1, protocol, clock, switches)
         loops[name] = loops_for(warm_s, protocol.min_sample_s)
     found: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(visits):
+    for visit in range(visits):
         for name, call in calls.items():
+            spent_s = 2 * loops[name] * sum(found[name])
+            if visit >= MIN_VISITS and spent_s > protocol.budget_s:
+                continue
             pause()
             call()
             found[name].append(_one_visit(call, loops[name], protocol, clock, switches))
@@ -132,7 +144,7 @@ def _one_visit(
 ) -> float:
     disturbed = []
     for _ in range(protocol.attempts):
-        seconds, quiet = sample(call, loops, clock, switches)
+        seconds, quiet = sample(call, loops, protocol, clock, switches)
         if quiet:
             return seconds
         disturbed.append(seconds)
