@@ -9,6 +9,7 @@ COPY rules rules
 COPY server server
 RUN pip install --no-cache-dir .
 USER ansorpy
-ENV ANSORPY_DATA_DIR=/data
+# Inside a container the port is only as public as its publisher makes it.
+ENV ANSORPY_DATA_DIR=/data ANSORPY_ALLOW_REMOTE=1
 EXPOSE 8720
 CMD ["ansorpy", "serve", "--host", "0.0.0.0"]

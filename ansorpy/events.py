@@ -87,7 +87,7 @@ class TaskResult:
     naive_s: float | None = None
     numpy_s: float | None = None
     failures: Mapping[str, int] = field(default_factory=dict)
-    examples: tuple[str, ...] = ()  # messages of the first failures
+    examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
     from_store: bool = False
 
 

@@ -23,7 +23,7 @@ class JobRequest(Wire):
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
-                "text": "def mm(float(64,64) A, float(64,64) B) -> (C) {C(i,j) +=! A(i,k) * B(k,j)}",
+                "text": "def mm(float(9,9) A, float(9,9) B) -> (C) {C(i,j) +=! A(i,k) * B(k,j)}",
                 "trials": 64,
             }
         }

@@ -16,6 +16,7 @@ class Settings(BaseSettings):
     database_url: str = ""  # empty: SQLite in data_dir
     host: str = "127.0.0.1"
     port: int = Field(default=8720, ge=0, le=65535)
+    allow_remote: bool = False  # there are no accounts yet: loopback only, unless this is set
     embedded_worker: bool = True
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     max_queued_jobs: int = Field(default=1000, ge=1)

@@ -72,13 +72,15 @@ def run_forever(settings: Settings, owner: str) -> None:
 
 def tune_request(request: JobRequest, store: SqlStore, out: Path) -> Iterator[Event]:
     """Yield the events of the tuning that `request` asks for."""
-    from ansorpy import tune  # the numeric floors load in the worker process only
+    # Here, because they load the numeric floors, which the API process does not need.
+    from ansorpy.measure.host import local_target
+    from ansorpy.tune import Request, run
 
     dags = read_dags(request.text, request.dags, request.bind)
-    return tune.run(
-        tune.Request(
+    return run(
+        Request(
             dags=dags,
-            target=tune.local_target(request.cores),
+            target=local_target(request.cores),
             trials=request.trials,
             seconds=request.seconds,
             seed=request.seed,
@@ -182,8 +184,8 @@ class Worker:
         }
         wires = [result_to_wire(result) for result in results]
         if not kernels:
-            reasons = sorted({text for result in results for text in result.examples})
-            error = "no candidate survived: " + "; ".join(reasons[:3])
+            reasons = {f"{kind}: {text}" for r in results for kind, text in r.examples.items()}
+            error = "no candidate survived: " + "; ".join(sorted(reasons)[:3])
             self._write(fail_job, claim, error)
             return
         with transaction(self.engine) as tx:

@@ -1,5 +1,6 @@
 """The end of a task: the race against the baselines, and the zip of the winner."""
 
+import textwrap
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,8 +13,6 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import TaskResult
-from ansorpy.loopir.nodes import Program
-from ansorpy.loopir.printer import text as loops_text
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race as Times
@@ -35,7 +34,7 @@ class Contestant:
 
     plan: str
     row: tuple[int, ...]
-    program: Program
+    schedule: str  # for people
     kernel: Kernel
 
 
@@ -51,9 +50,24 @@ def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Conte
     """Return the delivered form of one row; a row that has none is a failure."""
     try:
         program = bind(plan, row, task.target)
-        return Contestant(text, row, program, emit(program, task.target, task.target.cores))
+        kernel = emit(program, task.target, task.target.cores)
+        return Contestant(text, row, schedule_text(plan, row), kernel)
     except (LoweringError, BuildError) as error:
         return Failed("build", str(error))
+
+
+def schedule_text(plan: Plan, row: tuple[int, ...]) -> str:
+    """Return loops, choices and sizes for people."""
+    lines = str(plan.state).splitlines()
+    for stage, choice in plan.choices:
+        facts = [str(choice.location)] if str(choice.location) != "root" else []
+        facts += [f"{choice.parallel} parallel loops"] if choice.parallel else []
+        facts += [f"lanes along {choice.lane}"] if choice.lane else []
+        facts += [f"packs {', '.join(choice.pack)}"] if choice.pack else []
+        if facts:
+            lines.append(f"{stage}: {'; '.join(facts)}")
+    sizes = [f"{size.name} = {value}" for size, value in zip(plan.sizes, row, strict=True)]
+    return "\n".join([*lines, *textwrap.wrap(", ".join(sizes), 88)])
 
 
 def untuned(task: Task) -> Contestant | Failed:
@@ -136,7 +150,7 @@ def _samples(times: Times | None) -> tuple[float, ...]:
 
 def deliver(task: Task, record: Record, entry: Contestant, folder: Path) -> Path:
     """Write the zip."""
-    return pack(folder, task.dag, entry.kernel, loops_text(entry.program), record, task.target)
+    return pack(folder, task.dag, entry.kernel, entry.schedule, record, task.target)
 
 
 def result_of(task: Task, record: Record, path: Path, from_store: bool = False) -> TaskResult:
@@ -157,14 +171,14 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         naive_s=min(outcome.naive_s, default=None),
         numpy_s=min(outcome.numpy_s, default=None),
         failures=dict(task.failures),
-        examples=tuple(task.examples),
+        examples=dict(task.examples),
         from_store=from_store,
     )
 
 
 def empty_result(task: Task, failures: list[Failed]) -> TaskResult:
     """Return the result of a task of which nothing survived."""
-    more = tuple(f"{failed.kind}: {failed.message}" for failed in failures[:3])
+    task.note(failures)
     return TaskResult(
         name=task.name,
         key=task.key,
@@ -177,5 +191,5 @@ def empty_result(task: Task, failures: list[Failed]) -> TaskResult:
         kernel=None,
         flop=task.flop,
         failures=dict(task.failures),
-        examples=(*task.examples, *more),
+        examples=dict(task.examples),
     )

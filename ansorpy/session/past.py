@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from ansorpy.codegen.numba_source import emit
-from ansorpy.errors import BuildError, RecordError
+from ansorpy.errors import RecordError
 from ansorpy.events import TaskResult
+from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record
-from ansorpy.replay import replay
-from ansorpy.session.final import Contestant, deliver, result_of
+from ansorpy.replay import plan_from_text
+from ansorpy.session.final import Contestant, contestant, deliver, result_of
 from ansorpy.session.task import Task, failures_of
 
 
@@ -47,7 +47,7 @@ def answer(
             continue
         entry = _again(task, record)
         if entry is not None:
-            task.failures.update(failures_of(records))
+            task.note(failures_of(records))
             path = deliver(task, record, entry, folder)
             return result_of(task, record, path, from_store=True)
     return None
@@ -56,10 +56,11 @@ def answer(
 def _again(task: Task, record: Record) -> Contestant | None:
     """Return the kernel of a record, None where today's code generator makes another one."""
     try:
-        program = replay(task.dag, task.target, record)
-        kernel = emit(program, task.target, task.target.cores)
-    except (RecordError, BuildError):
+        plan = plan_from_text(task.dag, task.target, record.plan)
+    except RecordError:
         return None
-    if sha256(kernel.source.encode()).hexdigest() != record.source_sha256:
+    entry = contestant(task, plan, record.plan, record.row)
+    if isinstance(entry, Failed):
         return None
-    return Contestant(record.plan, record.row, program, kernel)
+    same = sha256(entry.kernel.source.encode()).hexdigest() == record.source_sha256
+    return entry if same else None

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
@@ -28,7 +28,6 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count, workload_key
 from ansorpy.te.dag import Dag
 
-MAX_EXAMPLES = 3
 PACKAGES = ("ansorpy", "numba", "numpy", "llvmlite")
 
 FloatArray = npt.NDArray[np.float64]
@@ -48,7 +47,7 @@ class Task:
     texts: list[str] = field(default_factory=list)  # identity of every plan
     costs_s: dict[Candidate, float] = field(default_factory=dict)  # inf for a failure
     failures: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
+    examples: dict[str, str] = field(default_factory=dict)  # the first message of every kind
     trials: int = 0  # of this tuning
     known: int = 0  # of earlier ones
     rounds: int = 0
@@ -134,10 +133,14 @@ class Task:
                 failed.append(outcome)
         self.trials += len(chosen)
         self.rounds += 1
-        self.failures.update(failure.kind for failure in failed)
-        free = MAX_EXAMPLES - len(self.examples)
-        self.examples += [f"{f.kind}: {f.message}" for f in failed[:free]]
+        self.note(failed)
         return failed
+
+    def note(self, failed: Sequence[Failed]) -> None:
+        """Count failures by kind."""
+        for failure in failed:
+            self.failures[failure.kind] += 1
+            self.examples.setdefault(failure.kind, failure.message)
 
     def samples(self, candidates: Sequence[Candidate]) -> Iterator[Sample]:
         """Yield what a cost model learns from measured candidates, plan by plan."""
@@ -195,6 +198,6 @@ def rules_name(kind: str, rules: tuple[Rule, ...]) -> str:
     return f"{kind}@{sha256(repr(rules).encode()).hexdigest()[:12]}"
 
 
-def failures_of(records: Sequence[Record]) -> Mapping[str, int]:
-    """Return how many trials failed, by kind."""
-    return Counter(r.outcome.kind for r in records if isinstance(r.outcome, Failed))
+def failures_of(records: Sequence[Record]) -> list[Failed]:
+    """Return the trials that failed."""
+    return [r.outcome for r in records if isinstance(r.outcome, Failed)]

@@ -1,0 +1,5 @@
+"""`python -m server`: the `ansorpy` command."""
+
+from server.cli import app
+
+app()

@@ -1,0 +1,287 @@
+"""The `ansorpy` command: the composition root for people.
+
+Results go to standard output, progress and complaints to standard error. Exit codes: 0 a verified
+kernel, 2 wrong input, 3 nothing survived, 130 interrupted (with the best so far written).
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ansorpy.errors import SpecError
+from server.progress import reporter
+from server.settings import Settings
+
+WRONG_INPUT = 2
+NOTHING_SURVIVED = 3
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="ansorpy",
+    help="Template-free auto-scheduling of tensor programs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
+Kind = Annotated[str, typer.Option("--target", help="cpu or cuda.")]
+Cores = Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")]
+Bind = Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol of the text.")]
+Weights = Annotated[
+    list[str] | None, typer.Option("--weight", help="NAME=3: how often a task occurs.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command()
+def tune(
+    file: File,
+    target: Kind = "cpu",
+    trials: Annotated[int, typer.Option(min=1, help="Candidates to measure, all tasks.")] = 64,
+    seconds: Annotated[float | None, typer.Option(help="Stop searching after so long.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    cores: Cores = 1,
+    bind: Bind = None,
+    weight: Weights = None,
+    out: Annotated[Path, typer.Option(help="Folder for the kernels.")] = Path("kernels"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier runs know.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search fast kernels for the tasks of FILE and write each as a zip."""
+    from ansorpy.events import Finished
+    from ansorpy.tune import Request, run
+    from server.db.engine import open_database
+    from server.db.store import SqlStore
+
+    with wrong_input():
+        if target != "cpu":
+            raise SpecError(f"--target {target}: kernels are tuned for cpu so far")
+        if seconds is not None and not seconds > 0:
+            raise SpecError(f"--seconds {seconds}: must be above 0")
+        request = Request(
+            dags=read_file(file, pairs(bind, "--bind", int)),
+            target=target_of(target, cores),
+            trials=trials,
+            seconds=seconds,
+            seed=seed,
+            weights=pairs(weight, "--weight", float),
+            fresh=fresh,
+        )
+        store = SqlStore(open_database(Settings().url))
+        with reporter(sys.stderr, trials) as report:
+            events = run(request, store=store, out=out)
+            last: Finished | None = None
+            for event in keep_best(events):
+                report(event)
+                last = event if isinstance(event, Finished) else last
+    assert last is not None, "the last event of a tuning is Finished"
+    typer.echo(json.dumps(as_object(last), indent=2) if as_json else as_text(last))
+    if last.stopped == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+    if any(result.kernel is None for result in last.results):
+        raise typer.Exit(NOTHING_SURVIVED)
+
+
+@app.command()
+def sketches(
+    file: File,
+    target: Kind = "cpu",
+    cores: Cores = 1,
+    bind: Bind = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sketches of every task of FILE."""
+    with wrong_input():
+        derived = derivations(file, target, cores, bind)
+    found = [(d.dag.name, [str(sketch) for sketch in d.sketches]) for d in derived]
+    if as_json:
+        every = [text for _, texts in found for text in texts]
+        tasks = [{"name": name, "count": len(t), "sketches": t} for name, t in found]
+        typer.echo(json.dumps({"count": len(every), "sketches": every, "tasks": tasks}, indent=2))
+        return
+    for name, texts in found:
+        for number, text in enumerate(texts):
+            typer.echo(f"# {name}, sketch {number} of {len(texts)}\n{text}\n")
+
+
+@app.command()
+def explain(file: File, target: Kind = "cpu", cores: Cores = 1, bind: Bind = None) -> None:
+    """Show the derivation: every rule at every stage, its verdict and its reason."""
+    with wrong_input():
+        for derivation in derivations(file, target, cores, bind):
+            typer.echo(derivation.explain())
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
+) -> None:
+    """Run the service; settings come from ANSORPY_* variables."""
+    import uvicorn
+
+    from server.app import create_app
+
+    settings = Settings()
+    changes = {"host": host, "port": port}
+    settings = settings.model_copy(update={k: v for k, v in changes.items() if v is not None})
+    with wrong_input():
+        if not settings.allow_remote and not is_loopback(settings.host):
+            raise SpecError(
+                f"--host {settings.host}: the service has no accounts yet and listens on loopback"
+                " only; set ANSORPY_ALLOW_REMOTE=1 if something in front of it protects it"
+            )
+    uvicorn.run(create_app(settings), host=settings.host, port=settings.port)
+
+
+@app.command()
+def doctor() -> None:
+    """Check what ansorpy needs of this machine."""
+    from server.doctor import diagnose
+
+    findings = diagnose(Settings())
+    for finding in findings:
+        typer.echo(f"{'ok  ' if finding.good else 'BAD '} {finding.name}: {finding.text}")
+    if not all(finding.good for finding in findings):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def wrong_input() -> Iterator[None]:
+    """Turn a SpecError into one line on standard error and exit code 2."""
+    try:
+        yield
+    except SpecError as error:
+        typer.echo(f"ansorpy: {error}", err=True)
+        raise typer.Exit(WRONG_INPUT) from error
+
+
+def keep_best(events: Any) -> Iterator[Any]:
+    """Yield the events; a Ctrl-C while we print one is handed to the tuning, which ends early."""
+    event = next(events)
+    while event is not None:
+        try:
+            yield event
+            event = next(events, None)
+        except KeyboardInterrupt:
+            event = events.throw(KeyboardInterrupt())
+
+
+def read_file(file: str, bind: Mapping[str, int]) -> tuple[Any, ...]:
+    """Return the DAGs of a text or JSON file.
+
+    Raises:
+        SpecError: the file cannot be read, or what is in it is wrong.
+    """
+    from ansorpy.te.spec import loads
+    from ansorpy.te.text import parse
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{file}: {error}") from error
+    if text.lstrip().startswith("{"):
+        return (loads(text),)
+    return parse(text, bind, file)
+
+
+def target_of(kind: str, cores: int) -> Any:
+    """Return the target; SpecError for an unknown kind."""
+    from ansorpy.measure.host import local_target
+    from ansorpy.target import Target
+
+    match kind:
+        case "cpu":
+            return local_target(cores)
+        case "cuda":
+            return Target(kind="cuda", cores=cores)
+        case _:
+            raise SpecError(f"--target {kind}: expected cpu or cuda")
+
+
+def derivations(file: str, target: str, cores: int, bind: list[str] | None) -> list[Any]:
+    """Return the derivation of every task of a file."""
+    from ansorpy.session.rules import find_rules
+    from ansorpy.sketch import derive
+
+    machine = target_of(target, cores)
+    rules = find_rules(target)
+    return [derive(d, machine, rules) for d in read_file(file, pairs(bind, "--bind", int))]
+
+
+def pairs(texts: list[str] | None, option: str, kind: type) -> dict[str, Any]:
+    """Return NAME=VALUE options as a mapping; SpecError names the one that is wrong."""
+    found: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        try:
+            found[name] = kind(value)
+        except ValueError:
+            equals = ""
+        if not name or not equals:
+            raise SpecError(f"{option} {text}: expected NAME={kind.__name__}")
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches `host`."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def as_object(last: Any) -> dict[str, Any]:
+    """Return what `tune --json` prints."""
+    return {
+        "tasks": [
+            {
+                "name": result.name,
+                "best_s": result.best_s,
+                "baseline_s": result.baseline_s,
+                "naive_s": result.naive_s,
+                "numpy_s": result.numpy_s,
+                "winner": result.winner,
+                "trials": result.trials,
+                "seconds": result.seconds,
+                "verified": result.verified,
+                "flop": result.flop,
+                "from_store": result.from_store,
+                "failures": {
+                    kind: {"count": count, "example": result.examples.get(kind, "")}
+                    for kind, count in result.failures.items()
+                },
+                "kernel": None if result.kernel is None else str(result.kernel),
+            }
+            for result in last.results
+        ],
+        "seconds": last.seconds,
+        "stopped": last.stopped,
+    }
+
+
+def as_text(last: Any) -> str:
+    """Return the result for people."""
+    lines = []
+    for result in last.results:
+        if result.kernel is None:
+            reasons = [f"{kind}: {text}" for kind, text in result.examples.items()]
+            lines.append(f"{result.name}: nothing survived; " + "; ".join(reasons[:3]))
+            continue
+        rate = result.flop / result.best_s / 1e9
+        rivals = {"untuned": result.naive_s, "NumPy": result.numpy_s}
+        told = [f"{s / result.best_s:.2f}x {name}" for name, s in rivals.items() if s is not None]
+        note = "  (the baseline won)" if result.winner == "baseline" else ""
+        told_text = f" ({', '.join(told)})" if told else ""
+        lines.append(
+            f"{result.name}: {result.best_s * 1e6:.1f} us, {rate:.1f} GFLOP/s{told_text}"
+            f" after {result.trials} trials{note}\n  {result.kernel}"
+        )
+    return "\n".join(lines)
