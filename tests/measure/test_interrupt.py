@@ -1,0 +1,39 @@
+"""Ctrl-C in the middle of a measurement."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.measure, pytest.mark.slow]
+
+SCRIPT = """
+from ansorpy.measure.pool import MeasurePool, Settings
+from ansorpy.target import Target
+from tests.measure.fake import BACKEND, matmul, program
+
+DAG = matmul()
+with MeasurePool(DAG, Target(cores=1), Settings(backend=BACKEND, run_timeout_s=60.0)) as pool:
+    pool.measure([program("good", DAG)])
+    print(*[w._process.pid for w in pool._workers if w._process], pool._folder.name, flush=True)
+    pool.measure([program("hang", DAG)])
+"""
+
+
+def test_an_interrupt_leaves_nothing_behind() -> None:
+    # No `if __name__ == "__main__"`: a user's plain script must work.
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        *pids, folder = process.stdout.readline().split()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, words = process.communicate(timeout=20)
+    assert "KeyboardInterrupt" in words
+    assert pids
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not Path(folder).exists()

@@ -1,0 +1,44 @@
+"""The whole walk with the real code generator."""
+
+import pytest
+
+from ansorpy.codegen.numba_source import emit
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.host import local_target
+from ansorpy.measure.outcome import Measured
+from ansorpy.measure.pool import MeasurePool, Settings
+from ansorpy.measure.timing import Race
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import naive
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.te.text import parse
+
+pytestmark = [pytest.mark.measure, pytest.mark.slow]
+
+TEXT = """def f(float(48,32) A, float(32,64) B) -> (D) {
+  C(i,j) +=! A(i,k) * B(k,j)
+  D(i,j) = max(C(i,j), 0.0)
+}"""
+
+
+def walk(cores: int) -> tuple[Dag, Target, Program]:
+    (dag,) = parse(TEXT)
+    target = local_target(cores)
+    plan = naive(dag, target)
+    row = [size.values[0] if size.values else 1 for size in plan.sizes]
+    return dag, target, bind(plan, row, target)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_generated_code_is_measured_and_raced(cores: int) -> None:
+    dag, target, program = walk(cores)
+    with MeasurePool(dag, target, Settings(race_processes=2, race_visits=3)) as pool:
+        first, second = pool.measure([program, program])
+        assert isinstance(first, Measured), first
+        assert isinstance(second, Measured), second
+        found = pool.race({"naive": program, "delivered": emit(program, target, cores)})
+    assert list(found) == ["naive", "delivered", "numpy"]
+    for name, race in found.items():
+        assert isinstance(race, Race), (name, race)
+        assert 0 < race.median_s < 1.0
