@@ -89,7 +89,7 @@ def locations(
             ][:2]
     places.insert(min(1, len(places)), Root())
     if _cheap(stage):
-        places.append(Inlined())
+        places.insert(min(2, len(places)), Inlined())
     return places
 
 

@@ -147,6 +147,8 @@ def _batch(seed: int, count: int, every: int, done: Counter[str], wrong: list[Fi
             command + numbers, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S
         )
         output, ending = answer.stdout, f"exit {answer.returncode}: {answer.stderr[-500:]}"
+        if answer.returncode > 0:  # a pair never ends a child this way: the harness is broken
+            raise SystemExit(f"seed {seed}: {ending}")
     except subprocess.TimeoutExpired as late:
         output, ending = (late.stdout or b"").decode(), "hung"
     running = None
