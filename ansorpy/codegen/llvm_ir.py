@@ -7,10 +7,15 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 from llvmlite import ir
+from numba.core import cgutils
 
-from ansorpy.codegen import simd
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names
+from ansorpy.codegen.simd.expansion import Expansion
+from ansorpy.codegen.simd.kinds import I64, POINTER, Operand, declared
+from ansorpy.codegen.simd.operators import prefer_wide_vectors, reserve
+from ansorpy.codegen.simd.text import Tile as Operation
+from ansorpy.codegen.simd.values import Index
 from ansorpy.codegen.tile_text import (
     Scoped,
     TileText,
@@ -26,7 +31,7 @@ from ansorpy.te.expr import SIZE_BYTES, Expr
 
 EXCERPT: Final = 2000  # characters of a message that are worth keeping
 SCRATCH_LIMIT_BYTES: Final = 1 << 20  # of one task, on its stack
-I64, POINTER, VOID = simd.I64, simd.POINTER, ir.VoidType()
+VOID: Final = ir.VoidType()
 
 
 def build_object(program: Program, target: Target) -> bytes:
@@ -51,7 +56,7 @@ def module_text(program: Program, target: Target) -> str:
         function = ir.Function(module, ir.FunctionType(VOID, [POINTER, I64]), info.name)
         function.attributes.add("nounwind")
         if target.vector_bits >= 512:
-            simd.prefer_wide_vectors(function)
+            prefer_wide_vectors(function)
         try:
             _PhaseWriter(program, function).phase(phase)
         except ValueError as error:
@@ -67,21 +72,19 @@ def add_drivers(module: Any, infos: tuple[PhaseInfo, ...]) -> None:
         builder = ir.IRBuilder(function.append_basic_block("entry"))
         for info in infos:
             if info.ahead is ahead:
-                callee = simd.cgutils.get_or_insert_function(
-                    module, ir.FunctionType(VOID, [POINTER, I64]), info.name
-                )
-                with simd.cgutils.for_range(builder, ir.Constant(I64, info.tasks)) as loop:
+                callee = declared(module, info.name, ir.FunctionType(VOID, [POINTER, I64]))
+                with cgutils.for_range(builder, ir.Constant(I64, info.tasks)) as loop:
                     builder.call(callee, [function.args[0], loop.index])
         builder.ret_void()
 
 
 @dataclass
 class _PhaseWriter:
-    """Writes the loops, branches and allocations of one phase; tiles go to simd.Expansion."""
+    """Writes the loops, branches and allocations of one phase; tiles go to Expansion."""
 
     program: Program
     function: Any
-    values: dict[str, Any] = field(default_factory=dict)  # by symbol, as simd.Expansion takes them
+    values: dict[str, Any] = field(default_factory=dict)  # by symbol, as Expansion takes them
     counter: int = 0
 
     def phase(self, phase: Phase) -> None:
@@ -127,7 +130,7 @@ class _PhaseWriter:
     def _tile(self, stmt: Tile, scope: Scoped) -> None:
         tile = _parsed(tile_text(stmt, scope))
         given = {name: self.values[name] for name in tile.names}
-        after = simd.Expansion(tile, self.b, given).run()
+        after = Expansion(tile, self.b, given).run()
         for name in tile.results:
             self.values[name] = after[name]
 
@@ -135,14 +138,14 @@ class _PhaseWriter:
         buffer = stmt.buffer
         if buffer.scope is Scope.REGISTER:
             place = register_tile(buffer, self._fresh("r"), stmt.body)
-            operand = simd.Operand.of(place.kind)
+            operand = Operand.of(place.kind)
             count = 1
             for extent in operand.shape or ():
                 count *= extent
             self.values[place.symbol] = [ir.Constant(operand.element, ir.Undefined)] * count
         else:
             place = memory(buffer, self._fresh("s"))
-            self.values[place.symbol] = simd.reserve(self.b, scratch_bytes(place.size, place.dtype))
+            self.values[place.symbol] = reserve(self.b, scratch_bytes(place.size, place.dtype))
         self._stmt(stmt.body, scope.with_buffer(buffer.name, place))
         del self.values[place.symbol]
 
@@ -249,22 +252,22 @@ class _PhaseWriter:
         """Return an int64, or an i1 or bool for a condition, over loop variables."""
         tile = _expression(index_text(expr, scope))
         given = {name: self.values[name] for name in tile.names if name != "_"}
-        expansion = simd.Expansion(tile, self.b, given)
+        expansion = Expansion(tile, self.b, given)
         found = expansion.eval(tile.values[0], {})
         if isinstance(found, bool):
             return found
-        return expansion.whole(found) if isinstance(found, simd.Index) else found.ir
+        return expansion.whole(found) if isinstance(found, Index) else found.ir
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: TileText) -> simd.Tile:
-    return simd.Tile(text.text, text.dims, text.lane, text.mask, dict(text.kinds))
+def _parsed(text: TileText) -> Operation:
+    return Operation(text.text, text.dims, text.lane, text.mask, dict(text.kinds))
 
 
 @lru_cache(maxsize=4096)
-def _expression(text: str) -> simd.Tile:
+def _expression(text: str) -> Operation:
     """Return a bare expression as the value of a tile without a target."""
-    return simd.Tile(f"_[0] = {text}", (), None, None, {"_": "int64*"})
+    return Operation(f"_[0] = {text}", (), None, None, {"_": "int64*"})
 
 
 def scratch_bytes(size: int, dtype: str) -> int:

@@ -9,11 +9,12 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 from numba.core.errors import NumbaError
 
-from ansorpy.codegen import simd
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.llvm_ir import EXCERPT, add_drivers, parse, target_machine
+from ansorpy.codegen.simd.kinds import I32, I64, POINTER
 from ansorpy.errors import BuildError
 from ansorpy.target import Target
+
 
 def source_object(kernel: Kernel, target: Target) -> bytes:
     """Return the object file of a kernel's source: its phases, `run` and `ahead`.
@@ -72,17 +73,14 @@ def _add_entry(module: Any, name: str, symbol: str, buffers: int) -> None:
 
     That is `int32_t symbol(result *, error **, arguments...)`; our phases answer and raise nothing.
     """
-    i64, pointer = simd.I64, simd.POINTER
-    kind = ir.FunctionType(simd.I32, [pointer, pointer, *([i64] * (buffers + 1))])
+    kind = ir.FunctionType(I32, [POINTER, POINTER, *([I64] * (buffers + 1))])
     function = next(f for f in module.functions if f.name == name)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     table, task = function.args
-    unused = [builder.alloca(i64) for _ in range(2)]
-    slots = [
-        builder.gep(table, [ir.Constant(i64, k)], source_etype=i64) for k in range(buffers)
-    ]
-    addresses = [builder.load(slot, typ=i64) for slot in slots]
-    places = [builder.bitcast(slot, pointer) for slot in unused]
+    unused = [builder.alloca(I64) for _ in range(2)]
+    slots = [builder.gep(table, [ir.Constant(I64, k)], source_etype=I64) for k in range(buffers)]
+    addresses = [builder.load(slot, typ=I64) for slot in slots]
+    places = [builder.bitcast(slot, POINTER) for slot in unused]
     builder.call(ir.Function(module, kind, symbol), [*places, *addresses, task])
     builder.ret_void()
 

@@ -1,5 +1,6 @@
 """A tiled program as a Python file that needs numba and numpy only: the form users download."""
 
+import ast
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from ansorpy.codegen import simd
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.llvm_ir import scratch_bytes
 from ansorpy.codegen.nest import phase_infos, split_tasks
+from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.tile_text import (
     Place,
     Scoped,
@@ -53,11 +55,27 @@ def emit(program: Program, target: Target, threads: int = 1) -> Kernel:
 
 @lru_cache(maxsize=1)
 def simd_block() -> str:
-    """Return the helpers that every kernel file carries, as they stand in simd.py."""
-    source = Path(simd.__file__).read_text(encoding="utf-8")
-    head, _, rest = source.partition("import ast\n")
-    doc = "\n".join(f"# {line}".rstrip() for line in head.strip().strip('"').splitlines())
-    return f"# {'-' * 30} explicit SIMD, the same in every kernel\n{doc}\nimport ast\n{rest}"
+    """Return the helpers that every kernel file carries: the modules of `simd`, joined."""
+    imports: list[str] = []
+    bodies = [f"# {'-' * 30} explicit SIMD, the same in every kernel"]
+    for name in simd.MODULES:
+        text = Path(simd.__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+        doc, *rest = ast.parse(text).body
+        lines = text.splitlines()
+        body = []
+        for k, node in enumerate(rest):
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                start = node.lineno
+                start = min([start, *(d.lineno for d in getattr(node, "decorator_list", []))])
+                body = lines[start - 1 :]
+                break
+            del k
+            module = getattr(node, "module", None) or ""
+            if not module.startswith("ansorpy"):
+                imports.append(ast.unparse(node))
+        bodies.append("\n".join(body))
+        del doc
+    return "\n\n\n".join(["\n".join(sorted(set(imports))), *bodies])
 
 
 @dataclass
@@ -154,7 +172,7 @@ class _Writer:
     def _tile(self, stmt: Tile, scope: Scoped) -> str:
         text = tile_text(stmt, scope)
         name = self.names.setdefault(text, f"tile{len(self.names)}")
-        tile = simd.Tile(text.text, text.dims, text.lane, text.mask, dict(text.kinds))
+        tile = Operation(text.text, text.dims, text.lane, text.mask, dict(text.kinds))
         call = f"{name}({', '.join(tile.names)})"
         return f"{', '.join(tile.results)} = {call}" if tile.results else call
 
@@ -230,4 +248,3 @@ def _call(name: str, arguments: list[str]) -> str:
     if len(line) <= WIDTH:
         return line
     return "\n".join([f"{name} = tile(", *(f"{INDENT}{part}," for part in arguments), ")"])
-

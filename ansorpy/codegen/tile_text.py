@@ -173,8 +173,10 @@ def _binary(expr: Binary, scope: Scoped) -> str:
     a, b = _pair(expr.a, expr.b, scope)
     if expr.op in COMPARISONS or expr.op in LOGICAL:  # these bind less than their operands
         loose = COMPARISONS if expr.op in LOGICAL else ARITHMETIC
-        a, b = (bare(t) if isinstance(e, Binary) and e.op in loose else t
-                for t, e in ((a, expr.a), (b, expr.b)))
+        a, b = (
+            bare(t) if isinstance(e, Binary) and e.op in loose else t
+            for t, e in ((a, expr.a), (b, expr.b))
+        )
     if expr.op in SYMBOLS:
         return f"({a} {SYMBOLS[expr.op]} {b})"
     return f"{expr.op}({bare(a)}, {bare(b)})"

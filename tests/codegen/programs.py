@@ -55,9 +55,7 @@ def read(name: str, *indices: Expr, dtype: str = "float32") -> Read:
     return Read(name, indices, dtype)
 
 
-def store(
-    name: str, index: Sequence[Expr], value: Expr, combiner: str | None = None
-) -> Store:
+def store(name: str, index: Sequence[Expr], value: Expr, combiner: str | None = None) -> Store:
     return Store((name,), tuple(index), (value,), combiner)
 
 
@@ -135,4 +133,3 @@ def pack(b: Array, width: int) -> Array:
     padded = np.zeros((k, tiles * width), b.dtype)
     padded[:, :m] = b
     return np.ascontiguousarray(padded.reshape(k, tiles, width).transpose(1, 0, 2))
-

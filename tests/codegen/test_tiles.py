@@ -66,7 +66,9 @@ def test_transposing_store(lanes: int, rows: int, masked: str) -> None:
 def test_transposing_store_combines() -> None:
     tile = Tile((("u", 5),), ("l", 8), store("C", (L, U), read("A", U, L), "sum"), lt(L, 7))
     start = Tile((), ("l", 8), store("C", (Binary("floordiv", L, c(5)), L), c(1.0, "float32")))
-    zero = For("i", c(7), Tile((), ("l", 8), store("C", (Var("i"), L), c(2.0, "float32")), lt(L, 5)))
+    zero = For(
+        "i", c(7), Tile((), ("l", 8), store("C", (Var("i"), L), c(2.0, "float32")), lt(L, 5))
+    )
     del start
     prog = program([buffer("A", "float32", (5, 7)), out((7, 5))], Seq((zero, tile)))
     agree(prog, {"A": normal(5, 7)})
@@ -243,7 +245,9 @@ def test_argmax_prefers_nan_as_numpy_does() -> None:
     ))  # fmt: skip
     data = np.arange(16, dtype=np.float32)
     data[[5, 9]] = np.nan
-    prog = program([buffer("A", "float32", (16,)), out((1,), name="M"), out((1,), "int32", "P")], body)
+    prog = program(
+        [buffer("A", "float32", (16,)), out((1,), name="M"), out((1,), "int32", "P")], body
+    )
     assert run_all(prog, {"A": data})["P"][0] == 5
 
 
@@ -281,7 +285,9 @@ def test_registers_live_through_branches_and_dynamic_loops() -> None:
 
 def test_scratch_is_private_to_a_task_and_same_names_shadow() -> None:
     local = buffer("s", "float32", (3, 10), Scope.LOCAL)
-    fill = For("r", c(3), Tile((), ("l", 16), store("s", (Var("r"), L), read("A", Var("i"), L)), lt(L, 10)))
+    fill = For(
+        "r", c(3), Tile((), ("l", 16), store("s", (Var("r"), L), read("A", Var("i"), L)), lt(L, 10))
+    )
     use = Tile((("u", 3),), ("l", 16), store("C", (Var("i"), U, L), read("s", U, L)), lt(L, 10))
     again = Alloc(buffer("s", "float32", (8,), Scope.REGISTER), Seq((
         Tile((), ("l", 8), store("s", (L,), read("A", Var("i"), L))),
@@ -316,8 +322,10 @@ def test_integer_arithmetic(dtype: str, op: str, lanes: int) -> None:
     value = Binary(op, read("A", index, dtype=dtype), read("B", index, dtype=dtype))
     mask = Binary("ne", read("B", index, dtype=dtype), c(0, dtype))
     del mask
-    body = Tile((), ("l", 16), store("C", (index,), value)) if lanes else Tile(
-        (), None, store("C", (L,), value)
+    body = (
+        Tile((), ("l", 16), store("C", (index,), value))
+        if lanes
+        else Tile((), None, store("C", (L,), value))
     )
     nest = For("i", c(3), body) if lanes else For("l", c(48), body)
     prog = program([buffer("A", dtype, (48,)), buffer("B", dtype, (48,)), out((48,), dtype)], nest)
@@ -337,7 +345,9 @@ def test_division_by_a_constant_floors(by: int) -> None:
         Tile((("u", 2),), ("l", 16), store(name, place, Binary(op, x, c(by, "int32"))))
         for name, op in (("C", "floordiv"), ("D", "mod"))
     ]
-    prog = program([buffer("A", "int32", (32,)), out((32,), "int32"), out((32,), "int32", "D")], *tiles)
+    prog = program(
+        [buffer("A", "int32", (32,)), out((32,), "int32"), out((32,), "int32", "D")], *tiles
+    )
     found = run_all(prog, {"A": a})
     np.testing.assert_array_equal(found["C"], a // by)
     np.testing.assert_array_equal(found["D"], a % by)
@@ -398,7 +408,9 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
 
 def test_bool_logic() -> None:
     a, b = read("A", L, dtype="bool"), read("B", L, dtype="bool")
-    value = Binary("or", Call("not", a), Binary("and", b, Binary("gt", read("X", L), c(0.0, "float32"))))
+    value = Binary(
+        "or", Call("not", a), Binary("and", b, Binary("gt", read("X", L), c(0.0, "float32")))
+    )
     tile = Tile((), ("l", 16), store("C", (L,), value))
     buffers = [buffer("A", "bool", (16,)), buffer("B", "bool", (16,)), buffer("X", "float32", (16,)),
                out((16,), "bool")]  # fmt: skip
@@ -417,4 +429,7 @@ def test_float64_matmul_row() -> None:
     )))  # fmt: skip
     prog = program([buffer("A", "float64", (9,)), buffer("B", "float64", (9, 8)),
                     out((8,), "float64")], body)  # fmt: skip
-    agree(prog, {"A": RNG.integers(-9, 9, 9).astype(float), "B": RNG.integers(-9, 9, (9, 8)).astype(float)})
+    agree(
+        prog,
+        {"A": RNG.integers(-9, 9, 9).astype(float), "B": RNG.integers(-9, 9, (9, 8)).astype(float)},
+    )

@@ -1,0 +1,228 @@
+"""Operators on LLVM values, scalars and vectors alike."""
+
+from typing import Any
+
+from llvmlite import ir
+
+from ansorpy.codegen.simd.kinds import (
+    COMPUTED,
+    F32,
+    FLAGS,
+    FLOATS,
+    I8,
+    I16,
+    I32,
+    I64,
+    constant,
+    declared,
+    mangled,
+    reshaped,
+)
+
+
+class Arithmetic:
+    """LLVM code for the operators and functions of the text, on scalars and vectors alike."""
+
+    def __init__(self, builder: Any) -> None:
+        self.b = builder
+
+    def call(self, name: str, result: Any, *args: Any) -> Any:
+        """Call the intrinsic llvm.`name`, overloaded on `result`."""
+        function = ir.FunctionType(result, [arg.type for arg in args])
+        full = f"llvm.{name}.{mangled(result)}"
+        return self.b.call(declared(self.b.module, full, function), args)
+
+    def splat(self, value: Any, lanes: int) -> Any:
+        """Return a vector of `lanes` times the scalar `value` (a vector stays)."""
+        if isinstance(value.type, ir.VectorType) or not lanes:
+            return value
+        kind = ir.VectorType(value.type, lanes)
+        if isinstance(value, ir.Constant):
+            return constant(kind, value.constant)
+        empty = ir.Constant(kind, ir.Undefined)
+        one = self.b.insert_element(empty, value, ir.Constant(I32, 0))
+        return self.b.shuffle_vector(one, empty, ir.Constant(ir.VectorType(I32, lanes), None))
+
+    def like(self, value: Any, number: float) -> Any:
+        """Return `number` in the type of `value`."""
+        return constant(value.type, number)
+
+    def shuffle(self, a: Any, b: Any, picks: list[int]) -> Any:
+        """Return the lanes `picks` of `a` followed by `b`."""
+        return self.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(picks)), picks))
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """Return a * b + c, rounded once."""
+        return self.call("fma", a.type, a, b, c)
+
+    def convert(self, value: Any, old: str, new: str) -> Any:
+        """Return `value` of dtype `old` as `new`; floats truncate towards zero."""
+        b = self.b
+        if new in ("float16", "bfloat16"):
+            return self.loaded(self.stored(self.convert(value, old, "float32"), new), new)
+        if old == new:
+            return value
+        if new == "bool":
+            return self.compare("!=", old, value, self.like(value, 0))
+        kind = reshaped(value.type, COMPUTED[new])
+        if old in FLOATS and new in FLOATS:
+            return (b.fpext if new == "float64" else b.fptrunc)(value, kind)
+        if old in FLOATS:
+            whole = b.fptosi(value, reshaped(value.type, I64 if new == "int64" else I32))
+            return b.trunc(whole, kind) if new in ("int8", "uint8") else whole
+        unsigned = old in ("bool", "uint8")
+        if new in FLOATS:
+            return (b.uitofp if unsigned else b.sitofp)(value, kind)
+        size, goal = COMPUTED[old].width, COMPUTED[new].width
+        if size >= goal:
+            return b.trunc(value, kind) if size > goal else value
+        return (b.zext if unsigned else b.sext)(value, kind)
+
+    def loaded(self, value: Any, dtype: str) -> Any:
+        """Return a value as it lies in memory in the form for computing."""
+        b = self.b
+        if dtype == "bool":
+            return b.icmp_signed("!=", value, self.like(value, 0))
+        if dtype == "float16":
+            return b.fpext(value, reshaped(value.type, F32))
+        if dtype == "bfloat16":
+            bits = b.zext(value, reshaped(value.type, I32))
+            return b.bitcast(b.shl(bits, self.like(bits, 16)), reshaped(value.type, F32))
+        return value
+
+    def stored(self, value: Any, dtype: str) -> Any:
+        """Return a computed value in the form that memory holds, rounded to nearest even."""
+        b = self.b
+        if dtype == "bool":
+            return b.zext(value, reshaped(value.type, I8))
+        if dtype == "float16":
+            return b.fptrunc(value, reshaped(value.type, ir.HalfType()))
+        if dtype == "bfloat16":
+            bits = b.bitcast(value, reshaped(value.type, I32))
+            odd = b.and_(b.lshr(bits, self.like(bits, 16)), self.like(bits, 1))
+            near = b.add(bits, b.add(odd, self.like(bits, 0x7FFF)))
+            quiet = b.or_(bits, self.like(bits, 0x400000))
+            near = b.select(b.fcmp_unordered("uno", value, value), quiet, near)
+            return b.trunc(b.lshr(near, self.like(bits, 16)), reshaped(value.type, I16))
+        return value
+
+    def extreme(self, op: str, dtype: str, x: Any, y: Any) -> Any:
+        """Return max or min; a NaN on either side wins, as in NumPy."""
+        b, sign = self.b, ">" if op == "max" else "<"
+        if dtype not in FLOATS:
+            compare = b.icmp_unsigned if dtype in ("uint8", "bool") else b.icmp_signed
+            return b.select(compare(sign, x, y), x, y)
+        if isinstance(y, ir.Constant):  # a constant first: this form keeps a NaN on the right
+            x, y = y, x
+        best = b.select(b.fcmp_ordered(sign, x, y), x, y)
+        if isinstance(x, ir.Constant):
+            return best
+        return b.select(b.fcmp_unordered("uno", x, x), x, best)
+
+    def compare(self, op: str, dtype: str, x: Any, y: Any) -> Any:
+        """Return the i1 of a comparison."""
+        if dtype in FLOATS:
+            return (self.b.fcmp_unordered if op == "!=" else self.b.fcmp_ordered)(op, x, y)
+        unsigned = dtype in ("uint8", "bool")
+        return (self.b.icmp_unsigned if unsigned else self.b.icmp_signed)(op, x, y)
+
+    def divide(self, op: str, dtype: str, x: Any, y: Any) -> Any:
+        """Return x // y or x % y, rounded down; never traps: by zero gives 0."""
+        b, zero, one = self.b, self.like(x, 0), self.like(x, 1)
+        if dtype in ("uint8", "bool"):
+            none = b.icmp_signed("==", y, zero)
+            safe = b.select(none, one, y)
+            return b.select(none, zero, (b.udiv if op == "//" else b.urem)(x, safe))
+        odd = b.or_(b.icmp_signed("==", y, zero), b.icmp_signed("==", y, self.like(x, -1)))
+        found = self.divide_safely(op, x, b.select(odd, one, y))
+        if op == "%":
+            return found
+        special = b.select(b.icmp_signed("==", y, zero), zero, b.sub(zero, x))
+        return b.select(odd, special, found)
+
+    def divide_by(self, op: str, dtype: str, x: Any, number: int) -> Any:
+        """Return x // number or x % number, rounded down, by a shift where that does."""
+        b = self.b
+        if dtype in ("uint8", "bool") or number in (0, -1):
+            return self.divide(op, dtype, x, self.like(x, number))
+        if number > 0 and number & (number - 1) == 0:
+            if op == "//":
+                return b.ashr(x, self.like(x, number.bit_length() - 1))
+            return b.and_(x, self.like(x, number - 1))
+        return self.divide_safely(op, x, self.like(x, number))
+
+    def divide_safely(self, op: str, x: Any, y: Any) -> Any:
+        """Return x // y or x % y, rounded down, where y is neither 0 nor -1 (signed)."""
+        b, zero = self.b, self.like(x, 0)
+        rest = b.srem(x, y)
+        unlike = b.xor(b.icmp_signed("<", rest, zero), b.icmp_signed("<", y, zero))
+        down = b.and_(b.icmp_signed("!=", rest, zero), unlike)
+        if op == "%":
+            return b.select(down, b.add(rest, y), rest)
+        whole = b.sdiv(x, y)
+        return b.select(down, b.sub(whole, self.like(x, 1)), whole)
+
+    def power_of_integer(self, x: Any, y: Any) -> Any:
+        """Return x ** y by squaring; a negative y counts as its low bits do."""
+        b, result, one = self.b, self.like(x, 1), self.like(x, 1)
+        for k in range(6):  # larger powers of anything but 0, 1, -1 overflow 64 bits
+            bit = b.and_(b.lshr(y, self.like(y, k)), self.like(y, 1))
+            result = b.select(b.icmp_signed("==", bit, one), b.mul(result, x), result)
+            x = b.mul(x, x)
+        return result
+
+    def binary(self, op: str, dtype: str, x: Any, y: Any) -> Any:
+        """Return x op y for two values of one dtype and width."""
+        b = self.b
+        if op in ("max", "min"):
+            return self.extreme(op, dtype, x, y)
+        if op in ("//", "%"):
+            return self.divide(op, dtype, x, y)
+        if op == "pow":
+            integer = dtype not in FLOATS
+            return self.power_of_integer(x, y) if integer else self.call("pow", x.type, x, y)
+        if dtype in FLOATS:
+            code = {"+": b.fadd, "-": b.fsub, "*": b.fmul, "/": b.fdiv}[op]
+            return code(x, y, flags=FLAGS)
+        return {"+": b.add, "-": b.sub, "*": b.mul}[op](x, y)
+
+    def unary(self, op: str, dtype: str, x: Any) -> Any:
+        """Return op(x): negation, rounding, or a function of mathematics."""
+        b = self.b
+        if dtype not in FLOATS:
+            zero = self.like(x, 0)
+            if op == "neg":
+                return b.sub(zero, x)
+            if op == "abs" and dtype not in ("uint8", "bool"):
+                return b.select(b.icmp_signed("<", x, zero), b.sub(zero, x), x)
+            return x
+        if op == "neg":
+            return b.fneg(x)
+        if op in ("abs", "floor", "ceil", "sqrt"):
+            return self.call({"abs": "fabs"}.get(op, op), x.type, x)
+        if op == "rsqrt":
+            return b.fdiv(self.like(x, 1.0), self.call("sqrt", x.type, x))
+        return self.function(op, dtype, x)
+
+    def function(self, op: str, dtype: str, x: Any) -> Any:
+        """Return a function of mathematics, of floats."""
+        raise NotImplementedError(op)
+
+    def better(self, op: str, dtypes: list[str], new: list[Any], old: list[Any]) -> Any:
+        """Return where the pair `new` beats `old` for argmax, argmin; NaN beats every number."""
+        b, (x, k), (y, p) = self.b, new, old
+        wins = self.compare(">" if op == "argmax" else "<", dtypes[0], x, y)
+        same = self.compare("==", dtypes[0], x, y)
+        if dtypes[0] in FLOATS:
+            x_nan, y_nan = (b.fcmp_unordered("uno", v, v) for v in (x, y))
+            wins = b.or_(wins, b.and_(x_nan, b.not_(y_nan)))
+            same = b.or_(same, b.and_(x_nan, y_nan))
+        return b.or_(wins, b.and_(same, self.compare("<", dtypes[1], k, p)))
+
+    def combine(self, op: str, dtypes: list[str], old: list[Any], new: list[Any]) -> list[Any]:
+        """Return the combination of an accumulator with new values."""
+        if op in ("argmax", "argmin"):
+            wins = self.better(op, dtypes, new, old)
+            return [self.b.select(wins, x, y) for x, y in zip(new, old, strict=True)]
+        symbol = {"sum": "+", "prod": "*"}.get(op, op)
+        return [self.binary(symbol, dtypes[0], new[0], old[0])]

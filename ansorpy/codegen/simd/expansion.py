@@ -1,0 +1,213 @@
+"""One tile operation, written out as LLVM code."""
+
+import itertools
+import math
+from typing import Any
+
+from llvmlite import ir
+
+from ansorpy.codegen.simd.kinds import (
+    COMPUTED,
+    FLOATS,
+    I1,
+    I32,
+    LARGEST,
+    LEAST,
+    computed,
+    constant,
+    lanes_of,
+    width,
+)
+from ansorpy.codegen.simd.memory import Memory
+from ansorpy.codegen.simd.text import Tile
+from ansorpy.codegen.simd.transpose import transpose
+from ansorpy.codegen.simd.values import Point
+
+
+class Expansion(Memory):
+    """Writes the code of one tile operation; `values` are its arguments by name.
+
+    Memory is an address (int64) or a pointer, a register tile a list of registers; the lists of
+    `tile.results` hold the new registers after `run`.
+    """
+
+    def __init__(self, tile: Tile, builder: Any, values: dict[str, Any]) -> None:
+        super().__init__(tile, builder, values)
+        self.sums: dict[Any, list[Any]] = {}
+        self.dtypes = [computed(tile.of(target).dtype) for target in tile.targets]
+
+    def run(self) -> dict[str, Any]:
+        """Emit everything and return the values, register tiles updated."""
+        some: Any = True
+        if self.tile.mask is not None and not self.stepwise:
+            # A tile without a single point must not even load what all of its points share.
+            some = self.eval(self.tile.mask, dict.fromkeys(sorted(self.tile.tile_vars), (0,)))
+        if some is True:
+            self.body()
+        elif some is not False:
+            with self.when(some.ir):
+                self.body()
+        return self.values
+
+    def body(self) -> None:
+        """Emit the statement for every point of the dims."""
+        rows = self.transposed_dim()
+        dims = [(name, n) for name, n in self.tile.dims if name != rows]
+        for numbers in itertools.product(*(range(n) for _, n in dims)):
+            point: Point = {name: (k,) for (name, _), k in zip(dims, numbers, strict=True)}
+            if self.n:
+                point[self.tile.lane] = tuple(range(self.n))
+            if rows:
+                self.transposed(point, rows)
+            elif self.n or self.tile.mask is None:
+                self.step(point)
+            else:
+                self.guarded_step(point)
+
+    def guarded_step(self, point: Point) -> None:
+        """Emit one scalar statement inside a branch on the mask."""
+        cond = self.eval(self.tile.mask, point)
+        if cond is True:
+            self.step(point)
+        elif cond is not False:
+            with self.when(cond.ir):
+                self.step(point)
+
+    def step(self, point: Point) -> None:
+        """Emit the statement at one point."""
+        tile = self.tile
+        guard = self.allowed((), point, None)
+        if tile.combiner:
+            self.combine_at(point, guard)
+        elif guard is not False:
+            pairs = zip(tile.values, self.dtypes, strict=True)
+            self.put(point, [self.typed(value, dtype, point) for value, dtype in pairs], guard)
+
+    def combine_at(self, point: Point, guard: Any) -> None:
+        """Combine at one point; the target is read before the first and written after the last."""
+        tile = self.tile
+        inside = bool(self.n) and tile.lane not in self.kept  # a reduction along the lanes
+        reduced = [(k, n) for k, n in tile.dims if k not in self.kept]
+        first = self.stepwise or all(point[k] == (0,) for k, _ in reduced)
+        last = self.stepwise or all(point[k] == (n - 1,) for k, n in reduced)
+        key = tuple(at for name, at in point.items() if name in self.kept)
+        if first:
+            self.sums[key] = self.identity() if inside else self.fetch(point)
+        new = old = self.sums[key]
+        if guard is not False:
+            new = self.accumulate(old, point)
+        if guard is not False and guard is not True:
+            new = [self.b.select(guard, x, y) for x, y in zip(new, old, strict=True)]
+        self.sums[key] = new
+        if last:
+            if inside:
+                new = self.combine(tile.combiner, self.dtypes, self.fetch(point), self.across(new))
+            self.put(point, new, None)
+
+    def accumulate(self, old: list[Any], point: Point) -> list[Any]:
+        """Return `old` combined with the values at a point; a product is added by fma."""
+        tile, (node, *_) = self.tile, self.tile.values
+        lanes = width(old[0])
+        if tile.combiner == "sum" and node.op == "*" and self.dtypes[0] in FLOATS:
+            a, b = (
+                self.splat(self.typed(part, self.dtypes[0], point), lanes) for part in node.args
+            )
+            return [self.fma(a, b, old[0])]
+        new = [
+            self.splat(self.typed(value, dtype, point), lanes)
+            for value, dtype in zip(tile.values, self.dtypes, strict=True)
+        ]
+        return self.combine(tile.combiner, self.dtypes, old, new)
+
+    def identity(self) -> list[Any]:
+        """Return vectors that change nothing when combined."""
+        op, dtype = self.tile.combiner, self.dtypes[0]
+        floats, largest = dtype in FLOATS, op in ("max", "argmax")
+        if op in ("sum", "prod"):
+            start: float = 0 if op == "sum" else 1
+        elif floats:
+            start = -math.inf if largest else math.inf
+        else:
+            start = (LEAST if largest else LARGEST)[dtype]
+        numbers = [start] + [LARGEST[extra] for extra in self.dtypes[1:]]
+        kinds = [ir.VectorType(COMPUTED[dtype], self.n) for dtype in self.dtypes]
+        return [constant(kind, number) for kind, number in zip(kinds, numbers, strict=True)]
+
+    def across(self, parts: list[Any]) -> list[Any]:
+        """Return the combination of all lanes, by halving while their number is even."""
+        lanes = width(parts[0])
+        while lanes % 2 == 0:
+            lanes //= 2
+            halves = [
+                [self.shuffle(v, v, list(range(k, k + lanes))) for v in parts] for k in (0, lanes)
+            ]
+            parts = self.combine(self.tile.combiner, self.dtypes, *halves)
+        one = [
+            [self.b.extract_element(v, ir.Constant(I32, k)) for v in parts] for k in range(lanes)
+        ]
+        result = one[0]
+        for other in one[1:]:
+            result = self.combine(self.tile.combiner, self.dtypes, result, other)
+        return result
+
+    def fetch(self, point: Point) -> list[Any]:
+        """Return what the targets hold."""
+        wide = self.n if self.tile.lane in self.kept else 0
+        found = [self.load(target, point, ()) for target in self.tile.targets]
+        return [self.splat(value, wide) for _, value in found]
+
+    def put(self, point: Point, new: list[Any], guard: Any) -> None:
+        """Write the targets where `guard` holds; None: at all points that the tile covers."""
+        lanes = self.n if self.tile.lane in self.kept else 0
+        for target, value in zip(self.tile.targets, new, strict=True):
+            if lanes or not width(value):
+                self.write(target, point, self.splat(value, lanes), guard)
+            elif guard is True:  # no combiner: what the last lane stores stays
+                last = self.b.extract_element(value, ir.Constant(I32, self.n - 1))
+                self.write(target, point, last, guard)
+            else:
+                raise ValueError(f"the last lane is not known: {self.tile.text}")
+
+    def transposed_dim(self) -> str:
+        """Return the dim along which to store after an in-register transpose, or ""."""
+        tile, (target, *_) = self.tile, self.tile.targets
+        whole = len(target.uses) == len(tile.tile_vars) and tile.of(target).shape is None
+        if not whole or self.n not in (4, 8, 16) or len(tile.targets) > 1:
+            return ""
+        if tile.slope(target.args[1], tile.lane) in (None, 1, -1):
+            return ""
+        near = [name for name, n in tile.dims if n > 1 and tile.slope(target.args[1], name) == 1]
+        return near[0] if near else ""
+
+    def transposed(self, point: Point, rows: str) -> None:
+        """Emit all of dim `rows` at a point, in blocks of as many rows as there are lanes."""
+        extent = dict(self.tile.dims)[rows]
+        for base in range(0, extent, self.n):
+            count = min(self.n, extent - base)
+            vectors = [
+                self.splat(
+                    self.typed(self.tile.values[0], self.dtypes[0], {**point, rows: (base + k,)}),
+                    self.n,
+                )
+                for k in range(count)
+            ]
+            empty = ir.Constant(vectors[0].type, ir.Undefined)
+            columns = transpose(self, vectors + [empty] * (self.n - count))
+            for k, column in enumerate(columns):
+                place = tuple(range(base, base + self.n))
+                self.save_column({**point, rows: place, self.tile.lane: (k,)}, column, count)
+
+    def save_column(self, point: Point, column: Any, count: int) -> None:
+        """Store the first `count` lanes of a vector that lies along memory."""
+        (target,), (dtype,) = self.tile.targets, self.dtypes
+        guard, name, stored = self.allowed((), point, None), target.args[0], self.tile.of(target)
+        if guard is False:
+            return
+        if count < self.n:
+            short = lanes_of(I1, [k < count for k in range(self.n)])
+            guard = short if guard is True else self.conjunction(guard, short)
+        index = self.index(target.args[1], point)
+        if self.tile.combiner:
+            old = self.fetch_vector(name, stored.dtype, index, guard)
+            (column,) = self.combine(self.tile.combiner, [dtype], [old], [column])
+        self.save(name, stored.dtype, index, self.stored(column, stored.dtype), guard)

@@ -1,0 +1,104 @@
+"""Explicit SIMD for numba: one operation on a whole register tile is one line of text.
+
+    fma = tile("acc[i, v, l] += A[(i0 * 8 + i) * 512 + k] * B[k * 48 + v * 16 + l]",
+               dims=(("i", 8), ("v", 3)), lane=("l", 16),
+               types={"acc": "float32x16[8,3]", "A": "float32*", "B": "float32*"})
+
+means: for every i < 8, v < 3 (written out) and l < 16 (the lanes of one vector), where `mask`
+holds, do the statement. `fma` is a numba intrinsic; its arguments are the names of the text in
+order of first appearance, the mask last, tile variables left out: `acc = fma(acc, A, i0, k, B)`.
+"float32*" is memory (passed as an int64 address, indexed by one offset), "float32x16[8,3]" a
+register tile of 8 x 3 vectors, "float32[8]" one of scalars; every other name is an int64.
+A call answers the new value of the register tile it assigns (two of them: a tuple).
+
+`+=`, `*=`, `x[..] = max(x[..], y)`, `min` combine, and reduce over tile variables that the target
+does not mention; `x[..], p[..] = argmax((x[..], p[..]), (y, k))` (argmin) keeps the pair with the
+better y, and of equals the smaller k. Nothing is read or written where the mask, or the condition
+of an enclosing `if`, is false. float16, bfloat16 are computed in float32.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba.core import cgutils
+
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+F32, F64, POINTER = ir.FloatType(), ir.DoubleType(), ir.PointerType()
+STORED = {
+    "bool": I8, "int8": I8, "uint8": I8, "int32": I32, "int64": I64,
+    "float16": ir.HalfType(), "bfloat16": I16, "float32": F32, "float64": F64,
+}  # fmt: skip
+COMPUTED = {**STORED, "bool": I1, "float16": F32, "bfloat16": F32}
+BYTES = {"float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+FLOATS = ("float32", "float64")
+LARGEST = {"int8": 127, "uint8": 255, "int32": 2**31 - 1, "int64": 2**63 - 1, "bool": 1}
+LEAST = {"int8": -128, "uint8": 0, "int32": -(2**31), "int64": -(2**63), "bool": 0}
+FLAGS = ("contract", "nsz")  # never nnan, ninf: NaN and infinity keep their meaning
+
+
+class Operand(NamedTuple):
+    """What a name of the text stands for; `shape` is None for memory, `lanes` 0 for scalars."""
+
+    dtype: str
+    lanes: int
+    shape: tuple[int, ...] | None
+
+    @staticmethod
+    def of(text: str) -> "Operand":
+        """Read "float32*", "float32x16[8,3]" or "float32[8]"."""
+        if text.endswith("*"):
+            return Operand(text[:-1], 0, None)
+        head, _, tail = text[:-1].partition("[")
+        dtype, _, lanes = head.partition("x")
+        return Operand(dtype, int(lanes or 0), tuple(int(n) for n in tail.split(",") if n))
+
+    @property
+    def element(self) -> Any:
+        """The LLVM type of one register of the tile."""
+        stored = I8 if self.dtype == "bool" else COMPUTED[self.dtype]
+        return ir.VectorType(stored, self.lanes) if self.lanes else stored
+
+
+def declared(module: Any, name: str, kind: Any) -> Any:
+    """Return the function `name` of a module, declared if it is not there yet."""
+    return cgutils.get_or_insert_function(module, kind, name)  # type: ignore[no-untyped-call]
+
+
+def constant(kind: Any, number: float) -> Any:
+    """Return a number in an LLVM type, in every lane of a vector."""
+    if not isinstance(kind, ir.VectorType):
+        return ir.Constant(kind, number)
+    if number == 0 and math.copysign(1, number) > 0:
+        return ir.Constant(kind, None)  # zeroinitializer: a shorter text
+    return ir.Constant(kind, [number] * kind.count)
+
+
+def lanes_of(element: Any, numbers: Iterable[float]) -> Any:
+    """Return a constant vector of these numbers."""
+    listed = [int(k) if isinstance(k, bool) else k for k in numbers]
+    return ir.Constant(ir.VectorType(element, len(listed)), listed)
+
+
+def width(*values: Any) -> int:
+    """Return how many lanes the widest of some values has; 0 for scalars."""
+    return max(getattr(value.type, "count", 0) for value in values)
+
+
+def reshaped(kind: Any, element: Any) -> Any:
+    """Return `element`, as a vector of as many lanes as `kind` where that is a vector."""
+    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
+
+
+def mangled(kind: Any) -> str:
+    """Return how LLVM's overloaded intrinsics spell a type."""
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{mangled(kind.element)}"
+    names = {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}
+    return names.get(str(kind), str(kind))
+
+
+def computed(dtype: str) -> str:
+    """Return the dtype in which values of `dtype` are computed."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype

@@ -1,0 +1,211 @@
+"""Loads and stores, registers, and the conditions under which they happen."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from ansorpy.codegen.simd.kinds import (
+    BYTES,
+    I1,
+    I32,
+    I64,
+    POINTER,
+    STORED,
+    computed,
+    declared,
+    lanes_of,
+    mangled,
+    width,
+)
+from ansorpy.codegen.simd.text import Node
+from ansorpy.codegen.simd.values import Expressions, Guards, Index, Point, Value
+
+
+class Memory(Expressions):
+    """Reads and writes of one tile operation."""
+
+    @contextmanager
+    def when(self, cond: Any) -> Iterator[None]:
+        """Run the emitted block only where the scalar `cond` holds; registers get phis."""
+        tiles = {k: list(v) for k, v in self.values.items() if isinstance(v, list)}
+        memo, entry = dict(self.memo), self.b.block
+        with self.b.if_then(cond):
+            yield
+            end = self.b.block
+        self.memo = memo
+        for name, before in tiles.items():
+            for k, (old, new) in enumerate(zip(before, self.values[name], strict=True)):
+                if old is not new:
+                    phi = self.b.phi(new.type)
+                    phi.add_incoming(old, entry)
+                    phi.add_incoming(new, end)
+                    self.values[name][k] = phi
+
+    def write(self, target: Node, point: Point, value: Any, guard: Any) -> None:
+        """Write one value to a register or to memory; guard None: wherever the tile may."""
+        operand, name = self.tile.of(target), target.args[0]
+        if operand.shape is None:
+            index = self.index(target.args[1], point)
+            allowed = self.allowed((), point, self.kept) if guard is None else guard
+            self.save(name, operand.dtype, index, self.stored(value, operand.dtype), allowed)
+            return
+        place, lanes = self.register(target, point)
+        if operand.lanes and lanes != tuple(range(operand.lanes)):
+            raise ValueError(f"a part of a register is written: {self.tile.text}")
+        if guard is not None and guard is not True:
+            old = self.as_computed(self.values[name][place], operand.dtype)
+            value = self.b.select(guard, value, old)
+        self.values[name][place] = self.stored(value, "bool") if operand.dtype == "bool" else value
+
+    def as_computed(self, register: Any, dtype: str) -> Any:
+        """Return what a register holds: all but bool are held in their form for computing."""
+        return self.loaded(register, "bool") if dtype == "bool" else register
+
+    def save(self, name: str, dtype: str, index: Any, value: Any, guard: Any) -> None:
+        """Store to memory under a guard: a scalar, a whole vector, masked, or scattered."""
+        align, lanes = BYTES.get(dtype, 1), width(value)
+        if lanes and not consecutive(index):
+            self.masked("scatter", value, self.addresses(name, dtype, index), align, guard)
+            return
+        place = self.address(name, dtype, index)
+        if guard is True:
+            self.b.store(value, place, align=align)
+        elif lanes:
+            self.masked("store", value, place, align, guard)
+        else:
+            with self.when(self.any(guard)):
+                self.b.store(value, place, align=align)
+
+    def masked(self, name: str, value: Any, place: Any, align: int, guard: Any) -> Any:
+        """Call llvm.masked.`name`: store, scatter; load, gather answer 0 in lanes left out."""
+        kind, writes = value.type, name in ("store", "scatter")
+        mask = self.splat(ir.Constant(I1, 1) if guard is True else guard, kind.count)
+        width_of = ir.Constant(I32, align)
+        args = [value, place, width_of, mask] if writes else [place, width_of, mask, value]
+        function = ir.FunctionType(ir.VoidType() if writes else kind, [arg.type for arg in args])
+        full = f"llvm.masked.{name}.{mangled(kind)}.{mangled(place.type)}"
+        return self.b.call(declared(self.b.module, full, function), args)
+
+    def allowed(self, guards: Guards, point: Point, keep: Collection[str] | None) -> Any:
+        """Return True, False, or the i1 (vector) that says where an access may happen.
+
+        `keep`: the tile variables that the access depends on; it happens where the mask holds for
+        some value of the others, which is at their 0 when the mask only shrinks.
+        """
+        parts: list[Any] = []
+        if self.tile.mask is not None and self.n:
+            if keep is not None and not self.stepwise:
+                corner = {name: at if name in keep else (0,) for name, at in point.items()}
+                parts.append(self.eval(self.tile.mask, corner))
+            else:
+                parts.append(self.eval(self.tile.mask, point))
+        for k, (node, positive) in enumerate(guards):
+            cond = self.eval(node, point, guards[:k])
+            parts.append(cond if positive else self.logic("not", cond))
+        result: Any = True
+        for part in parts:
+            result = self.logic("and", result, part)
+        return result.ir if isinstance(result, Value) else result
+
+    def conjunction(self, a: Any, b: Any) -> Any:
+        """Return a and b of i1 scalars or vectors."""
+        wide = width(a, b)
+        return self.b.and_(self.splat(a, wide), self.splat(b, wide))
+
+    def any(self, guard: Any) -> Any:
+        """Return the i1 that says whether a lane of `guard` is set."""
+        if not width(guard):
+            return guard
+        function = ir.FunctionType(I1, [guard.type])
+        name = f"llvm.vector.reduce.or.{mangled(guard.type)}"
+        return self.b.call(declared(self.b.module, name, function), [guard])
+
+    def register(self, read: Node, point: Point) -> tuple[int, tuple[int, ...]]:
+        """Return the place of a register in its tile, and the lanes that are meant."""
+        operand, place = self.tile.of(read), 0
+        where = [self.constant(part, point) for part in read.args[1:]]
+        lanes = where.pop() if operand.lanes else (0,)
+        for (number, *_), extent in zip(where, operand.shape or (), strict=True):
+            place = place * extent + number
+        return place, lanes
+
+    def constant(self, part: Node, point: Point) -> tuple[int, ...]:
+        """Return an index into a register tile: known numbers, one per lane."""
+        index = self.index(part, point)
+        if not isinstance(index, Index) or index.terms:
+            raise ValueError(f"a register is chosen at run time: {self.tile.text}")
+        return index.lanes
+
+    def load(self, read: Node, point: Point, guards: Guards) -> tuple[str, Any]:
+        """Return the dtype and the value of a read: one element, or a vector of them."""
+        operand, name = self.tile.of(read), read.args[0]
+        if operand.shape is None:
+            index = self.index(read.args[1], point)
+            allowed = self.allowed(guards, point, read.uses)
+            vector = not isinstance(index, Index) or len(index.lanes) > 1
+            fetch = self.fetch_vector if vector else self.fetch_scalar
+            return computed(operand.dtype), fetch(name, operand.dtype, index, allowed)
+        place, lanes = self.register(read, point)
+        value = self.as_computed(self.values[name][place], operand.dtype)
+        if operand.lanes and len(lanes) == 1:
+            value = self.b.extract_element(value, ir.Constant(I32, lanes[0]))
+        elif operand.lanes and lanes != tuple(range(operand.lanes)):
+            value = self.shuffle(value, value, list(lanes))
+        return computed(operand.dtype), value
+
+    def fetch_scalar(self, name: str, dtype: str, index: Index, guard: Any) -> Any:
+        """Load one element; where it must not be touched, element 0 instead."""
+        if guard is False:
+            index = Index({}, (0,))
+        elif guard is not True:
+            offset = self.b.select(self.any(guard), self.whole(index), ir.Constant(I64, 0))
+            index = Index({self.term(offset): 1}, (0,))
+        place = self.address(name, dtype, index)
+        return self.loaded(self.b.load(place, typ=STORED[dtype], align=BYTES.get(dtype, 1)), dtype)
+
+    def fetch_vector(self, name: str, dtype: str, index: Any, guard: Any) -> Any:
+        """Load a vector; lanes outside of the guard are 0 and not touched."""
+        lanes = len(index.lanes) if isinstance(index, Index) else width(index.ir)
+        kind, align = ir.VectorType(STORED[dtype], lanes), BYTES.get(dtype, 1)
+        value = ir.Constant(kind, None)
+        if guard is not False and consecutive(index):
+            place = self.address(name, dtype, index)
+            if guard is True:
+                value = self.b.load(place, typ=kind, align=align)
+            else:
+                value = self.masked("load", value, place, align, guard)
+        elif guard is not False:
+            value = self.masked("gather", value, self.addresses(name, dtype, index), align, guard)
+        return self.loaded(value, dtype)
+
+    def address(self, name: str, dtype: str, index: Index) -> Any:
+        """Return the pointer to the element at an index (to its first lane)."""
+        key = ("address", name, frozenset(index.terms.items()))
+        if key not in self.memo:
+            base = self.values[name]
+            base = base if base.type == POINTER else self.b.inttoptr(base, POINTER)
+            offset = self.scalar(index.terms)
+            self.memo[key] = self.b.gep(base, [offset], source_etype=STORED[dtype])
+        offset = ir.Constant(I64, index.lanes[0])
+        return self.b.gep(self.memo[key], [offset], source_etype=STORED[dtype])
+
+    def addresses(self, name: str, dtype: str, index: Any) -> Any:
+        """Return a vector of pointers, one per lane."""
+        if isinstance(index, Index):
+            base = self.address(name, dtype, Index(index.terms, (0,)))
+            kind = I32 if all(abs(k) < 2**31 for k in index.lanes) else I64
+            offsets = lanes_of(kind, index.lanes * (self.n if len(index.lanes) == 1 else 1))
+        else:
+            base, offsets = self.address(name, dtype, Index({}, (0,))), index.ir
+        result = self.b.gep(base, [offsets], source_etype=STORED[dtype])
+        result.type = ir.VectorType(POINTER, width(offsets))  # llvmlite says: one pointer
+        return result
+
+
+def consecutive(index: Any) -> bool:
+    """Whether the lanes of an offset lie side by side."""
+    return isinstance(index, Index) and index.lanes == tuple(
+        range(index.lanes[0], index.lanes[0] + len(index.lanes))
+    )

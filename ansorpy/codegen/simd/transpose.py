@@ -1,0 +1,48 @@
+"""In-register transposes."""
+
+from typing import Any
+
+from ansorpy.codegen.simd.arithmetic import Arithmetic
+
+
+def transpose(a: Arithmetic, rows: list[Any]) -> list[Any]:
+    """Return the columns of a square of vectors, of 2, 4, 8 ... lanes.
+
+    16 lanes: pairs of 32-bit, then of 64-bit units within 128 bits, then whole 128-bit blocks:
+    shuffles that x86 does with an immediate. An index vector would have to live in a register.
+    """
+    n = len(rows)
+    if n == 16:
+        return transpose_16(a, rows)
+    halves = [[q for k in range(h, h + n // 2) for q in (k, n + k)] for h in (0, n // 2)]
+    for _ in range(n.bit_length() - 1):
+        pairs = [(rows[k], rows[k + n // 2]) for k in range(n // 2)]
+        rows = [a.shuffle(x, y, half) for x, y in pairs for half in halves]
+    return rows
+
+
+def transpose_16(a: Arithmetic, rows: list[Any]) -> list[Any]:
+    """Return the columns of 16 vectors of 16 lanes."""
+    for step, unit in ((0, (0, 16, 1, 17)), (1, (0, 1, 16, 17))):
+        low = [block + q for block in (0, 4, 8, 12) for q in unit]
+        high = [k + 2 for k in low]
+        done: list[Any] = [None] * 16
+        for k in (k for k in range(16) if not k & (1 << step)):
+            x, y = rows[k], rows[k + (1 << step)]
+            first = k & ~3 | (2 * (k & 1) if step else k & 3)
+            done[first], done[first + 1] = a.shuffle(x, y, low), a.shuffle(x, y, high)
+        rows = done
+    # Row 4 * k + c now holds column c (of every 4) of the rows 4 * k ... in each 128-bit block.
+    picks = (
+        ((0, 0), (0, 1), (1, 0), (1, 1)), ((0, 2), (0, 3), (1, 2), (1, 3)),
+        ((0, 0), (0, 2), (1, 0), (1, 2)), ((0, 1), (0, 3), (1, 1), (1, 3)),
+    )  # fmt: skip
+    blocks = [[16 * side + 4 * k + q for side, k in pick for q in range(4)] for pick in picks]
+    result: list[Any] = [None] * 16
+    for c in range(4):
+        w, x, y, z = rows[c], rows[4 + c], rows[8 + c], rows[12 + c]
+        for part in (0, 1):
+            p, q = a.shuffle(w, x, blocks[part]), a.shuffle(y, z, blocks[part])
+            result[8 * part + c] = a.shuffle(p, q, blocks[2])
+            result[8 * part + 4 + c] = a.shuffle(p, q, blocks[3])
+    return result

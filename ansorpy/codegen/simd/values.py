@@ -1,0 +1,295 @@
+"""Expressions of the text: offsets known up to run-time terms, everything else computed."""
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from ansorpy.codegen.simd.functions import Functions
+from ansorpy.codegen.simd.kinds import (
+    COMPUTED,
+    F64,
+    FLOATS,
+    I1,
+    I32,
+    I64,
+    STORED,
+    computed,
+    lanes_of,
+    width,
+)
+from ansorpy.codegen.simd.text import Node, Tile
+
+HOLDS: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+
+class Index:
+    """An int64 known up to run-time scalars: sum(coefficient * term) + constants, one per lane."""
+
+    __slots__ = ("lanes", "terms")
+
+    def __init__(self, terms: dict[str, int], lanes: tuple[int, ...]) -> None:
+        self.terms = {name: scale for name, scale in terms.items() if scale}
+        self.lanes = lanes[:1] if len(set(lanes)) == 1 else lanes
+
+    def plus(self, other: "Index", scale: int = 1) -> "Index":
+        """Return self + scale * other."""
+        terms = dict(self.terms)
+        for name, factor in other.terms.items():
+            terms[name] = terms.get(name, 0) + scale * factor
+        n = max(len(self.lanes), len(other.lanes))
+        a, b = self.lanes * (n // len(self.lanes)), other.lanes * (n // len(other.lanes))
+        return Index(terms, tuple(x + scale * y for x, y in zip(a, b, strict=True)))
+
+
+class Value(NamedTuple):
+    """A scalar or a vector computed at run time; bool is i1."""
+
+    dtype: str
+    ir: Any
+
+
+Point = dict[str, tuple[int, ...]]  # tile variable -> its value, or one per lane
+Guards = tuple[tuple[Node, bool], ...]  # conditions of enclosing selects, and whether they hold
+
+
+class Expressions(Functions):
+    """Evaluates expressions of one tile operation; `values` are its arguments by name.
+
+    Memory is an address (int64) or a pointer, a register tile a list of registers.
+    """
+
+    def __init__(self, tile: Tile, builder: Any, values: dict[str, Any]) -> None:
+        super().__init__(builder)
+        self.tile, self.n, self.memo = tile, tile.lanes, {}  # type: ignore[var-annotated]
+        self.values = {k: list(v) if isinstance(v, list) else v for k, v in values.items()}
+        self.written = {target.args[0] for target in tile.targets}
+        self.kept = set(tile.targets[0].uses)  # the tile variables that the target mentions
+        # A mask that does not just shrink tells about the one point at hand only.
+        self.stepwise = tile.mask is not None and not (tile.lane and tile.shrinks(tile.mask))
+
+    def eval(self, node: Any, point: Point, guards: Guards = ()) -> Any:
+        """Return a bool or float literal, an Index, or a Value; equal parts are made once."""
+        if self.written & node.reads:  # it changes while the tile runs
+            return self.compute(node, point, guards)
+        key: tuple[Any, ...] = (node, *(point.get(name) for name in node.uses))
+        if node.reads:
+            key += (guards, tuple(point.values()) if self.stepwise else None)
+        if key not in self.memo:
+            self.memo[key] = self.compute(node, point, guards)
+        return self.memo[key]
+
+    def compute(self, node: Node, point: Point, guards: Guards) -> Any:
+        """Emit the code of one expression."""
+        op, args = node.op, node.args
+        if op == "const":
+            return Index({}, (args[1],)) if args[0] is int else args[1]
+        if op == "name":
+            return Index({}, point[args[0]]) if args[0] in point else Index({args[0]: 1}, (0,))
+        if op == "read":
+            return Value(*self.load(node, point, guards))
+        if op == "select":
+            return self.select(node, point, guards)
+        parts = [self.eval(part, point, guards) for part in args]
+        if op in STORED:
+            return self.cast(op, parts[0])
+        if op in ("and", "or", "not"):
+            return self.logic(op, *parts)
+        if len(parts) == 1:
+            return self.single(op, parts[0])
+        return self.pair(op, *parts)
+
+    def load(self, read: Node, point: Point, guards: Guards) -> tuple[str, Any]:
+        """Return the dtype and the value of a read."""
+        raise NotImplementedError(read)
+
+    def single(self, op: str, x: Any) -> Any:
+        """Return op(x)."""
+        if isinstance(x, Index) and op == "neg":
+            return Index({}, (0,)).plus(x, -1)
+        if isinstance(x, float):
+            return -x if op == "neg" else self.single(op, Value("float64", ir.Constant(F64, x)))
+        value = Value("int64", self.whole(x)) if isinstance(x, Index) else x
+        return Value(value.dtype, self.unary(op, value.dtype, value.ir))
+
+    def pair(self, op: str, x: Any, y: Any) -> Any:
+        """Return x op y; two Index stay one where the result is linear."""
+        x, y = self.as_index(x, y), self.as_index(y, x)
+        if isinstance(x, Index) and isinstance(y, Index):
+            linear = self.linear(op, x, y)
+            if linear is not None:
+                return linear
+        if isinstance(x, float) and isinstance(y, float):
+            y = Value("float64", ir.Constant(F64, y))
+        dtype = next((v.dtype for v in (x, y) if isinstance(v, Value)), "int64")
+        if op in ("//", "%") and isinstance(y, Index) and not y.terms and len(y.lanes) == 1:
+            return Value(dtype, self.divide_by(op, dtype, self.give(x, dtype), y.lanes[0]))
+        a, b = self.level(self.give(x, dtype), self.give(y, dtype))
+        if op in HOLDS:
+            return Value("bool", self.compare(op, dtype, a, b))
+        return Value(dtype, self.binary(op, dtype, a, b))
+
+    def as_index(self, x: Any, partner: Any) -> Any:
+        """Return a scalar int64 beside an Index as an Index too."""
+        whole = isinstance(x, Value) and x.dtype == "int64" and isinstance(partner, Index | Value)
+        return Index({self.term(x.ir): 1}, (0,)) if whole and not width(x.ir) else x
+
+    def linear(self, op: str, x: Index, y: Index) -> Any:
+        """Return x op y as an Index or a condition, None where it takes run-time vectors."""
+        if op in ("+", "-"):
+            return x.plus(y, 1 if op == "+" else -1)
+        if op in HOLDS:
+            return self.compare_index(op, x.plus(y, -1))
+        known = not y.terms and len(y.lanes) == 1
+        if op == "*" and known:
+            return Index({}, (0,)).plus(x, y.lanes[0])
+        if op == "*" and not x.terms and len(x.lanes) == 1:
+            return Index({}, (0,)).plus(y, x.lanes[0])
+        if op in ("//", "%") and known and y.lanes[0] > 0:
+            return self.divide_index(op, x, y.lanes[0])
+        gap = x.plus(y, -1)
+        if op in ("max", "min") and not gap.terms and (min(gap.lanes) >= 0 or max(gap.lanes) <= 0):
+            return x if (min(gap.lanes) >= 0) == (op == "max") else y
+        if len(x.lanes) == len(y.lanes) == 1:
+            value = self.binary(op, "int64", self.whole(x), self.whole(y))
+            return Index({self.term(value): 1}, (0,))
+        return None
+
+    def divide_index(self, op: str, x: Index, by: int) -> Any:
+        """Return x // by or x % by; what `by` divides comes out exactly."""
+        whole = Index({k: c // by for k, c in x.terms.items() if c % by == 0}, (0,))
+        rest = Index({k: c for k, c in x.terms.items() if c % by}, x.lanes)
+        if not rest.terms:
+            lanes = tuple(k // by for k in rest.lanes)
+            if op == "//":
+                return whole.plus(Index({}, lanes))
+            return Index({}, tuple(k % by for k in rest.lanes))
+        if len(rest.lanes) > 1:
+            return None
+        value = self.divide_by(op, "int64", self.whole(rest), by)
+        found = Index({self.term(value): 1}, (0,))
+        return whole.plus(found) if op == "//" else found
+
+    def compare_index(self, op: str, gap: Index) -> Any:
+        """Return where gap op 0: a bool, or an i1 (vector)."""
+        if not gap.terms:
+            bits = [HOLDS[op](k, 0) for k in gap.lanes]
+            if len(set(bits)) == 1:
+                return bits[0]
+            return Value("bool", lanes_of(I1, bits))
+        limit = self.b.neg(self.scalar(gap.terms))  # constant op -terms
+        if len(gap.lanes) == 1:
+            return Value("bool", self.b.icmp_signed(op, ir.Constant(I64, gap.lanes[0]), limit))
+        # Clamped to just outside of the constants, so that 32-bit lanes do.
+        low, high = (ir.Constant(I64, k) for k in (min(gap.lanes) - 1, max(gap.lanes) + 1))
+        limit = self.extreme("min", "int64", self.extreme("max", "int64", limit, low), high)
+        small = self.splat(self.b.trunc(limit, I32), len(gap.lanes))
+        return Value("bool", self.b.icmp_signed(op, lanes_of(I32, gap.lanes), small))
+
+    def logic(self, op: str, x: Any, y: Any = None) -> Any:
+        """Return not x, x and y, x or y; literals decide early."""
+        if op == "not":
+            return not x if isinstance(x, bool) else Value("bool", self.b.not_(x.ir))
+        for a, b in ((x, y), (y, x)):
+            if isinstance(a, bool):
+                return b if a == (op == "and") else a
+        a, b = self.level(x.ir, y.ir)
+        return Value("bool", (self.b.and_ if op == "and" else self.b.or_)(a, b))
+
+    def select(self, node: Node, point: Point, guards: Guards) -> Any:
+        """Return `a if cond else b`; the branch that is not taken reads nothing."""
+        test, then, other = node.args
+        cond = self.eval(test, point, guards)
+        if isinstance(cond, bool):
+            return self.eval(then if cond else other, point, guards)
+        x = self.eval(then, point, (*guards, (test, True)))
+        y = self.eval(other, point, (*guards, (test, False)))
+        dtypes = [v.dtype for v in (x, y) if isinstance(v, Value)]
+        dtypes += ["bool" for v in (x, y) if isinstance(v, bool)]
+        dtypes += ["float64" for v in (x, y) if isinstance(v, float)]
+        dtype = dtypes[0] if dtypes else "int64"
+        a, b = self.level(self.give(x, dtype), self.give(y, dtype))
+        wide = width(cond.ir, a)
+        return Value(dtype, self.b.select(*(self.splat(v, wide) for v in (cond.ir, a, b))))
+
+    def cast(self, dtype: str, x: Any) -> Any:
+        """Return x as dtype; a literal takes it at once."""
+        if isinstance(x, Index) and dtype == "int64":
+            return x
+        if isinstance(x, float) or (isinstance(x, Index) and not x.terms and dtype != "bool"):
+            if dtype in FLOATS or not isinstance(x, float):
+                return Value(computed(dtype), self.give(x, computed(dtype)))
+            x = Value("float64", ir.Constant(F64, x))
+        old = x.dtype if isinstance(x, Value) else "bool" if isinstance(x, bool) else "int64"
+        return Value(computed(dtype), self.convert(self.give(x, old), old, dtype))
+
+    def typed(self, node: Node, dtype: str, point: Point) -> Any:
+        """Return the LLVM value of an expression that has dtype `dtype`."""
+        return self.give(self.eval(node, point), dtype)
+
+    def give(self, x: Any, dtype: str) -> Any:
+        """Return the LLVM value of a literal, an Index or a Value as `dtype`."""
+        if isinstance(x, bool | float):
+            return ir.Constant(COMPUTED[dtype], int(x) if isinstance(x, bool) else x)
+        if isinstance(x, Value):
+            if x.dtype != dtype:
+                raise ValueError(f"{x.dtype} where {dtype} is due: {self.tile.text}")
+            return x.ir
+        if dtype == "int64" or x.terms:
+            return self.convert(self.whole(x), "int64", dtype)
+        numbers = [float(k) if dtype in FLOATS else k for k in x.lanes]
+        kind = COMPUTED[dtype]
+        return ir.Constant(kind, numbers[0]) if len(numbers) == 1 else lanes_of(kind, numbers)
+
+    def level(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """Return both as vectors if one of them is."""
+        wide = width(a, b)
+        return self.splat(a, wide), self.splat(b, wide)
+
+    def splat(self, value: Any, lanes: int) -> Any:
+        """As in Arithmetic, once for every value."""
+        key = ("splat", id(value), lanes)
+        if key not in self.memo:
+            self.memo[key] = (super().splat(value, lanes), value)  # `value`: keeps its id taken
+        return self.memo[key][0]
+
+    def index(self, node: Node, point: Point) -> Any:
+        """Return an offset: an Index, or a Value of one int64 per lane."""
+        found = self.eval(node, point)
+        if isinstance(found, Value) and not width(found.ir):
+            return Index({self.term(self.convert(found.ir, found.dtype, "int64")): 1}, (0,))
+        return found
+
+    def term(self, value: Any) -> str:
+        """Name a run-time int64, so that an Index can mention it."""
+        name = f"%{len(self.values)}"
+        self.values[name] = value
+        return name
+
+    def whole(self, index: Index) -> Any:
+        """Return the int64, or vector of them, that an Index stands for."""
+        n = len(index.lanes)
+        start = ir.Constant(I64, index.lanes[0])
+        if n > 1:
+            start = lanes_of(I64, index.lanes)
+        if not index.terms:
+            return start
+        base = self.splat(self.scalar(index.terms), n if n > 1 else 0)
+        return base if index.lanes == (0,) else self.b.add(base, start)
+
+    def scalar(self, terms: dict[str, int]) -> Any:
+        """Return sum(coefficient * term)."""
+        key = ("scalar", frozenset(terms.items()))
+        if key not in self.memo:
+            total = None
+            for name, scale in terms.items():
+                part = self.values[name]
+                if scale != 1:
+                    part = self.b.mul(part, ir.Constant(I64, scale), flags=("nsw",))
+                total = part if total is None else self.b.add(total, part, flags=("nsw",))
+            self.memo[key] = ir.Constant(I64, 0) if total is None else total
+        return self.memo[key]
