@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import config, njit, prange, types
 from numba.extending import intrinsic
 
-config.THREADING_LAYER = "omp"  # workqueue aborts on concurrent launches and is slow to start
+setattr(config, "THREADING_LAYER", "omp")  # noqa: B010 # workqueue aborts on concurrent launches and is slow to start
 
 
 @intrinsic
@@ -31,9 +31,10 @@ def call_task(_context: Any, entry: Any, buffers: Any, task: Any) -> Any:
 def launch(entry: int, buffers: int, tasks: int) -> None:
     """Run tasks 0 .. tasks - 1 of the function at `entry`, spread over the threads."""
     for task in prange(tasks):
-        call_task(entry, buffers, task)
+        call_task(entry, buffers, task)  # type: ignore[call-arg]
 
 
 def use_threads(threads: int) -> None:
     """Set on how many threads later launches run, at most as many as the process may use."""
-    numba.set_num_threads(min(threads, config.NUMBA_NUM_THREADS))
+    most: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    numba.set_num_threads(min(threads, most))

@@ -1,14 +1,11 @@
 """A tiled program as a Python file that needs numba and numpy only: the form users download."""
 
-import ast
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from ansorpy.codegen import simd
+from ansorpy.codegen.helpers import simd_block
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.llvm_ir import scratch_bytes
 from ansorpy.codegen.nest import phase_infos, split_tasks
@@ -51,31 +48,6 @@ def emit(program: Program, target: Target, threads: int = 1) -> Kernel:
     ]
     source = "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
     return Kernel(source, phase_infos(program), program.buffers, threads)
-
-
-@lru_cache(maxsize=1)
-def simd_block() -> str:
-    """Return the helpers that every kernel file carries: the modules of `simd`, joined."""
-    imports: list[str] = []
-    bodies = [f"# {'-' * 30} explicit SIMD, the same in every kernel"]
-    for name in simd.MODULES:
-        text = Path(simd.__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
-        doc, *rest = ast.parse(text).body
-        lines = text.splitlines()
-        body = []
-        for k, node in enumerate(rest):
-            if not isinstance(node, ast.Import | ast.ImportFrom):
-                start = node.lineno
-                start = min([start, *(d.lineno for d in getattr(node, "decorator_list", []))])
-                body = lines[start - 1 :]
-                break
-            del k
-            module = getattr(node, "module", None) or ""
-            if not module.startswith("ansorpy"):
-                imports.append(ast.unparse(node))
-        bodies.append("\n".join(body))
-        del doc
-    return "\n\n\n".join(["\n".join(sorted(set(imports))), *bodies])
 
 
 @dataclass

@@ -158,8 +158,8 @@ def value_text(expr: Expr, scope: Scoped, beside: bool = False) -> str:
         case Call(fn=fn, a=a):
             return f"{fn}({bare(value_text(a, scope))})"
         case Select(cond=cond, then=then, other=other):
-            a, b = _pair(then, other, scope)
-            return f"({a} if {value_text(cond, scope)} else {b})"
+            yes, no = _pair(then, other, scope)
+            return f"({yes} if {value_text(cond, scope)} else {no})"
         case Binary():
             return _binary(expr, scope)
 
@@ -168,8 +168,8 @@ def _binary(expr: Binary, scope: Scoped) -> str:
     if dtype_of(expr) == INDEX and not reads(expr):
         found = form(expr)
         if expr not in found.terms:
-            text = _sum(found, scope)
-            return f"({text})" if " " in text else text
+            linear = _sum(found, scope)
+            return f"({linear})" if " " in linear else linear
     a, b = _pair(expr.a, expr.b, scope)
     if expr.op in COMPARISONS or expr.op in LOGICAL:  # these bind less than their operands
         loose = COMPARISONS if expr.op in LOGICAL else ARITHMETIC

@@ -1,13 +1,14 @@
 """The functions of mathematics against float64, over the whole range, edges included."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from ansorpy.loopir.nodes import For, Scope, Tile
 from ansorpy.te.expr import Call, Expr, Var
-from tests.codegen.programs import Array, add, buffer, mul, program, read, store, c
+from tests.codegen.programs import Array, add, buffer, c, mul, program, read, store
 from tests.codegen.running import run_llvm, run_source
 
 EDGES = np.array(
@@ -22,7 +23,7 @@ EDGES = np.array(
 def exact(fn: str, x: Array) -> Array:
     wide = x.astype(np.float64)
     with np.errstate(all="ignore"):
-        table = {
+        table: dict[str, Callable[[Array], Array]] = {
             "exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt, "abs": np.abs,
             "floor": np.floor, "ceil": np.ceil, "rsqrt": lambda v: 1 / np.sqrt(v),
             "erf": np.vectorize(math.erf, otypes=[float]),

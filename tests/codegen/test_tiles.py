@@ -173,7 +173,8 @@ def test_reduction_along_lanes(combiner: str, lanes: int, masked: bool) -> None:
     m = 2 * lanes - (3 if masked else 0)
     column = add(mul(V, lanes), L)
     start = c({"sum": 0.0, "prod": 1.0, "max": -9.0, "min": 9.0}[combiner], "float32")
-    tile = Tile((("u", 3), ("v", 2)), ("l", lanes), store("C", (U,), read("A", U, column), combiner),
+    combined = store("C", (U,), read("A", U, column), combiner)
+    tile = Tile((("u", 3), ("v", 2)), ("l", lanes), combined,
                 lt(column, m) if masked else None)  # fmt: skip
     first = Tile((("u", 3),), None, store("C", (U,), start))
     prog = program([buffer("A", "float32", (3, m)), out((3,))], Seq((first, tile)))
@@ -412,7 +413,8 @@ def test_bool_logic() -> None:
         "or", Call("not", a), Binary("and", b, Binary("gt", read("X", L), c(0.0, "float32")))
     )
     tile = Tile((), ("l", 16), store("C", (L,), value))
-    buffers = [buffer("A", "bool", (16,)), buffer("B", "bool", (16,)), buffer("X", "float32", (16,)),
+    buffers = [buffer("A", "bool", (16,)), buffer("B", "bool", (16,)),
+               buffer("X", "float32", (16,)),
                out((16,), "bool")]  # fmt: skip
     inputs = {"A": RNG.random(16) > 0.5, "B": RNG.random(16) > 0.5, "X": normal(16)}
     found = run_all(program(buffers, tile), inputs)["C"]

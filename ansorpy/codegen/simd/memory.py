@@ -184,12 +184,12 @@ class Memory(Expressions):
         """Return the pointer to the element at an index (to its first lane)."""
         key = ("address", name, frozenset(index.terms.items()))
         if key not in self.memo:
-            base = self.values[name]
+            base: Any = self.values[name]
             base = base if base.type == POINTER else self.b.inttoptr(base, POINTER)
             offset = self.scalar(index.terms)
             self.memo[key] = self.b.gep(base, [offset], source_etype=STORED[dtype])
-        offset = ir.Constant(I64, index.lanes[0])
-        return self.b.gep(self.memo[key], [offset], source_etype=STORED[dtype])
+        first = ir.Constant(I64, index.lanes[0])
+        return self.b.gep(self.memo[key], [first], source_etype=STORED[dtype])
 
     def addresses(self, name: str, dtype: str, index: Any) -> Any:
         """Return a vector of pointers, one per lane."""

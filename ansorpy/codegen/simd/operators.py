@@ -29,7 +29,9 @@ class TileModel(models.PrimitiveModel):
 
     def __init__(self, dmm: Any, kind: TileType) -> None:
         count = math.prod(kind.operand.shape or (1,))
-        super().__init__(dmm, kind, ir.ArrayType(kind.operand.element, count))
+        super().__init__(  # type: ignore[no-untyped-call]
+            dmm, kind, ir.ArrayType(kind.operand.element, count)
+        )
 
 
 def tile(
@@ -46,7 +48,7 @@ def tile(
         for name in parsed.names
     ]
     results = [kinds[parsed.names.index(name)] for name in parsed.results]
-    answer = results[0] if len(results) == 1 else numba_types.Tuple(results)
+    answer = results[0] if len(results) == 1 else numba_types.Tuple(results)  # type: ignore[no-untyped-call]
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         prefer_wide_vectors(builder.function)
@@ -89,7 +91,7 @@ def scratch(size_bytes: int) -> Any:
     return named([], [], numba_types.int64, code)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def address(_context: Any, array: Any) -> Any:
     """Return the address of an array's data."""
 
@@ -124,7 +126,10 @@ def reserve(builder: Any, size_bytes: int) -> Any:
     with builder.goto_entry_block():
         memory = builder.alloca(ir.ArrayType(I8, size_bytes))
         memory.align = 64
-        return builder.bitcast(memory, POINTER)
+        # llvmlite still tells pointers apart by what they point to, and a cast to the plain
+        # pointer type is left out as needless: the plain type has to be set.
+        memory.type = POINTER
+        return memory
 
 
 def prefer_wide_vectors(function: Any) -> None:

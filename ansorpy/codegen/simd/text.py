@@ -37,7 +37,8 @@ class Tile:
         mask: str | None,
         kinds: dict[str, str],
     ) -> None:
-        self.text, self.dims, self.nodes = text, dims, {}  # type: ignore[var-annotated]
+        self.text, self.dims = text, dims
+        self.nodes: dict[tuple[str, tuple[Any, ...]], Node] = {}
         self.lane, self.lanes = lane or ("", 0)
         self.tile_vars = {name for name, _ in dims} | ({self.lane} if lane else set())
         self.operands = {name: Operand.of(kind) for name, kind in kinds.items()}
@@ -92,22 +93,35 @@ class Tile:
             case ast.Subscript(value=ast.Name(id=name), slice=index):
                 parts = index.elts if isinstance(index, ast.Tuple) else [index]
                 return self._make("read", self._seen(name), *map(self._node, parts))
-            case ast.UnaryOp(op=op, operand=a) if type(op) in SYMBOLS:
-                return self._make(SYMBOLS[type(op)], self._node(a))
-            case ast.BinOp(left=a, op=op, right=b) if type(op) in SYMBOLS:
-                return self._make(SYMBOLS[type(op)], self._node(a), self._node(b))
-            case ast.Compare(left=a, ops=[op], comparators=[b]) if type(op) in SYMBOLS:
-                return self._make(SYMBOLS[type(op)], self._node(a), self._node(b))
-            case ast.BoolOp(op=op, values=[a, *rest]):
-                node = self._node(a)
-                for part in rest:
-                    node = self._make(SYMBOLS[type(op)], node, self._node(part))
-                return node
             case ast.IfExp(test=cond, body=a, orelse=b):
                 return self._make("select", *map(self._node, (cond, a, b)))
             case ast.Call(func=ast.Name(id=name), args=parts) if name in CALLS:
                 return self._make(name, *map(self._node, parts))
-        raise ValueError(f"{ast.unparse(tree)} has no place in a tile: {self.text}")
+        return self._operation(tree)
+
+    def _operation(self, tree: Any) -> Node:
+        op: Any
+        first: Any
+        match tree:
+            case ast.UnaryOp(op=op, operand=first):
+                rest: list[Any] = []
+            case (
+                ast.BinOp(left=first, op=op, right=b)
+                | ast.Compare(left=first, ops=[op], comparators=[b])
+            ):
+                rest = [b]
+            case ast.BoolOp(op=op, values=[first, *others]):
+                rest = list(others)
+            case _:
+                op, first, rest = None, None, []
+        if type(op) not in SYMBOLS:
+            raise ValueError(f"{ast.unparse(tree)} has no place in a tile: {self.text}")
+        symbol, node = SYMBOLS[type(op)], self._node(first)
+        if not rest:
+            return self._make(symbol, node)
+        for part in rest:
+            node = self._make(symbol, node, self._node(part))
+        return node
 
     def _seen(self, name: str) -> str:
         if name not in self.names and name not in self.tile_vars:
@@ -124,7 +138,7 @@ class Tile:
             if op == "read":
                 reads.add(args[0])
             self.nodes[op, args] = Node(op, args, uses, reads)
-        return self.nodes[op, args]  # type: ignore[no-any-return]
+        return self.nodes[op, args]
 
     def slope(self, node: Node, var: str) -> int | None:
         """Return the coefficient of `var` where `node` is linear in it, else None."""
@@ -132,14 +146,15 @@ class Tile:
             return 0
         if node.op == "name":
             return 1
-        parts = [self.slope(part, var) for part in node.args if isinstance(part, Node)]
-        if None in parts or node.op not in ("+", "-", "*", "neg"):
+        if node.op not in ("+", "-", "*", "neg"):
+            return None
+        a, b = (*(self.slope(part, var) for part in node.args), 0)[:2]
+        if a is None or b is None:
             return None
         if node.op == "*":
             scale = next((part.args[1] for part in node.args if part.op == "const"), None)
-            return None if scale is None else scale * sum(parts)  # type: ignore[arg-type,no-any-return]
-        signs = {"+": (1, 1), "-": (1, -1), "neg": (-1,)}[node.op]
-        return sum(sign * part for sign, part in zip(signs, parts, strict=True))  # type: ignore[operator]
+            return None if scale is None else int(scale) * (a + b)
+        return {"+": a + b, "-": a - b, "neg": -a}[node.op]
 
     def shrinks(self, mask: Node) -> bool:
         """Whether a mask that holds at some tile point also holds at every smaller one."""

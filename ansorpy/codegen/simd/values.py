@@ -65,8 +65,11 @@ class Expressions(Functions):
 
     def __init__(self, tile: Tile, builder: Any, values: dict[str, Any]) -> None:
         super().__init__(builder)
-        self.tile, self.n, self.memo = tile, tile.lanes, {}  # type: ignore[var-annotated]
-        self.values = {k: list(v) if isinstance(v, list) else v for k, v in values.items()}
+        self.tile, self.n = tile, tile.lanes
+        self.memo: dict[Any, Any] = {}
+        self.values: dict[str, Any] = {
+            k: list(v) if isinstance(v, list) else v for k, v in values.items()
+        }
         self.written = {target.args[0] for target in tile.targets}
         self.kept = set(tile.targets[0].uses)  # the tile variables that the target mentions
         # A mask that does not just shrink tells about the one point at hand only.
