@@ -11,6 +11,7 @@ from ansorpy.state.steps import Split
 from ansorpy.target import Target
 from ansorpy.te.analysis import Answer, yes
 from ansorpy.te.dag import Dag
+from ansorpy.te.text import parse
 from tests.conftest import Golden
 from tests.golden_dags import (
     GOLDEN,
@@ -133,3 +134,13 @@ def test_sketches_as_text(golden: Golden) -> None:
             found = derive(dag, target, rules.for_target(target)).sketches
             parts += [f"# {dag.name} {target.kind} {i}\n{s}" for i, s in enumerate(found)]
     golden.check("\n\n".join(parts))
+
+
+def test_an_output_that_is_read_too_keeps_its_tiles_to_itself() -> None:
+    (dag,) = parse(
+        "def f(float(64,32) A, float(32,48) B) -> (C, D) {"
+        " C(i,j) +=! A(i,k) * B(k,j)\n D(i,j) = fmax(C(i,j), 0) }"
+    )
+    sketches = derive(dag, Target(cores=4), CPU).sketches
+    assert len(sketches) == 3
+    assert all(isinstance(sketch.stage("C").location, Root) for sketch in sketches)

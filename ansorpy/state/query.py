@@ -109,11 +109,14 @@ class Facts:
         """Return the one consumer that takes the stage element by element and may host its tiles.
 
         Not one where both reduce, nor a `.shared` copy. Beyond the released condition: nor one
-        whose loops are already divided, as two producers cannot both lead its tiles.
+        whose loops are already divided, as two producers cannot both lead its tiles; and an
+        output has none, because it is needed whole.
         """
         consumers = self.consumers(name)
         if len(consumers) != 1:
             return Found(None, f"{name} has {len(consumers)} consumers")
+        if name in self.state.dag.outputs:
+            return Found(None, f"{name} is an output, computed whole")
         (consumer,) = consumers
         matched = elementwise(self.dag, name, consumer)
         if not matched:
