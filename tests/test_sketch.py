@@ -7,6 +7,7 @@ import rules
 from ansorpy.errors import SpecError
 from ansorpy.sketch import derive
 from ansorpy.state.rule import Cursor, Rule, Verdict
+from ansorpy.state.state import Root
 from ansorpy.state.steps import Split
 from ansorpy.target import Target
 from ansorpy.te.analysis import Answer, yes
@@ -141,6 +142,6 @@ def test_an_output_that_is_read_too_keeps_its_tiles_to_itself() -> None:
         "def f(float(64,32) A, float(32,48) B) -> (C, D) {"
         " C(i,j) +=! A(i,k) * B(k,j)\n D(i,j) = fmax(C(i,j), 0) }"
     )
-    sketches = derive(dag, Target(cores=4), CPU).sketches
+    sketches = derive(dag, Target(cores=4), rules.CPU).sketches
     assert len(sketches) == 3
     assert all(isinstance(sketch.stage("C").location, Root) for sketch in sketches)
