@@ -1,6 +1,7 @@
 """The block of SIMD helpers that every kernel file carries."""
 
 import ast
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 from ansorpy.codegen import simd
 
 RULE: Final = "-" * 30
+MARKS: Final = re.compile(r"  # (type: ignore|noqa|fmt:).*")  # for our own tools only
 
 
 @lru_cache(maxsize=1)
@@ -24,7 +26,8 @@ def simd_block() -> str:
         lines = text.splitlines()
         comment = "\n".join(f"# {line}".rstrip() for line in _text_of(doc).splitlines())
         first = (heads[-1].end_lineno or 0) if heads else (doc.end_lineno or 0)
-        bodies.append(f"# {RULE} {name}\n{comment}\n\n" + "\n".join(lines[first:]).strip("\n"))
+        code = MARKS.sub("", "\n".join(lines[first:]).strip("\n"))
+        bodies.append(f"# {RULE} {name}\n{comment}\n\n{code}")
     return "\n\n\n".join(["\n".join(sorted(imports)), *bodies])
 
 

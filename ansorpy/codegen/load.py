@@ -66,6 +66,8 @@ class Loaded:
     """
 
     def __init__(self, built: Built) -> None:
+        if not built.code.startswith(b"\x7fELF"):
+            raise BuildError("not an object file")  # LLVM would abort the process
         self.phases, self.buffers = built.phases, built.buffers
         try:
             self._engine = llvm.create_mcjit_compiler(

@@ -171,7 +171,7 @@ def _drivers(program: Program, threads: int) -> str:
     ):
         own = [info for info in infos if info.ahead is ahead]
         many = threads > 1 and not ahead and any(info.tasks > 1 for info in own)
-        lines = [f"@njit(nogil=True{', parallel=True' if many else ''})"]
+        lines = [f"@njit(nogil=True, cache=True{', parallel=True' if many else ''})"]
         lines += [f"def {driver}({arrays}):", f'{INDENT}"""{doc}"""']
         if own:
             lines.append(f"{INDENT}{', '.join(f'a{k}' for k in range(len(names)))} = ({addresses})")

@@ -1,0 +1,90 @@
+"""What cannot be built says so, and names the culprit."""
+
+import pickle
+
+import pytest
+
+from ansorpy.codegen.load import Built, build, load
+from ansorpy.codegen.numba_source import emit
+from ansorpy.codegen.simd.text import Tile as Operation
+from ansorpy.errors import BuildError
+from ansorpy.loopir.nodes import Alloc, For, LoopKind, Scope, Stmt, Tile
+from ansorpy.target import Target
+from ansorpy.te.expr import Binary, Var
+from tests.codegen.programs import add, buffer, c, matmul, program, read, store
+
+L = Var("l")
+COPY = store("C", (L,), read("A", L))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (COPY, "not tiled"),
+        (Tile((), ("l", 8), store("C", (L,), read("X", L))), "no buffer 'X'"),
+        (Tile((), ("l", 8), store("C", (Var("q"),), read("A", L))), "no loop binds 'q'"),
+        (For("i", Var("n"), Tile((), ("l", 8), COPY), LoopKind.PARALLEL), "runs to n"),
+        (Alloc(buffer("s", "float32", (1 << 20,), Scope.LOCAL), Tile((), ("l", 8), COPY)),
+         "4194304 bytes of scratch; a task has 1048576"),
+        (Tile((), ("l", 8), store("C", (L,), read("A", L, dtype="int32"))), None),
+    ],
+)  # fmt: skip
+def test_build_errors(body: Stmt, words: str | None) -> None:
+    buffers = [buffer("A", "float32", (8,)), buffer("C", "float32", (8,), Scope.OUTPUT)]
+    prog = program(buffers, body)
+    if words is None:  # dtypes come from the buffers
+        build(prog, Target())
+        return
+    with pytest.raises(BuildError, match=words):
+        build(prog, Target())
+    with pytest.raises(BuildError, match=words):
+        emit(prog, Target())
+
+
+def test_a_register_chosen_at_run_time_is_refused() -> None:
+    acc = buffer("acc", "float32", (4, 8), Scope.REGISTER)
+    tile = Tile((), ("l", 8), store("acc", (Var("i"), L), c(0.0, "float32")))
+    with pytest.raises(BuildError, match="chosen at run time"):
+        build(program([], For("i", c(4), Alloc(acc, tile))), Target())
+
+
+def test_mixed_dtypes_are_refused() -> None:
+    value = Binary("add", read("A", L), read("B", L, dtype="int32"))
+    buffers = [buffer("A", "float32", (8,)), buffer("B", "int32", (8,)),
+               buffer("C", "float32", (8,), Scope.OUTPUT)]  # fmt: skip
+    with pytest.raises(BuildError, match="int32 where float32 is due"):
+        build(program(buffers, Tile((), ("l", 8), store("C", (L,), value))), Target())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a[0] = __import__('os')", "a[0] = b.c", "a[0] = (lambda: 1)()", "a[0] = [1][0]",
+     "a[0] -= b[0]", "import os", "a[0] = 'x'", "a[0] = b[0] < c[0] < d[0]", "a[0] = b[0] ** 2",
+     "a[0] = eval('1')", "a[0], b[0] = argmax((b[0], a[0]), (c[0], 1))"],
+)  # fmt: skip
+def test_the_text_of_a_tile_is_walked_by_a_whitelist(text: str) -> None:
+    with pytest.raises(ValueError, match="tile"):
+        Operation(text, (), None, None, dict.fromkeys("abcd", "float32*"))
+
+
+def test_built_pickles_and_garbage_does_not_load() -> None:
+    built = build(matmul(8, 48, 4), Target())
+    again = pickle.loads(pickle.dumps(built))
+    assert again == built
+    assert load(again).phases == built.phases
+    with pytest.raises(BuildError):
+        load(Built(b"no object", built.phases, built.buffers, 0.0))
+
+
+def test_the_clock_is_an_argument() -> None:
+    ticks = iter([10.0, 12.5])
+    assert build(matmul(8, 48, 4), Target(), lambda: next(ticks)).build_s == 2.5
+
+
+def test_offsets_are_written_as_sums() -> None:
+    i = Var("i")
+    copied = store("C", (i, add(L, c(1))), read("A", add(i, c(-1)), L))
+    tile = Tile((), ("l", 8), copied, Binary("ge", i, c(1)))
+    buffers = [buffer("A", "float32", (7, 9)), buffer("C", "float32", (7, 9), Scope.OUTPUT)]
+    prog = program(buffers, For("i", c(7), tile))
+    assert "b1[i0 * 9 + l + 1] = b0[i0 * 9 + l - 9]" in emit(prog, Target()).source

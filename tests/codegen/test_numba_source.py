@@ -1,0 +1,114 @@
+"""The delivered form: its text, and that it runs on its own."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ansorpy.codegen.load import build_source
+from ansorpy.codegen.numba_source import emit
+from ansorpy.errors import BuildError
+from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Seq, Tile
+from ansorpy.target import Target
+from ansorpy.te.expr import Binary, Call, Cast, Select, Var
+from tests.codegen.programs import (
+    add,
+    buffer,
+    c,
+    lt,
+    matmul,
+    mul,
+    pack,
+    parallel,
+    program,
+    read,
+    store,
+)
+from tests.conftest import Golden
+
+
+def own_part(source: str) -> str:
+    """What stands outside of the helper block."""
+    head, _, rest = source.partition("import ast\n")
+    _, rule, tail = rest.partition("# " + "-" * 30 + " this kernel")
+    return f"{head}...\n\n\n{rule}{tail}".rstrip("\n")
+
+
+def test_matmul_source(golden: Golden) -> None:
+    golden.check(own_part(emit(matmul(1000, 1000, 512), Target(), threads=2).source))
+
+
+def everything() -> Program:
+    j, u, i = Var("lane"), Var("row"), Var("user name")
+    local = buffer("scratch", "float32", (4, 16), Scope.LOCAL)
+    inside = Binary("and", Binary("ge", add(i, c(-1)), c(0)), lt(j, 10))
+    padded = Select(inside, read("A", add(i, c(-1)), j), c(0.0, "float32"))
+    fill = Tile((("row", 4),), ("lane", 16), store("scratch", (u, j), padded))
+    value = Binary("max", Call("exp", read("scratch", u, j)), Cast("float32", mul(i, 2)))
+    use = Tile((("row", 4),), ("lane", 16), store("B", (i, u), value, "sum"), lt(j, 10))
+    start = Tile((("row", 4),), None, store("B", (i, u), c(0.0, "float32")))
+    body = Alloc(local, Seq((fill, If(lt(i, 3), use, Seq((use, use))))))
+    loop = For("k", Binary("min", c(2), add(i, c(1))), body)
+    buffers = [buffer("A", "float32", (5, 10)), buffer("B", "float32", (5, 4), Scope.OUTPUT)]
+    prog = program(buffers, parallel("user name", 5, Seq((start, loop))), start)
+    first, second = prog.phases
+    ahead = replace(
+        second, body=Tile((), None, store("B", (c(0), c(0)), c(1.0, "float32"))), ahead=True
+    )
+    return replace(prog, phases=(first, ahead))
+
+
+def test_source_with_everything(golden: Golden) -> None:
+    source = emit(everything(), Target()).source
+    assert "user" not in own_part(source)
+    golden.check(own_part(source))
+
+
+def test_the_same_program_gives_the_same_bytes() -> None:
+    assert emit(everything(), Target()) == emit(everything(), Target())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_file_runs_without_ansorpy(tmp_path: Path, threads: int) -> None:
+    n, m, k = 30, 50, 9
+    (tmp_path / "kernel.py").write_text(emit(matmul(n, m, k), Target(), threads).source)
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((n, k)), rng.standard_normal((k, m))
+    np.savez(tmp_path / "data.npz", a=a, b=pack(b, 48), want=np.maximum(a @ b, 0))
+    (tmp_path / "run.py").write_text(
+        "import sys, numpy as np, kernel\n"
+        "assert 'ansorpy' not in sys.modules\n"
+        "data, buffers = np.load('data.npz'), kernel.empty()\n"
+        "assert all(x.ctypes.data % 64 == 0 for x in buffers)\n"
+        "buffers[0][...], buffers[1][...] = data['a'], data['b']\n"
+        "kernel.kernel(*buffers)\n"
+        "np.testing.assert_allclose(buffers[2], data['want'], atol=1e-4)\n"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for _ in range(2):  # the second time from numba's cache
+        done = subprocess.run(
+            [sys.executable, "run.py"],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "__pycache__").glob("kernel.launch*.nbi"))
+
+
+def test_a_broken_source_is_a_build_error() -> None:
+    kernel = emit(matmul(8, 48, 4), Target())
+    for broken in (
+        kernel.source + "\ndef (",
+        kernel.source.replace("r0 = tile0(r0)", "r0 = tile0(undefined)"),
+        kernel.source.replace("r0[u, v, l] +=", "r0[u, v, l] -="),
+    ):
+        with pytest.raises(BuildError):
+            build_source(replace(kernel, source=broken), Target())
