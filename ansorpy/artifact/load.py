@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import shutil
 import tempfile
+import weakref
 import zipfile
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -19,9 +21,10 @@ class LoadedKernel:
     """A kernel of this process: call `run`, or `prepare` once and its result many times."""
 
     def __init__(self, path: Path) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="ansorpy-kernel-")
-        self.manifest = unpack(path, Path(self._folder.name))
-        file = Path(self._folder.name) / "kernel.py"
+        folder = Path(tempfile.mkdtemp(prefix="ansorpy-kernel-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.manifest = unpack(path, folder)
+        file = folder / "kernel.py"
         spec = importlib.util.spec_from_file_location(f"ansorpy_kernel_{path.stem}", file)
         assert spec is not None
         assert spec.loader is not None

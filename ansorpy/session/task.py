@@ -28,7 +28,7 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count, workload_key
 from ansorpy.te.dag import Dag
 
-PACKAGES = ("ansorpy", "numba", "numpy", "llvmlite")
+PACKAGES = ("ansorpy", "llvmlite", "numba", "numpy")  # sorted, as records keep them
 
 FloatArray = npt.NDArray[np.float64]
 

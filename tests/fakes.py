@@ -1,0 +1,78 @@
+"""In-memory twins of what measures, so that a search can be tested without a clock."""
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from types import TracebackType
+from typing import Self, cast
+
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.loopir.nodes import Program
+from ansorpy.loopir.printer import text
+from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing import Race
+from ansorpy.session.pools import Pools
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+
+
+def cost_s(program: Program) -> float:
+    """Return a time that depends on the loops only: 1 to 2 ms."""
+    return 1e-3 * (1 + int(sha256(text(program).encode()).hexdigest()[:6], 16) / 16**6)
+
+
+class FakePool:
+    """Answers from formulas; `verdict` may turn a trial into something else."""
+
+    def __init__(
+        self,
+        dag: Dag,
+        target: Target,
+        verdict: Callable[[Program], Outcome] = lambda program: Measured((cost_s(program),)),
+        race_s: Mapping[str, float] | None = None,
+        fails: bool = False,
+    ) -> None:
+        self.dag, self.target = dag, target
+        self.verdict, self.fails = verdict, fails
+        self.race_s = {"naive": 5e-3, "tuned 0": 1.2e-3, "numpy": 3e-3, **(race_s or {})}
+        self.closed = False
+        self.measured: list[Program] = []
+
+    def measure(self, programs: Sequence[Program], best_s: float | None = None) -> list[Outcome]:
+        self.measured += programs
+        return [self.verdict(program) for program in programs]
+
+    def race(
+        self, contestants: Mapping[str, Program | Kernel], numpy: bool = True
+    ) -> dict[str, Race | Failed]:
+        if self.fails:
+            return {name: Failed("wrong", "C[0] is 1, not 2") for name in contestants}
+        names = [*contestants, *(["numpy"] if numpy else [])]
+        return {name: Race(((self.race_s.get(name, 2e-3),),) * 2) for name in names}
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def fake_pools(
+    verdict: Callable[[Program], Outcome] = lambda program: Measured((cost_s(program),)),
+    race_s: Mapping[str, float] | None = None,
+    fails: bool = False,
+) -> Callable[[], Pools]:
+    """Return what `tune.run` takes as `pools`."""
+
+    def open_pool(dag: Dag, target: Target) -> MeasurePool:
+        return cast(MeasurePool, FakePool(dag, target, verdict, race_s, fails))
+
+    return lambda: Pools(open_pool)

@@ -1,0 +1,248 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansorpy
+from ansorpy.cost.random import RandomModel
+from ansorpy.errors import SpecError
+from ansorpy.events import Derived, Event, Finished, Improved, RoundDone, Started, TaskResult
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.records import JsonlStore, MemoryStore, Store
+from ansorpy.session.final import judge
+from ansorpy.session.rules import find_rules
+from ansorpy.target import Target
+from ansorpy.te.text import parse
+from ansorpy.tune import Request, Result, read, run
+from tests.fakes import cost_s, fake_pools
+
+MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+RELU = "def relu(float(64) A) -> (B) { B(i) = fmax(A(i), 0) }"
+TARGET = Target(vector_bits=256, registers=16)
+
+
+def events(
+    text: str = MM,
+    store: Store | None = None,
+    out: Path | None = None,
+    pools: Any = None,
+    **options: Any,
+) -> Iterator[Event]:
+    request = Request(parse(text), TARGET, **{"trials": 32, **options})
+    return run(
+        request,
+        find_rules("cpu"),
+        MemoryStore() if store is None else store,
+        out,
+        model=RandomModel(np.random.default_rng(0)),
+        pools=pools or fake_pools(),
+        clock=lambda: 0.0,
+    )
+
+
+def last(found: Iterator[Event]) -> Finished:
+    *_, end = found
+    assert isinstance(end, Finished)
+    return end
+
+
+def only(found: Iterator[Event]) -> TaskResult:
+    (result,) = last(found).results
+    return result
+
+
+def test_the_events_of_a_tuning(tmp_path: Path) -> None:
+    found = list(events(out=tmp_path))
+    assert isinstance(found[0], Started)
+    assert isinstance(found[1], Derived)
+    rounds = [event for event in found if isinstance(event, RoundDone)]
+    assert [(r.round, r.trials) for r in rounds] == [(1, 16), (2, 32)]
+    bests = [event.best_s for event in found if isinstance(event, Improved)]
+    assert bests == sorted(bests, reverse=True)
+    end = found[-1]
+    assert isinstance(end, Finished)
+    assert end.stopped == "trials"
+    (result,) = end.results
+    assert (result.winner, result.trials, result.verified) == ("tuned", 32, True)
+    assert result.best_s == 1.2e-3
+    assert result.baseline_s == 3e-3
+    assert result.kernel is not None
+    assert result.kernel.parent == tmp_path
+
+
+def test_every_trial_and_the_race_are_recorded(tmp_path: Path) -> None:
+    store = MemoryStore()
+    last(events(store=store, out=tmp_path))
+    records = list(store.export())
+    assert len(records) == 33
+    assert [r.race is not None for r in records] == [False] * 32 + [True]
+    assert len({(r.plan, r.row) for r in records[:32]}) == 32
+
+
+def test_the_same_seed_measures_the_same_candidates(tmp_path: Path) -> None:
+    one, two, other = MemoryStore(), MemoryStore(), MemoryStore()
+    for store, seed in ((one, 7), (two, 7), (other, 8)):
+        last(events(store=store, out=tmp_path, seed=seed))
+    rows = [[(r.plan, r.row) for r in store.export()] for store in (one, two, other)]
+    assert rows[0] == rows[1]
+    assert rows[0] != rows[2]
+
+
+def test_a_second_identical_tuning_answers_from_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    first = only(events(store=JsonlStore(path), out=tmp_path / "a"))
+    found = list(events(store=JsonlStore(path), out=tmp_path / "b", pools=None))
+    assert [type(event) for event in found] == [Started, Finished]
+    end = found[-1]
+    assert isinstance(end, Finished)
+    assert end.stopped == "store"
+    (second,) = end.results
+    assert second.from_store
+    assert second.trials == 0
+    assert second.best_s == first.best_s
+    assert first.kernel is not None
+    assert second.kernel is not None
+    assert first.kernel.read_bytes() == second.kernel.read_bytes()
+
+
+def test_fewer_trials_are_answered_more_are_searched_from_what_is_known(tmp_path: Path) -> None:
+    store = MemoryStore()
+    last(events(store=store, out=tmp_path))
+    assert only(events(store=store, out=tmp_path, trials=16, seed=3)).from_store
+    more = only(events(store=store, out=tmp_path, trials=48))
+    assert not more.from_store
+    assert more.trials == 48
+    trials = [r for r in store.export() if r.race is None]
+    assert len({(r.plan, r.row) for r in trials}) == len(trials) == 80
+
+
+def test_fresh_ignores_the_past(tmp_path: Path) -> None:
+    store = MemoryStore()
+    last(events(store=store, out=tmp_path))
+    assert not only(events(store=store, out=tmp_path, fresh=True)).from_store
+
+
+def test_a_race_that_the_untuned_kernel_wins_delivers_it(tmp_path: Path) -> None:
+    result = only(events(out=tmp_path, pools=fake_pools(race_s={"naive": 1e-3})))
+    assert result.winner == "baseline"
+    assert result.best_s == result.baseline_s == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("times_s", "verdict"),
+    [
+        ({"t": 1.0, "naive": 2.0, "numpy": 3.0}, ("tuned", "t")),
+        ({"t": 1.0, "naive": 2.0, "numpy": 0.5}, ("baseline", "t")),
+        ({"t": 2.0, "naive": 1.0}, ("baseline", "naive")),
+        ({"t": 2.0, "naive": 2.0}, ("tuned", "t")),
+        ({"t": 2.0}, ("tuned", "t")),
+    ],
+)
+def test_the_faster_of_our_kernels_is_delivered(
+    times_s: dict[str, float], verdict: tuple[str, str]
+) -> None:
+    assert judge("t", times_s) == verdict
+
+
+def test_without_any_candidate_the_baseline_is_delivered(tmp_path: Path) -> None:
+    pools = fake_pools(verdict=lambda program: Failed("crash", "signal 11"))
+    store = MemoryStore()
+    result = only(events(store=store, out=tmp_path, pools=pools))
+    assert result.winner == "baseline"
+    assert result.failures == {"crash": 32}
+    assert result.examples == {"crash": "signal 11"}
+
+
+def test_where_nothing_survives_there_is_no_kernel_but_the_reasons(tmp_path: Path) -> None:
+    pools = fake_pools(verdict=lambda program: Failed("crash", "signal 11"), fails=True)
+    result = only(events(out=tmp_path, pools=pools))
+    assert (result.best_s, result.kernel, result.verified, result.winner) == (
+        None,
+        None,
+        False,
+        None,
+    )
+    assert set(result.examples) == {"crash", "wrong"}
+
+
+def test_an_interrupt_while_measuring_keeps_the_best_so_far(tmp_path: Path) -> None:
+    seen: list[Program] = []
+
+    def verdict(program: Program) -> Outcome:
+        seen.append(program)
+        if len(seen) == 20:
+            raise KeyboardInterrupt
+        return Measured((cost_s(program),))
+
+    end = last(events(out=tmp_path, pools=fake_pools(verdict=verdict)))
+    assert end.stopped == "interrupted"
+    assert end.results[0].kernel is not None
+    assert end.results[0].trials == 16
+
+
+def test_an_interrupt_thrown_in_keeps_the_best_so_far(tmp_path: Path) -> None:
+    found = events(out=tmp_path)
+    while not isinstance(next(found), RoundDone):
+        pass
+    event = found.throw(KeyboardInterrupt())  # type: ignore[attr-defined]  # a generator
+    assert isinstance(event, Finished)
+    assert event.stopped == "interrupted"
+    assert event.results[0].kernel is not None
+
+
+def test_several_tasks_share_the_trials(tmp_path: Path) -> None:
+    end = last(events(f"{MM}\n{RELU}", out=tmp_path, weights={"relu": 3.0}))
+    assert [result.name for result in end.results] == ["mm", "relu"]
+    assert 0 < sum(result.trials for result in end.results) <= 32
+    assert all(result.kernel is not None for result in end.results)
+
+
+def test_patience_ends_a_search_that_gains_nothing(tmp_path: Path) -> None:
+    pools = fake_pools(verdict=lambda program: Measured((1e-3,)))
+    end = last(events(out=tmp_path, pools=pools, trials=256, patience=16))
+    assert end.stopped == "converged"
+    assert end.results[0].trials == 32
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": {"nothing": 2.0}}, "weight nothing=2.0: tasks are mm"),
+        ({"weights": {"mm": 0.0}}, "weight 0.0 must be above 0"),
+        ({"trials": 0}, "0 trials are too few for 1 tasks"),
+        ({"seconds": -1.0}, "-1.0 seconds must be above 0"),
+    ],
+)
+def test_a_wrong_request_says_what_is_wrong(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        last(events(**options))
+
+
+def test_nothing_to_tune_is_an_error() -> None:
+    with pytest.raises(SpecError, match="nothing to tune"):
+        read((), {})
+
+
+def test_an_unknown_target_kind_has_no_rules() -> None:
+    with pytest.raises(SpecError, match="no rule set for target 'tpu'; there are cpu, cuda"):
+        find_rules("tpu")
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_the_thin_walk_from_text_to_a_verified_kernel(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path / "records.jsonl")
+    result: Result = ansorpy.tune(MM, trials=4, store=store, out=tmp_path)
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((16, 24)).astype(np.float32)
+    b = rng.standard_normal((24, 32)).astype(np.float32)
+    kernel = result.kernels["mm"]
+    np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-5, atol=1e-5)
+    assert kernel.selftest() == []
+    (task,) = result.tasks
+    assert task.verified
+    assert task.best_s is not None
+    assert task.best_s > 0
