@@ -1,0 +1,191 @@
+"""What every benchmark shares: results that survive an interrupt, tables, ratios, progress."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, Final
+
+RESULTS: Final = Path(__file__).parent / "results"
+RAW: Final = RESULTS / "raw"  # kernels and single measurements: large, not under version control
+
+Row = dict[str, Any]
+Cell = Callable[[Row], object]
+
+
+class Results:
+    """Rows of one benchmark in a JSON file; a row that is there is not measured again.
+
+    The file is rewritten whole at every row, by rename: it is valid whenever it is read. Every
+    start of the program is one entry of `runs`; a row says by number which one measured it.
+    """
+
+    def __init__(
+        self, path: Path, keys: Sequence[str], run: Mapping[str, Any], fresh: bool
+    ) -> None:
+        self.path, self.keys = path, tuple(keys)
+        old = json.loads(path.read_text()) if path.exists() and not fresh else {}
+        self.rows: list[Row] = old.get("rows", [])
+        self.runs: list[Row | None] = [*old.get("runs", []), dict(run)]
+
+    def find(self, **key: object) -> Row | None:
+        """Return the row of a key, None where it is still to be measured."""
+        self._complete(key)
+        for row in self.rows:
+            if all(row[name] == value for name, value in key.items()):
+                return row
+        return None
+
+    def add(self, row: Row) -> None:
+        """Keep a row (in place of one of the same key) and write the file."""
+        key = {name: row[name] for name in self.keys}
+        self.rows = [r for r in self.rows if any(r[name] != key[name] for name in self.keys)]
+        self.rows.append({**row, "run": len(self.runs) - 1, "date": today()})
+        used = {row["run"] for row in self.rows}
+        runs = [run if at in used else None for at, run in enumerate(self.runs)]
+        write_json(self.path, {"benchmark": self.path.stem, "runs": runs, "rows": self.rows})
+
+    def _complete(self, key: Mapping[str, object]) -> None:
+        if set(key) != set(self.keys):
+            raise ValueError(f"{self.path.name}: key {sorted(key)}, not {sorted(self.keys)}")
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a file that is never seen half done; infinities are refused."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    partial.replace(path)
+
+
+def publish(results: Path, page: str) -> None:
+    """Write the Markdown page that belongs to a result file."""
+    results.with_suffix(".md").write_text(page)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Samples in a few numbers: `iqr` is the distance of the quartiles over the median."""
+
+    median: float
+    least: float
+    most: float
+    iqr: float
+    samples: int
+
+    @property
+    def range(self) -> float:
+        """The distance of the extremes over the median."""
+        return (self.most - self.least) / self.median
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Summarise at least one finite number above 0."""
+    found = sorted(values)
+    middle = median(found)
+    low, _, high = quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
+    return Spread(middle, found[0], found[-1], (high - low) / middle, len(found))
+
+
+def running_best(costs_s: Iterable[float]) -> list[float]:
+    """Return the least so far after every trial; inf until one survives."""
+    best, found = inf, []
+    for cost_s in costs_s:
+        best = min(best, cost_s)
+        found.append(best)
+    return found
+
+
+def at_budget(best_s: Sequence[float], trials: int) -> float:
+    """Return the best after `trials`; a space that is exhausted keeps its last best."""
+    return best_s[min(trials, len(best_s)) - 1] if best_s else inf
+
+
+def finite(value: float) -> float | None:
+    """Return what JSON can hold."""
+    return value if isfinite(value) else None
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time for people, three digits."""
+    if seconds is None or not isfinite(seconds):
+        return "-"
+    for unit, scale in (("s", 1.0), ("ms", 1e3)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def percent(share: float | None) -> str:
+    """Return a share for people."""
+    return "-" if share is None else f"{share:.0%}"
+
+
+def times(ratio: float | None) -> str:
+    """Return a speed-up for people."""
+    return "-" if ratio is None else f"{ratio:.3g}x"
+
+
+def table(rows: Sequence[Row], columns: Mapping[str, Cell]) -> str:
+    """Return a Markdown table; the first column is aligned left, the others right."""
+    lines = [
+        "| " + " | ".join(columns) + " |",
+        "|" + "|".join("---" if at == 0 else "---:" for at in range(len(columns))) + "|",
+    ]
+    for row in rows:
+        lines.append("| " + " | ".join(_cell(cell(row)) for cell in columns.values()) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def arguments(description: str | None, name: str) -> argparse.ArgumentParser:
+    """Return a parser with what every benchmark takes."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these rows only")
+    parser.add_argument("--fresh", action="store_true", help="forget the rows that are there")
+    parser.add_argument("--out", type=Path, default=RESULTS / f"{name}.json", help="result file")
+    return parser
+
+
+def chosen(names: Iterable[str], only: Sequence[str] | None) -> list[str]:
+    """Return the names that were asked for, in their usual order; all without `only`."""
+    known = list(names)
+    unknown = [name for name in only or () if name not in known]
+    if unknown:
+        raise SystemExit(f"--only {' '.join(unknown)}: there are {', '.join(known)}")
+    return [name for name in known if only is None or name in only]
+
+
+def say(text: str) -> None:
+    """Tell progress, on standard error."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def today() -> str:
+    """Return date and time, local, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def commit() -> str:
+    """Return the commit that is measured, "+" where files differ from it; "" without git."""
+    describe = ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
+    try:
+        done = subprocess.run(
+            describe, cwd=RESULTS.parent, capture_output=True, text=True, check=True,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
