@@ -11,7 +11,7 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
 from ansorpy.codegen.simd.expansion import Expansion
-from ansorpy.codegen.simd.kinds import I8, I64, POINTER, Operand
+from ansorpy.codegen.simd.kinds import I8, I64, POINTER, Operand, declared
 from ansorpy.codegen.simd.text import Tile
 
 
@@ -52,6 +52,7 @@ def tile(
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         prefer_wide_vectors(builder.function)
+        keep_loops(builder)
         values = {
             name: [builder.extract_value(arg, k) for k in range(arg.type.count)]
             if parsed.holds(name)
@@ -130,6 +131,16 @@ def reserve(builder: Any, size_bytes: int) -> Any:
         # pointer type is left out as needless: the plain type has to be set.
         memory.type = POINTER
         return memory
+
+
+def keep_loops(builder: Any) -> None:
+    """Let LLVM not unroll the loops around this point.
+
+    Unrolled, it would merge loads of several iterations and run out of registers: half the speed.
+    """
+    nothing = declared(builder.module, "llvm.sideeffect", ir.FunctionType(ir.VoidType(), []))
+    call = builder.call(nothing, [])
+    set.add(call.attributes, "noduplicate")  # llvmlite does not know the word
 
 
 def prefer_wide_vectors(function: Any) -> None:
