@@ -16,7 +16,7 @@ from ansorpy.errors import SpecError
 from server.db.engine import open_database
 from server.jobs import BusyError, Jobs, UnknownError
 from server.routes import jobs
-from server.schemas import Mistake, Problem
+from server.schemas import Health, Mistake, Problem
 from server.settings import Settings
 from server.worker import Supervisor
 
@@ -48,9 +48,11 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(jobs.router)
 
     @app.get("/healthz", operation_id="health", tags=["service"])
-    def health() -> dict[str, str]:
+    def health() -> Health:
         """Say that the service answers, and how its worker is."""
-        return {"status": "ok", "worker": "none" if supervisor is None else supervisor.state}
+        if supervisor is None:
+            return Health(status="ok", worker="none", pid=None)
+        return Health(status="ok", worker=supervisor.state, pid=supervisor.pid)
 
     _answer_problems(app)
     return app

@@ -30,10 +30,10 @@ class JobRequest(Wire):
     )
 
     text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)] | None = Field(
-        None, description="Tensor Comprehensions notation; several defs are several tasks."
+        default=None, description="Tensor Comprehensions notation; several defs are several tasks."
     )
     dags: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=64)] | None = Field(
-        None, description="DAGs in the JSON wire form."
+        default=None, description="DAGs in the JSON wire form."
     )
     bind: Annotated[dict[Name, Extent], Field(max_length=64)] = Field(
         default_factory=dict, description="Extents of the symbols of `text`."
@@ -41,7 +41,9 @@ class JobRequest(Wire):
     weights: Annotated[dict[Name, Weight], Field(max_length=64)] = Field(
         default_factory=dict, description="How often each task runs in the whole; 1 unless given."
     )
-    cores: Annotated[int, Field(ge=1, le=256)] = Field(1, description="Threads of the kernel.")
+    cores: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=1, description="Threads of the kernel."
+    )
     trials: Annotated[int, Field(ge=1, le=100_000)] = 64
     seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
@@ -89,6 +91,14 @@ class JobReply(Wire):
     progress: dict[str, TaskProgress]
     tasks: list[TaskReply]
     error: str | None
+
+
+class Health(Wire):
+    """How the service and its worker process are."""
+
+    status: Literal["ok"]
+    worker: str
+    pid: int | None = Field(description="The worker process, while it runs.")
 
 
 class Mistake(Wire):

@@ -226,6 +226,7 @@ class Supervisor:
         self.settings = settings
         self.engine = engine
         self.state = "stopped"
+        self.pid: int | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
@@ -247,7 +248,7 @@ class Supervisor:
             owner = f"{os.getpid()}.{lives}"
             child = context.Process(target=run_forever, args=(self.settings, owner), name="worker")
             child.start()
-            self.state = "running"
+            self.state, self.pid = "running", child.pid
             while child.is_alive() and not self._ended.is_set():
                 child.join(0.2)
             if self._ended.is_set():
@@ -256,6 +257,7 @@ class Supervisor:
                 child.kill()
                 child.join()
                 break
+            self.pid = None
             self.state = f"restarting (exit code {child.exitcode})"
             log.error("worker %s died with exit code %s", owner, child.exitcode)
             with transaction(self.engine) as tx:

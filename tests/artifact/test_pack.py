@@ -1,0 +1,257 @@
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ansorpy.artifact import LoadedKernel, load, make_test, pack, unpack
+from ansorpy.artifact.kernel_file import WORST_TOLERANCE
+from ansorpy.errors import RecordError
+from ansorpy.measure.outcome import Measured
+from ansorpy.records import Race, Record
+from ansorpy.session.final import Contestant, untuned
+from ansorpy.session.task import Task, versions
+from ansorpy.target import Target
+from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
+from ansorpy.te.text import parse
+
+MM = "def mm(float(5,7) A, float(7,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+TWO = "def two(float(9) A) -> (S, D) { S() +=! A(i)  D(i) = A(i) * 2 }"
+LOG = "def lg(float(9) A) -> (B) { B(i) = log(A(i)) }"
+TARGET = Target(vector_bits=256, registers=16)
+
+
+def packed(dag: Dag, folder: Path) -> tuple[Path, Record]:
+    task = Task.of(dag, TARGET, "cpu@1")
+    entry = untuned(task)
+    assert isinstance(entry, Contestant)
+    test = make_test(dag)
+    race = Race(
+        "baseline", "naive", (), (2e-3, 1e-3), (3e-3,), (test.low, test.high), test.tolerances,
+        test.magnitude, 4, 1.0, "00",
+    )  # fmt: skip
+    record = Record(
+        task.key, task.workload, "cpu@1", entry.plan, entry.row, Measured(race.naive_s),
+        sha256(entry.kernel.source.encode()).hexdigest(), versions(), 0.0, race,
+    )  # fmt: skip
+    return pack(folder, dag, entry.kernel, entry.schedule, record, TARGET), record
+
+
+@pytest.fixture(scope="module")
+def matmul(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Record]:
+    return packed(parse(MM)[0], tmp_path_factory.mktemp("mm"))
+
+
+@pytest.fixture(scope="module")
+def kernel(matmul: tuple[Path, Record]) -> LoadedKernel:
+    return load(matmul[0])
+
+
+def inputs() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = ((5, 7), (7, 6))
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    return a, b
+
+
+def test_the_manifest_vouches_for_every_file(matmul: tuple[Path, Record], tmp_path: Path) -> None:
+    path, record = matmul
+    manifest = unpack(path, tmp_path)
+    source = (tmp_path / "kernel.py").read_bytes()
+    assert manifest["files"] == {
+        "kernel.py": {"sha256": sha256(source).hexdigest(), "size_bytes": len(source)}
+    }
+    assert manifest["record"] == record.id
+    assert manifest["inputs"][0] == {
+        "name": "A", "dtype": "float32", "shape": [5, 7], "constant": False,
+    }  # fmt: skip
+    assert manifest["outputs"] == [{"name": "C", "dtype": "float32", "shape": [5, 6]}]
+    assert manifest["latency_s"] == {"min": 1e-3, "median": 2e-3, "max": 2e-3, "samples": 2}
+    assert (manifest["winner"], manifest["baseline_s"]) == ("baseline", 1e-3)
+    assert set(manifest["versions"]) == {"ansorpy", "llvmlite", "numba", "numpy"}
+
+
+def test_equal_content_gives_equal_bytes(matmul: tuple[Path, Record], tmp_path: Path) -> None:
+    again, _ = packed(parse(MM)[0], tmp_path)
+    assert again.read_bytes() == matmul[0].read_bytes()
+
+
+@pytest.mark.measure
+def test_run_returns_the_output(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    result = kernel.run(a, b)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, a @ b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.measure
+def test_inputs_may_lie_anyhow_in_memory(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    raw = np.zeros(a.nbytes + 65, np.uint8)
+    odd = raw[1 : 1 + a.nbytes].view(np.float32).reshape(a.shape)
+    odd[...] = a
+    np.testing.assert_allclose(kernel.run(odd, np.asfortranarray(b)), a @ b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.measure
+def test_a_result_that_was_given_away_does_not_change(kernel: LoadedKernel) -> None:
+    a, b = (x.copy() for x in inputs())
+    call = kernel.prepare(a, b)
+    first = call()
+    kept = first.copy()
+    call()
+    assert np.array_equal(first, kept)
+
+
+@pytest.mark.measure
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda a, b: (a,), TypeError, r"run takes 2 arrays \(A, B\), got 1"),
+        (lambda a, b: (a.astype(np.float64), b), TypeError, "A: dtype float64 given, float32"),
+        (lambda a, b: (a, b.T), ValueError, r"B: shape \(6, 7\) given, \(7, 6\) needed"),
+    ],
+)
+def test_wrong_inputs_are_named(
+    kernel: LoadedKernel,
+    change: Callable[..., tuple[object, ...]],
+    error: type[Exception],
+    message: str,
+) -> None:
+    with pytest.raises(error, match=message):
+        kernel.run(*change(*inputs()))
+
+
+@pytest.mark.measure
+def test_the_selftest_passes_and_notices_a_broken_kernel(kernel: LoadedKernel) -> None:
+    assert kernel.selftest() == []
+    runner = kernel.run.__self__  # type: ignore[attr-defined]
+    right = runner.launch
+
+    def wrong(*arrays: np.ndarray) -> None:
+        right(*arrays)
+        arrays[-1][2, 3] += 1e-3
+
+    runner.launch = wrong
+    try:
+        found = kernel.selftest()
+    finally:
+        runner.launch = right
+    assert len(found) == 2  # random inputs, and small integers, which must be equal
+    assert found[0].startswith("C[2, 3]")
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_the_file_runs_where_ansorpy_is_not(matmul: tuple[Path, Record], tmp_path: Path) -> None:
+    unpack(matmul[0], tmp_path)
+    code = (
+        "import sys; sys.modules['ansorpy'] = None; sys.argv = ['kernel.py', '--selftest',"
+        " '--bench']; import runpy; runpy.run_path('kernel.py', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "selftest passed" in done.stdout
+    assert "GFLOP/s" in done.stdout
+    assert "ansorpy" not in [
+        line.split()[1].split(".")[0]
+        for line in (tmp_path / "kernel.py").read_text().splitlines()
+        if line.startswith(("import ", "from "))
+    ]
+
+
+@pytest.mark.measure
+def test_several_outputs_are_a_tuple(tmp_path: Path) -> None:
+    path, _ = packed(parse(TWO)[0], tmp_path)
+    a = np.arange(9, dtype=np.float32)
+    total, double = load(path).run(a)
+    assert total.shape == ()
+    assert float(total) == 36.0
+    np.testing.assert_array_equal(double, a * 2)
+
+
+@pytest.mark.measure
+def test_constants_travel_beside_the_source(tmp_path: Path) -> None:
+    (dag,) = parse(MM)
+    values = np.arange(42, dtype=np.float32).reshape(7, 6)
+    nodes = tuple(
+        ConstantTensor("B", (7, 6), "float32", values.tobytes())
+        if isinstance(node, Placeholder) and node.name == "B"
+        else node
+        for node in dag.nodes
+    )
+    path, _ = packed(replace(dag, nodes=nodes), tmp_path)
+    assert set(zipfile.ZipFile(path).namelist()) == {
+        "kernel.py", "constants.npz", "manifest.json",
+    }  # fmt: skip
+    loaded = load(path)
+    assert loaded.selftest() == []
+    a, _ = inputs()
+    np.testing.assert_allclose(loaded.run(a), a @ values, rtol=1e-5)
+
+
+def test_roots_and_logarithms_are_tested_on_positive_inputs() -> None:
+    test = make_test(parse(LOG)[0])
+    assert test.low > 0
+    assert all(limit < WORST_TOLERANCE for limit in test.tolerances)
+
+
+def rewritten(path: Path, change: Callable[[dict[str, bytes]], object]) -> bytes:
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    change(content)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def drop_files(content: dict[str, bytes]) -> None:
+    manifest = json.loads(content["manifest.json"])
+    del manifest["files"]
+    content["manifest.json"] = json.dumps(manifest).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update({"kernel.py": c["kernel.py"] + b"#"}), "not what its manifest says"),
+        (lambda c: c.update({"../evil.py": b""}), r"unexpected file '\.\./evil\.py'"),
+        (lambda c: c.pop("manifest.json"), "not a kernel zip"),
+        (drop_files, "not a kernel zip"),
+        (lambda c: c.pop("kernel.py"), "not what its manifest says"),
+    ],
+)
+def test_a_zip_that_was_changed_is_refused(
+    matmul: tuple[Path, Record],
+    tmp_path: Path,
+    change: Callable[[dict[str, bytes]], object],
+    message: str,
+) -> None:
+    bad = tmp_path / "bad.zip"
+    bad.write_bytes(rewritten(matmul[0], change))
+    with pytest.raises(RecordError, match=message):
+        load(bad)
+    assert not list(tmp_path.parent.glob("evil.py"))
+
+
+def test_what_is_no_zip_is_refused(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.zip"
+    bad.write_bytes(b"PK nonsense")
+    with pytest.raises(RecordError, match="not a kernel zip"):
+        load(bad)

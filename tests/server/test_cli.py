@@ -1,0 +1,175 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from server.cli import app, as_text, is_loopback, pairs
+from server.progress import as_line
+from tests.server.test_worker import DERIVED, ROUND, result
+
+MM = "def mm(float(8,9) A, float(9,N) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "mm.te"
+    path.write_text(MM)
+    return str(path)
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"ANSORPY_DATA_DIR": str(tmp_path / "data")}
+
+
+def ansorpy(env: dict[str, str], *arguments: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(app, arguments, env=env, input=text)
+
+
+def test_sketches_are_counted_and_told(env: dict[str, str], file: str) -> None:
+    found = ansorpy(env, "sketches", file, "--bind", "N=16", "--json")
+    answer = json.loads(found.stdout)
+    assert answer["count"] == len(answer["sketches"]) > 0
+    assert answer["tasks"][0]["name"] == "mm"
+    assert "C" in answer["sketches"][0]
+    plain = ansorpy(env, "sketches", file, "--bind", "N=16")
+    assert f"# mm, sketch 0 of {answer['count']}" in plain.stdout
+
+
+def test_cuda_has_sketches_of_its_own(env: dict[str, str], file: str) -> None:
+    cpu = ansorpy(env, "sketches", file, "--bind", "N=16")
+    cuda = ansorpy(env, "sketches", file, "--bind", "N=16", "--target", "cuda")
+    assert cuda.exit_code == 0
+    assert cuda.stdout != cpu.stdout
+
+
+def test_explain_shows_rules_and_reasons(env: dict[str, str], file: str) -> None:
+    found = ansorpy(env, "explain", file, "--bind", "N=16")
+    assert found.stdout.startswith("mm: ")
+    assert "apply" in found.stdout
+
+
+def test_a_file_may_come_from_standard_input(env: dict[str, str]) -> None:
+    assert ansorpy(env, "explain", "-", "--bind", "N=16", text=MM).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tune", "nowhere.te"), "nowhere.te"),
+        (("tune", "{file}"), "N"),
+        (("tune", "{file}", "--bind", "N"), "--bind N: expected NAME=int"),
+        (("tune", "{file}", "--bind", "N=x"), "--bind N=x: expected NAME=int"),
+        (("tune", "{file}", "--bind", "N=0"), "N"),
+        (("tune", "{file}", "--bind", "N=4", "--bind", "K=4"), "K"),
+        (("tune", "{file}", "--bind", "N=4", "--weight", "mm"), "--weight mm: expected NAME=float"),
+        (("tune", "{file}", "--bind", "N=4", "--weight", "x=2"), "weight x=2.0: tasks are mm"),
+        (("tune", "{file}", "--bind", "N=4", "--seconds", "0"), "--seconds 0.0: must be above 0"),
+        (("tune", "{file}", "--bind", "N=4", "--target", "cuda"), "--target cuda"),
+        (("sketches", "{file}", "--bind", "N=4", "--target", "tpu"), "expected cpu or cuda"),
+        (("tune", "{file}", "--trials", "0"), "trials"),
+        (("tune", "{file}", "--cores", "0"), "cores"),
+        (("serve", "--host", "0.0.0.0"), "loopback"),
+        (("serve", "--port", "99999"), "port"),
+        (("nonsense",), "nonsense"),
+    ],
+)
+def test_wrong_input_is_one_message_and_exit_code_2(
+    env: dict[str, str], file: str, arguments: tuple[str, ...], message: str
+) -> None:
+    found = ansorpy(env, *(part.format(file=file) for part in arguments))
+    assert found.exit_code == 2
+    assert message in found.stderr
+    assert found.stdout == ""
+    assert "Traceback" not in found.stderr
+
+
+def test_doctor_checks_the_machine(env: dict[str, str]) -> None:
+    found = ansorpy(env, "doctor")
+    assert found.exit_code == 0, found.stdout
+    names = {line.split()[1].rstrip(":") for line in found.stdout.splitlines()}
+    expected = {"python", "packages", "processor", "rules", "openmp", "data", "records"}
+    assert names == expected
+
+
+def test_pairs_keep_their_type() -> None:
+    assert pairs(["a=2", "b=3"], "--bind", int) == {"a": 2, "b": 3}
+    assert pairs(None, "--bind", int) == {}
+
+
+@pytest.mark.parametrize(
+    ("host", "answer"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("x", False)],
+)
+def test_loopback(host: str, answer: bool) -> None:
+    assert is_loopback(host) is answer
+
+
+def test_progress_is_one_line_per_event() -> None:
+    assert as_line(DERIVED) == "mm: 3 sketches, 9 plans"
+    assert as_line(ROUND).startswith("mm: round 1, 16 trials, best 1000.0 us, 1 failed")
+
+
+def test_results_for_people() -> None:
+    from ansorpy.events import Finished
+
+    won, lost = result(Path("mm.zip")), result(None)
+    text = as_text(Finished((won, lost), 1.0, "trials"))
+    assert text.splitlines()[0].startswith("mm: 1000.0 us, 0.0 GFLOP/s")
+    assert "nothing survived; wrong: C[0] is 1, not 2" in text
+
+
+def command(env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "server", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **env},
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_tune_prints_one_object_and_the_second_time_it_is_quick(
+    env: dict[str, str], file: str, tmp_path: Path
+) -> None:
+    arguments = ("tune", file, "--bind", "N=16", "--trials", "4", "--out", str(tmp_path), "--json")
+    answers = []
+    for _ in range(2):
+        process = command(env, *arguments)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        answers.append(json.loads(out))
+    first, second = (answer["tasks"][0] for answer in answers)
+    assert {"name", "best_s", "baseline_s", "trials", "seconds", "verified", "kernel"} <= set(first)
+    assert (first["name"], first["trials"], first["verified"]) == ("mm", 4, True)
+    assert Path(first["kernel"]).exists()
+    assert (second["from_store"], second["best_s"]) == (True, first["best_s"])
+    assert answers[1]["seconds"] < 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str], file: str, tmp_path: Path) -> None:
+    process = command(
+        env, "tune", file, "--bind", "N=64", "--trials", "100000", "--out", str(tmp_path), "--json"
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "round 1" in line:
+            break
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    answer = json.loads(out)
+    assert answer["stopped"] == "interrupted"
+    assert answer["tasks"][0]["verified"]
+    assert Path(answer["tasks"][0]["kernel"]).exists()

@@ -1,0 +1,89 @@
+"""The house keeps its own promises: commands, goldens, floors, links."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+PAGES = ("README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CHANGELOG.md")
+
+
+def test_every_make_command_in_the_pages_exists() -> None:
+    for page in PAGES:
+        for command in re.findall(r"`?\bmake ([a-z-]+)\b", (ROOT / page).read_text()):
+            assert command in TARGETS, f"{page}: make {command}"
+
+
+def test_every_make_target_is_explained() -> None:
+    explained = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
+    assert explained == TARGETS
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
+        if not link.startswith("http"):
+            assert (ROOT / link).exists(), f"{page}: {link}"
+
+
+def test_no_golden_file_is_an_orphan() -> None:
+    golden = ROOT / "tests" / "golden"
+    for path in golden.rglob("*.txt"):
+        test = ROOT / "tests" / path.parent.relative_to(golden).with_suffix(".py")
+        assert test.exists(), f"{path}: no {test}"
+        name = path.stem.split("[")[0]
+        assert f"def {name}(" in test.read_text(), f"{path}: no {name} in {test}"
+
+
+def test_every_test_folder_is_a_package() -> None:
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        assert (path.parent / "__init__.py").exists(), path
+
+
+def test_every_module_of_the_engine_stands_on_a_floor() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = config["tool"]["importlinter"]["contracts"]
+    for package in ("ansorpy", "server"):
+        (contract,) = [c for c in contracts if c.get("containers") == [package]]
+        assert contract["exhaustive"]
+        floors = {name.strip(" ()") for row in contract["layers"] for name in row.split("|")}
+        modules = {
+            path.stem
+            for path in (ROOT / package).iterdir()
+            if path.suffix == ".py" or (path / "__init__.py").exists()
+        }
+        assert modules - {"__init__"} <= floors
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def test_nothing_unpickles_but_the_pipe_to_our_own_children() -> None:
+    for path in ROOT.glob("[ars]*/**/*.py"):
+        if "pickle" in imports(path):
+            assert path.is_relative_to(ROOT / "ansorpy" / "measure"), path
+
+
+def test_the_service_fetches_nothing() -> None:
+    for path in (ROOT / "server").rglob("*.py"):
+        assert not imports(path) & {"urllib", "requests", "httpx", "httpx2", "aiohttp"}, path
+
+
+def test_decisions_have_a_number_of_their_own_and_a_title() -> None:
+    paths = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+    for path in paths:
+        assert re.match(rf"# (ADR[- ])?{path.name[:4]}\b", path.read_text()), path
+    numbers = [path.name[:4] for path in paths]
+    assert len(set(numbers)) == len(numbers), numbers
