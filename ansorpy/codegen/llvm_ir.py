@@ -27,7 +27,7 @@ from ansorpy.codegen.tile_text import (
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Alloc, For, If, Phase, Program, Scope, Seq, Stmt, Store, Tile
 from ansorpy.target import Target
-from ansorpy.te.expr import SIZE_BYTES, Expr
+from ansorpy.te.expr import SIZE_BYTES, Const, Expr
 
 EXCERPT: Final = 2000  # characters of a message that are worth keeping
 SCRATCH_LIMIT_BYTES: Final = 1 << 20  # of one task, on its stack
@@ -97,11 +97,11 @@ class _PhaseWriter:
             places[buffer.name] = place
             slot = self.b.gep(buffers, [ir.Constant(I64, k)], source_etype=POINTER)
             self.values[place.symbol] = self.b.load(slot, typ=POINTER)
-        scope = Scoped(places, {})
+        scope = Scoped(places)
         tasks = split_tasks(phase)
         for name, extent in reversed(tasks.loops):
             symbol = self._fresh("i")
-            scope = scope.with_var(name, symbol)
+            scope = scope.with_var(name, symbol, Const(extent))
             self.values[symbol] = self.b.urem(task, ir.Constant(I64, extent))
             task = self.b.udiv(task, ir.Constant(I64, extent))
         self._stmt(tasks.body, scope)
@@ -155,7 +155,7 @@ class _PhaseWriter:
         if known and extent.constant < 1:
             return
         symbol = self._fresh("i")
-        inner = scope.with_var(stmt.var, symbol)
+        inner = scope.with_var(stmt.var, symbol, stmt.extent)
         if known and extent.constant == 1:
             self.values[symbol] = ir.Constant(I64, 0)
             self._stmt(stmt.body, inner)

@@ -22,6 +22,7 @@ from ansorpy.codegen.tile_text import (
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Alloc, For, If, Phase, Program, Scope, Seq, Stmt, Store, Tile
 from ansorpy.target import Target
+from ansorpy.te.expr import Const
 
 WIDTH: Final = 100
 INDENT: Final = "    "
@@ -64,12 +65,12 @@ class _Writer:
         """Return the function of one phase."""
         self.counters = {}
         places = {b.name: memory(b, f"b{k}") for k, b in enumerate(self.program.buffers)}
-        scope, lines = Scoped(places, {}), []
+        scope, lines = Scoped(places), []
         tasks = split_tasks(phase)
         left = "task"
         for name, extent in reversed(tasks.loops):
             symbol = self._fresh("i")
-            scope = scope.with_var(name, symbol)
+            scope = scope.with_var(name, symbol, Const(extent))
             outermost = name == tasks.loops[0][0]
             lines.append(f"{INDENT}{symbol} = {left if outermost else f'{left} % {extent}'}")
             left = f"{left} // {extent}" if left == "task" else f"({left}) // {extent}"
@@ -111,7 +112,7 @@ class _Writer:
                 return [pad + self._tile(stmt, scope)]
             case For(var=var, extent=extent, body=body):
                 symbol = self._fresh("i")
-                inner = self._stmt(body, scope.with_var(var, symbol), depth + 1)
+                inner = self._stmt(body, scope.with_var(var, symbol, extent), depth + 1)
                 head = f"{pad}for {symbol} in range({index_text(extent, scope)}):"
                 return [head, *(inner or [f"{pad}{INDENT}pass"])]
             case If(cond=cond, then=then, other=other):

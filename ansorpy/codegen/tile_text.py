@@ -1,7 +1,7 @@
 """Loop IR as the text of tile operations: own symbols, flat offsets, Python's operators."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Final
 
@@ -26,6 +26,7 @@ from ansorpy.te.expr import (
     reads,
 )
 from ansorpy.te.forms import Form, form
+from ansorpy.te.intervals import Interval, bounds, simplify
 
 DIMS: Final = "uvwxyz"
 
@@ -55,10 +56,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Scoped:
-    """What names stand for at one point of a program: buffers, and variables by symbol."""
+    """What names stand for at one point of a program: buffers, and variables by symbol.
+
+    `ranges` holds the first and last value of every variable: offsets are as simple as it allows.
+    """
 
     places: Mapping[str, Place]
-    symbols: Mapping[str, str]
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, Interval] = field(default_factory=dict)
 
     def place(self, name: str) -> Place:
         """Return a buffer; BuildError if none of that name is in scope."""
@@ -66,13 +71,15 @@ class Scoped:
             raise BuildError(f"no buffer {name!r} in scope; there are {', '.join(self.places)}")
         return self.places[name]
 
-    def with_var(self, name: str, symbol: str) -> "Scoped":
+    def with_var(self, name: str, symbol: str, extent: Expr) -> "Scoped":
         """Return the scope inside a loop."""
-        return Scoped(self.places, {**self.symbols, name: symbol})
+        last = max(0, bounds(extent, self.ranges)[1] - 1)
+        symbols, ranges = {**self.symbols, name: symbol}, {**self.ranges, name: (0, last)}
+        return Scoped(self.places, symbols, ranges)
 
     def with_buffer(self, name: str, place: Place) -> "Scoped":
         """Return the scope inside an allocation."""
-        return Scoped({**self.places, name: place}, self.symbols)
+        return Scoped({**self.places, name: place}, self.symbols, self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +124,11 @@ def tile_text(tile: Tile, scope: Scoped) -> TileText:
     for k, (name, extent) in enumerate(tile.dims):
         symbol = DIMS[k] if k < len(DIMS) else f"d{k}"
         dims.append((symbol, extent))
-        inner = inner.with_var(name, symbol)
+        inner = inner.with_var(name, symbol, Const(extent))
     lane = None
     if tile.lane is not None:
         lane = ("l", tile.lane[1])
-        inner = inner.with_var(tile.lane[0], "l")
+        inner = inner.with_var(tile.lane[0], "l", Const(tile.lane[1]))
     store = tile.store
     targets = [_read(name, store.index, inner) for name in store.buffers]
     values = [bare(value_text(value, inner, beside=True)) for value in store.values]
@@ -216,6 +223,9 @@ def _read(name: str, indices: tuple[Expr, ...], scope: Scoped) -> str:
     total, stride = Form(0, {}), 1
     for index, extent in zip(reversed(indices), reversed(place.extents), strict=True):
         total, stride = form(index).scaled(stride).plus(total), stride * extent
+    if any(isinstance(atom, Binary) for atom in total.terms):
+        # The digits of a fused axis often join again once the offset is flat.
+        total = form(simplify(total.expr(), scope.ranges))
     return f"{place.symbol}[{_sum(total, scope)}]"
 
 

@@ -80,8 +80,9 @@ class Expressions(Functions):
         if self.written & node.reads:  # it changes while the tile runs
             return self.compute(node, point, guards)
         key: tuple[Any, ...] = (node, *(point.get(name) for name in node.uses))
-        if node.reads:
-            key += (guards, tuple(point.values()) if self.stepwise else None)
+        if node.reads:  # what is read depends on the guards, and those on their own variables
+            guarded = tuple(point.get(name) for part, _ in guards for name in sorted(part.uses))
+            key += (guards, guarded, tuple(point.values()) if self.stepwise else None)
         if key not in self.memo:
             self.memo[key] = self.compute(node, point, guards)
         return self.memo[key]

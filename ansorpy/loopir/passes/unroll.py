@@ -25,6 +25,8 @@ def unroll(program: Program, budgets: Mapping[str, int]) -> Program:
             return stmt
         if not isinstance(stmt.body, Tile) or not isinstance(stmt.extent, Const):
             return stmt
+        if stmt.body.mask is not None:
+            return stmt
         budget = budgets.get(stmt.var.split(":", 1)[0], 0)
         return _unroll(stmt, stmt.body, int(stmt.extent.value), budget)
 
