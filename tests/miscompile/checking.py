@@ -1,0 +1,93 @@
+"""Mutants to verdicts: built, and checked in a child as every candidate is."""
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ansorpy.codegen.llvm_ir import module_text, object_bytes
+from ansorpy.codegen.load import Built, build
+from ansorpy.codegen.nest import phase_infos
+from ansorpy.errors import LoweringError
+from ansorpy.loopir.interp import run
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.backend import CODEGEN
+from ansorpy.measure.check import Case, make_cases, save_cases
+from ansorpy.measure.child import Checked, Trial
+from ansorpy.measure.inputs import constants
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.pool import CHILD, WARM
+from ansorpy.measure.slot import Answer, Spec, Worker
+from ansorpy.measure.timing import Protocol
+from ansorpy.measure.verdict import failed_run
+from tests.miscompile.bases import TARGET, dag_of, program_of
+from tests.miscompile.mutant import Mutant
+
+TIMEOUT_S: Final = 20.0
+SEED: Final = 0
+
+
+class Checker:
+    """One checking process, and the cases of every base in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.worker = Worker(
+            Spec(frozenset({0}), preload=(CODEGEN,), warm=WARM, folder=str(folder))
+        )
+
+    def verdict(self, base: str, built: Built) -> Failed | None:
+        """Return what the check says of machine code for a base."""
+        folder = self.folder / base
+        if not folder.exists():
+            folder.mkdir()
+            save_cases(cases_of(base), constants(dag_of(base)), folder)
+        job = Trial(CODEGEN, built, str(folder), Protocol())
+        reply = self.worker.call(f"{CHILD}:check", job, TIMEOUT_S)
+        if isinstance(reply, Answer) and isinstance(reply.value, Checked):
+            return None
+        return failed_run(reply, 0.0)
+
+
+@cache
+def cases_of(base: str) -> tuple[Case, ...]:
+    """Return the cases of a base, as a measurement makes them."""
+    return make_cases(dag_of(base), SEED)
+
+
+def machine_code(mutant: Mutant) -> Built:
+    """Build a mutant; what the compiler is given is not checked first."""
+    program = mutant.edit(program_of(mutant.base))
+    if mutant.text is None:
+        return build(program, TARGET)
+    text = module_text(program, TARGET)
+    changed = mutant.text(text)
+    assert changed != text
+    return Built(object_bytes(changed, TARGET), phase_infos(program), program.buffers, 0.0)
+
+
+def differs(mutant: Mutant) -> bool:
+    """Whether the interpreter sees another meaning: another bit, or an access that is wrong."""
+    program = mutant.edit(program_of(mutant.base))
+    return any(outputs(program, mutant.base, case) != right(mutant.base, case.name) for case in cases_of(mutant.base))
+
+
+@cache
+def right(base: str, name: str) -> dict[str, bytes] | str:
+    """Return what the unchanged program gives."""
+    (case,) = (case for case in cases_of(base) if case.name == name)
+    found = outputs(program_of(base), base, case)
+    assert not isinstance(found, str)
+    return found
+
+
+def outputs(program: Program, base: str, case: Case) -> dict[str, bytes] | str:
+    """Return the bytes of every output and input after a run, or what stopped it."""
+    given = {**case.inputs, **constants(dag_of(base))}
+    try:
+        with np.errstate(all="ignore"):
+            found = run(program, given, strict=True)
+    except LoweringError as error:
+        return str(error)
+    return {name: array.tobytes() for name, array in found.items()}
