@@ -84,6 +84,8 @@ def call(fn: str, a: Bounded, dtype: str) -> Bounded:
     if not a.exact:
         ends = (numeric.FUNCTION[fn](a.value + a.error), numeric.FUNCTION[fn](a.value - a.error))
         error = np.maximum(np.abs(ends[0] - value), np.abs(ends[1] - value))
+        # An end outside of the domain (log of a negative number): a kernel may give anything.
+        error = np.where(np.isnan(error) & ~np.isnan(value), np.inf, error)
     if fn in INEXACT_CALLS:
         error = _round(error, value, dtype, TRANSCENDENTAL_ROUNDOFFS)
     elif fn == "sqrt":

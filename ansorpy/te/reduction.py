@@ -70,8 +70,9 @@ def finished(combiner: str, parts: Partial, roundings: int, dtype: str) -> Bound
         return Bounded(value, (size - exact) + here + gamma(roundings, dtype) * size + tiny)
     high, low = parts[1:]
     error = np.maximum(high - value, value - low)
-    # inf - inf: all candidates are the same infinity.
-    return Bounded(value, np.where(np.isnan(error), 0.0, error))
+    # inf - inf: all candidates are the same infinity. Any other NaN is no bound at all.
+    unknown = np.where(np.isinf(value), 0.0, np.inf)
+    return Bounded(value, np.where(np.isnan(error), unknown, error))
 
 
 def contracted(

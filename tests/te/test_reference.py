@@ -5,6 +5,8 @@ import pytest
 
 from ansorpy import te
 from ansorpy.errors import SpecError
+from ansorpy.te import bounded, reduction
+from ansorpy.te.bounded import Bounded
 from ansorpy.te.library import SUITE_SMALL, Window, conv2d
 from ansorpy.te.numeric import UNIT_ROUNDOFF
 from ansorpy.te.random_dag import DagLimits, random_dag, random_inputs
@@ -207,3 +209,14 @@ def test_a_convolution_of_a_hundred_million_points_is_evaluated_as_a_matrix_prod
     for f, y, x in ((0, 0, 0), (63, 55, 55), (17, 30, 2)):
         window = around[0, :, y : y + 3, x : x + 3]
         assert agrees(out[0, f, y, x], np.sum(window * inputs["W"][f]))
+
+
+def test_a_term_whose_error_leaves_the_domain_of_log_bounds_nothing() -> None:
+    terms = Bounded(np.array([[0.5, 8.0]]), np.array([[1.0, 0.25]]))
+    logs = bounded.call("log", terms, "float32")
+    assert np.isinf(logs.error[0, 0])
+    assert np.isfinite(logs.error[0, 1])
+    most = reduction.finished(
+        "max", reduction.reduced("max", reduction.components("max", logs), [1], [2]), 1, "float32"
+    )
+    assert np.isinf(most.error[0])
