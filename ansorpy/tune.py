@@ -96,7 +96,7 @@ def run(
     tasks = [Task.of(dag, request.target, version) for dag in request.dags]
     history = (MemoryStore() if request.fresh else store).all
     known = {task.name: history(task.key) for task in tasks}
-    counts = tuple(len(known[task.name]) for task in tasks)
+    counts = tuple(sum(r.race is None for r in records) for records in known.values())
     yield Started(tuple(known), counts, request.trials, request.seconds)
 
     digest = past.request_digest(

@@ -71,7 +71,7 @@ def main() -> int:
     """Run the demo; return the exit code."""
     parser = argparse.ArgumentParser(description="Tune a convolution through the service.")
     parser.add_argument("--seconds", type=float, default=60.0, help="time for the search")
-    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--trials", type=int, default=256)
     parser.add_argument("--cores", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ansorpy-demo-") as folder:
