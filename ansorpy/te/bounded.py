@@ -82,8 +82,9 @@ def call(fn: str, a: Bounded, dtype: str) -> Bounded:
     # All other functions are monotone, so the ends of the interval bound it.
     error = ZERO
     if not a.exact:
-        ends = (numeric.FUNCTION[fn](a.value + a.error), numeric.FUNCTION[fn](a.value - a.error))
-        error = np.maximum(np.abs(ends[0] - value), np.abs(ends[1] - value))
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            ends = [numeric.FUNCTION[fn](x) for x in (a.value + a.error, a.value - a.error)]
+            error = np.maximum(np.abs(ends[0] - value), np.abs(ends[1] - value))
         # An end outside of the domain (log of a negative number): a kernel may give anything.
         error = np.where(np.isnan(error) & ~np.isnan(value), np.inf, error)
     if fn in INEXACT_CALLS:
