@@ -435,3 +435,32 @@ def test_float64_matmul_row() -> None:
         prog,
         {"A": RNG.integers(-9, 9, 9).astype(float), "B": RNG.integers(-9, 9, (9, 8)).astype(float)},
     )
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("rows", [4, 5, 16, 18])
+@pytest.mark.parametrize("masked", [False, True])
+def test_columns_are_loaded_by_transposing(lanes: int, rows: int, masked: bool) -> None:
+    n, m = rows, 2 * lanes - (3 if masked else 0)
+    column = add(mul(V, lanes), L)
+    mask = Binary("and", lt(column, m), lt(U, n - 1)) if masked else None
+    tile = Tile((("v", 2), ("u", rows)), ("l", lanes),
+                store("C", (U, column), read("A", column, U)), mask)  # fmt: skip
+    fill = For(
+        "i", c(n), For("l", c(m), Tile((), None, store("C", (Var("i"), L), c(9.0, "float32"))))
+    )
+    prog = program([buffer("A", "float32", (m, n)), out((n, m))], fill, tile)
+    agree(prog, {"A": normal(m, n)}, source=rows == 5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
+def test_every_other_element(dtype: str) -> None:
+    data = normal(4, 33).astype(dtype)
+    for step, first in ((2, 0), (2, 2), (-1, 15)):
+        place = add(mul(L, step), c(first))
+        tile = Tile(
+            (), ("l", 16), store("C", (Var("i"), L), read("A", Var("i"), place, dtype=dtype))
+        )
+        prog = program([buffer("A", dtype, (4, 33)), out((4, 16), dtype)], For("i", c(4), tile))
+        found = run_all(prog, {"A": data}, source=step == 2)["C"]
+        np.testing.assert_array_equal(found, data[:, [first + step * k for k in range(16)]])

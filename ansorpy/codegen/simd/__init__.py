@@ -5,6 +5,6 @@ joined in the order of MODULES, stand at the head of every kernel file.
 """
 
 MODULES = (
-    "kinds", "text", "arithmetic", "functions", "values", "memory", "transpose", "expansion",
-    "operators",
+    "kinds", "text", "arithmetic", "functions", "values", "memory", "transpose", "strided",
+    "expansion", "operators",
 )  # fmt: skip

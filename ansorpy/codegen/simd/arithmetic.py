@@ -15,6 +15,7 @@ from ansorpy.codegen.simd.kinds import (
     I64,
     constant,
     declared,
+    lanes_of,
     mangled,
     reshaped,
 )
@@ -49,7 +50,7 @@ class Arithmetic:
 
     def shuffle(self, a: Any, b: Any, picks: list[int]) -> Any:
         """Return the lanes `picks` of `a` followed by `b`."""
-        return self.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(picks)), picks))
+        return self.b.shuffle_vector(a, b, lanes_of(I32, tuple(picks)))
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a * b + c, rounded once."""

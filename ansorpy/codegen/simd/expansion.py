@@ -9,22 +9,21 @@ from llvmlite import ir
 from ansorpy.codegen.simd.kinds import (
     COMPUTED,
     FLOATS,
-    I1,
     I32,
     LARGEST,
     LEAST,
     computed,
     constant,
-    lanes_of,
+    power_of_two,
     width,
 )
-from ansorpy.codegen.simd.memory import Memory
+from ansorpy.codegen.simd.strided import Strided
 from ansorpy.codegen.simd.text import Tile
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Point
 
 
-class Expansion(Memory):
+class Expansion(Strided):
     """Writes the code of one tile operation; `values` are its arguments by name.
 
     Memory is an address (int64) or a pointer, a register tile a list of registers; the lists of
@@ -193,19 +192,19 @@ class Expansion(Memory):
             ]
             empty = ir.Constant(vectors[0].type, ir.Undefined)
             columns = transpose(self, vectors + [empty] * (self.n - count))
+            wide = power_of_two(count)
+            place = tuple(range(base, base + wide))
             for k, column in enumerate(columns):
-                place = tuple(range(base, base + self.n))
-                self.save_column({**point, rows: place, self.tile.lane: (k,)}, column, count)
+                part = column if wide == self.n else self.shuffle(column, column, list(range(wide)))
+                self.save_column({**point, rows: place, self.tile.lane: (k,)}, part, count)
 
     def save_column(self, point: Point, column: Any, count: int) -> None:
         """Store the first `count` lanes of a vector that lies along memory."""
         (target,), (dtype,) = self.tile.targets, self.dtypes
         guard, name, stored = self.allowed((), point, None), target.args[0], self.tile.of(target)
+        guard = self.shortened(guard, count, width(column))
         if guard is False:
             return
-        if count < self.n:
-            short = lanes_of(I1, [k < count for k in range(self.n)])
-            guard = short if guard is True else self.conjunction(guard, short)
         index = self.index(target.args[1], point)
         if self.tile.combiner:
             old = self.fetch_vector(name, stored.dtype, index, guard)

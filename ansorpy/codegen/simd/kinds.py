@@ -19,6 +19,7 @@ of an enclosing `if`, is false. float16, bfloat16 are computed in float32.
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -77,8 +78,17 @@ def constant(kind: Any, number: float) -> Any:
 
 def lanes_of(element: Any, numbers: Iterable[float]) -> Any:
     """Return a constant vector of these numbers."""
-    listed = [int(k) if isinstance(k, bool) else k for k in numbers]
-    return ir.Constant(ir.VectorType(element, len(listed)), listed)
+    return _lanes(element, tuple(int(k) if isinstance(k, bool) else k for k in numbers))
+
+
+@lru_cache(maxsize=4096)  # most of the time that shuffles take goes into their constants
+def _lanes(element: Any, numbers: tuple[float, ...]) -> Any:
+    return ir.Constant(ir.VectorType(element, len(numbers)), list(numbers))
+
+
+def power_of_two(count: int) -> int:
+    """Return the least power of two that is at least `count`."""
+    return 1 << (count - 1).bit_length()
 
 
 def width(*values: Any) -> int:

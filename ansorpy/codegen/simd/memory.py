@@ -66,6 +66,8 @@ class Memory(Expressions):
     def save(self, name: str, dtype: str, index: Any, value: Any, guard: Any) -> None:
         """Store to memory under a guard: a scalar, a whole vector, masked, or scattered."""
         align, lanes = BYTES.get(dtype, 1), width(value)
+        if guard is False:
+            return
         if lanes and not consecutive(index):
             self.masked("scatter", value, self.addresses(name, dtype, index), align, guard)
             return
@@ -113,6 +115,13 @@ class Memory(Expressions):
         """Return a and b of i1 scalars or vectors."""
         wide = width(a, b)
         return self.b.and_(self.splat(a, wide), self.splat(b, wide))
+
+    def shortened(self, guard: Any, count: int, lanes: int) -> Any:
+        """Return a guard that also leaves out all but the first `count` of `lanes` lanes."""
+        if guard is False or count == lanes:
+            return guard
+        short = lanes_of(I1, [k < count for k in range(lanes)])
+        return short if guard is True else self.conjunction(guard, short)
 
     def any(self, guard: Any) -> Any:
         """Return the i1 that says whether a lane of `guard` is set."""

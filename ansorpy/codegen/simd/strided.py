@@ -1,0 +1,72 @@
+"""Loads whose lanes lie apart in memory: whole vectors and shuffles instead of gathers."""
+
+from typing import Any
+
+from ansorpy.codegen.simd.kinds import computed, power_of_two
+from ansorpy.codegen.simd.memory import Memory
+from ansorpy.codegen.simd.text import Node
+from ansorpy.codegen.simd.transpose import transpose
+from ansorpy.codegen.simd.values import Guards, Index, Point
+
+WORTH = 4  # a transpose of all lanes costs about as much as this many gathers
+
+
+class Strided(Memory):
+    """Memory that knows short cuts for every other element, for reverse order, for columns."""
+
+    def load(self, read: Node, point: Point, guards: Guards) -> tuple[str, Any]:
+        """Return the dtype and the value of a read; columns of a matrix come many at a time."""
+        dim = self.near_dim(read, point)
+        if not dim:
+            return super().load(read, point, guards)
+        (at,) = point[dim]
+        base = at - at % self.n
+        others = tuple(place for name, place in point.items() if name != dim)
+        key = ("columns", read, guards, others, base)
+        if key not in self.memo:
+            self.memo[key] = self.columns(read, point, guards, dim, base)
+        return computed(self.tile.of(read).dtype), self.memo[key][at - base]
+
+    def near_dim(self, read: Node, point: Point) -> str:
+        """Return the dim along which a read moves by 1 while its lanes lie far apart, or ""."""
+        tile = self.tile
+        if tile.of(read).shape is not None or self.n not in (4, 8, 16):
+            return ""
+        if tile.lane not in point or len(point[tile.lane]) == 1 or read.args[0] in self.written:
+            return ""
+        if tile.slope(read.args[1], tile.lane) in (None, 0, 1, -1, 2):
+            return ""
+        near = [k for k, n in tile.dims if n >= WORTH and tile.slope(read.args[1], k) == 1]
+        return near[0] if near and len(point[near[0]]) == 1 else ""
+
+    def columns(self, read: Node, point: Point, guards: Guards, dim: str, base: int) -> list[Any]:
+        """Return the vectors for `dim` = base, base + 1 ...: a row per lane, transposed."""
+        name, dtype = read.args[0], self.tile.of(read).dtype
+        count = min(self.n, dict(self.tile.dims)[dim] - base)
+        wide = power_of_two(count)
+        rows = []
+        for k in range(self.n):
+            turned = {**point, dim: tuple(range(base, base + wide)), self.tile.lane: (k,)}
+            guard = self.shortened(self.allowed(guards, turned, read.uses), count, wide)
+            row = self.fetch_vector(name, dtype, self.index(read.args[1], turned), guard)
+            rows.append(self.shuffle(row, row, [j % wide for j in range(self.n)]))
+        return transpose(self, rows)
+
+    def fetch_vector(self, name: str, dtype: str, index: Any, guard: Any) -> Any:
+        """Load a vector; every other element, or reversed ones, from whole vectors."""
+        if guard is not True or not isinstance(index, Index):
+            return super().fetch_vector(name, dtype, index, guard)
+        n, first = len(index.lanes), index.lanes[0]
+        steps = {b - a for a, b in zip(index.lanes, index.lanes[1:], strict=False)}
+        if steps == {-1}:
+            found = self.whole_vector(name, dtype, index, index.lanes[-1])
+            return self.shuffle(found, found, list(range(n - 1, -1, -1)))
+        if steps == {2}:  # the second load ends with the last element: nothing beyond is read
+            low, high = (self.whole_vector(name, dtype, index, k) for k in (first, first + n - 1))
+            return self.shuffle(low, high, [k if k < n else k + 1 for k in range(0, 2 * n, 2)])
+        return super().fetch_vector(name, dtype, index, guard)
+
+    def whole_vector(self, name: str, dtype: str, index: Index, start: int) -> Any:
+        """Load side by side from `start` as many elements as an index has lanes."""
+        lanes = tuple(range(start, start + len(index.lanes)))
+        return super().fetch_vector(name, dtype, Index(index.terms, lanes), True)
