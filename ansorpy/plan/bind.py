@@ -25,9 +25,7 @@ def bind(plan: Plan, row: Sequence[int], target: Target) -> Program:
     Raises:
         LoweringError: the row does not fit the plan, or a pass left an invalid program.
     """
-    program = plan.program
-    for _, program in passes(plan, row, target):
-        pass
+    *_, (_, program) = passes(plan, row, target)
     check(program, level="tiled")
     return program
 

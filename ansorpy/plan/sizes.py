@@ -1,5 +1,6 @@
 """Evaluate index expressions: over ints for one candidate, over columns for a population."""
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -13,18 +14,15 @@ IntArray = npt.NDArray[np.int64]
 Number = int | IntArray
 
 _OPS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-}
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
+    "floordiv": operator.floordiv, "mod": operator.mod,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne,
+    "min": lambda a, b: np.minimum(a, b) if _columns(a, b) else min(a, b),
+    "max": lambda a, b: np.maximum(a, b) if _columns(a, b) else max(a, b),
+    "and": lambda a, b: np.logical_and(a, b) if _columns(a, b) else a and b,
+    "or": lambda a, b: np.logical_or(a, b) if _columns(a, b) else a or b,
+}  # fmt: skip
 
 
 def evaluate(expr: Expr, values: Mapping[str, Number]) -> Any:
@@ -39,23 +37,12 @@ def evaluate(expr: Expr, values: Mapping[str, Number]) -> Any:
     match expr:
         case Const(value=value):
             return value
-        case Var(name=name):
-            if name not in values:
-                raise LoweringError(f"size {name!r} has no value")
+        case Var(name=name) if name in values:
             return values[name]
-        case Binary(op=op, a=a, b=b):
-            x, y = evaluate(a, values), evaluate(b, values)
-            if op in _OPS:
-                return _OPS[op](x, y)
-            arrays = isinstance(x, np.ndarray) or isinstance(y, np.ndarray)
-            if op in ("min", "max"):
-                if arrays:
-                    return np.minimum(x, y) if op == "min" else np.maximum(x, y)
-                return min(x, y) if op == "min" else max(x, y)
-            if op == "and":
-                return np.logical_and(x, y) if arrays else x and y
-            if op == "or":
-                return np.logical_or(x, y) if arrays else x or y
+        case Var(name=name):
+            raise LoweringError(f"size {name!r} has no value")
+        case Binary(op=op, a=a, b=b) if op in _OPS:
+            return _OPS[op](evaluate(a, values), evaluate(b, values))
         case Select(cond=cond, then=then, other=other):
             test = evaluate(cond, values)
             if isinstance(test, np.ndarray):
@@ -65,5 +52,8 @@ def evaluate(expr: Expr, values: Mapping[str, Number]) -> Any:
             test = evaluate(a, values)
             return np.logical_not(test) if isinstance(test, np.ndarray) else not test
         case _:
-            pass
-    raise LoweringError(f"not an index expression: {expr}")
+            raise LoweringError(f"not an index expression: {expr}")
+
+
+def _columns(a: object, b: object) -> bool:
+    return isinstance(a, np.ndarray) or isinstance(b, np.ndarray)

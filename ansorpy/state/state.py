@@ -42,7 +42,7 @@ Location = Root | Inlined | Attached
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Marks a stage made by rfactor: it keeps loop `loop` of the reduction as one more spatial axis.
+    """Marks a stage made by rfactor: loop `loop` of the reduction is one more spatial axis.
 
     The node of the stage is the original reduction under the name "<of>.rf"; its output has the
     shape of the node plus one last axis that runs over `loop`.

@@ -61,8 +61,8 @@ def check_pair(seed: int, source: bool = False) -> Finding:
     target = Target(cores=int(rng.integers(1, 5)))
     try:
         program, plan, row = draw(dag, target, rng)
-    except AnsorError as error:
-        return Finding(seed, "lowering", f"{type(error).__name__}: {error}")
+    except AnsorError as raised:
+        return Finding(seed, "lowering", f"{type(raised).__name__}: {raised}")
     cases = make_cases(dag, seed)
     wrong = _interpreted(dag, program, cases)
     if wrong is not None:
