@@ -45,11 +45,12 @@ def sizes(value: Array) -> FloatArray:
     return size
 
 
-def gamma(roundings: int, dtype: str) -> float:
+def gamma(roundings: int | FloatArray, dtype: str) -> FloatArray:
     """Return (1 + u)^n - 1: the relative error of `roundings` operations in a row."""
     if dtype not in FLOATS:
-        return 0.0
-    return float(np.expm1(roundings * np.log1p(UNIT_ROUNDOFF[dtype])))
+        return ZERO
+    error: FloatArray = np.expm1(roundings * np.log1p(UNIT_ROUNDOFF[dtype]))
+    return error
 
 
 def settle(value: Array, error: FloatArray, dtype: str) -> FloatArray:

@@ -1,7 +1,7 @@
 """Reductions over a box of points: partial results that merge, and products as matrix products.
 
 A partial result is a tuple of arrays that one ufunc merges component by component:
-    sum   value, sum of magnitudes, sum of errors
+    sum   value, sum of magnitudes, sum of errors, number of zeros (or 0, where not counted)
     prod  value, product of sizes, product of magnitudes
     max   value, the highest and the lowest that a kernel may see (min the same)
 Without error tracking there is only the value.
@@ -28,7 +28,7 @@ def components(combiner: str, terms: Bounded) -> Partial:
     """Return what is tracked of each term."""
     value, error = terms.value, np.broadcast_to(terms.error, terms.value.shape)
     if combiner == "sum":
-        return (value, terms.magnitude, error)
+        return (value, terms.magnitude, error, _zeros(terms.magnitude))
     if combiner == "prod":
         return (value, sizes(value), terms.magnitude)
     return (value, value + error, value - error)
@@ -38,6 +38,8 @@ def reduced(combiner: str, parts: Partial, axes: Sequence[int], extents: Sequenc
     """Return components reduced over array dimensions `axes`, which have these extents."""
 
     def one(part: Array) -> Array:
+        if part.ndim == 0:
+            return part  # of all points
         shape = list(part.shape)
         for axis, extent in zip(axes, extents, strict=True):
             shape[axis] = extent  # a term that does not depend on the axis counts for each point
@@ -54,15 +56,18 @@ def merged(combiner: str, a: Partial, b: Partial) -> Partial:
 
 
 def finished(combiner: str, parts: Partial, roundings: int, dtype: str) -> Bounded:
-    """Return the result; each term took part in at most `roundings` roundings."""
+    """Return the result; each term took part in at most `roundings` roundings.
+
+    To add an exact zero is no rounding: sums of sparse terms have narrow bounds.
+    """
     value = parts[0]
     if len(parts) == 1:
         return Bounded(value)
     if combiner == "sum":
-        size, error = parts[1:]
+        size, error, zeros = parts[1:]
         # Products may underflow, each by itself.
         tiny = roundings * UNDERFLOW[dtype] * (size > 0) if dtype in FLOATS else 0.0
-        return Bounded(value, error + gamma(roundings, dtype) * size + tiny)
+        return Bounded(value, error + gamma(roundings - zeros, dtype) * size + tiny)
     if combiner == "prod":
         exact, size = parts[1:]
         tiny = roundings * UNDERFLOW[dtype] * (size > 0) if dtype in FLOATS else 0.0
@@ -93,7 +98,20 @@ def contracted(
         error = dot(sizes(a.value), np.broadcast_to(b.error, b.value.shape))
     if not a.exact:
         error = error + dot(np.broadcast_to(a.error, a.value.shape), b.magnitude)
-    return (value, size, np.asarray(error))
+    zeros: FloatArray = np.zeros(())
+    marks = [_zeros(one.magnitude) for one in factors]
+    if any(mark.ndim for mark in marks):
+        nonzero = [(one.magnitude != 0).astype(np.float64) for one in factors]
+        zeros = prod(extents) - dot(*nonzero)
+    return (value, size, np.asarray(error), zeros)
+
+
+def _zeros(magnitude: Array) -> FloatArray:
+    """Return 1 for every exact zero; a single 0 where they are the minority: not worth counting."""
+    if 2 * np.count_nonzero(magnitude) >= magnitude.size:
+        return np.zeros(())
+    zeros: FloatArray = (magnitude == 0).astype(np.float64)
+    return zeros
 
 
 def _dot(a: Array, b: Array, axes: Sequence[int], extents: Sequence[int]) -> Array:
