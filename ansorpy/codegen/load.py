@@ -91,6 +91,16 @@ class Loaded:
         """Run all timed phases, one task after the other."""
         self.bind(addresses)()
 
+    def run_backwards(self, addresses: Sequence[int]) -> None:
+        """Run all timed phases, the last task of each first: tasks must not need an order."""
+        table = table_of(addresses)
+        place = ctypes.addressof(table)
+        for phase in self.phases:
+            if not phase.ahead:
+                task = TASK(self.entries[phase.name])
+                for number in reversed(range(phase.tasks)):
+                    task(place, number)
+
     def run_ahead(self, addresses: Sequence[int]) -> None:
         """Run the phases that are done once, before the timed ones."""
         self._bound("ahead", addresses)()

@@ -32,6 +32,9 @@ class Loaded(Protocol):
     def run(self, addresses: Sequence[int]) -> None:
         """Run the phases that are not ahead, all tasks on this thread."""
 
+    def run_backwards(self, addresses: Sequence[int]) -> None:
+        """As `run`, but the last task of every phase first."""
+
     def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
         """Return `run` as a call without arguments, cheap enough to be timed."""
 

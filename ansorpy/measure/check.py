@@ -1,13 +1,14 @@
 """Is a kernel right? Against the float64 reference with its error bound, between guard pages.
 
 Cases: dense random numbers; small integers where the Dag is exact on them (then equality is
-asked), else sparse numbers, whose bound is narrow; edge values. References are computed once per
+asked); sparse numbers, whose bound is narrow; edge values; where there are extremes, ramps on
+one side of zero, and NaNs. References are computed once per
 task (`make_cases`), kept as files (`save_cases`), and mapped by the children (`load_cases`).
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,10 @@ from ansorpy.measure.backend import Loaded
 from ansorpy.measure.guard import Arena, Side, extents, poison
 from ansorpy.measure.inputs import Array, Inputs, decode
 from ansorpy.measure.integers import exact_magnitude
+from ansorpy.measure.nans import hands_nans_on
 from ansorpy.measure.outcome import Failed
+from ansorpy.measure.stack import PATTERNS as STACK_PATTERNS
+from ansorpy.measure.stack import scribbler
 from ansorpy.te.dag import Compute, Dag
 from ansorpy.te.expr import FLOATS
 from ansorpy.te.numeric import LARGEST
@@ -29,6 +33,7 @@ SAFETY: Final = 2.0  # once for the kernel, once for the rounding of the referen
 TINY: Final[Mapping[str, float]] = {  # results below may be flushed to zero
     "float16": 2.0**-24, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022,
 }  # fmt: skip
+LONG_SUM: Final = 64  # terms from which a worst-case bound forgives a coarse operand
 INDEX_FILE: Final = "cases.json"
 
 Layout = Sequence[tuple[str, int, int, int, int]]
@@ -53,11 +58,13 @@ class Case:
     inputs: Inputs
     expected: tuple[Expected, ...]
     side: Side = "right"
+    constant: tuple[str, ...] = ()  # the inputs that are there before the call
+    nans: bool = False  # what is not a number in the reference must not be one in the kernel
 
 
 def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
     """Return the cases of a Dag with their references: the costly part of checking, done once."""
-    dense, narrow, edge = np.random.default_rng(seed).spawn(3)
+    dense, narrow, edge, sparse, nan = np.random.default_rng(seed).spawn(5)
     state = dense.bit_generator.state
     cases = [_case(dag, "random", make.random_inputs(dag, dense))]
     if not _all_known(cases[0]):
@@ -67,12 +74,20 @@ def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
             cases = [positive]
     magnitude = exact_magnitude(dag)
     if magnitude:
+        # Many equal values: which of them an argmax answers shows.
+        magnitude = 1 if _combines(dag, "argmax", "argmin") else magnitude
         integers = make.integer_inputs(dag, narrow, magnitude)
         cases.append(_case(dag, "small-integer", integers, exact=True, side="left"))
-    else:
-        cases.append(_case(dag, "sparse", make.sparse_inputs(dag, narrow), side="left"))
+    if not magnitude or make.longest_sum(dag) >= LONG_SUM:
+        cases.append(_case(dag, "sparse", make.sparse_inputs(dag, sparse), side="left"))
+    if _combines(dag, "max", "min", "argmax", "argmin"):
+        cases.append(_case(dag, "rising negative", make.ordered_inputs(dag, rising=True)))
+        cases.append(_case(dag, "falling positive", make.ordered_inputs(dag, rising=False)))
     if edges:
         cases.append(_case(dag, "edge", make.edge_inputs(dag, edge)))
+        if hands_nans_on(dag) and _all_known(cases[0]):
+            spoiled = _case(dag, "NaN", make.with_nans(dag, cases[0].inputs, nan))
+            cases.append(replace(spoiled, nans=True))
     return tuple(cases)
 
 
@@ -97,13 +112,20 @@ def verify(
 def verify_case(
     loaded: Loaded, buffers: Sequence[Buffer], case: Case, constants: Inputs, watch: Watch
 ) -> Failed | None:
-    """Run one case twice: over poison, then over what the first run left behind."""
+    """Run one case twice: over poison, then over what the first run left behind, backwards.
+
+    What runs ahead finds poison where inputs come with the call.
+    """
     arena = Arena(buffers, case.side)
     given = {**case.inputs, **constants}
-    arena.fill(given, "nan")
+    scribble = scribbler()
+    arena.fill({**constants, **{name: case.inputs[name] for name in case.constant}}, "nan")
     watch(f"check with {case.name} inputs", arena.layout)
     addresses = arena.addresses
+    scribble(STACK_PATTERNS[0])
     loaded.run_ahead(addresses)
+    arena.put(case.inputs)
+    scribble(STACK_PATTERNS[0])
     loaded.run(addresses)
     failed = _trespass(arena, given, case) or compare_all(case, arena.array, arena.buffers)
     if failed is not None:
@@ -112,7 +134,8 @@ def verify_case(
     first = {buffer.name: arena.array(buffer.name).tobytes() for buffer in outputs}
     for buffer in outputs:
         poison(arena.array(buffer.name), buffer.dtype, "bytes")
-    loaded.run(addresses)
+    scribble(STACK_PATTERNS[1])
+    loaded.run_backwards(addresses)
     for buffer in outputs:
         if arena.array(buffer.name).tobytes() != first[buffer.name]:
             return Failed("wrong", f"{case.name} inputs: two runs differ in {buffer.name}")
@@ -128,16 +151,17 @@ def compare_all(
         if buffer is None or extents(buffer) != expected.value.shape:
             shape = "missing" if buffer is None else extents(buffer)
             return Failed("wrong", f"output {expected.name} is {shape}, not {expected.value.shape}")
-        message = compare(expected, array(expected.name))
+        message = compare(expected, array(expected.name), case.nans)
         if message is not None:
             return Failed("wrong", f"{case.name} inputs: {message}")
     return None
 
 
-def compare(expected: Expected, stored: Array) -> str | None:
+def compare(expected: Expected, stored: Array, nans: bool = False) -> str | None:
     """Return how many elements are wrong and the first of them; None where all are right.
 
-    Where the reference is not a number, or its bound is infinite, nothing is claimed. Where it
+    Where the reference is not a number nothing is claimed, or, with `nans`, that the kernel's is
+    none either; where its bound is infinite nothing is claimed. Where it
     may be beyond the largest number of the dtype, infinity of the same sign is right too.
     """
     got = decode(stored, expected.dtype)
@@ -147,7 +171,10 @@ def compare(expected: Expected, stored: Array) -> str | None:
         value = expected.value.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
             right = np.abs(got.astype(np.float64) - value) <= expected.bound
-            right |= (got == value) | np.isnan(value) | ~np.isfinite(expected.bound)
+            unclaimed = np.isnan(value) | ~np.isfinite(expected.bound)
+            if nans and expected.dtype in FLOATS:
+                unclaimed &= ~np.isnan(value) | np.isnan(got)
+            right |= (got == value) | unclaimed
             if expected.dtype in FLOATS:
                 beyond = np.abs(value) + expected.bound >= LARGEST[expected.dtype]
                 right |= beyond & np.isinf(got) & (np.sign(got) == np.sign(value))
@@ -191,7 +218,12 @@ def _case(
                 # An index or an integer that depends on rounding has its reach as its error.
                 bound = SAFETY * error + TINY[dtype] if dtype in FLOATS else error
             expected.append(Expected(f"{output}.{i}" if i else output, dtype, one.value, bound))
-    return Case(name, inputs, tuple(expected), side)
+    constant = tuple(node.name for node in dag.placeholders if node.constant)
+    return Case(name, inputs, tuple(expected), side, constant)
+
+
+def _combines(dag: Dag, *combiners: str) -> bool:
+    return any(node.combiner in combiners for node in dag.computes)
 
 
 def _all_known(case: Case) -> bool:
@@ -220,6 +252,8 @@ def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> None:
             {
                 "name": case.name,
                 "side": case.side,
+                "constant": case.constant,
+                "nans": case.nans,
                 "inputs": {name: keep(array) for name, array in case.inputs.items()},
                 "expected": [
                     [one.name, one.dtype, keep(one.value), keep(one.bound)] for one in case.expected
@@ -248,6 +282,8 @@ def load_cases(folder: Path) -> tuple[tuple[Case, ...], Inputs]:
             {name: array(file) for name, file in one["inputs"].items()},
             tuple(expected(*parts) for parts in one["expected"]),
             one["side"],
+            tuple(one["constant"]),
+            one["nans"],
         )
         for one in index["cases"]
     )

@@ -25,6 +25,7 @@ from ansorpy.measure.guard import aligned_empty, extents, poison
 from ansorpy.measure.inputs import Array, Inputs, storage
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.slot import Raised
+from ansorpy.measure.stack import scribbler
 from ansorpy.measure.timing import Protocol, interleave, time_call
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -94,6 +95,7 @@ class _State:
 def warm(box: mmap) -> None:
     """Prepare, before any fork, what every child needs."""
     _State.recorder = Recorder(box)
+    scribbler()
 
 
 def serve(link: int, box: mmap) -> None:

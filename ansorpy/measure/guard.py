@@ -101,10 +101,15 @@ class Arena:
     def fill(self, values: Mapping[str, Array], pattern: Literal["nan", "bytes"]) -> None:
         """Copy `values` in; poison every other buffer."""
         for name, buffer in self.buffers.items():
-            if name in values:
-                self.array(name)[...] = values[name]
-            else:
+            if name not in values:
                 poison(self.array(name), buffer.dtype, pattern)
+        self.put(values)
+
+    def put(self, values: Mapping[str, Array]) -> None:
+        """Copy `values` in."""
+        for name in values:
+            if name in self.buffers:
+                self.array(name)[...] = values[name]
 
     def overrun(self) -> tuple[str, int] | None:
         """Return buffer and byte offset of a write beside an array, None if there was none."""

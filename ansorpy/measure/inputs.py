@@ -21,7 +21,7 @@ Rng = np.random.Generator
 INT_SPAN: Final[Mapping[str, tuple[int, int]]] = {
     "int8": (-128, 128), "uint8": (0, 256), "int32": (-1000, 1000), "int64": (-1000, 1000),
 }  # fmt: skip
-SPARSE: Final = 0.25  # share of nonzero elements
+SPARSE: Final = 0.25  # share of nonzero elements, at most
 # -0, the smallest subnormal of float32, one in the middle, the smallest normal; and sizes that
 # squares and sums of squares still hold.
 EDGES: Final = (
@@ -60,10 +60,14 @@ def positive_inputs(dag: Dag, rng: Rng) -> dict[str, Array]:
 
 
 def sparse_inputs(dag: Dag, rng: Rng) -> dict[str, Array]:
-    """Return mostly zeros: the bound, k * eps * sum |a||b|, is then narrow: a lost term shows."""
+    """Return mostly zeros: few terms of a sum are rounded, so a lost or a coarse one shows.
+
+    About four products of two elements are left in the longest sum.
+    """
+    share = min(SPARSE, 2.0 / longest_sum(dag) ** 0.5)
 
     def draw(shape: tuple[int, ...]) -> Array:
-        return np.where(rng.random(shape) < SPARSE, rng.uniform(-1.0, 1.0, shape), 0.0)
+        return np.where(rng.random(shape) < share, rng.uniform(-1.0, 1.0, shape), 0.0)
 
     return _each(dag, rng, draw)
 
@@ -78,16 +82,63 @@ def edge_inputs(dag: Dag, rng: Rng) -> dict[str, Array]:
     return _each(dag, rng, draw)
 
 
-def integer_inputs(dag: Dag, rng: Rng, magnitude: int) -> dict[str, Array]:
-    """Return integers from -magnitude to magnitude (unsigned from 0; bool 0 or 1)."""
+def ordered_inputs(dag: Dag, rising: bool) -> dict[str, Array]:
+    """Return negative numbers that rise, or positive ones that fall, in row-major order.
+
+    The extreme of every reduction is then its first or its last element, and it never lies
+    beyond zero: a lost tail and a wrong identity show.
+    """
 
     def draw(node: Placeholder) -> Array:
-        low, high = (0, 1) if node.dtype == "bool" else (-magnitude, magnitude)
-        if node.dtype == "uint8":
-            low = 0
-        return encode(rng.integers(low, high + 1, node.shape), node.dtype)
+        ramp = np.linspace(-1.0, -0.5, prod(node.shape)).reshape(node.shape)
+        if node.dtype in FLOATS:
+            return encode(ramp if rising else -ramp, node.dtype)
+        low, high = (0, 2) if node.dtype == "bool" else INT_SPAN[node.dtype]
+        if low < 0:
+            values = np.floor(ramp * -low) if rising else np.ceil(-ramp * (high - 1))
+        else:
+            values = np.floor((ramp + 1.0 if rising else -ramp) * (high - 1))
+        return encode(values, node.dtype)
 
     return {node.name: draw(node) for node in dag.placeholders}
+
+
+def with_nans(dag: Dag, inputs: Inputs, rng: Rng) -> dict[str, Array]:
+    """Return the inputs with a NaN in about every third row, at least two in each tensor."""
+
+    def spoil(node: Placeholder) -> Array:
+        array = inputs[node.name]
+        if node.dtype not in FLOATS or not array.size:
+            return array
+        rows = array.size // array.shape[-1] if array.shape else 1
+        count = min(array.size, max(2, rows // 3))
+        flat = array.flatten()
+        flat[rng.choice(flat.size, count, replace=False)] = encode(np.array(np.nan), node.dtype)
+        return flat.reshape(array.shape)
+
+    return {node.name: spoil(node) for node in dag.placeholders}
+
+
+def integer_inputs(dag: Dag, rng: Rng, magnitude: int) -> dict[str, Array]:
+    """Return integers from -magnitude to magnitude (unsigned ones positive; bool 0 or 1).
+
+    None is 0: each term of a sum of products counts.
+    """
+
+    def draw(node: Placeholder) -> Array:
+        if node.dtype == "bool":
+            return rng.integers(0, 2, node.shape).astype(bool)
+        sizes = rng.integers(1, magnitude + 1, node.shape)
+        signs = 1 if node.dtype == "uint8" else rng.choice([-1, 1], node.shape)
+        return encode(sizes * signs, node.dtype)
+
+    return {node.name: draw(node) for node in dag.placeholders}
+
+
+def longest_sum(dag: Dag) -> int:
+    """Return how many terms the longest sum of a Dag has, at least 1."""
+    sums = (node for node in dag.computes if node.combiner == "sum")
+    return max((prod(axis.extent for axis in node.reduce_axes) for node in sums), default=1)
 
 
 def constants(dag: Dag) -> dict[str, Array]:

@@ -82,6 +82,9 @@ class Fake:
         arrays = [_view(a, b) for a, b in zip(addresses, self.built.buffers, strict=True)]
         BEHAVIOUR.get(self.built.name, _good)(*arrays)
 
+    def run_backwards(self, addresses: Sequence[int]) -> None:
+        self.run(addresses)
+
     def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
         return partial(self.run, addresses)
 

@@ -30,7 +30,7 @@ def wide() -> tuple[Dag, tuple[Case, ...]]:
 
 def test_a_right_kernel_passes_every_case(wide: tuple[Dag, tuple[Case, ...]]) -> None:
     dag, cases = wide
-    assert [case.name for case in cases] == ["random", "small-integer", "edge"]
+    assert [case.name for case in cases] == ["random", "small-integer", "sparse", "edge"]
     assert check("good", dag, cases) is None
 
 
