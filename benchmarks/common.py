@@ -50,18 +50,22 @@ class Results:
         self.rows.append({**row, "run": len(self.runs) - 1, "date": today()})
         used = {row["run"] for row in self.rows}
         runs = [run if at in used else None for at, run in enumerate(self.runs)]
-        write_json(self.path, {"benchmark": self.path.stem, "runs": runs, "rows": self.rows})
+        write_lists(self.path, {"runs": runs, "rows": self.rows})
 
     def _complete(self, key: Mapping[str, object]) -> None:
         if set(key) != set(self.keys):
             raise ValueError(f"{self.path.name}: key {sorted(key)}, not {sorted(self.keys)}")
 
 
-def write_json(path: Path, content: object) -> None:
-    """Write a file that is never seen half done; infinities are refused."""
+def write_lists(path: Path, lists: Mapping[str, Sequence[object]]) -> None:
+    """Write a JSON object of lists, one entry per line, by rename; infinities are refused."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    parts = []
+    for name, entries in lists.items():
+        lines = ",\n".join(json.dumps(entry, allow_nan=False) for entry in entries)
+        parts.append(f"{json.dumps(name)}: [\n{lines}\n]")
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    partial.write_text("{\n" + ",\n".join(parts) + "\n}\n")
     partial.replace(path)
 
 
@@ -164,7 +168,7 @@ def chosen(names: Iterable[str], only: Sequence[str] | None) -> list[str]:
     known = list(names)
     unknown = [name for name in only or () if name not in known]
     if unknown:
-        raise SystemExit(f"--only {' '.join(unknown)}: there are {', '.join(known)}")
+        raise SystemExit(f"no {', '.join(unknown)}: there are {', '.join(known)}")
     return [name for name in known if only is None or name in only]
 
 

@@ -1,0 +1,232 @@
+"""Trials per second on this machine, and where their time goes.
+
+    python -m benchmarks.rate [--trials 64] [--threads 1] [--only WORKLOAD ...]
+
+propose, train     wall time of the engine, on one core
+emit, compile      time of the builders, which work side by side, one per core
+load, check, time  wall time of the slot, one trial after the other
+rest               what is left of the wall time: pipes, forks, waiting for the last builder
+
+Emit and compile are one step of a builder; afterwards the same programs are emitted again in this
+process, and what a builder took is divided in that proportion.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from ansorpy.codegen.llvm_ir import module_text, object_bytes
+from ansorpy.errors import BuildError
+from ansorpy.events import Derived, Event, Finished, RoundDone, TimeSpent
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.cores import usable_cores
+from ansorpy.measure.host import local_target
+from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.records import MemoryStore
+from ansorpy.session.pools import Pools
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.te.library import Window, conv2d_bias_relu, matmul_relu
+from ansorpy.tune import Request, run
+from benchmarks.common import (
+    RAW,
+    Results,
+    Row,
+    arguments,
+    chosen,
+    duration,
+    percent,
+    publish,
+    say,
+    table,
+)
+from benchmarks.machine import run_facts
+from rules import CPU
+
+WORKLOADS: Final[dict[str, Callable[[], Dag]]] = {
+    "matmul 512 + relu": partial(matmul_relu, 512, 512, 512),
+    "conv2d 1x64x56x56, 64 3x3, + bias + relu": partial(
+        conv2d_bias_relu, 1, 64, 56, 56, 64, 3, Window(padding=1)
+    ),
+}
+KEYS: Final = ("workload", "trials", "threads", "seed")
+PARTS: Final = ("propose", "emit", "compile", "load", "check", "time", "train", "rest")
+
+
+@dataclass
+class Log:
+    """What passed through the pool of one tuning."""
+
+    open_s: float = 0.0  # start of the processes, references of the checks
+    measure_s: float = 0.0
+    programs: list[Program] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+
+class LoggingPool(MeasurePool):
+    """A pool that remembers what it measured, and how long it took."""
+
+    def __init__(self, log: Log, dag: Dag, target: Target) -> None:
+        begin_s = time.perf_counter()
+        super().__init__(dag, target)
+        self.log = log
+        log.open_s += time.perf_counter() - begin_s
+
+    def measure(self, programs: Sequence[Program], best_s: float | None = None) -> list[Outcome]:
+        """Return one outcome per program, in order."""
+        begin_s = time.perf_counter()
+        outcomes = super().measure(programs, best_s)
+        self.log.measure_s += time.perf_counter() - begin_s
+        self.log.programs += programs
+        self.log.outcomes += outcomes
+        return outcomes
+
+
+def emit_share(programs: Sequence[Program], target: Target) -> float:
+    """Return the part of building that is making the text of the LLVM module."""
+    emit_s = compile_s = 0.0
+    for program in programs:
+        begin_s = time.perf_counter()
+        try:
+            text = module_text(program, target)
+            emitted_s = time.perf_counter()
+            object_bytes(text, target)
+        except BuildError:
+            continue
+        emit_s += emitted_s - begin_s
+        compile_s += time.perf_counter() - emitted_s
+    return emit_s / (emit_s + compile_s) if compile_s else 0.0
+
+
+def breakdown(
+    spent: TimeSpent, outcomes: Sequence[Outcome], emit: float, builders: int
+) -> dict[str, float]:
+    """Return the wall seconds of every part of the rounds; they add up to `spent`.
+
+    Args:
+        emit: the share of building that is emitting.
+        builders: how many work side by side; their time counts by that much less.
+
+    Failures count to the part in which they happened: builds to emit and compile, all else to
+    check.
+    """
+    done = [outcome for outcome in outcomes if isinstance(outcome, Measured)]
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
+    lost_build_s = sum(f.seconds for f in failed if f.kind.startswith("build"))
+    build_s = (sum(m.build_s for m in done) + lost_build_s) / builders
+    parts = {
+        "propose": spent.propose_s,
+        "emit": build_s * emit,
+        "compile": build_s * (1.0 - emit),
+        "load": sum(m.load_s for m in done),
+        "check": sum(m.check_s for m in done)
+        + sum(f.seconds for f in failed if not f.kind.startswith("build")),
+        "time": sum(m.run_s for m in done),
+        "train": spent.train_s,
+    }
+    total_s = spent.propose_s + spent.measure_s + spent.train_s + spent.store_s
+    return {**parts, "rest": max(0.0, total_s - sum(parts.values()))}
+
+
+def measured(name: str, trials: int, threads: int, seed: int) -> Row:
+    """Tune from nothing; return rate and parts."""
+    target, log = local_target(threads), Log()
+    request = Request((WORKLOADS[name](),), target, trials, seed=seed, fresh=True)
+
+    def pools() -> Pools:
+        return Pools(partial(LoggingPool, log))
+
+    begin_s = time.perf_counter()
+    events: list[Event] = []
+    for event in run(request, CPU, MemoryStore(), RAW / "rate", pools=pools):
+        events.append(event)
+    total_s = time.perf_counter() - begin_s
+    last = events[-1]
+    assert isinstance(last, Finished)
+    if last.stopped == "interrupted":
+        raise KeyboardInterrupt
+    rounds = [event for event in events if isinstance(event, RoundDone)]
+    spent = sum((event.spent for event in rounds), TimeSpent())
+    builders = len(usable_cores())
+    parts = breakdown(spent, log.outcomes, emit_share(log.programs, target), builders)
+    rounds_s, result = sum(parts.values()), last.results[0]
+    derive_s = sum(event.seconds for event in events if isinstance(event, Derived))
+    return {
+        "workload": name,
+        "trials": trials,
+        "threads": threads,
+        "seed": seed,
+        "done": result.trials,
+        "cores": builders,
+        "failures": dict(result.failures),
+        "best_s": result.best_s,
+        "parts_s": parts,
+        "derive_s": derive_s,
+        "open_s": log.open_s,
+        "finish_s": max(0.0, total_s - rounds_s - derive_s),
+        "total_s": total_s,
+        "per_second": result.trials / rounds_s,
+        "per_second_in_all": result.trials / total_s,
+    }
+
+
+def page(rows: Sequence[Row], machine: Row) -> str:
+    """Return the Markdown page."""
+    whole = table(
+        rows,
+        {
+            "workload": lambda r: r["workload"],
+            "trials": lambda r: r["done"],
+            "failures": lambda r: sum(r["failures"].values()),
+            "trials/s in rounds": lambda r: f"{r['per_second']:.2f}",
+            "trials/s in all": lambda r: f"{r['per_second_in_all']:.2f}",
+            "derive": lambda r: duration(r["derive_s"]),
+            "rounds": lambda r: duration(sum(r["parts_s"].values())),
+            "final race, zip": lambda r: duration(r["finish_s"]),
+            "best": lambda r: duration(r["best_s"]),
+        },
+    )
+
+    def cell(part: str, row: Row) -> str:
+        seconds = row["parts_s"][part]
+        return f"{seconds / row['done'] * 1e3:.1f} ({percent(seconds / _rounds_s(row))})"
+
+    columns: dict[str, Callable[[Row], Any]] = {"ms per trial": lambda r: r["workload"]}
+    columns |= {part: partial(cell, part) for part in PARTS}
+    columns["all"] = lambda r: f"{_rounds_s(r) / r['done'] * 1e3:.1f}"
+    return (
+        f"# Trials per second\n\n{machine['model']}, {machine['cores']} cores, kernels on"
+        f" {machine['threads']} thread(s).\n\n{whole}\n{table(rows, columns)}\n"
+        "Wall time of the rounds. Emit and compile happen in one builder per core: their time is"
+        " divided by the number of builders. Load, check and time happen one trial after the"
+        " other, while nothing is built; the start of the measuring processes is part of `rest`.\n"
+    )
+
+
+def _rounds_s(row: Row) -> float:
+    return float(sum(row["parts_s"].values()))
+
+
+def main() -> None:
+    """Measure what is missing; write JSON and tables."""
+    parser = arguments(__doc__, "rate")
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    facts = run_facts(args.threads, args.seed, trials=args.trials)
+    results = Results(args.out, KEYS, facts, args.fresh)
+    key = {"trials": args.trials, "threads": args.threads, "seed": args.seed}
+    for name in chosen(WORKLOADS, args.only):
+        if results.find(workload=name, **key) is None:
+            results.add(measured(name, args.trials, args.threads, args.seed))
+            say(f"{name}: {results.rows[-1]['per_second']:.2f} trials/s")
+            publish(args.out, page(results.rows, facts["machine"]))
+    print(page(results.rows, facts["machine"]))
+
+
+if __name__ == "__main__":
+    main()
