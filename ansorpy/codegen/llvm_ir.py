@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba.core import cgutils
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names
 from ansorpy.codegen.simd.expansion import Expansion
-from ansorpy.codegen.simd.kinds import I64, POINTER, Operand, declared
-from ansorpy.codegen.simd.operators import prefer_wide_vectors, reserve
+from ansorpy.codegen.simd.kinds import I64, POINTER, VOID, Operand, declared
+from ansorpy.codegen.simd.operators import reserve
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.simd.values import Index
+from ansorpy.codegen.text_builder import TextBuilder, serial_loop
 from ansorpy.codegen.tile_text import (
     Scoped,
     TileText,
@@ -31,7 +31,8 @@ from ansorpy.te.expr import SIZE_BYTES, Const, Expr
 
 EXCERPT: Final = 2000  # characters of a message that are worth keeping
 SCRATCH_LIMIT_BYTES: Final = 1 << 20  # of one task, on its stack
-VOID: Final = ir.VoidType()
+PLAIN: Final = "nounwind"
+WIDE: Final = 'nounwind "prefer-vector-width"="512"'  # LLVM would rather use half of them
 
 
 def build_object(program: Program, target: Target) -> bytes:
@@ -49,33 +50,38 @@ def build_object(program: Program, target: Target) -> bytes:
 
 def module_text(program: Program, target: Target) -> str:
     """Return the LLVM IR of a program as text."""
-    module = ir.Module()
-    module.triple = llvm.get_process_triple()
+    declarations = ir.Module()
+    declarations.triple = llvm.get_process_triple()
     infos = phase_infos(program)
+    attributes = WIDE if target.vector_bits >= 512 else PLAIN
+    parts = []
     for phase, info in zip(program.phases, infos, strict=True):
-        function = ir.Function(module, ir.FunctionType(VOID, [POINTER, I64]), info.name)
-        function.attributes.add("nounwind")
-        if target.vector_bits >= 512:
-            prefer_wide_vectors(function)
+        builder = TextBuilder(declarations, info.name, [POINTER, I64])
         try:
-            _PhaseWriter(program, function).phase(phase)
+            _PhaseWriter(program, builder).phase(phase)
         except ValueError as error:
             raise BuildError(f"{phase.name}: {error}") from error
-    add_drivers(module, infos)
-    return str(module)
+        parts.append(builder.text(attributes))
+    return "\n".join([str(declarations), *parts, drivers_text(infos)])
 
 
-def add_drivers(module: Any, infos: tuple[PhaseInfo, ...]) -> None:
-    """Add the functions `run` and `ahead`, which run whole phases one task after the other."""
+def drivers_text(infos: tuple[PhaseInfo, ...]) -> str:
+    """Return the functions `run` and `ahead`, which run whole phases, a task after the other."""
+    parts = []
     for name, ahead in (("run", False), ("ahead", True)):
-        function = ir.Function(module, ir.FunctionType(VOID, [POINTER]), name)
-        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        builder = TextBuilder(ir.Module(), name, [POINTER])
         for info in infos:
             if info.ahead is ahead:
-                callee = declared(module, info.name, ir.FunctionType(VOID, [POINTER, I64]))
-                with cgutils.for_range(builder, ir.Constant(I64, info.tasks)) as loop:
-                    builder.call(callee, [function.args[0], loop.index])
+                kind = ir.FunctionType(VOID, [POINTER, I64])
+                callee = declared(builder.module, info.name, kind)
+                serial_loop(builder, info.tasks, partial(_call_task, builder, callee))
         builder.ret_void()
+        parts.append(builder.text(PLAIN))
+    return "\n".join(parts)
+
+
+def _call_task(builder: TextBuilder, callee: Any, task: Any) -> None:
+    builder.call(callee, [builder.args[0], task])
 
 
 @dataclass
@@ -83,14 +89,13 @@ class _PhaseWriter:
     """Writes the loops, branches and allocations of one phase; tiles go to Expansion."""
 
     program: Program
-    function: Any
+    b: TextBuilder
     values: dict[str, Any] = field(default_factory=dict)  # by symbol, as Expansion takes them
     counter: int = 0
 
     def phase(self, phase: Phase) -> None:
         """Write the whole function."""
-        self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
-        buffers, task = self.function.args
+        buffers, task = self.b.args
         places = {}
         for k, buffer in enumerate(self.program.buffers):
             place = memory(buffer, f"b{k}")

@@ -10,8 +10,9 @@ from llvmlite import ir
 from numba.core.errors import NumbaError
 
 from ansorpy.codegen.kernel import Kernel
-from ansorpy.codegen.llvm_ir import EXCERPT, add_drivers, parse, target_machine
-from ansorpy.codegen.simd.kinds import I32, I64, POINTER
+from ansorpy.codegen.llvm_ir import EXCERPT, PLAIN, drivers_text, parse, target_machine
+from ansorpy.codegen.simd.kinds import I8, I32, I64, POINTER
+from ansorpy.codegen.text_builder import TextBuilder
 from ansorpy.errors import BuildError
 from ansorpy.target import Target
 
@@ -25,14 +26,15 @@ def source_object(kernel: Kernel, target: Target) -> bytes:
     """
     scope = _execute(kernel)
     machine = target_machine(target)
-    module = ir.Module()
-    module.triple = llvm.get_process_triple()
-    add_drivers(module, kernel.phases)
-    compiled = [(p.name, _compiled(scope[p.name], len(kernel.buffers))) for p in kernel.phases]
-    for name, (symbol, _) in compiled:
-        _add_entry(module, name, symbol, len(kernel.buffers))
-    linked = parse(str(module))
-    for _, (_, text) in compiled:
+    compiled = {p.name: _compiled(scope[p.name], len(kernel.buffers)) for p in kernel.phases}
+    declarations = ir.Module()
+    declarations.triple = llvm.get_process_triple()
+    entries = [
+        _entry(declarations, name, symbol, len(kernel.buffers))
+        for name, (symbol, _) in compiled.items()
+    ]
+    linked = parse("\n".join([str(declarations), *entries, drivers_text(kernel.phases)]))
+    for _, text in compiled.values():
         linked.link_in(parse(text))
     public = {"run", "ahead", *(phase.name for phase in kernel.phases)}
     for part in (*linked.functions, *linked.global_variables):
@@ -68,21 +70,20 @@ def _compiled(phase: Any, buffers: int) -> tuple[str, str]:
     return result.fndesc.llvm_func_name, result.library.get_llvm_str()
 
 
-def _add_entry(module: Any, name: str, symbol: str, buffers: int) -> None:
-    """Define `void name(int64_t *buffers, int64_t task)` around numba's own calling convention.
+def _entry(declarations: Any, name: str, symbol: str, buffers: int) -> str:
+    """Return `void name(int64_t *buffers, int64_t task)` around numba's calling convention.
 
     That is `int32_t symbol(result *, error **, arguments...)`; our phases answer and raise nothing.
     """
     kind = ir.FunctionType(I32, [POINTER, POINTER, *([I64] * (buffers + 1))])
-    function = next(f for f in module.functions if f.name == name)
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    table, task = function.args
-    unused = [builder.alloca(I64) for _ in range(2)]
+    builder = TextBuilder(declarations, name, [POINTER, I64])
+    table, task = builder.args
+    unused = [builder.alloca(ir.ArrayType(I8, 8)) for _ in range(2)]
     slots = [builder.gep(table, [ir.Constant(I64, k)], source_etype=I64) for k in range(buffers)]
     addresses = [builder.load(slot, typ=I64) for slot in slots]
-    places = [builder.bitcast(slot, POINTER) for slot in unused]
-    builder.call(ir.Function(module, kind, symbol), [*places, *addresses, task])
+    builder.call(ir.Function(declarations, kind, symbol), [*unused, *addresses, task])
     builder.ret_void()
+    return builder.text(PLAIN)
 
 
 def _drop_unused(module: Any, machine: Any) -> None:

@@ -26,7 +26,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
-F32, F64, POINTER = ir.FloatType(), ir.DoubleType(), ir.PointerType()
+F32, F64, POINTER, VOID = ir.FloatType(), ir.DoubleType(), ir.PointerType(), ir.VoidType()
 STORED = {
     "bool": I8, "int8": I8, "uint8": I8, "int32": I32, "int64": I64,
     "float16": ir.HalfType(), "bfloat16": I16, "float32": F32, "float64": F64,
@@ -69,10 +69,15 @@ def declared(module: Any, name: str, kind: Any) -> Any:
 
 def constant(kind: Any, number: float) -> Any:
     """Return a number in an LLVM type, in every lane of a vector."""
+    return _constant(kind, number, type(number).__name__, math.copysign(1, number))
+
+
+@lru_cache(maxsize=4096)  # to print constants takes long; LLVM sees few different ones
+def _constant(kind: Any, number: float, _python: str, sign: float) -> Any:
     if not isinstance(kind, ir.VectorType):
         return ir.Constant(kind, number)
-    if number == 0 and math.copysign(1, number) > 0:
-        return ir.Constant(kind, None)  # zeroinitializer: a shorter text
+    if number == 0 and sign > 0:
+        return ir.Constant(kind, None)  # zeroinitializer
     return ir.Constant(kind, [number] * kind.count)
 
 
@@ -81,7 +86,7 @@ def lanes_of(element: Any, numbers: Iterable[float]) -> Any:
     return _lanes(element, tuple(int(k) if isinstance(k, bool) else k for k in numbers))
 
 
-@lru_cache(maxsize=4096)  # most of the time that shuffles take goes into their constants
+@lru_cache(maxsize=4096)
 def _lanes(element: Any, numbers: tuple[float, ...]) -> Any:
     return ir.Constant(ir.VectorType(element, len(numbers)), list(numbers))
 

@@ -1,0 +1,278 @@
+"""Writes LLVM IR as text, with the part of llvmlite's IRBuilder that the tile compiler uses.
+
+llvmlite keeps a tree of objects and prints it later, through caches and name tables; a search
+that builds thousands of candidates waits for that most of its time. Constants, types and
+declarations stay llvmlite's.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from llvmlite import ir
+
+from ansorpy.codegen.simd.kinds import I1, I64, POINTER, VOID, reshaped, width
+
+SIGNED: Final = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
+UNSIGNED: Final = {"<": "ult", "<=": "ule", ">": "ugt", ">=": "uge", "==": "eq", "!=": "ne"}
+ORDERED: Final = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+PLAIN: Final[dict[type, str]] = {
+    ir.FloatType: "float", ir.DoubleType: "double", ir.HalfType: "half",
+    ir.PointerType: "ptr", ir.VoidType: "void",
+}  # fmt: skip
+
+
+class Value:
+    """A named result of an instruction, or an argument."""
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, kind: Any, name: str) -> None:
+        self.type, self.name = kind, name
+
+
+class Phi(Value):
+    """A value that depends on where control comes from."""
+
+    __slots__ = ("incoming",)
+
+    def __init__(self, kind: Any, name: str) -> None:
+        super().__init__(kind, name)
+        self.incoming: list[tuple[Any, Block]] = []
+
+    def add_incoming(self, value: Any, block: "Block") -> None:
+        """Note the value on arrival from a block."""
+        self.incoming.append((value, block))
+
+    def __str__(self) -> str:
+        sides = ", ".join(f"[ {name_of(v)}, %{block.name} ]" for v, block in self.incoming)
+        return f"{self.name} = phi {type_text(self.type)} {sides}"
+
+
+class Slot(Value):
+    """Memory on the stack."""
+
+    __slots__ = ("align", "size_bytes")
+
+    def __init__(self, size_bytes: int, name: str) -> None:
+        super().__init__(POINTER, name)
+        self.size_bytes, self.align = size_bytes, 1
+
+    def __str__(self) -> str:
+        return f"{self.name} = alloca [{self.size_bytes} x i8], align {self.align}"
+
+
+class Block:
+    """A basic block."""
+
+    __slots__ = ("lines", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: list[object] = []
+
+
+def name_of(value: Any) -> str:
+    """Return how an operand is written."""
+    return value.name if isinstance(value, Value) else str(value.get_reference())
+
+
+def type_text(kind: Any) -> str:
+    """Return how a type is written."""
+    if isinstance(kind, ir.VectorType):
+        return f"<{kind.count} x {type_text(kind.element)}>"
+    return f"i{kind.width}" if isinstance(kind, ir.IntType) else PLAIN[type(kind)]
+
+
+def typed(value: Any) -> str:
+    """Return an operand with its type in front."""
+    return f"{type_text(value.type)} {name_of(value)}"
+
+
+def _two(code: str) -> Callable[..., Value]:
+    def method(self: "TextBuilder", a: Any, b: Any, flags: Sequence[str] = ()) -> Value:
+        words = " ".join((code, *flags))
+        return self.result(a.type, f"{words} {typed(a)}, {name_of(b)}")
+
+    return method
+
+
+def _cast(code: str) -> Callable[..., Value]:
+    def method(self: "TextBuilder", a: Any, kind: Any) -> Value:
+        return self.result(kind, f"{code} {typed(a)} to {type_text(kind)}")
+
+    return method
+
+
+def _compare(code: str, words: dict[str, str], prefix: str = "") -> Callable[..., Value]:
+    def method(self: "TextBuilder", op: str, a: Any, b: Any) -> Value:
+        word = prefix + words[op] if op in words else op
+        return self.result(reshaped(a.type, I1), f"{code} {word} {typed(a)}, {name_of(b)}")
+
+    return method
+
+
+class TextBuilder:
+    """One function `void name(parameters)`; `module` holds only what it declares."""
+
+    def __init__(self, module: Any, name: str, parameters: Sequence[Any]) -> None:
+        self.module, self.count = module, 0
+        self.args = [Value(kind, self.fresh()) for kind in parameters]
+        self.head = f"define void @{name}({', '.join(map(typed, self.args))})"
+        self.blocks: list[Block] = []
+        self.slots: list[object] = []
+        self.block = self.append_basic_block()
+
+    def text(self, attributes: str) -> str:
+        """Return the whole definition."""
+        self.blocks[0].lines[:0], self.slots = self.slots, []
+        lines = [f"{self.head} {attributes} {{"]
+        for block in self.blocks:
+            lines.append(f"{block.name}:")
+            lines += [f"  {line}" for line in block.lines]
+        return "\n".join([*lines, "}"])
+
+    def fresh(self) -> str:
+        """Return a name that is not taken."""
+        self.count += 1
+        return f"%v{self.count}"
+
+    def emit(self, line: object) -> None:
+        """Append an instruction without a result."""
+        self.block.lines.append(line)
+
+    def result(self, kind: Any, code: str) -> Value:
+        """Append an instruction and return its result."""
+        value = Value(kind, self.fresh())
+        self.block.lines.append(f"{value.name} = {code}")
+        return value
+
+    # llvmlite's names from here on.
+    add, sub, mul = _two("add"), _two("sub"), _two("mul")
+    sdiv, udiv, srem, urem = _two("sdiv"), _two("udiv"), _two("srem"), _two("urem")
+    and_, or_, xor = _two("and"), _two("or"), _two("xor")
+    shl, lshr, ashr = _two("shl"), _two("lshr"), _two("ashr")
+    fadd, fsub, fmul, fdiv = _two("fadd"), _two("fsub"), _two("fmul"), _two("fdiv")
+    zext, sext, trunc = _cast("zext"), _cast("sext"), _cast("trunc")
+    fpext, fptrunc, fptosi = _cast("fpext"), _cast("fptrunc"), _cast("fptosi")
+    sitofp, uitofp, bitcast = _cast("sitofp"), _cast("uitofp"), _cast("bitcast")
+    icmp_signed, icmp_unsigned = _compare("icmp", SIGNED), _compare("icmp", UNSIGNED)
+    fcmp_ordered, fcmp_unordered = _compare("fcmp", ORDERED, "o"), _compare("fcmp", ORDERED, "u")
+
+    def neg(self, a: Any) -> Value:
+        """Return -a of an integer."""
+        return self.result(a.type, f"sub {type_text(a.type)} 0, {name_of(a)}")
+
+    def fneg(self, a: Any) -> Value:
+        """Return -a of a float."""
+        return self.result(a.type, f"fneg {typed(a)}")
+
+    def not_(self, a: Any) -> Value:
+        """Return the negation of an i1, or of a vector of them."""
+        true = "splat (i1 true)" if width(a) else "true"
+        return self.result(a.type, f"xor {typed(a)}, {true}")
+
+    def select(self, cond: Any, a: Any, b: Any) -> Value:
+        """Return a where cond holds, else b."""
+        return self.result(a.type, f"select {typed(cond)}, {typed(a)}, {typed(b)}")
+
+    def gep(self, base: Any, indices: Sequence[Any], source_etype: Any) -> Value:
+        """Return the address of an element."""
+        code = f"getelementptr {type_text(source_etype)}, {typed(base)}, {typed(indices[0])}"
+        return self.result(POINTER, code)
+
+    def load(self, place: Any, typ: Any, align: int = 8) -> Value:
+        """Load from memory."""
+        return self.result(typ, f"load {type_text(typ)}, ptr {name_of(place)}, align {align}")
+
+    def store(self, value: Any, place: Any, align: int) -> None:
+        """Store to memory."""
+        self.emit(f"store {typed(value)}, ptr {name_of(place)}, align {align}")
+
+    def call(self, function: Any, args: Sequence[Any]) -> Value | None:
+        """Call a function."""
+        kind = function.function_type.return_type
+        listed = ", ".join(map(typed, args))
+        code = f'call {type_text(kind)} @"{function.name}"({listed})'
+        if kind == VOID:
+            self.emit(code)
+            return None
+        return self.result(kind, code)
+
+    def extract_element(self, vector: Any, lane: Any) -> Value:
+        """Return one lane."""
+        return self.result(vector.type.element, f"extractelement {typed(vector)}, {typed(lane)}")
+
+    def insert_element(self, vector: Any, value: Any, lane: Any) -> Value:
+        """Return a vector with one lane replaced."""
+        code = f"insertelement {typed(vector)}, {typed(value)}, {typed(lane)}"
+        return self.result(vector.type, code)
+
+    def shuffle_vector(self, a: Any, b: Any, picks: Any) -> Value:
+        """Return the picked lanes of a followed by b."""
+        kind = ir.VectorType(a.type.element, picks.type.count)
+        return self.result(kind, f"shufflevector {typed(a)}, {typed(b)}, {typed(picks)}")
+
+    def phi(self, kind: Any) -> Phi:
+        """Return a value to be given its sides later."""
+        value = Phi(kind, self.fresh())
+        self.emit(value)
+        return value
+
+    def alloca(self, kind: Any) -> Slot:
+        """Reserve an array of bytes on the stack, at the entry of the function."""
+        slot = Slot(kind.count, self.fresh())
+        self.slots.append(slot)
+        return slot
+
+    @contextmanager
+    def goto_entry_block(self) -> Iterator[None]:
+        """As in llvmlite; `alloca` goes there by itself."""
+        yield
+
+    def append_basic_block(self) -> Block:
+        """Return a new block at the end."""
+        block = Block(f"b{len(self.blocks)}")
+        self.blocks.append(block)
+        return block
+
+    def position_at_end(self, block: Block) -> None:
+        """Continue in a block."""
+        self.block = block
+
+    def branch(self, block: Block) -> None:
+        """Go to a block."""
+        self.emit(f"br label %{block.name}")
+
+    def cbranch(self, cond: Any, then: Block, other: Block) -> None:
+        """Go to one of two blocks."""
+        self.emit(f"br {typed(cond)}, label %{then.name}, label %{other.name}")
+
+    @contextmanager
+    def if_then(self, cond: Any) -> Iterator[None]:
+        """Write a block that runs where cond holds."""
+        inside, after = self.append_basic_block(), self.append_basic_block()
+        self.cbranch(cond, inside, after)
+        self.block = inside
+        yield
+        self.branch(after)
+        self.block = after
+
+    def ret_void(self) -> None:
+        """Return."""
+        self.emit("ret void")
+
+
+def serial_loop(builder: TextBuilder, count: int, body: Callable[[Value], None]) -> None:
+    """Write `body` for 0, 1 ... count - 1."""
+    before, head = builder.block, builder.append_basic_block()
+    builder.branch(head)
+    builder.position_at_end(head)
+    index = builder.phi(I64)
+    body(index)
+    after = builder.add(index, ir.Constant(I64, 1), flags=("nuw", "nsw"))
+    index.add_incoming(ir.Constant(I64, 0), before)
+    index.add_incoming(after, builder.block)
+    out = builder.append_basic_block()
+    builder.cbranch(builder.icmp_signed("<", after, ir.Constant(I64, count)), head, out)
+    builder.position_at_end(out)
