@@ -56,17 +56,32 @@ class Form:
 
 def form(expr: Expr) -> Form:
     """Return the linear form of an int64 expression; what is not linear becomes an atom."""
+    if dtype_of(expr) != INDEX:
+        return Form(0, {expr: 1})
+    terms: dict[Expr, int] = {}
+    const = _collect(expr, 1, terms)
+    return Form(const, {atom: coef for atom, coef in terms.items() if coef})
+
+
+def _collect(expr: Expr, times: int, terms: dict[Expr, int]) -> int:
+    """Add `times * expr` to `terms` and return its constant part; all of it is int64."""
     match expr:
-        case Const(value=value, dtype=dtype) if dtype == INDEX:
-            return Form(int(value), {})
-        case Binary(op="add" | "sub" as op, a=a, b=b) if dtype_of(a) == INDEX:
-            return form(a).plus(form(b), 1 if op == "add" else -1)
-        case Binary(op="mul", a=a, b=b) if dtype_of(a) == INDEX:
-            return _product(expr, form(a), form(b))
-        case Call(fn="neg", a=a) if dtype_of(a) == INDEX:
-            return form(a).scaled(-1)
+        case Const(value=value):
+            return times * int(value)
+        case Binary(op="add" | "sub" as op, a=a, b=b):
+            const = _collect(a, times, terms)  # first: terms keep the order of the text
+            return const + _collect(b, times if op == "add" else -times, terms)
+        case Binary(op="mul", a=a, b=Const(value=value)):
+            return _collect(a, times * int(value), terms)
+        case Binary(op="mul", a=a, b=b):
+            found = _product(expr, form(a), form(b))
+        case Call(fn="neg", a=a):
+            return _collect(a, -times, terms)
         case _:
-            return Form(0, {expr: 1})
+            found = Form(0, {expr: 1})
+    for atom, coef in found.terms.items():
+        terms[atom] = terms.get(atom, 0) + times * coef
+    return times * found.const
 
 
 def _product(expr: Expr, a: Form, b: Form) -> Form:
