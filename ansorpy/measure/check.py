@@ -1,94 +1,22 @@
-"""Is a kernel right? Against the float64 reference with its error bound, between guard pages.
+"""Is a kernel right? Against the float64 reference with its error bound, between guard pages."""
 
-Cases: dense random numbers; small integers where the Dag is exact on them (then equality is
-asked); sparse numbers, whose bound is narrow; edge values; where there are extremes, ramps on
-one side of zero, and NaNs. References are computed once per
-task (`make_cases`), kept as files (`save_cases`), and mapped by the children (`load_cases`).
-"""
-
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final
 
 import numpy as np
 
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure import inputs as make
 from ansorpy.measure.backend import Loaded
-from ansorpy.measure.guard import Arena, Side, extents, poison
+from ansorpy.measure.cases import Case, Expected
+from ansorpy.measure.guard import Arena, extents, poison
 from ansorpy.measure.inputs import Array, Inputs, decode
-from ansorpy.measure.integers import exact_magnitude
-from ansorpy.measure.nans import hands_nans_on
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.stack import PATTERNS as STACK_PATTERNS
 from ansorpy.measure.stack import scribbler
-from ansorpy.te.dag import Compute, Dag
 from ansorpy.te.expr import FLOATS
 from ansorpy.te.numeric import LARGEST
-from ansorpy.te.reference import evaluate_bounded
-
-SAFETY: Final = 2.0  # once for the kernel, once for the rounding of the reference itself
-TINY: Final[Mapping[str, float]] = {  # results below may be flushed to zero
-    "float16": 2.0**-24, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022,
-}  # fmt: skip
-LONG_SUM: Final = 64  # terms from which a worst-case bound forgives a coarse operand
-INDEX_FILE: Final = "cases.json"
 
 Layout = Sequence[tuple[str, int, int, int, int]]
 Watch = Callable[[str, Layout], None]
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What an output must be: |kernel - value| <= bound, in exact numbers where bound is None."""
-
-    name: str  # of the output buffer
-    dtype: str
-    value: Array
-    bound: Array | None
-
-
-@dataclass(frozen=True)
-class Case:
-    """Inputs in storage form and what they must give."""
-
-    name: str
-    inputs: Inputs
-    expected: tuple[Expected, ...]
-    side: Side = "right"
-    constant: tuple[str, ...] = ()  # the inputs that are there before the call
-    nans: bool = False  # what is not a number in the reference must not be one in the kernel
-
-
-def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
-    """Return the cases of a Dag with their references: the costly part of checking, done once."""
-    dense, narrow, edge, sparse, nan = np.random.default_rng(seed).spawn(5)
-    state = dense.bit_generator.state
-    cases = [_case(dag, "random", make.random_inputs(dag, dense))]
-    if not _all_known(cases[0]):
-        dense.bit_generator.state = state
-        positive = _case(dag, "random positive", make.positive_inputs(dag, dense))
-        if _all_known(positive):
-            cases = [positive]
-    magnitude = exact_magnitude(dag)
-    if magnitude:
-        # Many equal values: which of them an argmax answers shows.
-        magnitude = 1 if _combines(dag, "argmax", "argmin") else magnitude
-        integers = make.integer_inputs(dag, narrow, magnitude)
-        cases.append(_case(dag, "small-integer", integers, exact=True, side="left"))
-    if not magnitude or make.longest_sum(dag) >= LONG_SUM:
-        cases.append(_case(dag, "sparse", make.sparse_inputs(dag, sparse), side="left"))
-    if _combines(dag, "max", "min", "argmax", "argmin"):
-        cases.append(_case(dag, "rising negative", make.ordered_inputs(dag, rising=True)))
-        cases.append(_case(dag, "falling positive", make.ordered_inputs(dag, rising=False)))
-    if edges:
-        cases.append(_case(dag, "edge", make.edge_inputs(dag, edge)))
-        if hands_nans_on(dag) and _all_known(cases[0]):
-            spoiled = _case(dag, "NaN", make.with_nans(dag, cases[0].inputs, nan))
-            cases.append(replace(spoiled, nans=True))
-    return tuple(cases)
 
 
 def verify(
@@ -200,91 +128,3 @@ def _trespass(arena: Arena, given: Inputs, case: Case) -> Failed | None:
         if name in arena.buffers and arena.array(name).tobytes() != before.tobytes():
             return Failed("wrong", f"{case.name} inputs: {name}, an input, was changed")
     return None
-
-
-def _case(
-    dag: Dag, name: str, inputs: Inputs, *, exact: bool = False, side: Side = "right"
-) -> Case:
-    numbers = {node.name: decode(inputs[node.name], node.dtype) for node in dag.placeholders}
-    known = evaluate_bounded(dag, numbers)
-    expected = []
-    for output in dag.outputs:
-        node = dag.node(output)
-        assert isinstance(node, Compute)
-        for i, (one, dtype) in enumerate(zip(known[output], node.dtypes, strict=True)):
-            bound = None
-            if not exact and not (one.exact and dtype not in FLOATS):
-                error = np.broadcast_to(one.error, one.value.shape)
-                # An index or an integer that depends on rounding has its reach as its error.
-                bound = SAFETY * error + TINY[dtype] if dtype in FLOATS else error
-            expected.append(Expected(f"{output}.{i}" if i else output, dtype, one.value, bound))
-    constant = tuple(node.name for node in dag.placeholders if node.constant)
-    return Case(name, inputs, tuple(expected), side, constant)
-
-
-def _combines(dag: Dag, *combiners: str) -> bool:
-    return any(node.combiner in combiners for node in dag.computes)
-
-
-def _all_known(case: Case) -> bool:
-    return all(
-        bool(np.isfinite(one.value).all())
-        and (one.bound is None or bool(np.isfinite(one.bound).all()))
-        for one in case.expected
-    )
-
-
-def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> None:
-    """Write cases and constants as plain .npy files with a JSON index."""
-    count = 0
-
-    def keep(array: Array | None) -> str | None:
-        nonlocal count
-        if array is None:
-            return None
-        count += 1
-        np.save(folder / f"{count}.npy", array)
-        return f"{count}.npy"
-
-    index = {
-        "constants": {name: keep(array) for name, array in constants.items()},
-        "cases": [
-            {
-                "name": case.name,
-                "side": case.side,
-                "constant": case.constant,
-                "nans": case.nans,
-                "inputs": {name: keep(array) for name, array in case.inputs.items()},
-                "expected": [
-                    [one.name, one.dtype, keep(one.value), keep(one.bound)] for one in case.expected
-                ],
-            }
-            for case in cases
-        ],
-    }
-    (folder / INDEX_FILE).write_text(json.dumps(index))
-
-
-def load_cases(folder: Path) -> tuple[tuple[Case, ...], Inputs]:
-    """Map what `save_cases` wrote; nothing is read before it is used."""
-
-    def array(name: str) -> Array:
-        mapped: Array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
-        return mapped
-
-    def expected(name: str, dtype: str, value: str, bound: str | None) -> Expected:
-        return Expected(name, dtype, array(value), None if bound is None else array(bound))
-
-    index: dict[str, Any] = json.loads((folder / INDEX_FILE).read_text())
-    cases = tuple(
-        Case(
-            one["name"],
-            {name: array(file) for name, file in one["inputs"].items()},
-            tuple(expected(*parts) for parts in one["expected"]),
-            one["side"],
-            tuple(one["constant"]),
-            one["nans"],
-        )
-        for one in index["cases"]
-    )
-    return cases, {name: array(file) for name, file in index["constants"].items()}

@@ -18,7 +18,8 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Buffer, Program, Scope
 from ansorpy.measure.backend import Built, Loaded, backend
 from ansorpy.measure.baseline import numpy_call
-from ansorpy.measure.check import Case, Layout, compare_all, load_cases, verify
+from ansorpy.measure.cases import Case, load_cases
+from ansorpy.measure.check import Layout, compare_all, verify
 from ansorpy.measure.daemon import LENGTH, read_exactly, write_all
 from ansorpy.measure.fault import Recorder
 from ansorpy.measure.guard import aligned_empty, extents, poison

@@ -19,7 +19,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN, Built
 from ansorpy.measure.baseline import numpy_call
-from ansorpy.measure.check import make_cases, save_cases
+from ansorpy.measure.cases import make_cases, save_cases
 from ansorpy.measure.child import NUMPY, BuildDone, BuildJob, Checked, RaceJob, Trial
 from ansorpy.measure.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.measure.inputs import constants

@@ -21,7 +21,8 @@ from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import AnsorError
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.check import Case, compare_all, make_cases, verify
+from ansorpy.measure.cases import Case, make_cases
+from ansorpy.measure.check import compare_all, verify
 from ansorpy.measure.inputs import constants
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans

@@ -79,11 +79,16 @@ class Fake:
     built: FakeBuilt
 
     def run(self, addresses: Sequence[int]) -> None:
-        arrays = [_view(a, b) for a, b in zip(addresses, self.built.buffers, strict=True)]
+        arrays = self._arrays(addresses)
+        if self.built.name == "packs-ahead":
+            arrays[1] = _PACKED[-1]
         BEHAVIOUR.get(self.built.name, _good)(*arrays)
 
     def run_backwards(self, addresses: Sequence[int]) -> None:
-        self.run(addresses)
+        if self.built.name == "ordered":
+            self._arrays(addresses)[-1].fill(0)
+        else:
+            self.run(addresses)
 
     def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
         return partial(self.run, addresses)
@@ -94,7 +99,10 @@ class Fake:
         return partial(self.run, addresses)
 
     def run_ahead(self, addresses: Sequence[int]) -> None:
-        pass
+        _PACKED.append(self._arrays(addresses)[1].copy())
+
+    def _arrays(self, addresses: Sequence[int]) -> list[Array]:
+        return [_view(a, b) for a, b in zip(addresses, self.built.buffers, strict=True)]
 
 
 def _view(address: int, buffer: Buffer) -> Array:
@@ -183,6 +191,7 @@ def _forks(a: Array, b: Array, c: Array) -> None:
 
 
 _CALLS: list[int] = []
+_PACKED: list[Array] = []
 BEHAVIOUR: Mapping[str, Callable[[Array, Array, Array], None]] = {
     "good": _good,
     "slow": _slow,

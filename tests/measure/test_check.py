@@ -2,18 +2,12 @@ import numpy as np
 import pytest
 
 from ansorpy.measure import inputs
-from ansorpy.measure.check import (
-    Case,
-    Expected,
-    compare,
-    load_cases,
-    make_cases,
-    save_cases,
-    verify,
-)
+from ansorpy.measure.cases import Case, Expected, load_cases, make_cases, save_cases
+from ansorpy.measure.check import compare, verify
 from ansorpy.measure.outcome import Failed
 from ansorpy.te.dag import Axis, Compute, ConstantTensor, Dag, Placeholder
 from ansorpy.te.expr import Binary, Call, Const, Expr, Read, Var
+from ansorpy.te.library import reduce_rows
 from tests.measure.fake import FakeBuilt, load, matmul, program
 
 
@@ -54,6 +48,46 @@ def test_a_wrong_kernel_is_caught(name: str) -> None:
     found = check(name, dag, make_cases(dag, seed=0))
     assert found is not None
     assert found.kind == "wrong"
+
+
+def test_what_runs_ahead_does_not_see_the_inputs_of_the_call() -> None:
+    dag = matmul()
+    found = check("packs-ahead", dag, make_cases(dag, seed=0))
+    assert found is not None
+    assert found.kind == "wrong"
+
+
+def test_tasks_must_not_need_an_order() -> None:
+    dag = matmul()
+    found = check("ordered", dag, make_cases(dag, seed=0))
+    assert found is not None
+    assert "two runs differ" in found.message
+
+
+def test_extremes_are_checked_on_one_side_of_zero_and_with_nans() -> None:
+    dag = reduce_rows(6, 37, "max")
+    cases = {case.name: case for case in make_cases(dag, seed=0)}
+    last, first = cases["rising negative"], cases["falling positive"]
+    assert np.array_equal(last.expected[0].value, decoded(last)[:, -1])
+    assert np.array_equal(first.expected[0].value, decoded(first)[:, 0])
+    assert decoded(last).max() < 0 < decoded(first).min()
+    hidden = cases["NaN"].expected[0]
+    nan = np.isnan(hidden.value)
+    assert nan.any()
+    assert compare(hidden, np.where(nan, 1.0, hidden.value), nans=True) is not None
+    assert compare(hidden, hidden.value, nans=True) is None
+
+
+def decoded(case: Case) -> inputs.Array:
+    return inputs.decode(case.inputs["X"], "float32")
+
+
+def test_a_long_sum_is_checked_with_a_narrow_bound(wide: tuple[Dag, tuple[Case, ...]]) -> None:
+    sparse = next(case for case in wide[1] if case.name == "sparse").expected[0]
+    dense = wide[1][0].expected[0]
+    assert sparse.bound is not None
+    assert dense.bound is not None
+    assert sparse.bound.max() < 1e-4 * dense.bound.min()
 
 
 def test_a_message_names_count_place_and_values() -> None:

@@ -13,7 +13,7 @@ from ansorpy.errors import LoweringError
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN
-from ansorpy.measure.check import Case, make_cases, save_cases
+from ansorpy.measure.cases import Case, make_cases, save_cases
 from ansorpy.measure.child import Checked, Trial
 from ansorpy.measure.inputs import constants
 from ansorpy.measure.outcome import Failed
@@ -70,7 +70,10 @@ def machine_code(mutant: Mutant) -> Built:
 def differs(mutant: Mutant) -> bool:
     """Whether the interpreter sees another meaning: another bit, or an access that is wrong."""
     program = mutant.edit(program_of(mutant.base))
-    return any(outputs(program, mutant.base, case) != right(mutant.base, case.name) for case in cases_of(mutant.base))
+    return any(
+        outputs(program, mutant.base, case) != right(mutant.base, case.name)
+        for case in cases_of(mutant.base)
+    )
 
 
 @cache

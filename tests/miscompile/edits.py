@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Seq, Stmt, Tile
+from ansorpy.loopir.nodes import For, If, Program, Seq, Stmt, Tile
 from ansorpy.loopir.rewrite import map_own_exprs, map_phases, map_stmt
 from ansorpy.te.expr import Binary, Cast, Const, Expr, Read, Select, Var, transform
 
@@ -79,11 +79,6 @@ def loop(var: str) -> Where:
 def branch(stmt: Stmt) -> bool:
     """Pick If statements."""
     return isinstance(stmt, If)
-
-
-def alloc(name: str) -> Where:
-    """Pick the Alloc of a buffer."""
-    return lambda stmt: isinstance(stmt, Alloc) and stmt.buffer.name == name
 
 
 # How to change a statement.
@@ -252,7 +247,9 @@ def plus(expr: Expr, by: int) -> Expr:
     return Binary("add", expr, Const(by))
 
 
-def on_axis(axis: int, change: Callable[[Expr], Expr]) -> Callable[[tuple[Expr, ...]], tuple[Expr, ...]]:
+def on_axis(
+    axis: int, change: Callable[[Expr], Expr]
+) -> Callable[[tuple[Expr, ...]], tuple[Expr, ...]]:
     """Change one index of several."""
 
     def apply(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -296,11 +293,4 @@ def marked_ahead(name: str) -> Edit:
     """Run a phase once, ahead of the calls."""
     return lambda p: replace(
         p, phases=tuple(replace(x, ahead=True) if x.name == name else x for x in p.phases)
-    )
-
-
-def rescoped(name: str, scope: Scope) -> Edit:
-    """Give a buffer another scope."""
-    return lambda p: replace(
-        p, buffers=tuple(replace(b, scope=scope) if b.name == name else b for b in p.buffers)
     )

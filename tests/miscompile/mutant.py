@@ -1,5 +1,6 @@
 """What a miscompile is, for the table of the test."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,13 +24,15 @@ class Mutant:
     case: str = ""  # the inputs that must show it, and no others
 
 
-def spelled(old: str, new: str, at: int = 0) -> Callable[[str], str]:
-    """Replace occurrence number `at` of a text in LLVM IR; LookupError where there are fewer."""
+def spelled(pattern: str, new: str, at: int | None = None) -> Callable[[str], str]:
+    """Replace match number `at` of a pattern, or all matches; LookupError where there is none."""
 
     def apply(text: str) -> str:
-        parts = text.split(old)
-        if len(parts) <= at + 1:
-            raise LookupError(f"{old!r} occurs {len(parts) - 1} times")
-        return old.join(parts[: at + 1]) + new + old.join(parts[at + 1 :])
+        found = list(re.finditer(pattern, text, re.MULTILINE))
+        if len(found) <= (at or 0):
+            raise LookupError(f"{pattern!r} matches {len(found)} times")
+        for match in reversed(found if at is None else [found[at]]):
+            text = text[: match.start()] + match.expand(new) + text[match.end() :]
+        return text
 
     return apply

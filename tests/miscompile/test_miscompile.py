@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -44,6 +43,6 @@ def test_every_miscompile_is_caught(checker: Checker) -> None:
         if failed is None or not failed.message.startswith(mutant.case):
             missed.append(mutant.name)
         said = "NOT CAUGHT" if failed is None else f"{failed.kind}: {failed.message}"
-        sys.stdout.write(f"{mutant.name:46} {mutant.base:30} {said[:130]}\n")
+        sys.stdout.write(f"{mutant.name:46} {mutant.base:30} {said[:140]}\n")
     sys.stdout.write(f"caught {len(MUTANTS) - len(missed)} of {len(MUTANTS)}\n")
     assert not missed

@@ -84,7 +84,9 @@ def in_one_task(program: Program) -> Program:
     whole, _ = program.phases
     loop = whole.body
     assert isinstance(loop, For)
-    first = If(Binary("eq", Var(loop.var), Const(0)), Tile((), None, Store(("out",), (), (Const(0.0, F),))))
+    first = If(
+        Binary("eq", Var(loop.var), Const(0)), Tile((), None, Store(("out",), (), (Const(0.0, F),)))
+    )
 
     def land(stmt: Stmt) -> Stmt:
         assert isinstance(stmt, Tile)
@@ -94,7 +96,9 @@ def in_one_task(program: Program) -> Program:
     changed = edit(tile("out.rf", None), land)(replace(program, phases=(whole,)))
     body = changed.phases[0].body
     assert isinstance(body, For)
-    return replace(program, phases=(replace(whole, body=replace(body, body=Seq((first, body.body)))),))
+    return replace(
+        program, phases=(replace(whole, body=replace(body, body=Seq((first, body.body)))),)
+    )
 
 
 def overwrites(stmt: Stmt) -> Stmt:
@@ -121,26 +125,71 @@ WRITES: Final = (
     Mutant("one page after the end", "softmax", extra("softmax", 2, 37 + 1024)),
     Mutant("one element before an intermediate", "gelu", extra("C", 0, -1)),
     Mutant("one element after a pack", "matmul packed", extra("C.local.B.pack", 0, 7, 0)),
-    Mutant("an input is written", "matmul packed", extra("A", 8, 6), meaning="inputs belong to the caller"),
+    Mutant(
+        "an input is written",
+        "matmul packed",
+        extra("A", 8, 6),
+        meaning="inputs belong to the caller",
+    ),
     Mutant("a weight is written", "dense", extra("W", 0, 0), meaning="inputs belong to the caller"),
-    Mutant("an input is written instead of a pack", "conv2d padded whole", edit(tile("conv.local.W.pack"), overwrites)),
+    Mutant(
+        "an input is written instead of a pack",
+        "conv2d padded whole",
+        edit(tile("conv.local.W.pack"), overwrites),
+    ),
     Mutant("first element only", "matmul packed", touched("C", 0, 0)),
     Mutant("last element only", "matmul packed", touched("C", 8, 20)),
     Mutant("last element only, 2304 terms", "matmul long", touched("C", 2, 16)),
     Mutant("last element only, int32", "matmul int8", extra("C", 4, 18)),
     Mutant("last element only, index of argmax", "argmax", extra("out.1", 2)),
-    Mutant("output left out in one element", "matmul packed", edit(tile("C"), masked(lambda m: Binary("and", m, Binary("ne", Var("C:j.1.l"), Const(3)))))),
+    Mutant(
+        "output left out in one column",
+        "matmul square",
+        edit(tile("C"), masked(lambda _: Binary("ne", Var("C:j.1.l"), Const(3)))),
+    ),
     Mutant("output left out at a tail", "layer norm", edit(tile("layer_norm", masked=True), drop)),
     Mutant("second output left out", "argmax by partials", edit(tile("out.1"), drop)),
     Mutant("phases swapped", "matmul packed", phases_swapped(1, 2)),
     Mutant("pack left out", "matmul packed", without_phase("C.local.A.pack")),
     Mutant("phase duplicated", "matmul packed", added_again),
-    Mutant("an input packed ahead", "matmul packed", marked_ahead("C.local.B.pack"), meaning="the second call has other inputs"),
-    Mutant("an intermediate made ahead", "layer norm", marked_ahead("total"), meaning="the second call has other inputs"),
-    Mutant("what an earlier run left is added to", "gelu", edit(lambda s: isinstance(s, If), kept_if_there), meaning="the second call finds numbers where the first finds poison"),
-    Mutant("tasks that need an order", "sum of all", in_one_task, meaning="all tasks add to one element, unordered"),
-    Mutant("border of scratch left undefined, max", "max pool, lanes in the window", edit(tile("pad"), unfilled)),
+    Mutant(
+        "an input packed ahead",
+        "matmul packed",
+        marked_ahead("C.local.B.pack"),
+        meaning="the second call has other inputs",
+    ),
+    Mutant(
+        "an intermediate made ahead",
+        "layer norm",
+        marked_ahead("total"),
+        meaning="the second call has other inputs",
+    ),
+    Mutant(
+        "what an earlier run left is added to",
+        "gelu",
+        edit(lambda s: isinstance(s, If), kept_if_there),
+        meaning="the second call finds numbers where the first finds poison",
+    ),
+    Mutant(
+        "tasks that need an order",
+        "sum of all",
+        in_one_task,
+        meaning="all tasks add to one element, unordered",
+    ),
+    Mutant(
+        "border of scratch left undefined, max",
+        "max pool, lanes in the window",
+        edit(tile("pad"), unfilled),
+    ),
     Mutant("border of scratch left undefined, sum", "conv2d", edit(tile("pad"), unfilled)),
-    Mutant("border of an intermediate left undefined", "conv2d padded whole", edit(tile("pad"), unfilled)),
-    Mutant("one element of scratch left undefined", "softmax", edit(tile("total.rf", None), masked(lambda _: Binary("ne", Var("total.rf:k.0"), Const(3))))),
+    Mutant(
+        "border of an intermediate left undefined",
+        "conv2d padded whole",
+        edit(tile("pad"), unfilled),
+    ),
+    Mutant(
+        "one element of scratch left undefined",
+        "softmax",
+        edit(tile("total.rf", None), masked(lambda _: Binary("ne", Var("total.rf:k.0"), Const(3)))),
+    ),
 )

@@ -8,7 +8,8 @@ import pytest
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, LoopKind, Program, Store
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.measure.check import compare_all, make_cases
+from ansorpy.measure.cases import make_cases
+from ansorpy.measure.check import compare_all
 from ansorpy.measure.inputs import constants
 from ansorpy.plan.bind import passes
 from ansorpy.plan.choices import plans
