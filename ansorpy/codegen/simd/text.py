@@ -7,12 +7,41 @@ from ansorpy.codegen.simd.kinds import STORED, Operand
 
 
 class Node:
-    """An expression; equal ones are one object. `uses` are tile variables, `reads` buffers."""
+    """An expression; equal ones are one object. `uses` are tile variables, `reads` buffers.
 
-    __slots__ = ("args", "op", "reads", "uses")
+    `linear` is its form as integer coefficients by name and a constant, or None.
+    """
+
+    __slots__ = ("args", "linear", "op", "reads", "uses")
 
     def __init__(self, op: str, args: tuple[Any, ...], uses: set[str], reads: set[str]) -> None:
         self.op, self.args, self.uses, self.reads = op, args, sorted(uses), reads
+        self.linear = linear_form(op, args)
+
+
+Linear = tuple[dict[str, int], int]
+
+
+def linear_form(op: str, args: tuple[Any, ...]) -> Linear | None:
+    """Return the linear form of an expression from those of its parts."""
+    if op == "const":
+        return ({}, args[1]) if args[0] is int else None
+    if op == "name":
+        return {args[0]: 1}, 0
+    if op not in ("+", "-", "*", "neg"):
+        return None
+    (a, *rest) = (part.linear for part in args)
+    b = rest[0] if rest else ({}, 0)
+    if a is None or b is None:
+        return None
+    if op == "*":
+        a, b = (b, a) if not a[0] else (a, b)
+        return None if b[0] else ({name: c * b[1] for name, c in a[0].items()}, a[1] * b[1])
+    first, second = {"+": (1, 1), "-": (1, -1), "neg": (-1, 1)}[op]
+    terms = {name: first * c for name, c in a[0].items()}
+    for name, c in b[0].items():
+        terms[name] = terms.get(name, 0) + second * c
+    return terms, first * a[1] + second * b[1]
 
 
 SYMBOLS: dict[type, str] = {
@@ -144,17 +173,12 @@ class Tile:
         """Return the coefficient of `var` where `node` is linear in it, else None."""
         if var not in node.uses:
             return 0
-        if node.op == "name":
-            return 1
-        if node.op not in ("+", "-", "*", "neg"):
+        if node.linear is not None:
+            return node.linear[0].get(var, 0)
+        if node.op not in ("+", "-"):
             return None
-        a, b = (*(self.slope(part, var) for part in node.args), 0)[:2]
-        if a is None or b is None:
-            return None
-        if node.op == "*":
-            scale = next((part.args[1] for part in node.args if part.op == "const"), None)
-            return None if scale is None else int(scale) * (a + b)
-        return {"+": a + b, "-": a - b, "neg": -a}[node.op]
+        a, b = (self.slope(part, var) for part in node.args)
+        return None if a is None or b is None else a + b if node.op == "+" else a - b
 
     def shrinks(self, mask: Node) -> bool:
         """Whether a mask that holds at some tile point also holds at every smaller one."""

@@ -19,7 +19,7 @@ from ansorpy.codegen.simd.kinds import (
     lanes_of,
     width,
 )
-from ansorpy.codegen.simd.text import Node, Tile
+from ansorpy.codegen.simd.text import Linear, Node, Tile
 
 HOLDS: dict[str, Callable[[int, int], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -77,23 +77,42 @@ class Expressions(Functions):
 
     def eval(self, node: Any, point: Point, guards: Guards = ()) -> Any:
         """Return a bool or float literal, an Index, or a Value; equal parts are made once."""
-        if self.written & node.reads:  # it changes while the tile runs
-            return self.compute(node, point, guards)
-        key: tuple[Any, ...] = (node, *(point.get(name) for name in node.uses))
-        if node.reads:  # what is read depends on the guards, and those on their own variables
-            guarded = tuple(point.get(name) for part, _ in guards for name in sorted(part.uses))
+        if node.linear is not None:
+            return self.linear_index(node.linear, point)
+        key: tuple[Any, ...] = (node, *[point.get(name) for name in node.uses])
+        if node.reads:
+            if self.written & node.reads:  # it changes while the tile runs
+                return self.compute(node, point, guards)
+            # What is read depends on the guards, and those on their own variables.
+            guarded = tuple(point.get(name) for part, _ in guards for name in part.uses)
             key += (guards, guarded, tuple(point.values()) if self.stepwise else None)
-        if key not in self.memo:
-            self.memo[key] = self.compute(node, point, guards)
-        return self.memo[key]
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self.compute(node, point, guards)
+        return found
+
+    def linear_index(self, linear: Linear, point: Point) -> Index:
+        """Return the Index of a linear form at a point."""
+        terms: dict[str, int] = {}
+        lanes: tuple[int, ...] = (linear[1],)
+        for name, scale in linear[0].items():
+            at = point.get(name)
+            if at is None:
+                terms[name] = scale
+            elif len(at) == 1:
+                start = scale * at[0]
+                lanes = tuple([k + start for k in lanes])
+            elif len(lanes) == 1:
+                lanes = tuple([lanes[0] + scale * k for k in at])
+            else:
+                lanes = tuple([k + scale * x for k, x in zip(lanes, at, strict=True)])
+        return Index(terms, lanes)
 
     def compute(self, node: Node, point: Point, guards: Guards) -> Any:
         """Emit the code of one expression."""
         op, args = node.op, node.args
         if op == "const":
-            return Index({}, (args[1],)) if args[0] is int else args[1]
-        if op == "name":
-            return Index({}, point[args[0]]) if args[0] in point else Index({args[0]: 1}, (0,))
+            return args[1]
         if op == "read":
             return Value(*self.load(node, point, guards))
         if op == "select":
