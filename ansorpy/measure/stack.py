@@ -1,6 +1,7 @@
-"""Fill the stack below the caller, where a kernel's scratch will lie.
+"""Fill the stack below the caller, and vector registers, with what no right kernel relies on.
 
-Fresh stack is zero, and a kernel that forgets to write zeros into its scratch would look right.
+A kernel's scratch lies there, and fresh stack is zero, as idle registers often are: a kernel that
+forgets to start a sum would look right.
 """
 
 import ctypes
@@ -18,6 +19,7 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 define void @scribble(i8 %byte) {{
   %place = alloca [{depth} x i8], align 64
   call void @llvm.memset.p0.i64(ptr %place, i8 %byte, i64 {depth}, i1 true)
+  {registers}
   ret void
 }}
 """
@@ -25,16 +27,37 @@ define void @scribble(i8 %byte) {{
 
 @cache
 def scribbler() -> Callable[[int], None]:
-    """Return a function that fills the stack below its caller with a byte."""
+    """Return a function that fills the stack below its caller with a byte, registers with ones.
+
+    What runs between it and the kernel is scalar code, which spares most of them.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_IR.format(depth=DEPTH_BYTES))
-    machine = llvm.Target.from_default_triple().create_target_machine()
-    engine = llvm.create_mcjit_compiler(module, machine)
+    llvm.initialize_native_asmparser()
+    host = llvm.get_host_cpu_features()
+    text = _IR.format(depth=DEPTH_BYTES, registers=_registers(host))
+    # Else LLVM clears the registers again on return.
+    features = host.flatten() + (",-vzeroupper" if host.get("avx") else "")
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features
+    )
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
     engine.finalize_object()
     function = ctypes.CFUNCTYPE(None, ctypes.c_uint8)(engine.get_function_address("scribble"))
 
-    def scribble(byte: int, _alive: object = (engine, module)) -> None:
+    def scribble(byte: int, _alive: object = engine) -> None:
         function(byte)
 
     return scribble
+
+
+def _registers(host: "dict[str, bool]") -> str:
+    """Return inline assembly that sets all bits of every vector register; x86 only."""
+    if host.get("avx512f"):
+        lines = [f"vpternlogd $$255, %zmm{n}, %zmm{n}, %zmm{n}" for n in range(32)]
+    elif host.get("avx"):
+        lines = [f"vcmpps $$15, %ymm{n}, %ymm{n}, %ymm{n}" for n in range(16)]
+    else:
+        return ""
+    clobbers = ",".join(f"~{{xmm{n}}}" for n in range(16))
+    return f'call void asm sideeffect "{"; ".join(lines)}", "{clobbers}"()'
