@@ -20,13 +20,19 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.events import Finished
+from ansorpy.loopir.nodes import Program
 from ansorpy.measure.cores import exclusive, lock_folder, slot_cores
 from ansorpy.measure.host import local_target
-from ansorpy.measure.pool import THREAD_COUNTS
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.pool import THREAD_COUNTS, MeasurePool
+from ansorpy.measure.timing import Race
 from ansorpy.records import MemoryStore
+from ansorpy.session.pools import Pools
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
-from ansorpy.tune import tune
+from ansorpy.tune import Request, run
 from benchmarks.common import (
     RAW,
     Results,
@@ -52,17 +58,33 @@ GOAL: Final = 0.75  # of the FMA peak, matmul and conv2d
 PROCESS_S: Final = 300.0  # before a process is given up
 
 
+class OursOnly(MeasurePool):
+    """A pool whose final race is without NumPy: where NumPy wins, a zip has the untuned kernel."""
+
+    def race(
+        self, contestants: Mapping[str, Program | Kernel], numpy: bool = True
+    ) -> dict[str, Race | Failed]:
+        """Race the contestants, nobody else."""
+        return super().race(contestants, numpy=False)
+
+
 def kernel_of(workload: str, dag: Dag, args: Namespace) -> Path | None:
     """Return the zip of a tuned kernel, from the folder or from a tuning; None: none survived."""
     kept: Path = args.kernels / f"{workload}-{args.trials}x{args.threads}.zip"
     if kept.exists() and not args.retune:
         return kept
     say(f"{workload}: tuning, {args.trials} trials")
-    result = tune(
-        dag, local_target(args.threads), trials=args.trials, seed=args.seed, rules=CPU,
-        store=MemoryStore(), out=args.kernels / "tuned", fresh=True,
-    )  # fmt: skip
-    made = result.tasks[0].kernel
+    request = Request((dag,), local_target(args.threads), args.trials, seed=args.seed, fresh=True)
+
+    def pools() -> Pools:
+        return Pools(OursOnly)
+
+    for event in run(request, CPU, MemoryStore(), args.kernels / "tuned", pools=pools):
+        last = event
+    assert isinstance(last, Finished)
+    if last.stopped == "interrupted":
+        raise KeyboardInterrupt
+    made = last.results[0].kernel
     if made is None:
         return None
     shutil.copyfile(made, kept)
