@@ -59,11 +59,13 @@ class Scoped:
     """What names stand for at one point of a program: buffers, and variables by symbol.
 
     `ranges` holds the first and last value of every variable: offsets are as simple as it allows.
+    `known` remembers the accesses already written.
     """
 
     places: Mapping[str, Place]
     symbols: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, Interval] = field(default_factory=dict)
+    known: dict[tuple[str, tuple[Expr, ...]], str] = field(default_factory=dict, compare=False)
 
     def place(self, name: str) -> Place:
         """Return a buffer; BuildError if none of that name is in scope."""
@@ -217,6 +219,14 @@ def _statement(targets: Sequence[str], combiner: str | None, values: Sequence[st
 
 
 def _read(name: str, indices: tuple[Expr, ...], scope: Scoped) -> str:
+    """Return an access; each is worked out once per tile."""
+    key = (name, indices)
+    if key not in scope.known:
+        scope.known[key] = _access(name, indices, scope)
+    return scope.known[key]
+
+
+def _access(name: str, indices: tuple[Expr, ...], scope: Scoped) -> str:
     place = scope.place(name)
     if place.in_registers:
         return f"{place.symbol}[{', '.join(index_text(i, scope) for i in indices) or '0'}]"

@@ -56,7 +56,8 @@ def random_case(seed: int) -> tuple[Program, dict[str, Array]]:
         inputs[name] = rng.integers(-3, 4, extents).astype(np.float32)
         value: Expr = read(name, *at)
         if rng.random() < 0.4:
-            other: Expr = pick(c(1.0, "float32"), Cast("float32", Var("i")))
+            options: tuple[Expr, ...] = (c(1.0, "float32"), Cast("float32", Var("i")))
+            other = options[int(rng.integers(2))]
             cond = random_condition(rng, ranges)
             value = Select(cond, value, other)
         values.append(value)
