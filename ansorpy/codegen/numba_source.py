@@ -25,6 +25,7 @@ from ansorpy.target import Target
 from ansorpy.te.expr import Const
 
 WIDTH: Final = 100
+OUTLINE_LINES: Final = 60
 INDENT: Final = "    "
 
 
@@ -41,7 +42,7 @@ def emit(program: Program, target: Target, threads: int = 1) -> Kernel:
     writer = _Writer(program)
     bodies = [writer.phase(k, phase) for k, phase in enumerate(program.phases)]
     parts = [
-        _header(program, threads),
+        _header(program, target, threads, writer.outline),
         simd_block(),
         writer.operations(),
         *bodies,
@@ -60,6 +61,7 @@ class _Writer:
     tiles: dict[str, str] = field(default_factory=dict)  # kind of register tile -> its maker
     scratches: dict[int, str] = field(default_factory=dict)  # bytes -> its maker
     counters: dict[str, int] = field(default_factory=dict)
+    outline: list[str] = field(default_factory=list)  # the schedule: loops and scratch, nested
 
     def phase(self, number: int, phase: Phase) -> str:
         """Return the function of one phase."""
@@ -67,6 +69,7 @@ class _Writer:
         places = {b.name: memory(b, f"b{k}") for k, b in enumerate(self.program.buffers)}
         scope, lines = Scoped(places), []
         tasks = split_tasks(phase)
+        self.outline.append(f"phase{number}{' (ahead)' * phase.ahead}: {tasks.count} tasks")
         left = "task"
         for name, extent in reversed(tasks.loops):
             symbol = self._fresh("i")
@@ -112,6 +115,7 @@ class _Writer:
                 return [pad + self._tile(stmt, scope)]
             case For(var=var, extent=extent, body=body):
                 symbol = self._fresh("i")
+                self.outline.append(f"{'  ' * depth}{symbol} < {index_text(extent, scope)}")
                 inner = self._stmt(body, scope.with_var(var, symbol, extent), depth + 1)
                 head = f"{pad}for {symbol} in range({index_text(extent, scope)}):"
                 return [head, *(inner or [f"{pad}{INDENT}pass"])]
@@ -135,6 +139,7 @@ class _Writer:
         else:
             place = memory(buffer, self._fresh("s"))
             maker = self._scratch(place)
+        self.outline.append(f"{'  ' * depth}{place.symbol}: {place.scope_text}")
         line = f"{INDENT * depth}{place.symbol} = {maker}()"
         return [line, *self._stmt(stmt.body, scope.with_buffer(buffer.name, place), depth)]
 
@@ -150,12 +155,16 @@ class _Writer:
         return f"{', '.join(tile.results)} = {call}" if tile.results else call
 
 
-def _header(program: Program, threads: int) -> str:
-    lines = ["# A kernel made by ansorpy; it needs numba and numpy.", "#"]
+def _header(program: Program, target: Target, threads: int, outline: list[str]) -> str:
+    made = f"for {threads} thread(s) and {target.vector_bits}-bit vectors"
+    lines = [f"# A kernel made by ansorpy {made}; it needs numba and numpy.", "#"]
     lines += [
         f"# b{k}: {buffer.scope.value} {buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
         for k, buffer in enumerate(program.buffers)
     ]
+    left = outline[OUTLINE_LINES:]
+    lines += ["#", *(f"# {line}" for line in outline[:OUTLINE_LINES])]
+    lines += [f"# ... and {len(left)} more loops and scratch buffers"] if left else []
     if threads > 1:
         lines += ["", "import os", "", 'os.environ.setdefault("NUMBA_THREADING_LAYER", "omp")']
     return "\n".join(lines)

@@ -49,6 +49,11 @@ class Place:
         return not self.kind.endswith("*")
 
     @property
+    def scope_text(self) -> str:
+        """Where it lives, for people."""
+        return f"registers {self.kind}" if self.in_registers else f"{self.size} {self.dtype}"
+
+    @property
     def size(self) -> int:
         """The number of elements."""
         return prod(self.extents)

@@ -77,8 +77,9 @@ def guarded(shape: Sequence[int], dtype: Any) -> Array:
     protect = ctypes.CDLL(None).mprotect
     for wall in (0, pages + 1):
         assert protect(ctypes.c_void_p(raw.ctypes.data + wall * page), page, 0) == 0
-    found: Array = raw[(pages + 1) * page - size : (pages + 1) * page].view(dtype).reshape(shape)
-    found.view(np.uint8)[...] = 0xA5
+    inside = raw[(pages + 1) * page - size : (pages + 1) * page]
+    inside[...] = 0xA5
+    found: Array = inside.view(dtype).reshape(shape)
     return found
 
 
