@@ -36,21 +36,22 @@ _PARAMETERS: Final[Mapping[str, Any]] = {
 
 
 class GbmModel:
-    """score = sum over the stores of f(features of the store); f is trained by LightGBM,
-    evaluated by `cost.trees`.
+    """score = scale * sqrt(prior score) + sum over the stores of f(features of the store).
 
-    Label y = best cost of the task / cost, 0 for failures; loss w * (score - y)^2 with w = y
-    (at least FAILURE_WEIGHT). Trained from scratch on all samples at every update, because the
-    best cost, and so every label, moves. Until MIN_SAMPLES candidates are known, and while all
-    of them failed, `warm_up` answers.
+    f is trained by LightGBM on what the prior leaves unexplained, and evaluated by `cost.trees`;
+    the scale of a task is its least-squares fit. Label y = best cost of the task / cost, 0 for
+    failures; loss w * (score - y)^2 with w = y (at least FAILURE_WEIGHT). Trained from scratch on
+    all samples at every update, because the best cost, and so every label, moves. Until
+    MIN_SAMPLES candidates are known, and while all of them failed, the prior alone answers.
 
-    Source: Ansor, OSDI 2020, section 5.2.
+    Source: Ansor, OSDI 2020, section 5.2; the prior: ADR-0008.
     """
 
-    def __init__(self, warm_up: CostModel, seed: int = 0, threads: int = 1) -> None:
-        self._warm_up = warm_up
+    def __init__(self, prior: CostModel, seed: int = 0, threads: int = 1) -> None:
+        self._prior = prior
         self._parameters = {**_PARAMETERS, "seed": seed, "num_threads": threads}
         self._samples: list[Sample] = []
+        self._scales: dict[str, float] = {}
         self._trees: Trees | None = None
 
     @property
@@ -60,36 +61,59 @@ class GbmModel:
 
     @property
     def trained(self) -> bool:
-        """Whether scores come from the trees, not from the warm-up model."""
+        """Whether the trees have a say, not the prior alone."""
         return self._trees is not None
 
-    def predict(self, batches: Sequence[Batch]) -> list[Scores]:
+    def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
         """Return one array of scores per batch, about best / cost."""
-        if self._trees is None:
-            return self._warm_up.predict(batches)
-        if not any(batch.size for batch in batches):
-            return [np.zeros(len(batch)) for batch in batches]
+        if self._trees is None or not any(batch.size for batch in batches):
+            return self._prior.predict(batches, task)
+        prior = self._expected(batches, task)
+        scale = self._scales.get(task)
+        if scale is None:  # a task never seen: its best candidate is as good as any
+            scale = 1.0 / max(float(each.max(initial=0.0)) for each in prior)
         rows = np.concatenate([batch.reshape(-1, batch.shape[2]) for batch in batches])
         values = self._trees.predict(rows)
         ends = np.cumsum([batch.shape[0] * batch.shape[1] for batch in batches])
         parts = np.split(values, ends[:-1])
         return [
-            part.reshape(batch.shape[:2]).sum(axis=1)
-            for part, batch in zip(parts, batches, strict=True)
+            scale * expected + part.reshape(batch.shape[:2]).sum(axis=1)
+            for part, batch, expected in zip(parts, batches, prior, strict=True)
         ]
 
     def update(self, samples: Sequence[Sample]) -> None:
         """Add samples and train again on everything."""
-        self._warm_up.update(samples)
+        self._prior.update(samples)
         self._samples += [sample for sample in samples if sample.batch.size]
         known = sum(len(sample.costs_s) for sample in self._samples)
         if known < MIN_SAMPLES or not any(np.isfinite(s.costs_s).any() for s in self._samples):
             return
         rows, packs, targets = training_set(self._samples)
+        weights: FloatArray = np.maximum(targets, FAILURE_WEIGHT)
+        missed = targets - self._explained(targets, weights)
         data = lgb.Dataset(rows, params={**self._parameters}, free_raw_data=True)
-        settings = {**self._parameters, "objective": pack_sum_objective(packs, targets)}
+        settings = {**self._parameters, "objective": pack_sum_objective(packs, missed, weights)}
         booster = lgb.train(settings, data, num_boost_round=TREES)
         self._trees = Trees.of(booster.dump_model())
+
+    def _expected(self, batches: Sequence[Batch], task: str) -> list[FloatArray]:
+        """Return the square root of the prior's scores: it knows the order, not the distances."""
+        return [np.sqrt(np.maximum(each, 0.0)) for each in self._prior.predict(batches, task)]
+
+    def _explained(self, targets: FloatArray, weights: FloatArray) -> FloatArray:
+        """Fit the scale of every task; return what the scaled prior says of every candidate."""
+        tasks = np.concatenate([np.full(len(s.costs_s), s.task, object) for s in self._samples])
+        parts = [self._expected([s.batch], s.task)[0] for s in self._samples]
+        expected = np.concatenate(parts)
+        answer = np.zeros(len(targets))
+        for task in dict.fromkeys(s.task for s in self._samples):
+            mine = tasks == task
+            x, w = expected[mine], weights[mine]
+            size = float((w * x * x).sum())
+            scale = float((w * x * targets[mine]).sum()) / size if size > 0 else 0.0
+            self._scales[task] = scale
+            answer[mine] = scale * x
+        return answer
 
 
 def labels(samples: Sequence[Sample]) -> FloatArray:
@@ -115,15 +139,14 @@ def training_set(samples: Sequence[Sample]) -> tuple[Batch, IntArray, FloatArray
 
 
 def pack_sum_objective(
-    packs: IntArray, targets: FloatArray
+    packs: IntArray, targets: FloatArray, weights: FloatArray
 ) -> Callable[[Any, lgb.Dataset], tuple[FloatArray, FloatArray]]:
-    """Return the gradient and hessian of w * (sum over the pack - y)^2 / 2 per row.
+    """Return the gradient and hessian of w * (sum over the pack - target)^2 / 2 per row.
 
     The true hessian of a row is w, but the rows of a pack move together: where all n of them
     fall into one leaf, a step for hessian w moves their sum n times too far, and diverges for
     n >= 2 / learning rate. So the hessian is w * n.
     """
-    weights: FloatArray = np.maximum(targets, FAILURE_WEIGHT)
     lengths = np.bincount(packs, minlength=len(targets)).astype(np.float64)
     hessian = (weights * lengths)[packs]
 

@@ -36,10 +36,34 @@ class Sample:
 class CostModel(Protocol):
     """Says which candidates to measure next. Every score is finite."""
 
-    def predict(self, batches: Sequence[Batch]) -> list[Scores]:
-        """Return one array of scores per batch; plans may differ in their number of stores."""
+    def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
+        """Return one array of scores per batch; plans may differ in their number of stores.
+
+        Args:
+            task: whose candidates these are, as in `Sample.task`.
+        """
         ...
 
     def update(self, samples: Sequence[Sample]) -> None:
         """Learn from further measurements, in addition to all earlier ones."""
         ...
+
+
+class Ranker(Protocol):
+    """Scores candidates of one task: what the search needs of a model."""
+
+    def predict(self, batches: Sequence[Batch]) -> list[Scores]:
+        """Return one array of scores per batch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ForTask:
+    """A model asked about one task only."""
+
+    model: CostModel
+    task: str
+
+    def predict(self, batches: Sequence[Batch]) -> list[Scores]:
+        """Return one array of scores per batch."""
+        return self.model.predict(batches, self.task)

@@ -13,7 +13,7 @@ class RandomModel:
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
 
-    def predict(self, batches: Sequence[Batch]) -> list[Scores]:
+    def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
         """Return fresh draws: the same candidate gets another score at the next call."""
         return [self._rng.random(len(batch)) for batch in batches]
 

@@ -55,7 +55,7 @@ class RooflineModel:
         self._target = target
         self._rates = rates or Rates()
 
-    def predict(self, batches: Sequence[Batch]) -> list[Scores]:
+    def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
         """Return one array of scores per batch; features as `ansorpy.features.extract` gives."""
         return [1.0 / self.cycles(batch).sum(axis=1) for batch in batches]
 

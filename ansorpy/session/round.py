@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ansorpy.cost.model import CostModel, Costs
+from ansorpy.cost.model import CostModel, Costs, ForTask, Ranker
 from ansorpy.cost.quality import assess
 from ansorpy.events import TimeSpent
 from ansorpy.loopir.nodes import Program
@@ -41,14 +41,15 @@ def play(
     """Propose `count` candidates (fewer where fewer are left), measure them, learn from them."""
     begin_s = clock()
     ranked = task.ranked()
+    ranker = ForTask(model, task.key)
     proposed = evolve(
-        task.plans, model, task.costs_s.keys(), rng, measured=ranked, target=task.target
+        task.plans, ranker, task.costs_s.keys(), rng, measured=ranked, target=task.target
     )
     chosen = eps_greedy(proposed, task.plans, task.costs_s.keys(), count, rng)
     proposed_s = clock()
     outcomes = measure(task, chosen, pool)
     measured_s = clock()
-    quality = quality_of(task, chosen, costs_of(outcomes), model)
+    quality = quality_of(task, chosen, costs_of(outcomes), ranker)
     task.learn(chosen, outcomes)
     model.update(list(task.samples(chosen)))
     learned_s = clock()
@@ -66,7 +67,7 @@ def measure(task: Task, chosen: Sequence[Candidate], pool: MeasurePool) -> list[
 
 
 def quality_of(
-    task: Task, chosen: Sequence[Candidate], costs_s: Costs, model: CostModel
+    task: Task, chosen: Sequence[Candidate], costs_s: Costs, model: Ranker
 ) -> Mapping[str, float]:
     """Return how well the model foretold a round, before it learned from it."""
     if not chosen:

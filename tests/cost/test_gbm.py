@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import lightgbm as lgb
@@ -16,12 +16,32 @@ from ansorpy.cost.gbm import (
 )
 from ansorpy.cost.model import Batch, CostModel, Sample, Scores
 from ansorpy.cost.quality import kendall, throughputs
-from ansorpy.cost.random import RandomModel
 from tests.cost.contract import CostModelContract
 
 
+class Flat:
+    """A prior that knows nothing."""
+
+    def __init__(self, score: float = 1.0) -> None:
+        self.score = score
+
+    def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
+        return [np.full(len(batch), self.score) for batch in batches]
+
+    def update(self, samples: Sequence[Sample]) -> None:
+        """Nothing."""
+
+
+class Truth(Flat):
+    """A prior that knows the order, on a scale of its own."""
+
+    def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
+        factor = 1e-6 if task == "a" else 1e3
+        return [factor / (1 + batch[:, :, 3].sum(axis=1)).astype(np.float64) for batch in batches]
+
+
 def model(seed: int = 0) -> GbmModel:
-    return GbmModel(RandomModel(np.random.default_rng(3)), seed=seed)
+    return GbmModel(Flat(), seed=seed)
 
 
 class TestGbmModel(CostModelContract):
@@ -43,7 +63,7 @@ def test_it_learns_to_rank_what_it_has_not_seen() -> None:
     for seed in range(4):
         learner.update([Sample("t", *candidates(64, 3, seed))])
     batch, costs = candidates(200, 3, 99)
-    (scores,) = learner.predict([batch])
+    (scores,) = learner.predict([batch], "t")
     assert kendall(scores, throughputs(costs)) > 0.6
     # Scores are labels: best / cost of the task.
     assert abs(scores - costs.min() / costs).mean() < 0.1
@@ -54,19 +74,12 @@ def test_plans_with_different_store_counts_learn_together() -> None:
     learner.update([Sample("t", *candidates(64, stores, stores)) for stores in (1, 2, 5)])
     for stores in (1, 2, 5):
         batch, costs = candidates(100, stores, 50 + stores)
-        (scores,) = learner.predict([batch])
+        (scores,) = learner.predict([batch], "t")
         assert kendall(scores, throughputs(costs)) > 0.4
 
 
-def test_the_warm_up_model_answers_until_there_is_something_to_learn() -> None:
-    class Sevens:
-        def predict(self, batches: list[Batch]) -> list[Scores]:
-            return [np.full(len(batch), 7.0) for batch in batches]
-
-        def update(self, samples: list[Sample]) -> None:
-            """Nothing."""
-
-    learner = GbmModel(Sevens())  # type: ignore[arg-type]
+def test_the_prior_answers_until_there_is_something_to_learn() -> None:
+    learner = GbmModel(Flat(7.0))
     batch, costs = candidates(MIN_SAMPLES, 2, 0)
     learner.update([Sample("t", batch[1:], costs[1:])])
     before = learner.trained
@@ -74,7 +87,30 @@ def test_the_warm_up_model_answers_until_there_is_something_to_learn() -> None:
     assert (learner.predict([batch])[0] == 7).all()
     learner.update([Sample("t", batch[:1], costs[:1])])
     assert learner.trained
-    assert not (learner.predict([batch])[0] == 7).any()
+    assert not (learner.predict([batch], "t")[0] == 7).any()
+
+
+def test_a_prior_that_knows_the_order_is_not_forgotten() -> None:
+    few, costs = candidates(12, 2, 0)
+    ranks = {}
+    for name, prior in (("flat", Flat()), ("truth", Truth())):
+        learner = GbmModel(prior)
+        learner.update([Sample("a", few, costs)])
+        batch, true_s = candidates(300, 2, 1)
+        ranks[name] = kendall(learner.predict([batch], "a")[0], throughputs(true_s))
+    assert ranks["truth"] > ranks["flat"] + 0.05
+
+
+def test_every_task_has_its_own_scale_of_the_prior() -> None:
+    learner = GbmModel(Truth())
+    for task, seed in (("a", 0), ("b", 1)):
+        learner.update([Sample(task, *candidates(40, 2, seed))])
+    batch, costs = candidates(200, 2, 2)
+    for task in ("a", "b", "never seen"):
+        (scores,) = learner.predict([batch], task)
+        assert np.isfinite(scores).all()
+        assert kendall(scores, throughputs(costs)) > 0.4
+        assert 0.2 < scores.max() < 2.0
 
 
 def test_samples_are_the_whole_state() -> None:
@@ -111,7 +147,8 @@ def test_rows_know_their_pack() -> None:
 
 def test_gradient_and_weights() -> None:
     packs, targets = np.array([0, 0, 1]), np.array([1.0, 0.0])
-    grad, hess = pack_sum_objective(packs, targets)(np.array([0.25, 0.5, 0.5]), lgb.Dataset(None))
+    objective = pack_sum_objective(packs, targets, np.maximum(targets, FAILURE_WEIGHT))
+    grad, hess = objective(np.array([0.25, 0.5, 0.5]), lgb.Dataset(None))
     np.testing.assert_allclose(grad, [-0.25, -0.25, FAILURE_WEIGHT * 0.5])
     np.testing.assert_allclose(hess, [2, 2, FAILURE_WEIGHT])
 
@@ -131,14 +168,14 @@ def one_leaf(objective: Callable[..., Any], packs: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("rows", [2, 12, 40])
 def test_long_programs_converge_with_our_hessian(rows: int) -> None:
     packs, targets = np.repeat(np.arange(40), rows), np.tile([1.0, 0.5], 20)
-    sums = one_leaf(pack_sum_objective(packs, targets), packs)
+    sums = one_leaf(pack_sum_objective(packs, targets, targets), packs)
     np.testing.assert_allclose(sums, targets, atol=1e-3)
 
 
 def test_they_would_diverge_with_hessian_one() -> None:
     # The trap: 12 rows x rate 0.2 overshoots by 2.4, so the residual grows 1.4-fold a round.
     packs, targets = np.repeat(np.arange(40), 12), np.tile([1.0, 0.5], 20)
-    ours = pack_sum_objective(packs, targets)
+    ours = pack_sum_objective(packs, targets, targets)
 
     def naive(values: Any, data: lgb.Dataset) -> tuple[np.ndarray, np.ndarray]:
         grad, hess = ours(values, data)
