@@ -49,14 +49,6 @@ class CostModel(Protocol):
         ...
 
 
-class Ranker(Protocol):
-    """Scores candidates of one task: what the search needs of a model."""
-
-    def predict(self, batches: Sequence[Batch]) -> list[Scores]:
-        """Return one array of scores per batch."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ForTask:
     """A model asked about one task only."""

@@ -1,4 +1,4 @@
-"""The analytic model: the slowest of arithmetic, L1, L2 and memory traffic, store by store.
+"""The analytic model: the slowest of arithmetic, latency, L1, L2 and memory, store by store.
 
 Not handled: CUDA, where occupancy decides; vector and parallel loops of extent 1 count as none.
 """
@@ -46,6 +46,8 @@ class Rates:
     memory_bytes: float = 4.0
     store_cycles: float = 0.25  # issue slots of one iteration, vector or scalar
     task_cycles: float = 500.0  # to hand out one parallel task
+    gather: float = 8.0  # times the cost of a vector load that lies together
+    latency_cycles: float = 4.0  # of a multiply-add, before the next one on the same accumulator
 
 
 class RooflineModel:
@@ -74,9 +76,13 @@ class RooflineModel:
         for column, cycles in _COSTS:
             issued += _counts(batch, column) * cycles
         near, far, memory = self._traffic(batch, filled)
+        # The vectors of the register tile are independent chains of accumulation.
+        chains = np.ceil(length / lanes) * np.maximum(_count(batch, "unroll_prod"), 1.0)
+        waited = _count(batch, "float_mad") * self._rates.latency_cycles / chains
         per_core = np.maximum.reduce(
             [
                 issued / filled,
+                waited / filled,
                 near / self._rates.l1_bytes,
                 far / self._rates.l2_bytes,
             ]
@@ -99,7 +105,10 @@ class RooflineModel:
             uses = np.maximum(_count(batch, f"{buffer}.reuse_ct"), 1.0)
             apart = _count(batch, f"{buffer}.reuse_dis_bytes")
             held = _count(batch, f"{buffer}.reuse_dis_iter") <= tile
-            near += _count(batch, f"{buffer}.bytes") / np.where(held, uses, 1.0)
+            # Lanes that lie apart are gathered one by one, each through a slot of its own.
+            apart_lanes = (filled > 1.0) & (_count(batch, f"{buffer}.stride") > 1.0)
+            slots = np.where(apart_lanes, self._rates.gather, 1.0)
+            near += slots * _count(batch, f"{buffer}.bytes") / np.where(held, uses, 1.0)
             lines = 64.0 * _count(batch, f"{buffer}.lines")
             least = 64.0 * _count(batch, f"{buffer}.unique_lines")
             far += np.maximum(least, lines / np.where(apart <= self._target.l1_bytes, uses, 1.0))

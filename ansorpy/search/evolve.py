@@ -28,7 +28,8 @@ class Settings:
 
     `plan_floor` is ours: the share of the population that goes to plans in turn, at random,
     whatever their scores, so that an early wrong opinion of the model starves no plan. So is
-    `pressure`: a parent is drawn with probability proportional to score ** pressure.
+    `pressure`: a parent is drawn with probability proportional to score ** pressure. And so is
+    `keep_of_plan`: a model that scores all rows of one plan alike must not crowd out the others.
     """
 
     population: int = 2048
@@ -36,7 +37,8 @@ class Settings:
     mutation: float = 0.85
     crossover: float = 0.0
     measured_share: float = 0.2
-    keep: int = 128
+    keep: int = 256
+    keep_of_plan: int = 32
     plan_floor: float = 0.25
     pressure: float = 4.0
     exact: bool = False
@@ -88,7 +90,7 @@ class _Round:
         self.settings = settings
         self.target = target
         self.moves: list[Moves] = moves(plans)
-        self.best = _Best(settings.keep, keys_by_plan(seen, len(plans)))
+        self.best = _Best(settings, keys_by_plan(seen, len(plans)))
 
     def run(self, measured: Sequence[Candidate]) -> list[Scored]:
         if not self.plans:
@@ -208,20 +210,22 @@ def _draw(weights: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
 
 
 class _Best:
-    """The best candidates offered so far that are unseen; at most `limit`."""
+    """The best candidates offered so far that are unseen: so many of each plan, so many in all."""
 
-    def __init__(self, limit: int, seen: list[KeyArray]) -> None:
-        self._limit = limit
+    def __init__(self, settings: Settings, seen: list[KeyArray]) -> None:
+        self._keep = settings.keep
+        self._limit = min(settings.keep, settings.keep_of_plan)
         self._known = seen
-        self._heap: list[tuple[float, int, Candidate]] = []
+        self._heaps: list[list[tuple[float, int, Candidate]]] = [[] for _ in seen]
         self._offers = 0
 
     def offer(self, plan: int, rows: IntArray, scores: FloatArray) -> None:
         """Take what is new among `rows` (no repeats) and good enough."""
+        heap = self._heaps[plan]
         key = keys(rows)
         good = np.isin(key, self._known[plan], invert=True)
-        if len(self._heap) == self._limit:
-            good &= scores > self._heap[0][0]
+        if len(heap) == self._limit:
+            good &= scores > heap[0][0]
         found = np.flatnonzero(good)
         if len(found) > self._limit:
             best = np.argpartition(-scores[found], self._limit - 1)[: self._limit]
@@ -234,12 +238,13 @@ class _Best:
                 -self._offers,
                 Candidate(plan, tuple(rows[position].tolist())),
             )
-            if len(self._heap) < self._limit:
-                heapq.heappush(self._heap, entry)
+            if len(heap) < self._limit:
+                heapq.heappush(heap, entry)
             else:
-                heapq.heappushpop(self._heap, entry)
+                heapq.heappushpop(heap, entry)
         self._known[plan] = np.concatenate([self._known[plan], key[found]])
 
     def ranked(self) -> list[Scored]:
         """Return them, best first."""
-        return [Scored(candidate, score) for score, _, candidate in sorted(self._heap)[::-1]]
+        every = sorted(entry for heap in self._heaps for entry in heap)[::-1]
+        return [Scored(candidate, score) for score, _, candidate in every[: self._keep]]

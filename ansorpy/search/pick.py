@@ -1,5 +1,6 @@
 """Which candidates are measured next: the model's best, and some at random."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -13,6 +14,7 @@ from ansorpy.search.candidate import Candidate, KeyArray, Scored, keys_by_plan
 IntArray = npt.NDArray[np.int64]
 
 EPSILON: Final = 0.05  # released Ansor's: 3 of 64 at random
+CROWDING: Final = 0.03  # of the best score, for each candidate already taken from the plan
 _ROUNDS: Final = 4
 
 
@@ -24,20 +26,38 @@ def eps_greedy(
     rng: np.random.Generator,
     epsilon: float = EPSILON,
 ) -> list[Candidate]:
-    """Return `n` unseen candidates: the first of `ranked`, and a share `epsilon` at random.
+    """Return `n` unseen candidates: the best of `ranked`, spread over the plans, and a share
+    `epsilon` at random.
 
     Random ones also fill up where `ranked` is too short. Fewer than `n` come back only where
     all plans together hold no more.
     """
     random = round(epsilon * n)
-    chosen: dict[Candidate, None] = {}
-    for scored in ranked:
-        if len(chosen) == n - random:
-            break
-        if scored.candidate not in seen:
-            chosen[scored.candidate] = None
+    unseen_ones = [scored for scored in ranked if scored.candidate not in seen]
+    chosen = spread(unseen_ones, n - random)
     taken = {*seen, *chosen}
     return [*chosen, *random_search(plans, taken, n - len(chosen), rng)]
+
+
+def spread(ranked: Sequence[Scored], n: int) -> list[Candidate]:
+    """Return the `n` best, where each one makes the next of the same plan look a little worse.
+
+    Near ties then go round the plans: a batch of near copies teaches the model little, and all
+    of it is lost where the model is wrong about their plan. A plan that is clearly better still
+    gets all.
+    """
+    if not ranked:
+        return []
+    step = CROWDING * max(abs(scored.score) for scored in ranked)
+    taken: Counter[int] = Counter()
+    left = list(dict.fromkeys(ranked))
+    chosen: list[Candidate] = []
+    while left and len(chosen) < n:
+        best = max(left, key=lambda s: s.score - step * taken[s.candidate.plan])
+        left.remove(best)
+        taken[best.candidate.plan] += 1
+        chosen.append(best.candidate)
+    return chosen
 
 
 def random_search(

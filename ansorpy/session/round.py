@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ansorpy.cost.model import CostModel, Costs, ForTask, Ranker
+from ansorpy.cost.model import CostModel, Costs, ForTask
 from ansorpy.cost.quality import assess
 from ansorpy.events import TimeSpent
 from ansorpy.loopir.nodes import Program
@@ -67,7 +67,7 @@ def measure(task: Task, chosen: Sequence[Candidate], pool: MeasurePool) -> list[
 
 
 def quality_of(
-    task: Task, chosen: Sequence[Candidate], costs_s: Costs, model: Ranker
+    task: Task, chosen: Sequence[Candidate], costs_s: Costs, model: ForTask
 ) -> Mapping[str, float]:
     """Return how well the model foretold a round, before it learned from it."""
     if not chosen:
