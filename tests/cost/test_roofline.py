@@ -28,7 +28,7 @@ def cycles(**counts: float) -> float:
     return float(RooflineModel(TARGET).cycles(store(**counts))[0, 0])
 
 
-WORK = {"float_mad": 1e9, "outer_prod": 1e9}
+WORK = {"float_mul": 1e9, "outer_prod": 1e9}
 
 
 def test_full_vectors_are_as_many_times_faster_as_they_have_lanes() -> None:
@@ -73,3 +73,15 @@ def test_it_ranks_real_tilings_sensibly() -> None:
         [extract(plan, np.array(rows, dtype=np.int64), TARGET)]
     )
     assert scores[0] > 1.5 * scores[1]
+
+
+def test_one_accumulator_waits_for_itself() -> None:
+    chain = {"float_mad": 1e9, "outer_prod": 1e9, "vec_len": 16.0}
+    alone, eight = cycles(**chain), cycles(**chain, unroll_prod=8)
+    assert alone == pytest.approx(4e9 / 16, rel=1e-4)  # 4 cycles for each vector
+    assert eight == pytest.approx(0.75e9 / 16, rel=1e-4)  # enough of them to fill the wait
+
+
+def test_lanes_that_lie_apart_cost_a_slot_each() -> None:
+    read = {"vec_len": 16.0, "B0__bytes": 1e9, "outer_prod": 1.0}
+    assert cycles(**read, B0__stride=512) == pytest.approx(8 * cycles(**read), rel=1e-3)
