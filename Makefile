@@ -35,7 +35,7 @@ serve: $(VENV)/run.ok  ## start the service on http://127.0.0.1:8720
 test: $(VENV)/dev.ok  ## run the tests (under 15 minutes on two cores)
 	$(BIN)/python -m pytest -q
 
-test-all: $(VENV)/dev.ok  ## the tests with the long property tests of the night
+test-all: $(VENV)/dev.ok  ## the tests with the 2,000 random pairs of the night
 	ANSORPY_NIGHT=1 $(BIN)/python -m pytest -q --timeout 3600
 
 check: $(VENV)/dev.ok  ## what must hold before a push: style, types, import floors, fast tests

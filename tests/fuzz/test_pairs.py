@@ -1,0 +1,32 @@
+"""The fuzz of pairs, in small (100) for every run and in full (2,000) for the night."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
+COUNT = 2000 if NIGHT else 100
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+@pytest.mark.timeout(3000)
+def test_random_candidates_of_random_dags_are_right() -> None:
+    command = [sys.executable, "-m", "tests.fuzz.pairs", "--count", str(COUNT)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert f"{COUNT} pairs" in done.stdout
+    assert "0 wrong" in done.stdout
+
+
+def test_a_wrong_pair_is_reported_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ansorpy.measure.outcome import Failed
+    from tests.fuzz import pairs
+
+    monkeypatch.setattr(pairs, "verify", lambda *_: Failed("wrong", "1 of 6 elements of C"))
+    finding = pairs.check_pair(3)
+    assert finding.seed == 3
+    assert finding.error is not None
+    assert finding.error.startswith("wrong: 1 of 6 elements of C")
