@@ -106,11 +106,6 @@ def map_own_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             return replace(stmt, store=inner, mask=None if mask is None else change(mask))
 
 
-def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """Replace every expression of the statement and of all inside it."""
-    return map_stmt(stmt, lambda part: map_own_exprs(part, change))
-
-
 def map_shape(buffer: Buffer, change: Callable[[Expr], Expr]) -> Buffer:
     """Replace the extents of a buffer."""
     return replace(buffer, shape=_each(buffer.shape, change))

@@ -36,12 +36,3 @@ class Failed:
 
 
 Outcome = Measured | Failed
-
-
-def throughput(outcome: Outcome, best_s: float) -> float:
-    """Return the label the cost model learns: best_s / cost_s in [0, 1]; 0 for a failure."""
-    match outcome:
-        case Measured() as measured:
-            return min(1.0, best_s / measured.cost_s)
-        case Failed():
-            return 0.0

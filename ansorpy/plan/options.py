@@ -8,7 +8,7 @@ from ansorpy.plan.inline import KEPT, Work
 from ansorpy.plan.pack import packable
 from ansorpy.plan.plan import StageChoice
 from ansorpy.state.axis import AxisKind, Loop
-from ansorpy.state.state import Attached, Combine, Inlined, Location, Partial, Root, Stage, State
+from ansorpy.state.state import Attached, Inlined, Location, Partial, Root, Stage, State
 from ansorpy.target import Target
 from ansorpy.te.analysis import common_outer
 from ansorpy.te.dag import Compute
@@ -278,8 +278,3 @@ def tasks(choosing: Choosing, stage: Stage) -> list[int]:
     ):
         count += 1
     return list(dict.fromkeys([count, len(leading), 1]))
-
-
-def is_combine(stage: Stage) -> bool:
-    """Whether the stage combines the partials of another."""
-    return isinstance(stage.role, Combine)

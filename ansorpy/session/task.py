@@ -17,8 +17,9 @@ from ansorpy.features import extract
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.plan.bind import bind
-from ansorpy.plan.choices import plans as plans_of
+from ansorpy.plan.choices import all_plans
 from ansorpy.plan.plan import Plan
+from ansorpy.population import sample
 from ansorpy.records import Record, task_key
 from ansorpy.replay import plan_from_text, plan_text
 from ansorpy.search import Candidate
@@ -82,8 +83,8 @@ class Task:
             SpecError: no sketch, too many, or none that can be lowered.
         """
         derivation = derive(self.dag, self.target, rules)
-        for sketch in derivation.sketches:
-            for plan in plans_of(sketch, self.target):
+        for plan in all_plans(derivation.sketches, self.target):
+            if len(sample(plan, 1, np.random.default_rng(0))):  # else its sizes leave no row
                 self.add_plan(plan, plan_text(plan))
         if not self.plans:
             count = len(derivation.sketches)
