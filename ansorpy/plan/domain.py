@@ -116,7 +116,9 @@ def domain(stage: Stage, work: Work, spans: Mapping[str, Span], kept: Expr | Non
         stride = strides.get(axis, ONE)
         length = None if loop.length is None or axis == KEPT else product(loop.length)
         strides[axis] = stride if length is None else mul(length, stride)
-        kind = LoopKind.UNROLL if loop.annotation == "unroll" else LoopKind.SERIAL
+        # A span that is not whole may be empty; a loop that is written out runs at least once.
+        written = loop.annotation == "unroll" and every[axis].limit == every[axis].extent
+        kind = LoopKind.UNROLL if written else LoopKind.SERIAL
         var = f"{stage.name}:{loop.name}"
         made[loop.name] = Part(var, loop.name, axis, stride, length, reduce, kind)
     return Domain(work, tuple(made[loop.name] for loop in stage.loops), every)

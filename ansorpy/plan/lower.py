@@ -29,7 +29,7 @@ from ansorpy.plan.regions import Regions
 from ansorpy.state.state import Attached, Combine, Root, State
 from ansorpy.target import Target
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
-from ansorpy.te.expr import Binary, Const, Expr, Read, Var, substitute, transform
+from ansorpy.te.expr import Binary, Const, Expr, Read, Var, reads, substitute, transform
 
 Choices = tuple[tuple[str, StageChoice], ...]
 
@@ -182,6 +182,7 @@ def _nest(work: Lowering, each: Work) -> Stmt:
     band = last
     while band > 0 and made.parts[band - 1].reduce:
         band -= 1
+    _check_start(each, {name for part in made.parts[band:] for name in attached.get(part.loop, ())})
 
     def go(position: int) -> Stmt:
         if position == len(made.parts):
@@ -200,6 +201,13 @@ def _nest(work: Lowering, each: Work) -> Stmt:
         return Seq((_initial(work, each, made.parts[last + 1 :], before), loop))
 
     return go(0)
+
+
+def _check_start(each: Work, inside: set[str]) -> None:
+    """Refuse a start value that reads a stage computed inside the loops it is stored before."""
+    for read in () if each.start is None else reads(each.start):
+        if read.tensor in inside:
+            raise LoweringError(f"{each.name!r} starts from {read.tensor!r}, which is inside it")
 
 
 def _with_scratch(work: Lowering, name: str, body: Stmt) -> Stmt:

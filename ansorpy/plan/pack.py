@@ -1,7 +1,8 @@
 """Pack a reused operand into tile order before it is read (a rule of ours).
 
 X[j, k] read under a tile of P columns becomes X.pack[j // P, k, j % P]: the inner loop then
-walks memory in order, whatever the layout of X. Positions beyond the extent hold zeros.
+walks memory in order, whatever the layout of X. Positions beyond the extent, and those beyond X
+where the stage reads X under a condition, hold zeros.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ class Pack:
     """One packed operand of one stage."""
 
     tensor: str
+    output: int  # which output of the tensor
     dtype: str
     indices: tuple[Expr, ...]  # as the stage reads it: distinct axes
     axis: str  # the axis that is tiled
@@ -44,11 +46,11 @@ class Pack:
 
 
 def packable(work: Work, tensor: str) -> tuple[Expr, ...] | None:
-    """Return the indices of a packable operand: always the same, distinct plain axes."""
-    found = {read.indices for read in work.reads if read.tensor == tensor}
+    """Return the indices of a packable operand: one output, always at the same plain axes."""
+    found = {(read.output, read.indices) for read in work.reads if read.tensor == tensor}
     if len(found) != 1 or work.combines is not None:
         return None
-    indices = found.pop()
+    _, indices = found.pop()
     names = [index.name for index in indices if isinstance(index, Var)]
     return indices if len(set(names)) == len(indices) and len(indices) > 1 else None
 
@@ -81,13 +83,15 @@ def pack_of(made: Domain, tensor: str) -> Pack:
         key=lambda name: (name not in spatial, order.index(name)),
     )
     width = ONE if chosen.length is None else chosen.length
-    dtype = next(read.dtype for read in made.work.reads if read.tensor == tensor)
+    read = next(read for read in made.work.reads if read.tensor == tensor)
     extent = extents[chosen.axis]
     shape = (ceildiv(Const(extent), width), *(Const(extents[name]) for name in rest), width)
     others = tuple((name, extents[name]) for name in rest)
     name = f"{made.work.name}.{tensor}.pack"
-    buffer = Buffer(name, dtype, shape, Scope.GLOBAL)
-    return Pack(tensor, dtype, indices, chosen.axis, extent, width, others, buffer)
+    buffer = Buffer(name, read.dtype, shape, Scope.GLOBAL)
+    return Pack(
+        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, buffer
+    )
 
 
 def packed_index(pack: Pack) -> Read:
@@ -110,9 +114,15 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed], ahead: bool) -> Phase
     values[pack.axis] = position
     source = tuple(values[index.name] for index in pack.indices if isinstance(index, Var))
     layout = layouts[pack.tensor]
-    read = Read(layout.buffers[0].name, layout.index(source), pack.dtype)
+    buffer = layout.buffers[pack.output]
+    read = Read(buffer.name, layout.index(source), pack.dtype)
     zero = Const(0.0 if pack.dtype in FLOATS else 0, pack.dtype)
-    inside = Binary("lt", position, Const(pack.extent))
+    inside: Expr = Binary("lt", position, Const(pack.extent))
+    # A tensor that is shorter than an axis is read under a condition; here there is none around.
+    extents = {**dict(pack.others), pack.axis: pack.extent}
+    for axis, place, size in zip(pack.indices, read.indices, buffer.shape, strict=True):
+        if isinstance(axis, Var) and size != Const(extents[axis.name]):
+            inside = Binary("and", inside, Binary("lt", place, size))
     index = (outer, *(values[name] for name, _ in pack.others), lane)
     body: Stmt = Store((pack.buffer.name,), index, (Select(inside, read, zero),))
     body = For(lane.name, pack.width, body, LoopKind.VECTOR)

@@ -117,7 +117,8 @@ class Regions:
             raise LoweringError(f"{name!r} is computed at root, outside of the attach point")
         reach = self._needed(name, fixed)
         for axis, span in domain.spans.items():
-            if axis not in reach:
+            # Where its own place leaves it all of an axis, it computes more than is needed here.
+            if axis not in reach or (span.base == ZERO and span.width == span.extent):
                 reach[axis] = Reach(ZERO, span.extent)
         return reach
 

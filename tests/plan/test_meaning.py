@@ -1,0 +1,105 @@
+"""Plans whose meaning depends on a case that random candidates seldom reach."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ansorpy import te
+from ansorpy.errors import LoweringError
+from ansorpy.loopir.interp import run
+from ansorpy.measure.cases import make_cases
+from ansorpy.measure.check import compare_all
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans
+from ansorpy.plan.lower import lower
+from ansorpy.plan.plan import Plan, StageChoice
+from ansorpy.sketch import derive
+from ansorpy.state.state import Attached, Root, State
+from ansorpy.state.steps import Annotate, Split
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from rules import CPU
+
+TARGET = Target(cores=2)
+
+
+def wrong(dag: Dag, plan: Plan, **sizes: int) -> str | None:
+    """Interpret a plan with its smallest sizes, or the given ones (dots as underscores)."""
+    row = [
+        sizes.get(size.name.replace(".", "_"), size.values[0] if size.values else size.multiple_of)
+        for size in plan.sizes
+    ]
+    program = bind(plan, row, TARGET)
+    case = make_cases(dag, 0)[0]
+    got = run(program, case.inputs)
+    failed = compare_all(case, lambda name: got[name], program.by_name)
+    return None if failed is None else failed.message
+
+
+def packing(dag: Dag, tensor: str) -> Iterator[Plan]:
+    """Yield one plan per sketch that packs an operand."""
+    for sketch in derive(dag, TARGET, CPU).sketches:
+        for plan in plans(sketch, TARGET):
+            if any(tensor in choice.pack for _, choice in plan.choices):
+                yield plan
+                break
+
+
+def test_a_packed_operand_is_not_read_beyond_its_shape() -> None:
+    a, b = te.placeholder((4, 6), "A"), te.placeholder((6, 20), "B")
+    k = te.reduce_axis((0, 6), "k")
+    short = te.compute(
+        (4, 32), lambda i, j: te.sum(a[i, k] * te.select(j < 20, b[k, j], 0.0), k), "C"
+    )
+    dag = te.dag(short)
+    found = list(packing(dag, "B"))
+    assert found
+    assert [wrong(dag, plan) for plan in found] == [None] * len(found)
+
+
+def test_the_index_of_an_argmax_is_packed_not_its_value() -> None:
+    x, b = te.placeholder((4, 6, 3), "X", "int64"), te.placeholder((6, 16), "B", "int64")
+    k, r = te.reduce_axis((0, 6), "k"), te.reduce_axis((0, 3), "r")
+    _, place = te.compute((4, 6), lambda i, k: te.argmax(x[i, k, r], r), "V")
+    dag = te.dag(te.compute((4, 16), lambda i, j: te.sum(place[i, k] * b[k, j], k), "C"))
+    found = list(packing(dag, "V"))
+    assert found
+    assert [wrong(dag, plan) for plan in found] == [None] * len(found)
+
+
+@pytest.mark.parametrize("loop", ["i", "j", "l"])
+def test_a_stage_computes_what_a_consumer_reads_that_computes_more_than_is_needed(
+    loop: str,
+) -> None:
+    x = te.placeholder((2, 40), "X")
+    a = te.compute((2, 40), lambda i, j: te.exp(x[i, j]), "A")
+    b = te.compute((2, 40), lambda i, j: te.exp(a[i, j] * 0.5), "B")
+    dag = te.dag(te.compute((2, 8, 4), lambda i, j, l: b[i, j] + b[i, j * 2], "D"))  # noqa: E741
+    # At j, the two reads of B have no common base: all of B is computed there.
+    places = (("A", StageChoice(Attached("D", "i"))), ("B", StageChoice(Attached("D", loop))))
+    assert wrong(dag, lower(State.naive(dag), places, TARGET)) is None
+
+
+@pytest.mark.parametrize("extent", [9, 10, 11])
+@pytest.mark.parametrize("step", [3, 4, 5, 8])
+def test_a_written_out_loop_that_may_be_empty_reads_nothing_outside(extent: int, step: int) -> None:
+    x = te.placeholder((extent,), "X")
+    t = te.compute((extent,), lambda i: te.exp(x[i]), "T")
+    dag = te.dag(te.compute((16,), lambda i: te.select(i + 1 < extent, t[i + 1], 0.0) * 2.0, "P"))
+    state = State.naive(dag).do(Annotate("T", "i", "unroll"), Split("P", "i", 2))
+    plan = lower(
+        state, (("T", StageChoice(Attached("P", "i.0"))), ("P", StageChoice(Root()))), TARGET
+    )
+    assert wrong(dag, plan, P_i_1=step) is None
+
+
+def test_a_start_value_is_not_computed_inside_the_reduction() -> None:
+    a, s = te.placeholder((4, 6), "A"), te.placeholder((4,), "S")
+    k = te.reduce_axis((0, 6), "k")
+    t = te.compute((4,), lambda i: te.exp(s[i]), "T")
+    dag = te.dag(te.compute((4,), lambda i: te.sum(a[i, k], k, init=t[i]), "C"))
+    at = StageChoice(Attached("C", "k"))
+    with pytest.raises(LoweringError, match="'C' starts from 'T', which is inside it"):
+        lower(State.naive(dag), (("T", at),), TARGET)
+    outside = lower(State.naive(dag), (("T", StageChoice(Attached("C", "i"))),), TARGET)
+    assert wrong(dag, outside) is None
