@@ -6,11 +6,27 @@ from math import prod
 from typing import Final
 
 from ansorpy.errors import SpecError
+from ansorpy.te.bounding import VALUES, Ranges, bounds, bounds_of_form
 from ansorpy.te.check_basics import check_dtypes, check_extent, check_name, check_shape
 from ansorpy.te.check_ranges import check_ranges
 from ansorpy.te.check_types import Tensors, expect, type_of
 from ansorpy.te.dag import COMBINERS, Axis, Compute
-from ansorpy.te.expr import Const, Expr, Read, children, variables
+from ansorpy.te.expr import (
+    INDEX,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Var,
+    children,
+    dtype_of,
+    substitute,
+    transform,
+    variables,
+    walk,
+)
+from ansorpy.te.forms import form
 from ansorpy.te.limits import Limits, quoted, shown
 
 ARG_COMBINERS: Final = ("argmax", "argmin")
@@ -40,6 +56,8 @@ class ComputeCheck:
         ranges = {a.name: (0, a.extent - 1) for a in (*self.node.axes, *self.node.reduce_axes)}
         for expr in self._exprs:
             check_ranges(expr, ranges, self.tensors, self.where)
+        if self.node.combiner in ARG_COMBINERS:
+            self._order(ranges)
         return terms
 
     @property
@@ -151,6 +169,28 @@ class ComputeCheck:
         if len(node.dtypes) == 2 and node.dtypes[1] not in ("int32", "int64"):
             raise SpecError(f"{self.where}: index of dtype {node.dtypes[1]}, not int32 or int64")
 
+    def _order(self, ranges: Ranges) -> None:
+        """Demand an index that does not fall in row-major order over the reduce axes.
+
+        Then the first of equal elements has the smallest index, which is what a kernel keeps in
+        whatever order it reduces.
+        """
+        index = transform(self.node.body[1], _as_index)
+        proved = index == self.node.body[1] or _fits(index, ranges, VALUES["int32"])
+        axes = [axis for axis in self.node.reduce_axes if axis.extent > 1]
+        for n, axis in enumerate(axes):
+            last = {inner.name: Const(inner.extent - 1) for inner in axes[n + 1 :]}
+            first = dict.fromkeys(last, Const(0))
+            after = substitute(index, {axis.name: Binary("add", Var(axis.name), Const(1)), **first})
+            step = form(after).plus(form(substitute(index, last)), -1)
+            within = {**ranges, axis.name: (0, axis.extent - 2)}
+            proved = proved and bounds_of_form(step, within)[0] >= 0
+        if not proved:
+            raise SpecError(
+                f"{self.where}: the index {shown(self.node.body[1])} of {self.node.combiner} must "
+                "not fall in row-major order over the reduce axes: of equal elements the first wins"
+            )
+
     def _bound(self, expr: Expr, axes: set[str], why: str) -> None:
         for name in sorted(variables(expr) - axes):
             raise SpecError(f"{self.where}: {quoted(name)} {why}")
@@ -180,3 +220,20 @@ class ComputeCheck:
             raise SpecError(
                 f"{self.where}: flop is {quoted(attrs.flop)}, not 0 to {self.limits.flop}"
             )
+
+
+def _as_index(part: Expr) -> Expr | None:
+    """Return an int32 part as int64: what fits has the same order."""
+    match part:
+        case Const(value=value, dtype="int32"):
+            return Const(int(value))
+        case Cast(dtype="int32" | "int64", a=a) if dtype_of(a) == INDEX:
+            return a
+        case _:
+            return None
+
+
+def _fits(index: Expr, ranges: Ranges, within: tuple[int, int]) -> bool:
+    """Whether no integer part of an expression leaves an interval."""
+    spans = [bounds(part, ranges) for part in walk(index) if dtype_of(part) == INDEX]
+    return all(within[0] <= low and high <= within[1] for low, high in spans)

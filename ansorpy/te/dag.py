@@ -59,7 +59,7 @@ class Compute:
                                                         (default: the combiner's identity)
 
     `argmax` and `argmin` have two bodies, value and index, and two outputs; the first of
-    equal values in row-major order of the reduce axes wins.
+    equal values in row-major order of the reduce axes wins; in that order the index never falls.
     """
 
     name: str

@@ -143,12 +143,12 @@ def min(value: Scalar, axis: Axes, init: Scalar | Number | None = None) -> Reduc
 
 
 def argmax(value: Scalar, axis: Axes, index: Scalar | None = None) -> ArgReduction:
-    """The largest value and its int64 index (row-major over the axes unless `index` is given)."""
+    """The largest value and its index: row-major over the axes, or `index` (must not fall)."""
     return _arg_reduction("argmax", value, axis, index)
 
 
 def argmin(value: Scalar, axis: Axes, index: Scalar | None = None) -> ArgReduction:
-    """The smallest value and its int64 index (row-major over the axes unless `index` is given)."""
+    """The smallest value and its index: row-major over the axes, or `index` (must not fall)."""
     return _arg_reduction("argmin", value, axis, index)
 
 

@@ -7,7 +7,7 @@ import pytest
 from ansorpy.errors import SpecError
 from ansorpy.te.check import check
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Placeholder
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
 
 H, K = Var("h"), Var("k")
 ONE = Const(1.0, "float32")
@@ -91,6 +91,11 @@ def changed(**fields: object) -> Dag:
     return Dag((GOOD.nodes[0], replace(node_of(GOOD), **fields)), ("C",))  # type: ignore[arg-type]
 
 
+def ranked(place: Expr) -> Dag:
+    """Return an argmax with an index of its own."""
+    return changed(combiner="argmax", body=(a(H), place), dtypes=("float32", dtype_of(place)))
+
+
 DOUBLE = Read("A", (H,), "float64")
 DEEP: Expr = ONE
 for _ in range(100):
@@ -142,6 +147,8 @@ for _ in range(40):
         (changed(combiner="median"), "combiner 'median'; there are sum"),
         (changed(combiner="argmax"), "1 bodies and 1 dtypes, not 2"),
         (changed(combiner="argmax", body=(a(H), ONE), dtypes=("float32",) * 2), "index of dtype"),
+        (ranked(index("sub", 2, K)), r"index \(2 - k\) of argmax must not fall in row-major order"),
+        (ranked(Cast("int64", Cast("int32", index("mul", K, 2**31)))), "must not fall"),
         (changed(body=(a(H, H),)), r"A\[h, h\] has 2 indices, but 'A' has rank 1"),
         (changed(body=(Read("A", (H,), "float32", 1),)), "output 1 of 'A', which has 1"),
         (changed(body=(Read("C", (H,), "float32"),)), "reads 'C', itself"),
@@ -194,6 +201,13 @@ def test_refused(invalid: Dag, message: str) -> None:
 
 def test_a_dag_within_the_limits_is_accepted() -> None:
     check(GOOD)
+
+
+@pytest.mark.parametrize(
+    "place", [K, index("add", H, K), index("mul", K, 0), Cast("int32", index("add", K, 5))], ids=str
+)
+def test_an_index_that_does_not_fall_is_accepted(place: Expr) -> None:
+    check(ranked(place))
 
 
 def test_many_conditions_do_not_make_the_proof_slow() -> None:
