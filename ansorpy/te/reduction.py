@@ -15,7 +15,7 @@ import numpy as np
 
 from ansorpy.te.bounded import Bounded, gamma, sizes
 from ansorpy.te.expr import FLOATS
-from ansorpy.te.numeric import UNDERFLOW, Array, FloatArray
+from ansorpy.te.numeric import LARGEST, UNDERFLOW, Array, FloatArray
 
 Partial = tuple[Array, ...]
 
@@ -67,7 +67,10 @@ def finished(combiner: str, parts: Partial, roundings: int, dtype: str) -> Bound
         size, error, zeros = parts[1:]
         # Products may underflow, each by itself.
         tiny = roundings * UNDERFLOW[dtype] * (size > 0) if dtype in FLOATS else 0.0
-        return Bounded(value, error + gamma(roundings - zeros, dtype) * size + tiny)
+        error = error + gamma(roundings - zeros, dtype) * size + tiny
+        if dtype in FLOATS:  # in another order, the terms of one sign may come first
+            error = np.where(size + error > LARGEST[dtype], np.inf, error)
+        return Bounded(value, error)
     if combiner == "prod":
         exact, size = parts[1:]
         tiny = roundings * UNDERFLOW[dtype] * (size > 0) if dtype in FLOATS else 0.0

@@ -118,6 +118,15 @@ def test_argmax_prefers_the_first_and_tells_how_far_the_index_may_move() -> None
     assert bounds["first"][1].exact  # inputs are exact, so ties are decided
 
 
+def test_a_sum_of_which_a_part_may_overflow_has_no_bound() -> None:
+    x = te.placeholder((2, 4), "x", "float16")
+    k = te.reduce_axis((0, 4), "k")
+    dag = te.dag(te.compute((2,), lambda i: te.sum(x[i, k], k), "y"))
+    data = np.array([[4e4, -4e4, 4e4, -4e4], [2e4, -2e4, 1e4, -1e4]], "f2")
+    (y,) = te.evaluate_bounded(dag, {"x": data})["y"]
+    assert np.isinf(y.error).tolist() == [True, False]
+
+
 def test_integers_wrap_and_casts_truncate() -> None:
     x = te.placeholder((4,), "x", "int8")
     y = te.placeholder((4,), "y")
