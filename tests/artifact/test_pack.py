@@ -24,6 +24,7 @@ from ansorpy.te.text import parse
 
 MM = "def mm(float(5,7) A, float(7,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 TWO = "def two(float(9) A) -> (S, D) { S() +=! A(i)  D(i) = A(i) * 2 }"
+SCALED = "def scaled(float s, float(9) A) -> (B) { B(i) = A(i) * s }"
 LOG = "def lg(float(9) A) -> (B) { B(i) = log(A(i)) }"
 TARGET = Target(vector_bits=256, registers=16)
 
@@ -182,6 +183,14 @@ def test_several_outputs_are_a_tuple(tmp_path: Path) -> None:
     assert total.shape == ()
     assert float(total) == 36.0
     np.testing.assert_array_equal(double, a * 2)
+
+
+@pytest.mark.measure
+def test_a_scalar_input_is_an_array_of_rank_0(tmp_path: Path) -> None:
+    loaded = load(packed(parse(SCALED)[0], tmp_path)[0])
+    assert loaded.selftest() == []
+    scaled = loaded.run(np.float32(3), np.ones(9, np.float32))
+    np.testing.assert_array_equal(scaled, np.full(9, 3, np.float32))
 
 
 @pytest.mark.measure
