@@ -9,7 +9,9 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import ModuleType
 
 import numpy as np
@@ -44,6 +46,7 @@ from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
 
+MAX_TRIALS = 1_000_000  # every trial is kept in memory while its task is tuned
 MIN_GAIN = 1e-9  # seconds; what counts as an improvement
 
 
@@ -61,10 +64,18 @@ class Request:
     fresh: bool = False  # neither answer from the store nor start from what it knows
 
     def __post_init__(self) -> None:
+        if not 1 <= self.trials <= MAX_TRIALS:
+            raise SpecError(f"trials {self.trials}: expected 1 to {MAX_TRIALS}")
+        if self.seconds is not None and not self.seconds > 0:
+            raise SpecError(f"seconds {self.seconds}: must be above 0")
+        if self.seed < 0:
+            raise SpecError(f"seed {self.seed}: must be at least 0")
         names = [dag.name for dag in self.dags]
-        for name in self.weights:
+        for name, weight in self.weights.items():
             if name not in names:
-                raise SpecError(f"weight {name}={self.weights[name]}: tasks are {', '.join(names)}")
+                raise SpecError(f"weight {name}={weight}: tasks are {', '.join(names)}")
+            if not 0 < weight < inf:
+                raise SpecError(f"weight {name}={weight}: must be above 0 and finite")
 
 
 def run(
@@ -86,12 +97,12 @@ def run(
         out: folder of the zips; one beside the user's store unless given.
 
     Raises:
-        SpecError: the request is wrong, or its search space is empty.
+        SpecError: the request is wrong, its search space is empty, or `out` takes no files.
     """
     begin_s = clock()
     rules = find_rules(request.target.kind) if rules is None else rules
     store = default_store() if store is None else store
-    out = user_data_path("ansorpy") / "kernels" if out is None else out
+    out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
     version = rules_name(request.target.kind, rules)
     tasks = [Task.of(dag, request.target, version) for dag in request.dags]
     history = (MemoryStore() if request.fresh else store).all
@@ -121,6 +132,20 @@ def run(
                 results[task.name] = finish(task, opened, store, digest, out)
     done = tuple(result for result in results.values() if result is not None)
     yield Finished(done, clock() - begin_s, stopped)
+
+
+def writable(folder: Path) -> Path:
+    """Return the folder, made where it was missing: a search must not end without a place to go.
+
+    Raises:
+        SpecError: it cannot be made, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise SpecError(f"out {folder}: {error.strerror}") from error
 
 
 def explore(task: Task, rules: tuple[Rule, ...], clock: Callable[[], float]) -> Derived:

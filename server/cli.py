@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from ansorpy.errors import SpecError
 from server.progress import reporter
@@ -57,14 +58,11 @@ def tune(
     """Search fast kernels for the tasks of FILE and write each as a zip."""
     from ansorpy.events import Finished
     from ansorpy.tune import Request, run
-    from server.db.engine import open_database
     from server.db.store import SqlStore
 
     with wrong_input():
         if target != "cpu":
             raise SpecError(f"--target {target}: kernels are tuned for cpu so far")
-        if seconds is not None and not seconds > 0:
-            raise SpecError(f"--seconds {seconds}: must be above 0")
         request = Request(
             dags=read_file(file, pairs(bind, "--bind", int)),
             target=target_of(target, cores),
@@ -74,7 +72,7 @@ def tune(
             weights=pairs(weight, "--weight", float),
             fresh=fresh,
         )
-        store = SqlStore(open_database(Settings().url))
+        store = SqlStore(database(read_settings()))
         with reporter(sys.stderr, trials) as report:
             events = run(request, store=store, out=out)
             last: Finished | None = None
@@ -129,15 +127,16 @@ def serve(
 
     from server.app import create_app
 
-    settings = Settings()
-    changes = {"host": host, "port": port}
-    settings = settings.model_copy(update={k: v for k, v in changes.items() if v is not None})
     with wrong_input():
+        changes = {"host": host, "port": port}
+        given = {name: value for name, value in changes.items() if value is not None}
+        settings = read_settings().model_copy(update=given)
         if not settings.allow_remote and not is_loopback(settings.host):
             raise SpecError(
                 f"--host {settings.host}: the service has no accounts yet and listens on loopback"
                 " only; set ANSORPY_ALLOW_REMOTE=1 if something in front of it protects it"
             )
+        database(settings).dispose()
     uvicorn.run(create_app(settings), host=settings.host, port=settings.port)
 
 
@@ -146,7 +145,8 @@ def doctor() -> None:
     """Check what ansorpy needs of this machine."""
     from server.doctor import diagnose
 
-    findings = diagnose(Settings())
+    with wrong_input():
+        findings = diagnose(read_settings())
     for finding in findings:
         typer.echo(f"{'ok  ' if finding.good else 'BAD '} {finding.name}: {finding.text}")
     if not all(finding.good for finding in findings):
@@ -161,6 +161,31 @@ def wrong_input() -> Iterator[None]:
     except SpecError as error:
         typer.echo(f"ansorpy: {error}", err=True)
         raise typer.Exit(WRONG_INPUT) from error
+
+
+def read_settings() -> Settings:
+    """Return what the environment sets; SpecError names the variable that is wrong."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        name = "_".join(map(str, first["loc"])).upper()
+        raise SpecError(f"ANSORPY_{name}: {first['msg']}") from error
+
+
+def database(settings: Settings) -> Any:
+    """Return the open database of records and jobs; SpecError where there is none to open."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from server.db.engine import open_database
+
+    try:
+        return open_database(settings.url)
+    except (OSError, SQLAlchemyError) as error:
+        reason = str(error).splitlines()[0]
+        raise SpecError(
+            f"the database under {settings.data_dir} does not open: {reason}"
+        ) from error
 
 
 def keep_best(events: Any) -> Iterator[Any]:

@@ -211,14 +211,24 @@ def test_patience_ends_a_search_that_gains_nothing(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"weights": {"nothing": 2.0}}, "weight nothing=2.0: tasks are mm"),
-        ({"weights": {"mm": 0.0}}, "weight 0.0 must be above 0"),
-        ({"trials": 0}, "0 trials are too few for 1 tasks"),
-        ({"seconds": -1.0}, "-1.0 seconds must be above 0"),
+        ({"weights": {"mm": 0.0}}, "weight mm=0.0: must be above 0"),
+        ({"weights": {"mm": float("nan")}}, "weight mm=nan: must be above 0"),
+        ({"trials": 0}, "trials 0: expected 1 to 1000000"),
+        ({"trials": 10**9}, "trials 1000000000: expected 1 to 1000000"),
+        ({"seconds": -1.0}, "seconds -1.0: must be above 0"),
+        ({"seed": -1}, "seed -1: must be at least 0"),
     ],
 )
 def test_a_wrong_request_says_what_is_wrong(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         last(events(**options))
+
+
+def test_a_folder_that_takes_no_files_is_told_before_the_search(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("a file")
+    with pytest.raises(SpecError, match=r"out .*taken: File exists"):
+        next(events(out=taken))
 
 
 def test_nothing_to_tune_is_an_error() -> None:

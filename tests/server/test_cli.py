@@ -70,13 +70,15 @@ def test_a_file_may_come_from_standard_input(env: dict[str, str]) -> None:
         (("tune", "{file}", "--bind", "N=4", "--bind", "K=4"), "K"),
         (("tune", "{file}", "--bind", "N=4", "--weight", "mm"), "--weight mm: expected NAME=float"),
         (("tune", "{file}", "--bind", "N=4", "--weight", "x=2"), "weight x=2.0: tasks are mm"),
-        (("tune", "{file}", "--bind", "N=4", "--seconds", "0"), "--seconds 0.0: must be above 0"),
+        (("tune", "{file}", "--bind", "N=4", "--seconds", "0"), "seconds 0.0: must be above 0"),
         (("tune", "{file}", "--bind", "N=4", "--target", "cuda"), "--target cuda"),
         (("sketches", "{file}", "--bind", "N=4", "--target", "tpu"), "expected cpu or cuda"),
         (("tune", "{file}", "--trials", "0"), "trials"),
         (("tune", "{file}", "--cores", "0"), "cores"),
         (("serve", "--host", "0.0.0.0"), "loopback"),
         (("serve", "--port", "99999"), "port"),
+        (("tune", "{file}", "--bind", "N=4", "--weight", "mm=-1"), "weight mm=-1.0: must be"),
+        (("tune", "{file}", "--bind", "N=4", "--out", "{file}"), "File exists"),
         (("nonsense",), "nonsense"),
     ],
 )
@@ -88,6 +90,25 @@ def test_wrong_input_is_one_message_and_exit_code_2(
     assert message in found.stderr
     assert found.stdout == ""
     assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("command", [("tune", "-"), ("serve",)], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"ANSORPY_PORT": "abc"}, "ANSORPY_PORT: "),
+        ({"ANSORPY_DATA_DIR": "/proc/nowhere"}, "the database under /proc/nowhere does not open"),
+        ({"ANSORPY_DATABASE_URL": "nonsense"}, "does not open"),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_wrong_setting_is_one_message_and_exit_code_2(
+    env: dict[str, str], setting: dict[str, str], message: str, command: tuple[str, ...]
+) -> None:
+    found = ansorpy({**env, **setting}, *command, text=MM.replace("N", "4"))
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert message in found.stderr
+    assert len(found.stderr.splitlines()) == 1
 
 
 def test_doctor_checks_the_machine(env: dict[str, str]) -> None:
