@@ -38,12 +38,8 @@ def create_app(settings: Settings) -> FastAPI:
             supervisor.stop()
         engine.dispose()
 
-    app = FastAPI(
-        title="ansorpy",
-        version=version("ansorpy"),
-        lifespan=lifespan,
-        max_body_size=settings.max_body_bytes,
-    )
+    app = FastAPI(title="ansorpy", version=version("ansorpy"), lifespan=lifespan)
+    app.state.max_body_bytes = settings.max_body_bytes
     app.state.jobs = Jobs(engine, settings.kernel_dir, settings.max_queued_jobs)
     app.include_router(jobs.router)
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Path, Request, Response, status
+from fastapi import APIRouter, Depends, Header, HTTPException, Path, Request, Response, status
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
 
@@ -23,6 +23,16 @@ def jobs_service(request: Request) -> Jobs:
 
 
 JobsDep = Annotated[Jobs, Depends(jobs_service)]
+
+
+async def read_bounded(request: Request) -> bytes:
+    """Return the body; HTTP 413 as soon as it is longer than the settings allow."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > request.app.state.max_body_bytes:
+            raise HTTPException(status.HTTP_413_CONTENT_TOO_LARGE)
+    return bytes(body)
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
@@ -46,7 +56,7 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
 async def submit(request: Request, response: Response, jobs: JobsDep) -> JobReply:
     """Queue a tuning job; 202 because the work happens later."""
     # Parsed from bytes: pydantic's own JSON reader refuses NaN, huge numbers and lone surrogates.
-    body = JobRequest.model_validate_json(await request.body())
+    body = JobRequest.model_validate_json(await read_bounded(request))
     job = await run_in_threadpool(jobs.submit, body)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = "1"

@@ -157,6 +157,8 @@ def test_a_wrong_body_is_a_problem_that_repeats_nothing(client: TestClient, body
 def test_a_huge_body_is_refused_before_it_is_read(client: TestClient) -> None:
     reply = client.post("/v1/jobs", content=b'{"text": "' + b"x" * (1 << 17))
     assert reply.status_code == 413
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.json()["status"] == 413
     assert len(reply.content) < 4096
 
 
