@@ -47,6 +47,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
 
 MAX_TRIALS = 1_000_000  # every trial is kept in memory while its task is tuned
+MAX_CORES = 256
 MIN_GAIN = 1e-9  # seconds; what counts as an improvement
 
 
@@ -70,6 +71,8 @@ class Request:
             raise SpecError(f"seconds {self.seconds}: must be above 0")
         if self.seed < 0:
             raise SpecError(f"seed {self.seed}: must be at least 0")
+        if not 1 <= self.target.cores <= MAX_CORES:
+            raise SpecError(f"cores {self.target.cores}: expected 1 to {MAX_CORES}")
         names = [dag.name for dag in self.dags]
         for name, weight in self.weights.items():
             if name not in names:

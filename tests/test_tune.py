@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,11 @@ def test_patience_ends_a_search_that_gains_nothing(tmp_path: Path) -> None:
 def test_a_wrong_request_says_what_is_wrong(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         last(events(**options))
+
+
+def test_a_kernel_has_at_least_one_thread() -> None:
+    with pytest.raises(SpecError, match="cores 0: expected 1 to 256"):
+        Request(parse(MM), replace(TARGET, cores=0))
 
 
 def test_a_folder_that_takes_no_files_is_told_before_the_search(tmp_path: Path) -> None:
