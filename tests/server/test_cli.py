@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+import ansorpy.tune as ansorpy_tune
+from ansorpy.events import Finished
 from server.cli import app, as_text, is_loopback, pairs
 from server.progress import as_line
 from tests.server.test_worker import DERIVED, ROUND, result
@@ -90,6 +92,19 @@ def test_wrong_input_is_one_message_and_exit_code_2(
     assert message in found.stderr
     assert found.stdout == ""
     assert "Traceback" not in found.stderr
+
+
+def test_where_nothing_survives_the_reasons_are_told(
+    env: dict[str, str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = Finished((result(None),), 1.0, "trials")
+    monkeypatch.setattr(ansorpy_tune, "run", lambda *_, **__: iter([end]))
+    arguments = ("tune", file, "--bind", "N=4", "--out", str(tmp_path), "--json")
+    found = ansorpy(env, *arguments)
+    (task,) = json.loads(found.stdout)["tasks"]
+    assert found.exit_code == 3
+    assert (task["best_s"], task["kernel"]) == (None, None)
+    assert task["failures"] == {"wrong": {"count": 1, "example": "C[0] is 1, not 2"}}
 
 
 @pytest.mark.parametrize("command", [("tune", "-"), ("serve",)], ids=lambda c: c[0])
