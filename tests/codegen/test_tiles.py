@@ -5,9 +5,19 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from ansorpy import te
+from ansorpy.codegen.load import build, build_source, load
+from ansorpy.codegen.numba_source import emit
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Seq, Store, Tile
+from ansorpy.measure.cases import make_cases
+from ansorpy.measure.check import verify
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans
+from ansorpy.sketch import derive
+from ansorpy.target import Target
 from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Select, Var
+from rules import CPU
 from tests.codegen.programs import (
     Array,
     add,
@@ -464,3 +474,16 @@ def test_every_other_element(dtype: str) -> None:
         prog = program([buffer("A", dtype, (4, 33)), out((4, 16), dtype)], For("i", c(4), tile))
         found = run_all(prog, {"A": data}, source=step == 2)["C"]
         np.testing.assert_array_equal(found, data[:, [first + step * k for k in range(16)]])
+
+
+@pytest.mark.parametrize("n", [9, 17, 33])
+def test_one_lane_of_a_narrowed_vector_is_stored_alone(n: int) -> None:
+    """LLVM 22 stores such a lane as wide as it was before the cast: beside the buffer."""
+    x = te.placeholder((3, n), "X", "int64")
+    dag = te.dag(te.compute((3, n), lambda i, j: te.cast(x[i, j], "int32"), name="Y"))
+    target = Target()
+    for plan in plans(derive(dag, target, CPU).sketches[0], target):
+        row = [size.values[0] for size in plan.sizes]
+        program = bind(plan, row, target)
+        for built in (build(program, target), build_source(emit(program, target), target)):
+            assert verify(load(built), program.buffers, make_cases(dag, 0), {}) is None

@@ -23,6 +23,14 @@ from ansorpy.codegen.simd.text import Node
 from ansorpy.codegen.simd.values import Expressions, Guards, Index, Point, Value
 
 
+def lanes_on(guard: Any) -> list[int]:
+    """Return the lanes that a constant vector of i1 sets; [] for anything else."""
+    bits = guard.constant if isinstance(guard, ir.Constant) else None
+    if not isinstance(bits, list | tuple):
+        return []
+    return [k for k, bit in enumerate(bits) if bit.constant]
+
+
 class Memory(Expressions):
     """Reads and writes of one tile operation."""
 
@@ -74,6 +82,12 @@ class Memory(Expressions):
         place = self.address(name, dtype, index)
         if guard is True:
             self.b.store(value, place, align=align)
+        elif len(only := lanes_on(guard)) == 1:
+            # LLVM 22 writes one lane of a truncated vector as wide as it was before.
+            element = self.b.extract_element(value, ir.Constant(I32, only[0]))
+            offset = [ir.Constant(I32, only[0])]
+            place = self.b.gep(place, offset, source_etype=element.type)
+            self.b.store(element, place, align=align)
         elif lanes:
             self.masked("store", value, place, align, guard)
         else:
@@ -114,6 +128,9 @@ class Memory(Expressions):
     def conjunction(self, a: Any, b: Any) -> Any:
         """Return a and b of i1 scalars or vectors."""
         wide = width(a, b)
+        known = [set(lanes_on(each)) for each in (a, b)]
+        if all(known):  # else `and` of two constants: whether one lane is left must be known here
+            return lanes_of(I1, [k in known[0] & known[1] for k in range(wide)])
         return self.b.and_(self.splat(a, wide), self.splat(b, wide))
 
     def shortened(self, guard: Any, count: int, lanes: int) -> Any:
