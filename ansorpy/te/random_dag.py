@@ -201,16 +201,22 @@ class _Maker:
         self._build(shape, (), body)
 
     def _product(self) -> None:
-        """A contraction of two tensors, with batch axes and transposed reads by chance."""
+        """A contraction of two tensors, by chance with batch axes, transposed reads, a factor that
+        a condition guards, or another combiner than the sum.
+        """
         dtype = self._dtype()
         kept = self._shape(int(self.rng.integers(1, 4)), self.limits.points // 8)
         extents = self._shape(int(self.rng.integers(1, 3)), self.limits.points // prod(kept))
         sides = [int(self.rng.integers(3)) for _ in kept]  # left, right or both
-        sources = [self._source(1), self._source(1)]
+        sources, short = [self._source(1), self._source(1)], 0
         if self.rng.random() < 0.6:  # the plain case: inputs of just the right shape
             left = [n for n, side in zip(kept, sides, strict=True) if side != 1]
             right = [n for n, side in zip(kept, sides, strict=True) if side != 0]
-            sources[1] = self._input((*right, *extents))
+            if self.rng.random() < 0.3:  # shorter than the axis: zero where it ends
+                short = int(self.rng.integers(1, extents[-1] + 1))
+                sources[1] = self._input((*right, *extents[:-1], short))
+            else:
+                sources[1] = self._input((*right, *extents))
             if self.rng.random() < 0.5:
                 sources[0] = self._input((*left, *extents))
 
@@ -218,10 +224,17 @@ class _Maker:
             near = [axis for axis, side in zip(at, sides, strict=True) if side != 1]
             far = [axis for axis, side in zip(at, sides, strict=True) if side != 0]
             a = small(self._read(sources[0], [*near, *over], dtype))
-            b = small(self._read(sources[1], [*far, *over], dtype))
-            return Term(a.scalar * b.scalar, a.size * b.size)
+            if not short:
+                b = small(self._read(sources[1], [*far, *over], dtype))
+                return Term(a.scalar * b.scalar, a.size * b.size)
+            index = tuple(i for i, _ in (*far, *over))
+            b = small(as_dtype(Term(sources[1].tensor[index], sources[1].size), dtype))
+            guarded = te.select(over[-1][0] < short, b.scalar, te.cast(0, dtype))
+            return Term(a.scalar * guarded, a.size * b.size)
 
-        self._build(kept, extents, body, "sum")
+        others = ["max", "min", "argmax", "argmin"]
+        combiner = str(self.rng.choice(others)) if self.rng.random() < 0.2 else "sum"
+        self._build(kept, extents, body, combiner)
 
     def _window(self) -> None:
         """A window over the last dimensions: a convolution with weights, or pooling."""
