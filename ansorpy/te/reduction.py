@@ -173,7 +173,9 @@ def first_extreme(
     sign = 1.0 if combiner == "argmax" else -1.0
     level = sign * value.value.astype(np.float64)
     top, sure = sign * best.astype(np.float64), np.max(level - error, axis=-1)
-    reach = level + error > np.expand_dims(sure, -1)
+    most, sure_one = level + error, np.expand_dims(sure, -1)
+    # At a tie the earlier one wins: one before the best need only come up to it.
+    reach = (most > sure_one) | ((most == sure_one) & (np.arange(level.shape[-1]) < at))
     apart = np.where(reach, np.abs(index.value - np.expand_dims(where, -1)), 0).max(axis=-1)
     spread = np.maximum(np.max(level + error, axis=-1) - top, top - sure)
     spread = np.where(np.isnan(spread), 0.0, spread)

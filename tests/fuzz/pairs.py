@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from ansorpy.codegen.load import Loaded, build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import AnsorError
 from ansorpy.loopir.interp import run as interpret
-from ansorpy.loopir.nodes import Program
+from ansorpy.loopir.nodes import For, Program, Stmt, Tile
+from ansorpy.loopir.rewrite import stmt_children
 from ansorpy.measure.cases import Case, make_cases
 from ansorpy.measure.check import compare_all, verify
 from ansorpy.measure.inputs import constants
@@ -31,12 +33,13 @@ from ansorpy.population import sample
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.te.expr import Const, walk
 from ansorpy.te.random_dag import DagLimits, random_dag
 from rules import CPU
 
 LIMITS = DagLimits(computes=4, extent=20, points=30_000)
 PLANS = 12  # of a sketch, from which one is drawn
-INTERPRETED = 60_000  # iterations up to which the interpreter also runs
+INTERPRETED = 1_000_000  # elements stored up to which the interpreter also runs
 BATCH = 25  # pairs of one child
 CHILD_TIMEOUT_S = 600
 
@@ -88,13 +91,24 @@ def draw(
 
 
 def _interpreted(dag: Dag, program: Program, cases: tuple[Case, ...]) -> str | None:
-    if sum(node.points for node in dag.computes) > INTERPRETED:
+    if sum(_points(phase.body) for phase in program.phases) > INTERPRETED:
         return None
     case = cases[0]
     with np.errstate(all="ignore"):
         got = interpret(program, {**case.inputs, **constants(dag)})
     failed = compare_all(case, lambda name: got[name], program.by_name)
     return None if failed is None else failed.message
+
+
+def _points(stmt: Stmt) -> int:
+    """Return how many elements a statement stores, at most: plans may compute some many times."""
+    if isinstance(stmt, Tile):
+        return prod(extent for _, extent in (*stmt.dims, *((stmt.lane,) if stmt.lane else ())))
+    times = 1
+    if isinstance(stmt, For):  # dynamic extents are tails: their first term is the whole tile
+        numbers = [e.value for e in walk(stmt.extent) if isinstance(e, Const)]
+        times = max(1, *(abs(int(number)) for number in numbers), 1)
+    return times * sum(_points(part) for part in stmt_children(stmt))
 
 
 def _loaded(program: Program, target: Target, source: bool) -> Loaded:

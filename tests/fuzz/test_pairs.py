@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.fuzz.pairs import check_pair
+
 NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 COUNT = 2000 if NIGHT else 100
 
@@ -19,6 +21,13 @@ def test_random_candidates_of_random_dags_are_right() -> None:
     assert done.returncode == 0, done.stdout
     assert f"{COUNT} pairs" in done.stdout
     assert "0 wrong" in done.stdout
+
+
+@pytest.mark.parametrize("seed", [20579, 21554, 21623])
+@pytest.mark.measure
+def test_pairs_that_were_once_wrong_stay_right(seed: int) -> None:
+    """A tie within the error bound before the best; literals whose select was decided."""
+    assert check_pair(seed).error is None
 
 
 def test_a_wrong_pair_is_reported_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,3 +229,13 @@ def test_a_term_whose_error_leaves_the_domain_of_log_bounds_nothing() -> None:
         "max", reduction.reduced("max", reduction.components("max", logs), [1], [2]), 1, "float32"
     )
     assert np.isinf(most.error[0])
+
+
+def test_an_uncertain_element_before_the_best_may_win_by_a_tie() -> None:
+    index = Bounded(np.arange(3)[None])
+    values = np.array([[-1.0, 0.0, -1.0]])
+    early = Bounded(values, np.array([[1.0, 0.0, 0.0]]))
+    late = Bounded(values, np.array([[0.0, 0.0, 1.0]]))
+    found = [reduction.first_extreme("argmax", each, index, True)[1] for each in (early, late)]
+    assert [int(each.value[0]) for each in found] == [1, 1]
+    assert [float(each.error[0]) for each in found] == [1.0, 0.0]

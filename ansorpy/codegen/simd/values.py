@@ -228,7 +228,11 @@ class Expressions(Functions):
         test, then, other = node.args
         cond = self.eval(test, point, guards)
         if isinstance(cond, bool):
-            return self.eval(then if cond else other, point, guards)
+            chosen = self.eval(then if cond else other, point, guards)
+            dtype = self.made_of(node)
+            bare = isinstance(chosen, float) or (isinstance(chosen, Index) and not chosen.terms)
+            # The branch that goes away may be the one that told the dtype of a literal.
+            return Value(dtype, self.give(chosen, dtype)) if bare and dtype else chosen
         x = self.eval(then, point, (*guards, (test, True)))
         y = self.eval(other, point, (*guards, (test, False)))
         dtypes = [v.dtype for v in (x, y) if isinstance(v, Value)]
@@ -238,6 +242,17 @@ class Expressions(Functions):
         a, b = self.level(self.give(x, dtype), self.give(y, dtype))
         wide = width(cond.ir, a)
         return Value(dtype, self.b.select(*(self.splat(v, wide) for v in (cond.ir, a, b))))
+
+    def made_of(self, node: Node) -> str:
+        """Return the dtype that the reads and casts of an expression give it, or ""."""
+        if node.op == "read":
+            return computed(self.tile.of(node).dtype)
+        if node.op in STORED:
+            return computed(node.op)
+        if node.op in HOLDS or node.op in ("and", "or", "not", "const", "name"):
+            return ""
+        parts = node.args[1:] if node.op == "select" else node.args
+        return next((found for part in parts if (found := self.made_of(part))), "")
 
     def cast(self, dtype: str, x: Any) -> Any:
         """Return x as dtype; a literal takes it at once."""
