@@ -7,7 +7,6 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -20,39 +19,6 @@ from ansorpy.target import Target
 UNROLL: Final = 4
 FMA_STEPS: Final = 400_000  # per sample and thread: some milliseconds
 _TYPES: Final = {"float32": ("float", "f32"), "float64": ("double", "f64")}
-
-
-@dataclass(frozen=True, slots=True)
-class Roofline:
-    """The machine's limits on `threads` threads; bandwidth for one working set."""
-
-    threads: int
-    flop_per_s: float
-    bytes_per_s: float  # read and written, of a copy
-    working_set_bytes: int
-
-    def least_s(self, flop: int, moved_bytes: int) -> float:
-        """Return the shortest time that work can take."""
-        return max(flop / self.flop_per_s, moved_bytes / self.bytes_per_s)
-
-
-def measure_roofline(
-    target: Target,
-    dtype: str = "float32",
-    working_set_bytes: int = 256 << 20,
-    samples: int = 8,
-) -> Roofline:
-    """Measure the peak of this machine on `target.cores` threads.
-
-    Args:
-        working_set_bytes: of a copy, source and destination together, all threads together.
-    """
-    return Roofline(
-        target.cores,
-        peak_flop_per_s(target, dtype, samples),
-        copy_bytes_per_s(target.cores, working_set_bytes, samples),
-        working_set_bytes,
-    )
 
 
 def peak_flop_per_s(target: Target, dtype: str, samples: int) -> float:
