@@ -1,0 +1,135 @@
+"""The formulas of the suite as Dags. A placeholder is called as the input of the form."""
+
+from typing import assert_never
+
+from ansorpy import te
+from ansorpy.te import library
+from ansorpy.te.dag import Dag
+from ansorpy.te.library import Window
+from ansorpy.te.library.common import padded
+from ansorpy.te.library.elementwise import relu_of
+from benchmarks.suite.forms import (
+    Attention,
+    BatchMatmul,
+    Capsule,
+    Conv,
+    Elementwise,
+    Form,
+    LayerNorm,
+    Matmul,
+    MatmulGelu,
+    MaxPool,
+    Norm,
+    Softmax,
+    SumOf,
+    TransposedBatchMatmul,
+    TransposedConv,
+)
+
+
+def dag_of(form: Form, constant_weights: bool) -> Dag:  # noqa: C901 -- one case per form
+    """Return the Dag of a form; with `constant_weights` its weights may be packed ahead."""
+    match form:
+        case Matmul():
+            packed = constant_weights and form.weights
+            return library.matmul(form.m, form.n, form.k, constant_weights=packed)
+        case BatchMatmul():
+            return library.batch_matmul(form.batch, form.m, form.n, form.k)
+        case Conv():
+            return conv(form, constant_weights)
+        case TransposedConv(n, channels, size, outputs, kernel, stride, padding):
+            return library.transposed_conv2d(
+                n, channels, size, size, outputs, kernel, stride, padding,
+                constant_weights=constant_weights,
+            )  # fmt: skip
+        case Capsule(n, size, channels, outputs, kernel, stride, padding, capsule):
+            return library.capsule_conv2d(
+                n, size, size, channels, outputs, kernel, capsule, Window(stride, padding),
+                constant_weights=constant_weights,
+            )  # fmt: skip
+        case Norm():
+            return library.norm(form.batch, form.rows, form.columns)
+        case TransposedBatchMatmul():
+            return library.transpose_batch_matmul(form.batch, form.length, form.heads, form.width)
+        case Softmax():
+            return library.softmax(form.rows, form.columns)
+        case LayerNorm():
+            return library.layer_norm(form.rows, form.columns)
+        case MatmulGelu():
+            return library.matmul_bias_gelu(
+                form.m, form.n, form.k, constant_weights=constant_weights
+            )
+        case Attention():
+            return library.attention(form.queries, form.keys, form.width)
+        case Elementwise():
+            return elementwise(form)
+        case SumOf():
+            made = library.reduce_columns if form.axis == 0 else library.reduce_rows
+            return made(form.rows, form.columns)
+        case MaxPool():
+            return library.max_pool2d(form.batch, form.channels, form.size, form.size)
+    assert_never(form)
+
+
+def conv(form: Conv, constant_weights: bool) -> Dag:
+    """Return a convolution; a depthwise one has weights [channels, kernel, kernel]."""
+    window = Window(form.stride, form.padding, form.dilation, form.groups)
+    n, inputs, at, outputs, kernel = (
+        form.batch, form.channels, form.spatial, form.outputs, form.kernel,
+    )  # fmt: skip
+    if form.layer:
+        return conv_layer(form, constant_weights)
+    if form.nhwc:
+        return library.conv2d_nhwc(
+            n, at[0], at[1], inputs, outputs, kernel, window, constant_weights=constant_weights
+        )
+    if form.groups == inputs == outputs and form.rank == 2:
+        return library.depthwise_conv2d(
+            n, inputs, at[0], at[1], kernel, window, constant_weights=constant_weights
+        )
+    if form.rank == 1:
+        return library.conv1d(
+            n, inputs, at[0], outputs, kernel, window, constant_weights=constant_weights
+        )
+    if form.rank == 2:
+        return library.conv2d(
+            n, inputs, at[0], at[1], outputs, kernel, window, constant_weights=constant_weights
+        )
+    return library.conv3d(
+        n, inputs, at[0], at[1], at[2], outputs, kernel, window, constant_weights=constant_weights
+    )
+
+
+def conv_layer(form: Conv, constant_weights: bool) -> Dag:
+    """Return relu(conv2d * scale + shift): an NCHW convolution with a folded batch norm."""
+    x = te.placeholder((form.batch, form.channels, *form.spatial), "X")
+    shape = (form.outputs, form.channels, form.kernel, form.kernel)
+    w = te.placeholder(shape, "W", constant=constant_weights)
+    scale, shift = (
+        te.placeholder((form.outputs,), name, constant=constant_weights)
+        for name in ("scale", "shift")
+    )
+    around = (0, 0, form.padding, form.padding)
+    source = padded(x, around, around, te.const(0.0, "float32"), "nchw")
+    rc = te.reduce_axis((0, form.channels), "rc")
+    ry, rx = te.reduce_axis((0, form.kernel), "ry"), te.reduce_axis((0, form.kernel), "rx")
+    s, d = form.stride, form.dilation
+    product = te.compute(
+        form.output,
+        lambda n, f, h, w_: te.sum(
+            source[n, rc, h * s + ry * d, w_ * s + rx * d] * w[f, rc, ry, rx], axis=(rc, ry, rx)
+        ),
+        "conv",
+    )
+    scaled = te.compute(form.output, lambda n, f, h, w: product[n, f, h, w] * scale[f], "scaled")
+    moved = te.compute(form.output, lambda n, f, h, w: scaled[n, f, h, w] + shift[f], "shifted")
+    return te.dag(relu_of(moved), "conv_layer", inputs=(x, w, scale, shift))
+
+
+def elementwise(form: Elementwise) -> Dag:
+    """Return relu(A + B) * C: three nodes."""
+    a, b, c = (te.placeholder(given.shape, given.name) for given in form.inputs)
+    total = te.compute(form.output, lambda i, j: a[i, j] + b[i, j], "total")
+    bent = relu_of(total)
+    out = te.compute(form.output, lambda i, j: bent[i, j] * c[i, j], "out")
+    return te.dag(out, "elementwise", inputs=(a, b, c))
