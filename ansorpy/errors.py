@@ -7,6 +7,7 @@ AnsorError
   + BuildError      the back end rejected the source   -> recorded as Failed("build")
   + RunError        the kernel crashed or hung         -> recorded as Failed("run")
   + RecordError     a stored record cannot be read or replayed
+  + PackageError    a kernel package is damaged, or made for another machine
 """
 
 
@@ -36,3 +37,7 @@ class RunError(AnsorError):
 
 class RecordError(AnsorError):
     """A stored record cannot be read or replayed."""
+
+
+class PackageError(AnsorError):
+    """A kernel package is damaged, was tampered with, or was made for another machine."""

@@ -2,7 +2,19 @@
 
 from ansorpy.artifact.harness import Test
 from ansorpy.artifact.kernel_file import make_test
-from ansorpy.artifact.load import LoadedKernel, load, unpack
+from ansorpy.artifact.load import LoadedKernel, load, load_package, unpack
 from ansorpy.artifact.pack import pack
+from ansorpy.artifact.package import Package, parse_digest, unbox
 
-__all__ = ["LoadedKernel", "Test", "load", "make_test", "pack", "unpack"]
+__all__ = [
+    "LoadedKernel",
+    "Package",
+    "Test",
+    "load",
+    "load_package",
+    "make_test",
+    "pack",
+    "parse_digest",
+    "unbox",
+    "unpack",
+]

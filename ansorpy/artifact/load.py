@@ -1,31 +1,37 @@
-"""A zip back to something that can be called, after its digests were checked."""
+"""A package back to something that can be called, after it was checked."""
 
 import importlib.util
-import json
 import shutil
 import tempfile
 import weakref
-import zipfile
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from ansorpy.errors import RecordError
-
-NAMES: Final = ("kernel.py", "manifest.json", "constants.npz")
-MAX_BYTES: Final = 1 << 30  # unpacked
+from ansorpy.artifact.arrays import importer_of, to_numpy
+from ansorpy.artifact.needs import lacking
+from ansorpy.artifact.package import Package, unbox
+from ansorpy.errors import PackageError
+from ansorpy.measure.host import local_host
 
 
 class LoadedKernel:
-    """A kernel of this process: call `run`, or `prepare` once and its result many times."""
+    """A kernel of this process.
 
-    def __init__(self, path: Path) -> None:
+    Calling it takes NumPy arrays or those of any library that speaks DLPack, and returns the same
+    kind. `run` and `prepare` are those of the file: NumPy only, and `prepare` once, then its
+    result many times, is the fastest way.
+    """
+
+    def __init__(self, package: Package) -> None:
         folder = Path(tempfile.mkdtemp(prefix="ansorpy-kernel-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.manifest = unpack(path, folder)
-        file = folder / "kernel.py"
-        spec = importlib.util.spec_from_file_location(f"ansorpy_kernel_{path.stem}", file)
+        for name, data in package.files.items():
+            (folder / name).write_bytes(data)
+        self.digest = package.digest
+        self.manifest: Mapping[str, Any] = package.manifest
+        name = f"ansorpy_kernel_{package.digest[:16]}"
+        spec = importlib.util.spec_from_file_location(name, folder / "kernel.py")
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -35,43 +41,75 @@ class LoadedKernel:
         self.selftest: Callable[[], list[str]] = module.RUNNER.selftest
 
     def __call__(self, *inputs: Any) -> Any:
-        """Return the output array, or a tuple where there are several."""
-        return self.run(*inputs)
+        """Return the output array, or a tuple where there are several.
+
+        Raises:
+            TypeError: another number of inputs, another dtype, or memory we cannot read.
+            ValueError: another shape.
+        """
+        names = [tensor["name"] for tensor in self.manifest["inputs"]]
+        labels = names if len(names) == len(inputs) else [f"input {i}" for i in range(len(inputs))]
+        arrays = [to_numpy(a, label) for a, label in zip(inputs, labels, strict=True)]
+        result = self.run(*arrays)
+        imported = importer_of(inputs)
+        return tuple(map(imported, result)) if isinstance(result, tuple) else imported(result)
+
+    def __repr__(self) -> str:
+        tensors = ", ".join(
+            f"{t['name']}: {t['dtype']}{t['shape']}" for t in self.manifest["inputs"]
+        )
+        best_s = self.manifest["latency_s"]["min"]
+        return f"<kernel {self.manifest['name']}({tensors}), {best_s * 1e6:.1f} us>"
+
+
+def load_package(data: bytes, place: str, digest: str | None = None) -> LoadedKernel:
+    """Import the kernel of a package. This runs its code: load only what you trust.
+
+    Args:
+        place: what messages call it.
+        digest: sha256 of the package in hex; with it, exactly these bytes are loaded or none.
+
+    Raises:
+        PackageError: a byte is not as it was packed, or this machine lacks what it was made for.
+    """
+    package = unbox(data, place, digest)
+    check_machine(package, place)
+    return LoadedKernel(package)
 
 
 def load(path: Path) -> LoadedKernel:
-    """Import the kernel of a zip. This runs its code: load only what you trust.
+    """Import the kernel of a file; see `load_package`."""
+    return load_package(path.read_bytes(), path.name)
+
+
+def check_machine(package: Package, place: str, present: tuple[str, ...] | None = None) -> None:
+    """Refuse a kernel made for features that this machine lacks.
+
+    Args:
+        present: LLVM feature names; those of this machine unless given.
 
     Raises:
-        RecordError: the zip is not one of ours, or a file is not what the manifest says.
+        PackageError: names what is lacking.
     """
-    return LoadedKernel(path)
+    try:
+        needed = tuple(map(str, package.manifest["target"]["needs"]))
+    except (KeyError, TypeError) as error:
+        raise PackageError(f"{place}: its manifest does not say what it needs") from error
+    missing = lacking(needed, local_host().features if present is None else present)
+    if missing:
+        raise PackageError(
+            f"{place}: made for a processor with {', '.join(missing)}, which this one lacks;"
+            " tune it here"
+        )
 
 
 def unpack(path: Path, folder: Path) -> Mapping[str, Any]:
-    """Write the files of a zip into `folder` and return its manifest.
+    """Write the checked files of a package into `folder` and return its manifest.
 
     Raises:
-        RecordError: an unknown or oversized file, or a digest that does not match.
+        PackageError: a byte is not as it was packed.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            infos = archive.infolist()
-            wrong = [info.filename for info in infos if info.filename not in NAMES]
-            if wrong:
-                raise RecordError(f"{path.name}: unexpected file {wrong[0]!r}")
-            if sum(info.file_size for info in infos) > MAX_BYTES:
-                raise RecordError(f"{path.name}: more than {MAX_BYTES} bytes unpacked")
-            content = {info.filename: archive.read(info) for info in infos}
-        manifest = json.loads(content["manifest.json"])
-        promised = {name: facts["sha256"] for name, facts in manifest["files"].items()}
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError) as error:
-        raise RecordError(f"{path.name}: not a kernel zip: {error}") from error
-    found = {
-        name: sha256(data).hexdigest() for name, data in content.items() if name != "manifest.json"
-    }
-    if found != promised:
-        raise RecordError(f"{path.name}: a file is not what its manifest says")
-    for name, data in content.items():
+    package = unbox(path.read_bytes(), path.name)
+    for name, data in package.files.items():
         (folder / name).write_bytes(data)
-    return dict(manifest)
+    return package.manifest

@@ -4,23 +4,21 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from ansorpy.artifact.harness import Test
 from ansorpy.artifact.kernel_file import Facts, constant_arrays, kernel_text, output_names, tensors
+from ansorpy.artifact.needs import needed_features
+from ansorpy.artifact.package import STAMP, box
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.records import Race, Record
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
-
-FORMAT: Final = 1
-STAMP: Final = (1980, 1, 1, 0, 0, 0)  # the same content gives the same bytes
 
 
 def pack(
@@ -46,15 +44,10 @@ def pack(
     if arrays:
         content["constants.npz"] = _npz(arrays)
     manifest = _manifest(dag, kernel, record, race, target)
-    manifest["files"] = {
-        name: {"sha256": sha256(data).hexdigest(), "size_bytes": len(data)}
-        for name, data in content.items()
-    }
-    content["manifest.json"] = (json.dumps(manifest, indent=2) + "\n").encode()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{dag.name}-{record.id[:12]}.zip"
     partial = path.with_suffix(".partial")
-    partial.write_bytes(_zip(content))
+    partial.write_bytes(box(content, manifest))
     partial.replace(path)
     return path
 
@@ -81,7 +74,6 @@ def _manifest(
 ) -> dict[str, Any]:
     by_name = {tensor.name: tensor for tensor in tensors(dag, kernel.buffers)}
     return {
-        "format": FORMAT,
         "name": dag.name,
         "workload": record.workload,
         "record": record.id,
@@ -106,19 +98,25 @@ def _manifest(
             "cpu": target.cpu,
             "vector_bits": target.vector_bits,
             "features": list(target.features),
+            "needs": list(needed_features(kernel.source, target)),
             "threads": target.cores,
         },
         "versions": dict(record.versions),
         "winner": race.winner,
         "delivered": race.delivered,
-        "verified": True,
+        "verification": {
+            "reference": "float64",
+            "inputs": list(race.span),
+            "tolerances": list(race.tolerances),
+            "exact_on_integers_up_to": race.magnitude,
+            "source_sha256": record.source_sha256,
+        },
         "latency_s": _spread(race.delivered_s),
         "baseline_s": race.baseline_s,
         "naive_s": _spread(race.naive_s) if race.naive_s else None,
         "numpy_s": _spread(race.numpy_s) if race.numpy_s else None,
         "trials": race.trials,
-        "tolerances": list(race.tolerances),
-        "exact_on_integers_up_to": race.magnitude,
+        "created_s": record.created_s,
     }
 
 
@@ -134,16 +132,12 @@ def _spread(times_s: tuple[float, ...]) -> dict[str, float]:
 
 
 def _npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
-
-
-def _zip(content: Mapping[str, bytes]) -> bytes:
+    """Return the arrays as `np.savez` writes them, but without the time of day."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in content.items():
-            info = zipfile.ZipInfo(name, STAMP)
-            info.external_attr = 0o644 << 16
-            archive.writestr(info, data, zipfile.ZIP_DEFLATED)
+        for name, array in arrays.items():
+            inner = io.BytesIO()
+            np.lib.format.write_array(inner, np.asanyarray(array), allow_pickle=False)
+            info = zipfile.ZipInfo(f"{name}.npy", STAMP)
+            archive.writestr(info, inner.getvalue(), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -13,7 +13,7 @@ import pytest
 
 from ansorpy.artifact import LoadedKernel, load, make_test, pack, unpack
 from ansorpy.artifact.kernel_file import WORST_TOLERANCE
-from ansorpy.errors import RecordError
+from ansorpy.errors import PackageError
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Race, Record
 from ansorpy.session.final import Contestant, untuned
@@ -241,8 +241,8 @@ def drop_files(content: dict[str, bytes]) -> None:
     [
         (lambda c: c.update({"kernel.py": c["kernel.py"] + b"#"}), "not what its manifest says"),
         (lambda c: c.update({"../evil.py": b""}), r"unexpected file '\.\./evil\.py'"),
-        (lambda c: c.pop("manifest.json"), "not a kernel zip"),
-        (drop_files, "not a kernel zip"),
+        (lambda c: c.pop("manifest.json"), "not a kernel package"),
+        (drop_files, "not a kernel package"),
         (lambda c: c.pop("kernel.py"), "not what its manifest says"),
     ],
 )
@@ -254,7 +254,7 @@ def test_a_zip_that_was_changed_is_refused(
 ) -> None:
     bad = tmp_path / "bad.zip"
     bad.write_bytes(rewritten(matmul[0], change))
-    with pytest.raises(RecordError, match=message):
+    with pytest.raises(PackageError, match=message):
         load(bad)
     assert not list(tmp_path.parent.glob("evil.py"))
 
@@ -262,5 +262,5 @@ def test_a_zip_that_was_changed_is_refused(
 def test_what_is_no_zip_is_refused(tmp_path: Path) -> None:
     bad = tmp_path / "bad.zip"
     bad.write_bytes(b"PK nonsense")
-    with pytest.raises(RecordError, match="not a kernel zip"):
+    with pytest.raises(PackageError, match="not a kernel package"):
         load(bad)

@@ -1,0 +1,56 @@
+"""Arrays of other libraries, in and out, without copies (DLPack)."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+CPU: Final = 1  # kDLCPU
+
+
+def to_numpy(array: Any, place: str) -> np.ndarray[Any, Any]:
+    """Return a NumPy view of an array of any library.
+
+    Args:
+        array: a NumPy array, a DLPack producer, or what `np.asarray` takes.
+        place: what messages call it.
+
+    Raises:
+        TypeError: it does not lie in the memory of the processor, or may not be exported.
+    """
+    if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
+        return np.asarray(array)
+    device, number = array.__dlpack_device__()
+    if device != CPU:
+        raise TypeError(f"{place}: on DLPack device ({int(device)}, {number}), not in CPU memory")
+    try:
+        return np.from_dlpack(array)
+    except (BufferError, RuntimeError) as error:
+        raise TypeError(f"{place}: cannot be shared through DLPack: {error}") from error
+
+
+def importer_of(inputs: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Return what turns a NumPy result into the kind of the first input that is no NumPy array.
+
+    Its library is found by the array API (`__array_namespace__`), else by the package of its type,
+    which offers `from_dlpack` itself (torch, cupy) or in `dlpack` (jax). Without any: NumPy.
+    """
+    for array in inputs:
+        if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
+            continue
+        package = type(array).__module__.partition(".")[0]
+        spaces: tuple[Any, ...] = (
+            array.__array_namespace__() if hasattr(array, "__array_namespace__") else None,
+            sys.modules.get(package),
+            sys.modules.get(f"{package}.dlpack"),
+        )
+        for space in spaces:
+            if hasattr(space, "from_dlpack"):
+                found: Callable[[Any], Any] = space.from_dlpack
+                return found
+    return _as_it_is
+
+
+def _as_it_is(array: Any) -> Any:
+    return array

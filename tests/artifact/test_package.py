@@ -1,0 +1,175 @@
+import io
+import os
+import zipfile
+from pathlib import Path
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from ansorpy.artifact import LoadedKernel, load, load_package, unbox
+from ansorpy.artifact.load import check_machine
+from ansorpy.artifact.needs import lacking, needed_features
+from ansorpy.artifact.package import MANIFEST, box, parse_digest
+from ansorpy.errors import PackageError
+from ansorpy.target import Target
+from ansorpy.te.text import parse
+from tests.artifact.test_pack import MM, TWO, packed
+
+SHORT = 41  # every so many bytes, unless ANSORPY_NIGHT is set
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return packed(parse(MM)[0], tmp_path_factory.mktemp("mm"))[0].read_bytes()
+
+
+@pytest.fixture(scope="module")
+def kernel(data: bytes) -> LoadedKernel:
+    return load_package(data, "mm")
+
+
+def flipped(data: bytes, at: int, mask: int) -> bytes:
+    changed = bytearray(data)
+    changed[at] ^= mask
+    return bytes(changed)
+
+
+def test_every_byte_flip_is_refused_even_without_a_digest(data: bytes) -> None:
+    step = 1 if os.environ.get("ANSORPY_NIGHT") else SHORT
+    for at in range(0, len(data), step):  # every one of them takes 12 s
+        with pytest.raises(PackageError):
+            unbox(flipped(data, at, 1 << at % 8), "p")
+
+
+def test_every_byte_flip_of_the_containers_own_fields_is_refused(data: bytes) -> None:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        begins = [info.header_offset for info in archive.infolist()]
+        directory = archive.start_dir
+    places = {begin + i for begin in begins for i in range(44)} | set(range(directory, len(data)))
+    for at in sorted(places):
+        for bit in range(8):
+            with pytest.raises(PackageError):
+                unbox(flipped(data, at, 1 << bit), "p")
+
+
+def test_with_a_digest_every_byte_flip_is_refused_before_anything_is_read(data: bytes) -> None:
+    digest = unbox(data, "p").digest
+    for at in range(0, len(data), 7):
+        with pytest.raises(PackageError, match=f"expected {digest}"):
+            unbox(flipped(data, at, 0xFF), "p", digest)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 22, 1000])
+def test_a_package_that_was_cut_or_lengthened_is_refused(data: bytes, cut: int) -> None:
+    with pytest.raises(PackageError):
+        unbox(data[:cut], "p")
+    with pytest.raises(PackageError):
+        unbox(data + b"\0" * (cut + 1), "p")
+    with pytest.raises(PackageError):
+        unbox(b"\0" * (cut + 1) + data, "p")
+
+
+def test_a_deflated_package_is_refused_before_it_is_inflated(data: bytes) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("kernel.py", b"\0" * (1 << 28))
+    with pytest.raises(PackageError, match="not stored"):
+        unbox(buffer.getvalue(), "p")
+
+
+def test_another_format_is_refused(data: bytes) -> None:
+    package = unbox(data, "p")
+    files = {name: body for name, body in package.files.items() if name != MANIFEST}
+    with pytest.raises(PackageError, match="format is not 2"):
+        unbox(box(files, {**package.manifest, "format": 1}), "p")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "sha256:", "ab" * 32, "sha256:" + "AB" * 32, "sha256:" + "a" * 63, "../" + "a" * 64],
+)
+def test_what_is_no_digest_is_refused(text: str) -> None:
+    with pytest.raises(PackageError, match="64 hex digits"):
+        parse_digest(text)
+    assert parse_digest("sha256:" + "ab" * 32) == "ab" * 32
+
+
+ZEN = Target(
+    vector_bits=512, features=("aes", "avx2", "avx512bw", "avx512f", "clzero", "fma", "sse4a")
+)
+
+
+def test_a_kernel_needs_its_vectors_and_what_its_source_names_and_no_more() -> None:
+    assert needed_features("", ZEN) == ("avx2", "avx512bw", "avx512f", "fma")
+    dot = 'call <16 x i32> @"llvm.x86.avx512.vpdpbusd.512"'
+    assert "avx512vnni" in needed_features(dot, ZEN)
+    assert needed_features("", Target(vector_bits=128, features=("neon",))) == ("neon",)
+    assert lacking(("avx2", "avx512f"), ("avx2", "fma")) == ("avx512f",)
+
+
+def test_a_kernel_for_another_machine_is_refused(data: bytes) -> None:
+    package = unbox(data, "p")
+    files = {name: body for name, body in package.files.items() if name != MANIFEST}
+    target = {**package.manifest["target"], "needs": ["avx2", "avx99"]}
+    other = unbox(box(files, {**package.manifest, "target": target}), "p")
+    with pytest.raises(PackageError, match="made for a processor with avx2, avx99, which"):
+        check_machine(other, "p", present=("sse2",))
+    with pytest.raises(PackageError, match="avx99"):
+        load_package(box(files, {**package.manifest, "target": target}), "p")
+    check_machine(other, "p", present=("avx2", "avx99"))
+
+
+def inputs() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 7), (7, 6)))
+    return a, b
+
+
+@pytest.mark.measure
+def test_arrays_of_another_library_come_back_as_such(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    there = kernel(array_api_strict.asarray(a), array_api_strict.asarray(b))
+    assert type(there) is type(array_api_strict.asarray(a))
+    np.testing.assert_allclose(np.from_dlpack(there), a @ b, rtol=1e-5, atol=1e-6)
+    mixed = kernel(a, array_api_strict.asarray(b))
+    assert type(mixed) is type(there)
+    assert type(kernel(a, b)) is np.ndarray
+
+
+class Producer:
+    """A DLPack producer whose library offers no way back."""
+
+    def __init__(self, array: np.ndarray, device: tuple[int, int] = (1, 0)) -> None:
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **arguments: object) -> object:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+
+@pytest.mark.measure
+def test_a_producer_without_a_library_gets_numpy(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    result = kernel(Producer(a), b)
+    assert type(result) is np.ndarray
+    np.testing.assert_allclose(result, a @ b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.measure
+def test_memory_that_cannot_be_read_is_named(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    with pytest.raises(TypeError, match=r"B: on DLPack device \(2, 0\), not in CPU memory"):
+        kernel(a, Producer(b, (2, 0)))
+    with pytest.raises(TypeError, match=r"run takes 2 arrays \(A, B\), got 1"):
+        kernel(a)
+
+
+@pytest.mark.measure
+def test_several_outputs_come_back_alike(tmp_path: Path) -> None:
+    loaded = load(packed(parse(TWO)[0], tmp_path)[0])
+    total, double = loaded(array_api_strict.arange(9, dtype=array_api_strict.float32))
+    assert type(total) is type(double) is type(array_api_strict.zeros(1))
+    assert float(total) == 36.0
