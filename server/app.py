@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from ansorpy.errors import SpecError
-from server.db.engine import open_database
-from server.jobs import BusyError, Jobs, UnknownError
+from server.db.upgrade import open_database
+from server.jobs.errors import BusyError, UnknownError
+from server.jobs.service import Jobs
 from server.routes import jobs
 from server.schemas import Health, Mistake, Problem
 from server.settings import Settings
@@ -40,7 +41,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     app = FastAPI(title="ansorpy", version=version("ansorpy"), lifespan=lifespan)
     app.state.max_body_bytes = settings.max_body_bytes
-    app.state.jobs = Jobs(engine, settings.kernel_dir, settings.max_queued_jobs)
+    app.state.jobs = Jobs(engine, settings.max_queued_jobs)
     app.include_router(jobs.router)
 
     @app.get("/healthz", operation_id="health", tags=["service"])
@@ -73,7 +74,7 @@ def _answer_problems(app: FastAPI) -> None:
     @app.exception_handler(BusyError)
     def _(_: Request, error: BusyError) -> JSONResponse:
         reply = _problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        reply.headers["Retry-After"] = "30"
+        reply.headers["Retry-After"] = str(error.retry_after_s)
         return reply
 
     @app.exception_handler(HTTPException)

@@ -32,6 +32,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+db = typer.Typer(help="The database of records and jobs.", no_args_is_help=True)
+app.add_typer(db, name="db")
 
 File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
 Kind = Annotated[str, typer.Option("--target", help="cpu or cuda.")]
@@ -63,7 +65,8 @@ def tune(
     gc.set_threshold(GC_THRESHOLD)
     from ansorpy.events import Finished
     from ansorpy.tune import Request, run
-    from server.db.store import SqlStore
+    from server.db.records import SqlStore
+    from server.db.upgrade import local_tenant
 
     with wrong_input():
         if target != "cpu":
@@ -77,7 +80,8 @@ def tune(
             weights=pairs(weight, "--weight", float),
             fresh=fresh,
         )
-        store = SqlStore(database(read_settings()))
+        engine = database(read_settings())
+        store = SqlStore(engine, local_tenant(engine))
         with reporter(sys.stderr, trials) as report:
             events = run(request, store=store, out=out)
             last: Finished | None = None
@@ -158,6 +162,21 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
+@db.command()
+def upgrade() -> None:
+    """Bring the tables to the version of this program."""
+    from server.db.engine import connect
+    from server.db.upgrade import revision
+    from server.db.upgrade import upgrade as bring_up
+
+    with wrong_input():
+        engine = connect(read_settings().url)
+        before, after = revision(engine), bring_up(engine)
+    place = engine.url.render_as_string(hide_password=True)
+    told = f"was at {after} already" if before == after else f"{before or 'empty'} -> {after}"
+    typer.echo(f"{place}: {told}")
+
+
 @contextmanager
 def wrong_input() -> Iterator[None]:
     """Turn a SpecError into one line on standard error and exit code 2."""
@@ -182,7 +201,7 @@ def database(settings: Settings) -> Any:
     """Return the open database of records and jobs; SpecError where there is none to open."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from server.db.engine import open_database
+    from server.db.upgrade import open_database
 
     try:
         return open_database(settings.url)

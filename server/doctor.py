@@ -15,8 +15,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from ansorpy.errors import AnsorError
 from ansorpy.measure.host import local_target
 from ansorpy.session.rules import find_rules
-from server.db.engine import open_database, transaction
-from server.db.store import SqlStore
+from server.db.engine import transaction
+from server.db.records import SqlStore
+from server.db.upgrade import local_tenant, open_database
 from server.settings import Settings
 
 FREE_BYTES = 200 << 20
@@ -89,5 +90,5 @@ def _records(settings: Settings) -> Finding:
     with transaction(engine) as tx:
         sqlite = engine.dialect.name == "sqlite"
         health = tx.scalar(text("PRAGMA quick_check")) if sqlite else "ok"
-    count = SqlStore(engine).count()
+    count = SqlStore(engine, local_tenant(engine)).count()
     return Finding("records", health == "ok", f"{count} in {settings.url} ({health})")

@@ -85,7 +85,7 @@ class JobReply(Wire):
     """A job: its state, how far it is, and what came out."""
 
     id: str
-    state: Literal["queued", "running", "done", "failed"]
+    state: Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
     created_s: float = Field(description="Seconds since the epoch.")
     attempt: int = Field(description="How many workers took it up.")
     progress: dict[str, TaskProgress]

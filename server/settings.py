@@ -29,8 +29,3 @@ class Settings(BaseSettings):
     def url(self) -> str:
         """The database to use."""
         return self.database_url or f"sqlite:///{self.data_dir / 'ansorpy.db'}"
-
-    @property
-    def kernel_dir(self) -> Path:
-        """Where finished zips lie, each under its digest."""
-        return self.data_dir / "kernels"

@@ -11,9 +11,9 @@ import os
 import signal
 import tempfile
 import threading
-import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -21,28 +21,23 @@ from types import FrameType
 from typing import Any
 
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 from ansorpy.errors import AnsorError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult
-from server.db.engine import open_database, transaction
-from server.db.store import (
-    Claim,
-    SqlStore,
-    claim_job,
-    fail_job,
-    finish_job,
-    heartbeat,
-    recover_jobs,
-    release_job,
-)
-from server.jobs import read_dags
-from server.schemas import JobRequest
+from server.db.engine import now, transaction
+from server.db.models import JobRow, PackageRow
+from server.db.records import SqlStore
+from server.db.upgrade import open_database
+from server.jobs import lease
+from server.jobs.lease import Claim
+from server.jobs.submission import Submission
 from server.settings import Settings
 
 log = logging.getLogger(__name__)
 
 # What a worker does with a request: the events of a tuning whose zips go to the folder.
-Tune = Callable[[JobRequest, SqlStore, Path], Iterator[Event]]
+Tune = Callable[[Submission, SqlStore, Path], Iterator[Event]]
 
 
 class LostError(AnsorError):
@@ -70,21 +65,21 @@ def run_forever(settings: Settings, owner: str) -> None:
             stop.wait(settings.poll_s)
 
 
-def tune_request(request: JobRequest, store: SqlStore, out: Path) -> Iterator[Event]:
+def tune_request(request: Submission, store: SqlStore, out: Path) -> Iterator[Event]:
     """Yield the events of the tuning that `request` asks for."""
     # Here, because they load the numeric floors, which the API process does not need.
     from ansorpy.measure.host import local_target
     from ansorpy.tune import Request, run
 
-    dags = read_dags(request.text, request.dags, request.bind)
     return run(
         Request(
-            dags=dags,
+            dags=request.dags,
             target=local_target(request.cores),
-            trials=request.trials,
-            seconds=request.seconds,
+            trials=request.budget.trials,
+            seconds=request.budget.seconds,
             seed=request.seed,
             weights=request.weights,
+            fresh=request.fresh,
         ),
         store=store,
         out=out,
@@ -95,26 +90,19 @@ class Worker:
     """Runs one job at a time."""
 
     def __init__(
-        self,
-        settings: Settings,
-        engine: Engine,
-        owner: str,
-        tune: Tune,
-        stop: threading.Event,
-        clock: Callable[[], float] = time.time,
+        self, settings: Settings, engine: Engine, owner: str, tune: Tune, stop: threading.Event
     ) -> None:
         self.settings = settings
         self.engine = engine
         self.owner = owner
         self.tune = tune
         self.stop = stop
-        self.clock = clock
 
     def run_one(self) -> bool:
-        """Run the oldest job that waits, if there is one, and say whether there was."""
+        """Run the most urgent job that waits, if there is one, and say whether there was."""
         with transaction(self.engine) as tx:
-            recover_jobs(tx, self.clock(), self.settings.max_attempts)
-            claim = claim_job(tx, self.owner, self.clock(), self.settings.lease_s)
+            lease.recover(tx, now(tx), self.settings.max_attempts)
+            claim = lease.claim(tx, self.owner, now(tx), self.settings.lease_s)
         if claim is None:
             return False
         try:
@@ -122,25 +110,36 @@ class Worker:
         except LostError:
             log.warning("job %s: another worker owns it now", claim.job_id)
         except StopError:
-            self._write(release_job, claim)
+            with self._held(claim) as (tx, row):
+                lease.release(tx, row, now(tx))
         except AnsorError as error:
-            self._write(fail_job, claim, str(error))
+            self._fail(claim, str(error))
         except Exception as error:  # the process boundary: one job must not end us
             log.exception("job %s", claim.job_id)
-            self._write(fail_job, claim, f"internal error: {type(error).__name__}: {error}")
+            self._fail(claim, f"internal error: {type(error).__name__}: {error}")
         return True
 
     def _run(self, claim: Claim) -> None:
-        request = JobRequest.model_validate(claim.request)
         progress: dict[str, dict[str, Any]] = {}
+        store = SqlStore(self.engine, claim.tenant_id)
         with self._lease(claim) as lost, tempfile.TemporaryDirectory() as folder:
-            for event in self.tune(request, SqlStore(self.engine), Path(folder)):
+            for event in self.tune(Submission.of(claim.request), store, Path(folder)):
                 if self.stop.is_set():
                     raise StopError
-                if lost.is_set() or not self._note(claim, progress, event):
+                if lost.is_set():
                     raise LostError
+                self._note(claim, progress, event)
                 if isinstance(event, Finished):
-                    self._finish(claim, event.results)
+                    self._finish(claim, event)
+
+    @contextmanager
+    def _held(self, claim: Claim) -> Iterator[tuple[Session, JobRow]]:
+        """Lock the job for one transaction that extends its lease; LostError where it is gone."""
+        with transaction(self.engine) as tx:
+            row = lease.hold(tx, claim, now(tx), self.settings.lease_s)
+            if row is None:
+                raise LostError
+            yield tx, row
 
     @contextmanager
     def _lease(self, claim: Claim) -> Iterator[threading.Event]:
@@ -149,10 +148,12 @@ class Worker:
 
         def beat() -> None:
             while not ended.wait(self.settings.heartbeat_s):
-                with transaction(self.engine) as tx:
-                    if not heartbeat(tx, claim, self.clock(), self.settings.lease_s, None):
-                        lost.set()
-                        return
+                try:
+                    with self._held(claim):
+                        pass
+                except LostError:
+                    lost.set()
+                    return
 
         thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
         thread.start()
@@ -162,8 +163,8 @@ class Worker:
             ended.set()
             thread.join()
 
-    def _note(self, claim: Claim, progress: dict[str, dict[str, Any]], event: Event) -> bool:
-        """Store the progress; False where the lease was lost."""
+    def _note(self, claim: Claim, progress: dict[str, dict[str, Any]], event: Event) -> None:
+        """Store the progress."""
         match event:
             case Derived(task=task, sketches=sketches):
                 progress[task] = {"sketches": sketches}
@@ -171,30 +172,27 @@ class Worker:
                 facts = {"trials": trials, "best_s": best_s, "failures": dict(failures)}
                 progress.setdefault(task, {}).update(facts)
             case _:
-                return True
-        with transaction(self.engine) as tx:
-            return heartbeat(tx, claim, self.clock(), self.settings.lease_s, progress)
+                return
+        with self._held(claim) as (tx, row):
+            lease.note_progress(row, progress, now(tx))
 
-    def _finish(self, claim: Claim, results: tuple[TaskResult, ...]) -> None:
-        """Move the zips to their digests, then end the job in one transaction."""
-        kernels = {
-            result.name: keep_kernel(result.kernel, self.settings.kernel_dir)
-            for result in results
-            if result.kernel is not None
-        }
-        wires = [result_to_wire(result) for result in results]
-        if not kernels:
-            reasons = {f"{kind}: {text}" for r in results for kind, text in r.examples.items()}
-            error = "no candidate survived: " + "; ".join(sorted(reasons)[:3])
-            self._write(fail_job, claim, error)
+    def _finish(self, claim: Claim, end: Finished) -> None:
+        """End the job and keep its kernels, in one transaction."""
+        made = [result for result in end.results if result.kernel is not None]
+        if not made:
+            reasons = {f"{kind}: {text}" for r in end.results for kind, text in r.examples.items()}
+            self._fail(claim, "no candidate survived: " + "; ".join(sorted(reasons)[:3]))
             return
-        with transaction(self.engine) as tx:
-            if not finish_job(tx, claim, self.clock(), wires, kernels):
-                raise LostError
+        with self._held(claim) as (tx, row):
+            for result in made:
+                assert result.kernel is not None
+                package = package_of(result.kernel, now(tx))
+                lease.add_kernel(tx, row, result.name, package, result.best_s, True, now(tx))
+            lease.finish(tx, row, list(map(result_to_wire, end.results)), end.stopped, now(tx))
 
-    def _write(self, write: Callable[..., bool], claim: Claim, *arguments: str) -> None:
-        with transaction(self.engine) as tx:
-            write(tx, claim, self.clock(), *arguments)
+    def _fail(self, claim: Claim, reason: str) -> None:
+        with suppress(LostError), self._held(claim) as (tx, row):
+            lease.fail(tx, row, reason, now(tx))
 
 
 def result_to_wire(result: TaskResult) -> Mapping[str, Any]:
@@ -205,18 +203,15 @@ def result_to_wire(result: TaskResult) -> Mapping[str, Any]:
     return {**fields, "failures": dict(result.failures), "kernel": result.kernel is not None}
 
 
-def keep_kernel(path: Path, folder: Path) -> tuple[str, int]:
-    """Copy a zip to `folder/<sha256>.zip`, atomically; return digest and size in bytes."""
-    data = path.read_bytes()
-    digest = sha256(data).hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{digest}.{os.getpid()}"
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(folder / f"{digest}.zip")
-    return digest, len(data)
+def package_of(path: Path, now_s: float) -> PackageRow:
+    """Return the row of a zip."""
+    content = path.read_bytes()
+    with zipfile.ZipFile(path) as file:
+        manifest = file.read("manifest.json").decode()
+    return PackageRow(
+        sha256=sha256(content).hexdigest(), size_bytes=len(content), content=content,
+        manifest=manifest, created_s=now_s,
+    )  # fmt: skip
 
 
 class Supervisor:
@@ -261,6 +256,6 @@ class Supervisor:
             self.state = f"restarting (exit code {child.exitcode})"
             log.error("worker %s died with exit code %s", owner, child.exitcode)
             with transaction(self.engine) as tx:
-                recover_jobs(tx, time.time(), self.settings.max_attempts, owner)
+                lease.recover(tx, now(tx), self.settings.max_attempts, owner)
             self._ended.wait(min(10.0, 0.5 * lives))  # no storm where it dies at once
         self.state = "stopped"

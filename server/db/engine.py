@@ -1,35 +1,35 @@
-"""How we talk to the database: durable SQLite, one transaction door."""
+"""How we talk to the database: durable SQLite or PostgreSQL, one transaction door, one clock."""
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
-from server.db.models import Base
+PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON")
+POSTGRES: Final = "postgresql"
 
-PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON")
 
-
-def open_database(url: str) -> Engine:
-    """Return an engine with its tables made.
+def connect(url: str) -> Engine:
+    """Return an engine; whether its tables are there is for `server.db.upgrade` to say.
 
     SQLite runs in WAL mode with synchronous=FULL (what was committed survives a power cut) and
     every transaction begins IMMEDIATE, so that a reader never fails to become a writer.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        engine = create_engine(url, pool_pre_ping=True)
-    else:
-        if parsed.database and parsed.database != ":memory:":
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
-        event.listen(engine, "connect", _set_pragmas)
-        event.listen(engine, "begin", _begin_immediate)
-    Base.metadata.create_all(engine)
+        if parsed.drivername == POSTGRES:
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        return create_engine(parsed, pool_pre_ping=True)
+    if parsed.database and parsed.database != ":memory:":
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+    event.listen(engine, "connect", _set_pragmas)
+    event.listen(engine, "begin", _begin_immediate)
     return engine
 
 
@@ -48,3 +48,12 @@ def transaction(engine: Engine) -> Generator[Session]:
     """Commit if the block ends, roll back if it raises."""
     with Session(engine, expire_on_commit=False) as session, session.begin():
         yield session
+
+
+def now(tx: Session) -> float:
+    """Return the seconds since the epoch by the clock that all users of the database share."""
+    if tx.get_bind().dialect.name != POSTGRES:
+        return time.time()
+    found = tx.scalar(text("SELECT EXTRACT(EPOCH FROM clock_timestamp())"))
+    assert found is not None
+    return float(found)

@@ -4,9 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Path, Request, Response, status
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import FileResponse
 
-from server.jobs import Jobs
+from server.jobs.service import Jobs
 from server.schemas import JobReply, JobRequest, Problem
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -72,7 +71,7 @@ def read(job_id: JobId, jobs: JobsDep) -> JobReply:
 @router.get(
     "/{job_id}/kernels/{task}",
     operation_id="downloadKernel",
-    response_class=FileResponse,
+    response_class=Response,
     responses={
         200: {"content": {"application/zip": {}}, "description": "The verified kernel"},
         304: {"description": "The copy that the client has is still right"},
@@ -93,6 +92,5 @@ def download(
     }
     if if_none_match is not None and kernel.sha256 in if_none_match:
         return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
-    return FileResponse(
-        kernel.path, media_type="application/zip", filename=kernel.name, headers=headers
-    )
+    headers["Content-Disposition"] = f'attachment; filename="{kernel.name}"'
+    return Response(kernel.content, media_type="application/zip", headers=headers)

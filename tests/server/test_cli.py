@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -132,6 +133,24 @@ def test_doctor_checks_the_machine(env: dict[str, str]) -> None:
     names = {line.split()[1].rstrip(":") for line in found.stdout.splitlines()}
     expected = {"python", "packages", "processor", "rules", "openmp", "data", "records"}
     assert names == expected
+
+
+def test_the_database_is_brought_up_once(env: dict[str, str]) -> None:
+    first, second = ansorpy(env, "db", "upgrade"), ansorpy(env, "db", "upgrade")
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert "empty -> " in first.stdout
+    assert "already" in second.stdout
+
+
+def test_a_database_of_another_version_is_wrong_input(env: dict[str, str]) -> None:
+    ansorpy(env, "db", "upgrade")
+    with sqlite3.connect(Path(env["ANSORPY_DATA_DIR"]) / "ansorpy.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    for command in (("db", "upgrade"), ("serve",)):
+        found = ansorpy(env, *command)
+        assert found.exit_code == 2
+        assert "schema 9999" in found.stderr
 
 
 def test_pairs_keep_their_type() -> None:

@@ -11,8 +11,10 @@ from sqlalchemy import Engine
 from ansorpy.te.spec import to_json
 from ansorpy.te.text import parse
 from server.app import create_app
-from server.db.engine import open_database, transaction
-from server.db.store import claim_job, fail_job, finish_job, heartbeat
+from server.db.engine import transaction
+from server.db.models import PackageRow
+from server.db.upgrade import open_database
+from server.jobs import lease
 from server.settings import Settings
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -37,8 +39,10 @@ def client(settings: Settings) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def engine(settings: Settings, client: TestClient) -> Engine:
-    return open_database(settings.url)
+def engine(settings: Settings, client: TestClient) -> Iterator[Engine]:
+    engine = open_database(settings.url)
+    yield engine
+    engine.dispose()
 
 
 def submit(client: TestClient, **changes: Any) -> str:
@@ -70,44 +74,53 @@ def test_symbols_are_bound(client: TestClient) -> None:
 
 def test_a_job_shows_progress_then_its_result(client: TestClient, engine: Engine) -> None:
     job_id = submit(client)
+    facts = {"mm": {"trials": 16, "best_s": 1e-3, "failures": {"wrong": 1}, "sketches": 3}}
     with transaction(engine) as tx:
-        claim = claim_job(tx, "w", 1.0, 30.0)
+        claim = lease.claim(tx, "w", 1.0, 30.0)
         assert claim is not None
-        facts = {"mm": {"trials": 16, "best_s": 1e-3, "failures": {"wrong": 1}, "sketches": 3}}
-        assert heartbeat(tx, claim, 2.0, 30.0, facts)
+    with transaction(engine) as tx:
+        row = lease.hold(tx, claim, 2.0, 30.0)
+        assert row is not None
+        lease.note_progress(row, facts, 2.0)
     job = client.get(f"/v1/jobs/{job_id}").json()
     assert (job["state"], job["progress"]) == ("running", facts)
     with transaction(engine) as tx:
-        assert finish_job(tx, claim, 3.0, [RESULT], {"mm": ("ab" * 32, 7)})
+        row = lease.hold(tx, claim, 3.0, 30.0)
+        assert row is not None
+        lease.finish(tx, row, [RESULT], "trials", 3.0)
     job = client.get(f"/v1/jobs/{job_id}").json()
-    assert job["state"] == "done"
+    assert job["state"] == "succeeded"
     assert job["tasks"] == [{**RESULT, "kernel": f"/v1/jobs/{job_id}/kernels/mm"}]
 
 
 def test_a_failed_job_says_why(client: TestClient, engine: Engine) -> None:
     job_id = submit(client)
+    reason = "no candidate survived: crash: signal 11"
     with transaction(engine) as tx:
-        claim = claim_job(tx, "w", 1.0, 30.0)
+        claim = lease.claim(tx, "w", 1.0, 30.0)
         assert claim is not None
-        assert fail_job(tx, claim, 2.0, "no candidate survived: crash: signal 11")
+        row = lease.hold(tx, claim, 2.0, 30.0)
+        assert row is not None
+        lease.fail(tx, row, reason, 2.0)
     job = client.get(f"/v1/jobs/{job_id}").json()
-    assert (job["state"], job["error"]) == ("failed", "no candidate survived: crash: signal 11")
+    assert (job["state"], job["error"]) == ("failed", reason)
 
 
-def test_a_kernel_is_served_with_its_digest(
-    client: TestClient, engine: Engine, settings: Settings
-) -> None:
+def test_a_kernel_is_served_with_its_digest(client: TestClient, engine: Engine) -> None:
     data = b"PK and so on"
     digest = sha256(data).hexdigest()
-    settings.kernel_dir.mkdir()
-    (settings.kernel_dir / f"{digest}.zip").write_bytes(data)
     job_id = submit(client)
     url = f"/v1/jobs/{job_id}/kernels/mm"
     assert client.get(url).status_code == 404
+    package = PackageRow(
+        sha256=digest, size_bytes=len(data), content=data, manifest="{}", created_s=0.0
+    )
     with transaction(engine) as tx:
-        claim = claim_job(tx, "w", 1.0, 30.0)
+        claim = lease.claim(tx, "w", 1.0, 30.0)
         assert claim is not None
-        assert finish_job(tx, claim, 2.0, [RESULT], {"mm": (digest, len(data))})
+        row = lease.hold(tx, claim, 2.0, 30.0)
+        assert row is not None
+        lease.add_kernel(tx, row, "mm", package, 1e-3, True, 2.0)
     reply = client.get(url)
     assert (reply.status_code, reply.content) == (200, data)
     assert reply.headers["etag"] == f'"{digest}"'
@@ -118,8 +131,8 @@ def test_a_kernel_is_served_with_its_digest(
 
 
 def test_a_full_queue_asks_to_come_back(client: TestClient) -> None:
-    for _ in range(3):
-        submit(client)
+    for size in range(3):
+        submit(client, text=MM.replace("4", str(size + 6)))
     reply = client.post("/v1/jobs", json={"text": MM})
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "30")
 

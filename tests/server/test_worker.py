@@ -2,6 +2,7 @@ import os
 import signal
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from sqlalchemy import Engine
 
 from ansorpy.errors import SpecError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
+from ansorpy.te.text import parse
 from server.app import create_app
-from server.db.engine import open_database, transaction
+from server.db.engine import transaction
 from server.db.models import JobRow
-from server.db.store import add_job, find_job, find_kernel, recover_jobs
-from server.schemas import JobRequest
+from server.db.upgrade import open_database
+from server.jobs import lease, queries
+from server.jobs.submission import Submission
 from server.settings import Settings
 from server.worker import Tune, Worker
 
@@ -39,21 +42,21 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def engine(settings: Settings) -> Engine:
-    return open_database(settings.url)
+def engine(settings: Settings) -> Iterator[Engine]:
+    engine = open_database(settings.url)
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture
 def job_id(engine: Engine) -> str:
     with transaction(engine) as tx:
-        return add_job(tx, JobRequest(text=MM).model_dump(), 0.0).id
+        return queries.submit(tx, 1, Submission(parse(MM)), 0.0).job.id
 
 
 def job(engine: Engine, job_id: str) -> JobRow:
     with transaction(engine) as tx:
-        row = find_job(tx, job_id)
-    assert row is not None
-    return row
+        return queries.find(tx, 1, job_id)
 
 
 @pytest.fixture
@@ -61,26 +64,25 @@ def worker(settings: Settings, engine: Engine) -> Callable[[Tune], Worker]:
     return lambda tune: Worker(settings, engine, "w", tune, threading.Event())
 
 
-def good(_request: JobRequest, _store: object, out: Path) -> Iterator[Event]:
+def good(_request: Submission, _store: object, out: Path) -> Iterator[Event]:
     yield DERIVED
     yield ROUND
     path = out / "mm.zip"
-    path.write_bytes(b"PK")
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("manifest.json", "{}")
     yield Finished((result(path),), 1.0, "trials")
 
 
 def test_a_job_is_run_and_its_kernel_kept(
-    worker: Callable[[Tune], Worker], engine: Engine, job_id: str, settings: Settings
+    worker: Callable[[Tune], Worker], engine: Engine, job_id: str
 ) -> None:
     assert worker(good).run_one()
     row = job(engine, job_id)
-    assert row.state == "done"
-    assert '"trials": 16' in row.progress
+    assert (row.state, row.trials_done) == ("succeeded", 16)
     with transaction(engine) as tx:
-        kernel = find_kernel(tx, job_id, "mm")
-    assert kernel is not None
-    assert (settings.kernel_dir / f"{kernel.sha256}.zip").read_bytes() == b"PK"
-    assert [path.name for path in settings.kernel_dir.iterdir()] == [f"{kernel.sha256}.zip"]
+        (kernel,) = queries.kernels_of(tx, 1, job_id)
+        package = queries.package(tx, 1, kernel.sha256)
+        assert (kernel.task, package.manifest, package.content[:2]) == ("mm", "{}", b"PK")
 
 
 def test_without_a_job_there_is_nothing_to_do(worker: Callable[[Tune], Worker]) -> None:
@@ -90,12 +92,12 @@ def test_without_a_job_there_is_nothing_to_do(worker: Callable[[Tune], Worker]) 
 def test_a_job_without_survivors_fails_with_the_reasons(
     worker: Callable[[Tune], Worker], engine: Engine, job_id: str
 ) -> None:
-    def hopeless(_request: JobRequest, _store: object, _out: Path) -> Iterator[Event]:
+    def hopeless(_request: Submission, _store: object, _out: Path) -> Iterator[Event]:
         yield Finished((result(None),), 1.0, "trials")
 
     worker(hopeless).run_one()
     row = job(engine, job_id)
-    assert (row.state, row.error) == (
+    assert (row.state, row.reason) == (
         "failed",
         "no candidate survived: wrong: C[0] is 1, not 2",
     )
@@ -111,12 +113,12 @@ def test_a_job_without_survivors_fails_with_the_reasons(
 def test_an_error_fails_the_job_and_not_the_worker(
     worker: Callable[[Tune], Worker], engine: Engine, job_id: str, error: Exception, message: str
 ) -> None:
-    def broken(_request: JobRequest, _store: object, _out: Path) -> Iterator[Event]:
+    def broken(_request: Submission, _store: object, _out: Path) -> Iterator[Event]:
         yield DERIVED
         raise error
 
     assert worker(broken).run_one()
-    assert (job(engine, job_id).state, job(engine, job_id).error) == ("failed", message)
+    assert (job(engine, job_id).state, job(engine, job_id).reason) == ("failed", message)
 
 
 def test_a_worker_that_is_asked_to_stop_gives_the_job_back(
@@ -124,21 +126,21 @@ def test_a_worker_that_is_asked_to_stop_gives_the_job_back(
 ) -> None:
     stop = threading.Event()
 
-    def stopping(_request: JobRequest, _store: object, _out: Path) -> Iterator[Event]:
+    def stopping(_request: Submission, _store: object, _out: Path) -> Iterator[Event]:
         yield DERIVED
         stop.set()
         yield ROUND
 
     Worker(settings, engine, "w", stopping, stop).run_one()
-    assert (job(engine, job_id).state, job(engine, job_id).attempt) == ("queued", 0)
+    assert (job(engine, job_id).state, job(engine, job_id).lost) == ("queued", 0)
 
 
 def test_a_worker_that_lost_its_lease_writes_nothing(
     worker: Callable[[Tune], Worker], engine: Engine, job_id: str
 ) -> None:
-    def robbed(_request: JobRequest, _store: object, out: Path) -> Iterator[Event]:
+    def robbed(_request: Submission, _store: object, out: Path) -> Iterator[Event]:
         with transaction(engine) as tx:
-            assert recover_jobs(tx, time.time(), 3, "w") == 1
+            assert lease.recover(tx, time.time(), 3, "w") == 1
         yield from good(_request, _store, out)
 
     worker(robbed).run_one()
@@ -151,7 +153,7 @@ def test_the_lease_is_kept_while_a_round_takes_long(
 ) -> None:
     leases: list[float] = []
 
-    def slow(_request: JobRequest, _store: object, out: Path) -> Iterator[Event]:
+    def slow(_request: Submission, _store: object, out: Path) -> Iterator[Event]:
         leases.append(job(engine, job_id).lease_until_s)
         for _ in range(100):
             time.sleep(0.02)
@@ -199,7 +201,7 @@ def test_the_service_tunes_with_its_own_worker(tmp_path: Path) -> None:
         while state["state"] in ("queued", "running") and time.monotonic() < end_s:
             time.sleep(0.1)
             state = client.get(f"/v1/jobs/{job_id}").json()
-        assert state["state"] == "done", state
+        assert state["state"] == "succeeded", state
         (task,) = state["tasks"]
         assert task["verified"]
         zipped = client.get(task["kernel"])

@@ -1,0 +1,101 @@
+"""The record store (`ansorpy.records.Store`) on a database, for one tenant."""
+
+import json
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+
+from sqlalchemy import ColumnElement, Engine, func, select
+
+from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.records import Record, decode, encode
+from server.db.engine import transaction
+from server.db.models import RecordRow
+
+PAGE = 1000
+
+
+class SqlStore:
+    """Records of one tenant; of those that belong to jobs too."""
+
+    def __init__(self, engine: Engine, tenant_id: int) -> None:
+        self.engine = engine
+        self.tenant_id = tenant_id
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Commit the records that are new, in one transaction."""
+        unique = {record.id: record for record in records}
+        with transaction(self.engine) as tx:
+            query = select(RecordRow.id).where(self._mine, RecordRow.id.in_(unique))
+            known = set(tx.scalars(query))
+            tx.add_all(
+                record_row(record, self.tenant_id)
+                for id_, record in unique.items()
+                if id_ not in known
+            )
+
+    def all(self, key: str) -> tuple[Record, ...]:
+        """Return the records of one task, oldest first."""
+        query = select(RecordRow.body).where(self._mine, RecordRow.key == key)
+        with transaction(self.engine) as tx:
+            return tuple(map(decode, tx.scalars(query.order_by(RecordRow.seq))))
+
+    def best(self, key: str) -> Record | None:
+        """Return the fastest measured trial of one task, or None."""
+        query = (
+            select(RecordRow.body)
+            .where(self._mine, RecordRow.key == key, RecordRow.cost_s.is_not(None))
+            .order_by(RecordRow.cost_s, RecordRow.seq)
+            .limit(1)
+        )
+        with transaction(self.engine) as tx:
+            body = tx.scalar(query)
+        return None if body is None else decode(body)
+
+    def count(self, key: str | None = None) -> int:
+        """Return the number of records, of one task or of all."""
+        query = select(func.count()).select_from(RecordRow).where(self._mine)
+        if key is not None:
+            query = query.where(RecordRow.key == key)
+        with transaction(self.engine) as tx:
+            return tx.scalar(query) or 0
+
+    def export(self) -> Iterator[Record]:
+        """Yield every record, oldest first, a page per transaction."""
+        last = 0
+        while True:
+            query = select(RecordRow).where(self._mine, RecordRow.seq > last)
+            with transaction(self.engine) as tx:
+                rows = tx.scalars(query.order_by(RecordRow.seq).limit(PAGE)).all()
+            yield from (decode(row.body) for row in rows)
+            if len(rows) < PAGE:
+                return
+            last = rows[-1].seq
+
+    @property
+    def _mine(self) -> ColumnElement[bool]:
+        return RecordRow.tenant_id == self.tenant_id
+
+
+def record_row(
+    record: Record, tenant_id: int, job_id: str | None = None, round_: int = 0
+) -> RecordRow:
+    """Return the row of a record."""
+    outcome = record.outcome
+    complete = isinstance(outcome, Measured) and not outcome.aborted and record.race is None
+    return RecordRow(
+        tenant_id=tenant_id,
+        id=record.id,
+        job_id=job_id,
+        candidate=candidate_of(record),
+        round=round_,
+        key=record.key,
+        cost_s=record.cost_s if complete else None,
+        failure=outcome.kind if isinstance(outcome, Failed) else None,
+        body=encode(record),
+    )
+
+
+def candidate_of(record: Record) -> str:
+    """Return the digest of what was tried, whatever came out; one for all races of a task."""
+    tried = [record.key, "race"] if record.race else [record.key, record.plan, *record.row]
+    return sha256(json.dumps(tried).encode()).hexdigest()

@@ -1,0 +1,51 @@
+"""What happens in a job, as rows that a stream can resume from.
+
+    state      {"state", "reason"}
+    derived    {"task", "sketches", "plans", "known", "seconds"}
+    round      {"task", "round", "trials", "best_s", "failures", "quality", "spent", "seconds"}
+    improved   {"task", "best_s", "trials", "seconds"}
+    kernel     {"task", "sha256", "best_s", "final"}
+    finished   {"stopped", "tasks"}
+
+`trials` and `failures` are totals of the task, `round` counts its rounds, `seconds` is the time
+that the job has worked so far, all leases together.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.db.models import JobEventRow, JobRow
+
+Kind = Literal["state", "derived", "round", "improved", "kernel", "finished"]
+
+
+def add_event(
+    tx: Session, job: JobRow, kind: Kind, body: Mapping[str, Any], now_s: float
+) -> JobEventRow:
+    """Append an event to a job whose row is locked."""
+    job.events += 1
+    row = JobEventRow(
+        job_id=job.id, seq=job.events, at_s=now_s, kind=kind, body=json.dumps(body, allow_nan=False)
+    )
+    tx.add(row)
+    return row
+
+
+def add_state_event(tx: Session, job: JobRow, now_s: float) -> None:
+    """Append the state that the job has come to."""
+    add_event(tx, job, "state", {"state": job.state, "reason": job.reason}, now_s)
+
+
+def read_events(tx: Session, job_id: str, after: int, limit: int) -> Sequence[JobEventRow]:
+    """Return events in order, those after number `after`."""
+    query = (
+        select(JobEventRow)
+        .where(JobEventRow.job_id == job_id, JobEventRow.seq > after)
+        .order_by(JobEventRow.seq)
+        .limit(limit)
+    )
+    return tx.scalars(query).all()

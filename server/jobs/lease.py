@@ -1,0 +1,191 @@
+"""What a worker does with jobs: claim, keep, store, end; and what happens to a lost one.
+
+A job is claimed with a token. Whoever takes it away (expiry, cancel, pause) moves the token on, and
+every write of the worker is fenced: it locks the job's row, finds its own token there or nothing,
+and extends the lease in the same transaction.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from server.db.models import JobRow, KernelRow, PackageRow, TenantRow
+from server.jobs.events import add_event, add_state_event
+from server.jobs.states import move, touch
+
+POISON: Final = (
+    "poison: the worker was lost {lost} times without a stored round in between (last worker"
+    " {owner}){note}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job that its worker may run until `token` is overtaken."""
+
+    job_id: str
+    tenant_id: int
+    token: int
+    owner: str
+    request: str
+
+
+def claim(
+    tx: Session,
+    owner: str,
+    now_s: float,
+    lease_s: float,
+    *,
+    target: str = "",
+    max_running: int | None = None,
+) -> Claim | None:
+    """Take the most urgent job that waits; None where there is none for this worker.
+
+    The higher priority first; of equals the one whose owner has fewest jobs running, then the
+    oldest.
+
+    Args:
+        target: digest of the worker's target; a job for another one is left alone.
+        max_running: jobs of one tenant at a time, where the tenant has no limit of its own.
+    """
+    other = aliased(JobRow)
+    running = (
+        select(func.count())
+        .where(other.tenant_id == JobRow.tenant_id, other.state == "running")
+        .correlate(JobRow)
+        .scalar_subquery()
+    )
+    allowed: ColumnElement[bool] = running < func.coalesce(
+        TenantRow.max_running_jobs, max_running if max_running is not None else 1 << 30
+    )
+    query = (
+        select(JobRow)
+        .join(TenantRow, TenantRow.id == JobRow.tenant_id)
+        .where(
+            JobRow.state == "queued",
+            or_(JobRow.target == "", JobRow.target == target),
+            allowed,
+        )
+        .order_by(JobRow.priority.desc(), running, JobRow.seq)
+        .limit(1)
+        .with_for_update(of=JobRow, skip_locked=True)
+    )
+    row = tx.scalar(query)
+    if row is None:
+        return None
+    move(row, "running", now_s)
+    row.attempts += 1
+    row.target = row.target or target
+    row.started_s = now_s if row.started_s is None else row.started_s
+    row.lease_owner, row.lease_token = owner, row.lease_token + 1
+    row.lease_until_s = now_s + lease_s
+    add_state_event(tx, row, now_s)
+    return Claim(row.id, row.tenant_id, row.lease_token, owner, row.request)
+
+
+def hold(tx: Session, held: Claim, now_s: float, lease_s: float) -> JobRow | None:
+    """Lock the job and extend its lease; None where it is not ours any more.
+
+    Everything that a worker writes for a job goes through here, in the same transaction.
+    """
+    query = select(JobRow).where(
+        JobRow.id == held.job_id, JobRow.lease_token == held.token, JobRow.state == "running"
+    )
+    row = tx.scalar(query.with_for_update())
+    if row is not None:
+        row.lease_until_s = now_s + lease_s
+    return row
+
+
+def note_progress(row: JobRow, progress: Mapping[str, Any], now_s: float) -> None:
+    """Store how far the tasks of a held job are."""
+    row.progress = json.dumps(progress)
+    row.trials_done = sum(facts.get("trials", 0) for facts in progress.values())
+    touch(row, now_s)
+
+
+def add_kernel(
+    tx: Session,
+    row: JobRow,
+    task: str,
+    package: PackageRow,
+    best_s: float | None,
+    final: bool,
+    now_s: float,
+) -> None:
+    """Deliver a kernel of a held job; the same one again becomes the newest."""
+    if tx.get(PackageRow, package.sha256) is None:
+        tx.add(package)
+        tx.flush()
+    known = tx.scalar(
+        select(KernelRow).where(
+            KernelRow.job_id == row.id,
+            KernelRow.task == task,
+            KernelRow.sha256 == package.sha256,
+        )
+    )
+    if known is not None:
+        tx.delete(known)
+        tx.flush()
+    tx.add(
+        KernelRow(
+            job_id=row.id, task=task, sha256=package.sha256, best_s=best_s, final=final,
+            created_s=now_s,
+        )
+    )  # fmt: skip
+    body = {"task": task, "sha256": package.sha256, "best_s": best_s, "final": final}
+    add_event(tx, row, "kernel", body, now_s)
+
+
+def finish(
+    tx: Session, row: JobRow, results: Sequence[Mapping[str, Any]], stopped: str, now_s: float
+) -> None:
+    """Mark a held job succeeded."""
+    row.results = json.dumps(results)
+    add_event(tx, row, "finished", {"stopped": stopped, "tasks": list(results)}, now_s)
+    move(row, "succeeded", now_s)
+    add_state_event(tx, row, now_s)
+
+
+def fail(tx: Session, row: JobRow, reason: str, now_s: float) -> None:
+    """Mark a held job failed, with the reason."""
+    move(row, "failed", now_s, reason)
+    add_state_event(tx, row, now_s)
+
+
+def release(tx: Session, row: JobRow, now_s: float) -> None:
+    """Give a held job back unharmed (the worker shuts down): no loss is counted."""
+    move(row, "queued", now_s)
+    add_state_event(tx, row, now_s)
+
+
+def lose(tx: Session, row: JobRow, max_lost: int, now_s: float, note: str = "") -> None:
+    """Take a locked, running job from a worker that died with it.
+
+    A job that lost `max_lost` workers in a row, without a stored round in between, is poison.
+    """
+    row.lost += 1
+    if row.lost < max_lost:
+        move(row, "queued", now_s)
+    else:
+        told = f": {note}" if note else ""
+        move(row, "failed", now_s, POISON.format(lost=row.lost, owner=row.lease_owner, note=told))
+    add_state_event(tx, row, now_s)
+
+
+def recover(tx: Session, now_s: float, max_lost: int, owner: str | None = None) -> int:
+    """Take their jobs from lost workers: from `owner`, or where the lease ran out.
+
+    Returns:
+        How many jobs were touched.
+    """
+    gone = JobRow.lease_owner == owner if owner is not None else JobRow.lease_until_s < now_s
+    query = select(JobRow).where(and_(JobRow.state == "running", gone))
+    rows = tx.scalars(query.with_for_update(skip_locked=True)).all()
+    for row in rows:
+        lose(tx, row, max_lost, now_s)
+    return len(rows)

@@ -1,0 +1,15 @@
+"""What Alembic runs for every command; `server.db.upgrade` hands over the open connection."""
+
+from alembic import context
+
+from server.db.models import Base
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    target_metadata=Base.metadata,
+    render_as_batch=connection.dialect.name == "sqlite",  # SQLite alters by copying a table
+    compare_type=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,69 @@
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import count
+from pathlib import Path
+from shutil import copyfile
+
+import pytest
+from sqlalchemy import Engine
+
+from server.db.engine import connect
+from server.db.upgrade import open_database, upgrade
+from tests.server.databases import Cluster, cluster, missing
+
+BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.db)]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    why = missing()
+    if why:
+        pytest.skip(why)
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture(params=BOTH)
+def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Return a function that gives the URL of a new, empty database."""
+    if request.param == "postgres":
+        running: Cluster = request.getfixturevalue("postgres")
+        return running.new_database
+    numbers = count()
+    return lambda: f"sqlite:///{tmp_path / 'deep' / f'{next(numbers)}.db'}"
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Cluster | None], str]:
+    """Return a function that gives the URL of a database with today's tables, to be copied."""
+
+    @cache
+    def made(running: Cluster | None) -> str:
+        folder = tmp_path_factory.mktemp("template")
+        place = running.new_database() if running else f"sqlite:///{folder / 'template.db'}"
+        engine = connect(place)
+        upgrade(engine)
+        engine.dispose()
+        return place
+
+    return made
+
+
+@pytest.fixture(params=BOTH)
+def url(
+    request: pytest.FixtureRequest, tmp_path: Path, template: Callable[[Cluster | None], str]
+) -> str:
+    """Return the URL of a database with today's tables."""
+    if request.param == "postgres":
+        running: Cluster = request.getfixturevalue("postgres")
+        return running.new_database(template(running))
+    place = tmp_path / "ansorpy.db"
+    copyfile(template(None).removeprefix("sqlite:///"), place)
+    return f"sqlite:///{place}"
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    engine = open_database(url)
+    yield engine
+    engine.dispose()

@@ -1,0 +1,102 @@
+"""Databases to test on: SQLite in a file, and a private PostgreSQL cluster on a free port."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from uuid import uuid4
+
+from sqlalchemy import create_engine, make_url
+
+USER = "postgres"  # PostgreSQL refuses to run as root; Debian's package brings this user
+
+
+def postgres_programs() -> Path | None:
+    """Return the folder of initdb and pg_ctl, None where there is none."""
+    found = shutil.which("initdb")
+    places = [Path(found).resolve().parent] if found else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((place for place in places if (place / "initdb").exists()), None)
+
+
+def missing() -> str:
+    """Return why there is no PostgreSQL to test on, "" where there is."""
+    if postgres_programs() is None:
+        return "no PostgreSQL: `apt-get install postgresql` brings initdb and pg_ctl"
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        return "no psycopg: `pip install 'ansorpy[postgres]'`"
+    if os.getuid() == 0:
+        try:
+            pwd.getpwnam(USER)
+        except KeyError:
+            return f"PostgreSQL refuses to run as root, and there is no user {USER}"
+    return ""
+
+
+class Cluster:
+    """A PostgreSQL of our own; its files are gone when it is."""
+
+    def __init__(self, fsync: bool) -> None:
+        self.fsync = "on" if fsync else "off"
+        programs = postgres_programs()
+        assert programs is not None
+        self.programs = programs
+        self.folder = Path(mkdtemp(prefix="ansorpy-postgres-"))
+        if os.getuid() == 0:
+            shutil.chown(self.folder, USER)
+        self.data = self.folder / "data"
+        self._run("initdb", "-D", str(self.data), "-U", USER, "-A", "trust", "-E", "UTF8")
+        self.start()
+
+    def start(self) -> None:
+        """Start it on a free port, reachable from this machine only."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        options = f"-p {self.port} -h 127.0.0.1 -k {self.folder} -c fsync={self.fsync}"
+        log = str(self.folder / "log")
+        self._run("pg_ctl", "-D", str(self.data), "-w", "-l", log, "-o", options, "start")
+
+    def stop(self) -> None:
+        """Stop it and delete its files."""
+        self._run("pg_ctl", "-D", str(self.data), "-w", "-m", "immediate", "stop")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def new_database(self, template: str = "") -> str:
+        """Return the URL of a new database: empty, or a copy of the one at a URL."""
+        copied = f" TEMPLATE {make_url(template).database}" if template else ""
+        name = f"t{uuid4().hex}"
+        url = make_url(f"postgresql+psycopg://{USER}@127.0.0.1:{self.port}/postgres")
+        engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {name}{copied}")
+        engine.dispose()
+        return url.set(database=name).render_as_string()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self.programs / program), *arguments]
+        user = USER if os.getuid() == 0 else None
+        done = subprocess.run(
+            command, user=user, cwd=self.folder, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            check=False, text=True,
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(f"{program}: {done.stdout[-2000:]}")
+
+
+@contextmanager
+def cluster(fsync: bool = False) -> Iterator[Cluster]:
+    """Run a cluster for the block; with `fsync`, what was committed survives a power cut."""
+    running = Cluster(fsync)
+    try:
+        yield running
+    finally:
+        running.stop()

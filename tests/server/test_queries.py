@@ -1,0 +1,181 @@
+import pytest
+from sqlalchemy import Engine
+
+from ansorpy.errors import SpecError
+from ansorpy.te.text import parse
+from server.db.engine import now, transaction
+from server.db.models import WorkerRow
+from server.jobs import lease, queries
+from server.jobs.errors import BusyError, KeyReusedError, UnknownError
+from server.jobs.submission import Budget, Submission
+from tests.server.test_lease import LEASE_S, MM, add_tenant, claim, submit
+
+OTHER = parse("def mm(float(4,5) A, float(5,7) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")
+
+
+def ask(
+    engine: Engine, submission: Submission, key: str | None = None, tenant: int = 1
+) -> queries.Submitted:
+    with transaction(engine) as tx:
+        return queries.submit(tx, tenant, submission, 0.0, idempotency_key=key, max_queued=5)
+
+
+def succeed(engine: Engine, best_s: float | None = None) -> None:
+    claimed = claim(engine, 1.0, target="t")
+    assert claimed is not None
+    with transaction(engine) as tx:
+        row = lease.hold(tx, claimed, 2.0, LEASE_S)
+        assert row is not None
+        row.best_s = best_s
+        lease.finish(tx, row, [], "trials", 2.0)
+
+
+def test_a_document_comes_back_whole() -> None:
+    submission = Submission(
+        MM, Budget(7, 1.5, 1e-3, 0.01), {"mm": 2.0}, 2, 5, "t", -3, True, "def mm..."
+    )
+    assert Submission.of(submission.document()) == submission
+    assert Submission.of(submission.document()).sha256 == submission.sha256
+
+
+def test_what_is_asked_is_checked() -> None:
+    with pytest.raises(SpecError, match="no task 'x'; there are mm"):
+        Submission(MM, weights={"x": 1.0})
+    with pytest.raises(SpecError, match="trials 0: too few for 1 tasks"):
+        Submission(MM, Budget(0))
+
+
+def test_the_same_idempotency_key_is_the_same_job(engine: Engine) -> None:
+    first = ask(engine, Submission(MM, fresh=True), "k")
+    again = ask(engine, Submission(MM, fresh=True), "k")
+    assert (first.how, again.how, again.job.id) == ("created", "repeated", first.job.id)
+    with pytest.raises(KeyReusedError):
+        ask(engine, Submission(MM, seed=1), "k")
+    other = ask(engine, Submission(MM, seed=1), "k", add_tenant(engine, "b"))
+    assert other.how == "created"
+
+
+def test_equal_work_that_waits_or_runs_is_done_once(engine: Engine) -> None:
+    first = ask(engine, Submission(MM))
+    assert ask(engine, Submission(MM, Budget(32)), "k").job.id == first.job.id
+    assert ask(engine, Submission(MM, Budget(32)), "k").how == "repeated"
+    claim(engine, 1.0, target="t")
+    same = ask(engine, Submission(MM, target="t"))
+    assert (same.how, same.job.id) == ("coalesced", first.job.id)
+    for different in (
+        Submission(MM, Budget(65)),
+        Submission(OTHER),
+        Submission(MM, cores=2),
+        Submission(MM, target="u"),
+    ):
+        assert ask(engine, different).how == "created"
+
+
+def test_fresh_and_foreign_work_is_done_again(engine: Engine) -> None:
+    ask(engine, Submission(MM))
+    assert ask(engine, Submission(MM, fresh=True)).how == "created"
+    assert ask(engine, Submission(MM), tenant=add_tenant(engine, "b")).how == "created"
+
+
+def test_finished_work_answers_unless_more_is_asked(engine: Engine) -> None:
+    first = ask(engine, Submission(MM, Budget(64, 10.0)))
+    succeed(engine, best_s=2e-3)
+    assert ask(engine, Submission(MM, Budget(64, 10.0))).how == "answered"
+    assert ask(engine, Submission(MM, Budget(8, 5.0))).job.id == first.job.id
+    reached = Budget(10_000, target_latency_s=3e-3)
+    assert ask(engine, Submission(MM, reached)).how == "answered"
+    for more in (Budget(65, 10.0), Budget(64), Budget(10_000, target_latency_s=1e-3)):
+        assert ask(engine, Submission(MM, more, fresh=False)).how == "created", more
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "covers"),
+    [
+        (Budget(64), Budget(64), True),
+        (Budget(64), Budget(64, 1.0, 1.0, 1.0), True),
+        (Budget(64, 2.0), Budget(64, 1.0), True),
+        (Budget(64, 1.0), Budget(64, 2.0), False),
+        (Budget(64, 1.0), Budget(64), False),
+        (Budget(64, target_latency_s=1.0), Budget(64), False),
+        (Budget(64, target_latency_s=1.0), Budget(64, target_latency_s=2.0), True),
+        (Budget(64, stop_if_gain_below=0.1), Budget(64, stop_if_gain_below=0.05), False),
+    ],
+)
+def test_a_budget_covers_what_asks_for_no_more(own: Budget, other: Budget, covers: bool) -> None:
+    assert own.covers(other) is covers
+
+
+def test_a_full_queue_is_told(engine: Engine) -> None:
+    for seed in range(5):
+        ask(engine, Submission(MM, seed=seed, fresh=True))
+    with pytest.raises(BusyError, match="5 jobs wait already") as told:
+        ask(engine, Submission(MM, fresh=True))
+    assert told.value.retry_after_s > 0
+    assert ask(engine, Submission(MM)).how == "coalesced"
+
+
+def test_jobs_are_listed_newest_first_page_by_page(engine: Engine) -> None:
+    made = [submit(engine) for _ in range(5)]
+    submit(engine, tenant=add_tenant(engine, "b"))
+    seen: list[str] = []
+    before: int | None = None
+    with transaction(engine) as tx:
+        while True:
+            rows, before = queries.listing(tx, 1, before=before, limit=2)
+            seen += [row.id for row in rows]
+            if before is None:
+                break
+        assert queries.listing(tx, 1, state="running") == ([], None)
+    assert seen == made[::-1]
+
+
+def test_everything_of_another_tenant_is_unknown(engine: Engine) -> None:
+    job_id, other = submit(engine), add_tenant(engine, "b")
+    with transaction(engine) as tx:
+        for ask_for in (queries.find, queries.kernels_of, queries.explain):
+            with pytest.raises(UnknownError):
+                ask_for(tx, other, job_id)
+        for steer in (queries.cancel, queries.pause, queries.resume):
+            with pytest.raises(UnknownError):
+                steer(tx, other, job_id, 1.0)
+        with pytest.raises(UnknownError):
+            queries.events_after(tx, other, job_id, 0)
+
+
+def test_events_are_numbered_and_read_on(engine: Engine) -> None:
+    job_id = submit(engine)
+    claim(engine, 1.0)
+    with transaction(engine) as tx:
+        queries.cancel(tx, 1, job_id, 2.0)
+        rows = queries.events_after(tx, 1, job_id, 0)
+        assert [row.seq for row in rows] == [1, 2, 3]
+        assert [row.seq for row in queries.events_after(tx, 1, job_id, 1, limit=1)] == [2]
+        assert queries.events_after(tx, 1, job_id, 3) == []
+
+
+def test_a_job_is_explained_with_what_was_asked(engine: Engine) -> None:
+    job_id = submit(engine)
+    with transaction(engine) as tx:
+        told = queries.explain(tx, 1, job_id)
+    assert (told.submission.dags, told.failures, told.trials) == (MM, (), 0)
+
+
+def test_workers_are_those_with_a_young_heartbeat(engine: Engine) -> None:
+    with transaction(engine) as tx:
+        seen = (("a", 100.0, "idle"), ("b", 1.0, "busy"), ("c", 100.0, "stopped"))
+        for name, beat_s, state in seen:
+            tx.add(
+                WorkerRow(
+                    id=name, host="h", pid=1, state=state, target="t", facts='{"target": {}}',
+                    started_s=0.0, heartbeat_s=beat_s,
+                )
+            )  # fmt: skip
+    with transaction(engine) as tx:
+        assert [row.id for row in queries.workers(tx, 110.0)] == ["a"]
+        assert queries.targets(tx, 110.0) == {"t": {}}
+
+
+def test_the_clock_is_that_of_the_database(engine: Engine) -> None:
+    with transaction(engine) as tx:
+        first, second = now(tx), now(tx)
+    assert 1.7e9 < first <= second

@@ -1,0 +1,39 @@
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Engine, insert
+
+from ansorpy.records import Store
+from server.db.engine import transaction
+from server.db.models import TenantRow
+from server.db.records import SqlStore
+from server.db.upgrade import local_tenant, open_database
+from tests.test_records import KEY, StoreContract, trial
+
+
+class TestSqlStore(StoreContract):
+    @pytest.fixture
+    def make(self, engine: Engine) -> Callable[[], Store]:
+        return lambda: SqlStore(engine, local_tenant(engine))
+
+
+def test_sqlite_is_durable_and_waits_for_other_writers(tmp_path: object) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/jobs.db")
+    with transaction(engine) as tx:
+        pragmas = ("journal_mode", "synchronous", "busy_timeout", "foreign_keys")
+        connection = tx.connection()
+        values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas]
+    assert values == ["wal", 2, 30000, 1]
+    engine.dispose()
+
+
+def test_tenants_do_not_see_each_others_records(engine: Engine) -> None:
+    with transaction(engine) as tx:
+        tx.execute(insert(TenantRow), {"name": "other", "created_s": 0.0})
+    own, other = SqlStore(engine, 1), SqlStore(engine, 2)
+    own.append([trial(2.0)])
+    other.append([trial(1.0), trial(2.0)])
+    assert (own.count(), other.count()) == (1, 2)
+    assert own.all(KEY) == (trial(2.0),)
+    assert own.best(KEY) == trial(2.0)
+    assert tuple(own.export()) == (trial(2.0),)

@@ -1,0 +1,75 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect
+
+from server.db.engine import connect
+from server.db.models import Base
+from server.db.upgrade import (
+    KNOWN,
+    MIGRATIONS,
+    NEEDED,
+    SchemaError,
+    is_current,
+    local_tenant,
+    open_database,
+    upgrade,
+)
+from tests.server.databases import Cluster
+
+
+def test_the_revisions_in_the_code_are_those_of_the_folder() -> None:
+    scripts = ScriptDirectory(str(MIGRATIONS))
+    assert scripts.get_heads() == [NEEDED]
+    assert sorted(script.revision for script in scripts.walk_revisions()) == sorted(KNOWN)
+
+
+def test_an_upgrade_makes_exactly_the_tables_of_the_models(new_url: Callable[[], str]) -> None:
+    engine = connect(new_url())
+    assert upgrade(engine) == NEEDED
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+    assert is_current(engine)
+    assert upgrade(engine) == NEEDED  # again: nothing to do
+    assert local_tenant(engine) == 1
+    engine.dispose()
+
+
+def test_a_new_sqlite_file_gets_its_tables_at_once(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'deep' / 'a.db'}")
+    assert inspect(engine).has_table("jobs")
+    engine.dispose()
+
+
+@pytest.mark.db
+def test_a_new_postgres_database_is_not_touched_at_start(postgres: Cluster) -> None:
+    with pytest.raises(SchemaError, match="has no tables yet: run `ansorpy db upgrade`"):
+        open_database(postgres.new_database())
+
+
+@pytest.mark.parametrize(
+    ("revision", "message"),
+    [
+        ("9999", f"schema 9999, which a newer ansorpy made; this one knows {NEEDED}"),
+        (None, "made by a version without migrations"),
+    ],
+)
+def test_a_database_of_another_version_is_refused(
+    url: str, revision: str | None, message: str
+) -> None:
+    engine = create_engine(connect(url).url)
+    with engine.begin() as connection:
+        if revision is None:
+            connection.exec_driver_sql("DROP TABLE alembic_version")
+        else:
+            connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+    with pytest.raises(SchemaError, match=message):
+        open_database(url)
+    with pytest.raises(SchemaError, match=message):
+        upgrade(engine)
+    engine.dispose()
