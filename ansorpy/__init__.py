@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ansorpy import te as te
     from ansorpy.artifact import load as load
+    from ansorpy.artifact import load_native as load_native
     from ansorpy.client import Client as Client
     from ansorpy.errors import AnsorError as AnsorError
     from ansorpy.errors import SpecError as SpecError
@@ -33,6 +34,7 @@ _HOMES = {
     "SpecError": "ansorpy.errors",
     "Target": "ansorpy.target",
     "load": "ansorpy.artifact",
+    "load_native": "ansorpy.artifact",
     "local_target": "ansorpy.measure.host",
 }
 _MODULES = ("te", "tune")  # `tune` can be called: ADR-0020
@@ -46,6 +48,7 @@ __all__ = [
     "SpecError",
     "Target",
     "load",
+    "load_native",
     "local_target",
     "te",
     "tune",

@@ -57,6 +57,9 @@ class Race:
     trials: int
     seconds: float
     request: str
+    native_sha256: str = ""  # of the exported object that passed every case; "": none did
+    native_s: tuple[float, ...] = ()  # of a call of its library
+    native_note: str = ""  # why there is none
 
     @property
     def best_s(self) -> float:
@@ -297,5 +300,6 @@ def _outcome_from_json(obj: Mapping[str, Any]) -> Outcome:
 
 
 def _race_from_json(obj: Mapping[str, Any]) -> Race:
-    arrays = ("tuned_s", "naive_s", "numpy_s", "span", "tolerances")
-    return Race(**{**obj, **{name: tuple(map(float, obj[name])) for name in arrays}})
+    arrays = ("tuned_s", "naive_s", "numpy_s", "span", "tolerances", "native_s")
+    given = {name: tuple(map(float, obj[name])) for name in arrays if name in obj}
+    return Race(**{**obj, **given})

@@ -197,7 +197,7 @@ def finish(task: Task, pools: Pools, store: Store, digest: str, out: Path) -> Ta
     raced = final.race(task, pools.of(task), digest)
     if isinstance(raced, list):
         return final.empty_result(task, raced)
-    path = final.deliver(task, raced.record, raced.entry, out)
+    path = final.deliver(task, raced.record, raced.entry, raced.native, out)
     store.append([raced.record])
     return final.result_of(task, raced.record, path)
 

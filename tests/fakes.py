@@ -5,11 +5,12 @@ from hashlib import sha256
 from types import TracebackType
 from typing import Self, cast
 
+from ansorpy.codegen.exported import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.pool import Exported, MeasurePool
 from ansorpy.measure.timing import Race
 from ansorpy.session.pools import Pools
 from ansorpy.target import Target
@@ -49,6 +50,9 @@ class FakePool:
             return {name: Failed("wrong", "C[0] is 1, not 2") for name in contestants}
         names = [*contestants, *(["numpy"] if numpy else [])]
         return {name: Race(((self.race_s.get(name, 2e-3),),) * 2) for name in names}
+
+    def export(self, what: Export) -> Exported | Failed:
+        return Failed("build", "a fake pool has no libraries")
 
     def close(self) -> None:
         self.closed = True

@@ -7,7 +7,7 @@ import ansorpy
 
 PUBLIC = [
     "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "SpecError", "Target", "load",
-    "local_target", "te", "tune",
+    "load_native", "local_target", "te", "tune",
 ]  # fmt: skip
 
 

@@ -208,5 +208,37 @@ def _docstring(dag: Dag, facts: Facts) -> str:
 @lru_cache(maxsize=1)
 def _harness() -> str:
     """Return the harness as it stands in its file, below the marker."""
-    text = files("ansorpy.artifact").joinpath("harness.py").read_text(encoding="utf-8")
-    return "# " + "-" * 30 + " harness, the same in every kernel\n" + text.partition(MARKER)[2]
+    return "# " + "-" * 30 + " harness, the same in every kernel\n" + _below("harness.py", MARKER)
+
+
+def _below(name: str, marker: str) -> str:
+    text = files("ansorpy.artifact").joinpath(name).read_text(encoding="utf-8")
+    return text.partition(marker)[2]
+
+
+_NATIVE_MARKER: Final = "# --- native: the same in every kernel zip ---\n"
+_NATIVE_DOC: Final = '''"""The exported library, called from Python: needs numpy, and no numba.
+
+    import native
+    native.run(...)                          as tuned
+    native.open_library(folder, threads=4)   a Runner with another number of threads
+    python native.py --bench
+"""
+
+import ctypes
+import json
+from pathlib import Path'''
+_NATIVE_MAIN: Final = """\
+RUNNER = open_library(Path(__file__).parent)
+run = RUNNER.run
+prepare = RUNNER.prepare
+
+if __name__ == "__main__":
+    raise SystemExit(RUNNER.main())
+"""
+
+
+def native_text() -> str:
+    """Return `native.py`, the same text in every zip."""
+    native = "# " + "-" * 30 + " native\n" + _below("native.py", _NATIVE_MARKER)
+    return "\n\n\n".join([_NATIVE_DOC, _harness().rstrip(), native.rstrip(), _NATIVE_MAIN])

@@ -12,7 +12,6 @@ from ansorpy.artifact.arrays import importer_of, to_numpy
 from ansorpy.artifact.needs import lacking
 from ansorpy.artifact.package import Package, unbox
 from ansorpy.errors import PackageError
-from ansorpy.measure.host import local_host
 
 
 class LoadedKernel:
@@ -20,18 +19,19 @@ class LoadedKernel:
 
     Calling it takes NumPy arrays or those of any library that speaks DLPack, and returns the same
     kind. `run` and `prepare` are those of the file: NumPy only, and `prepare` once, then its
-    result many times, is the fastest way.
+    result many times, is the fastest way. `file` is what is imported: `kernel.py`, or `native.py`
+    for the exported library.
     """
 
-    def __init__(self, package: Package) -> None:
+    def __init__(self, package: Package, file: str = "kernel.py") -> None:
         folder = Path(tempfile.mkdtemp(prefix="ansorpy-kernel-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         for name, data in package.files.items():
             (folder / name).write_bytes(data)
         self.digest = package.digest
         self.manifest: Mapping[str, Any] = package.manifest
-        name = f"ansorpy_kernel_{package.digest[:16]}"
-        spec = importlib.util.spec_from_file_location(name, folder / "kernel.py")
+        name = f"ansorpy_{file.removesuffix('.py')}_{package.digest[:16]}"
+        spec = importlib.util.spec_from_file_location(name, folder / file)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -95,12 +95,30 @@ def check_machine(package: Package, place: str, present: tuple[str, ...] | None 
         needed = tuple(map(str, package.manifest["target"]["needs"]))
     except (KeyError, TypeError) as error:
         raise PackageError(f"{place}: its manifest does not say what it needs") from error
-    missing = lacking(needed, local_host().features if present is None else present)
+    if present is None:
+        from ansorpy.measure.host import local_host  # loads LLVM, which `load_native` does without
+
+        present = local_host().features
+    missing = lacking(needed, present)
     if missing:
         raise PackageError(
             f"{place}: made for a processor with {', '.join(missing)}, which this one lacks;"
             " tune it here"
         )
+
+
+def load_native(path: Path) -> LoadedKernel:
+    """Open the exported library of a file, without numba. Load only what you trust.
+
+    Raises:
+        PackageError: a byte is not as it was packed, or there is no library; says why.
+        RuntimeError: this processor lacks a feature that the code needs.
+    """
+    package = unbox(path.read_bytes(), path.name)
+    if "native.py" not in package.files:
+        note = package.manifest.get("native", {}).get("note", "made by an older version")
+        raise PackageError(f"{path.name}: no library: {note}")
+    return LoadedKernel(package, "native.py")
 
 
 def unpack(path: Path, folder: Path) -> Mapping[str, Any]:

@@ -17,7 +17,9 @@ from typing import Any, Final
 from ansorpy.errors import PackageError
 
 FORMAT: Final = 2  # of the manifest
-NAMES: Final = ("kernel.py", "constants.npz", "manifest.json")  # in this order
+NAMES: Final = (  # in this order
+    "kernel.py", "constants.npz", "kernel.so", "kernel.o", "kernel.h", "native.py", "manifest.json",
+)  # fmt: skip
 MANIFEST: Final = "manifest.json"
 MAX_BYTES: Final = 1 << 30
 STAMP: Final = (1980, 1, 1, 0, 0, 0)

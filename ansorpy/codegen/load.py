@@ -66,17 +66,8 @@ class Loaded:
     """
 
     def __init__(self, built: Built) -> None:
-        if not built.code.startswith(b"\x7fELF"):
-            raise BuildError("not an object file")  # LLVM would abort the process
         self.phases, self.buffers = built.phases, built.buffers
-        try:
-            self._engine = llvm.create_mcjit_compiler(
-                llvm.parse_assembly(""), target_machine(Target())
-            )
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(built.code))
-            self._engine.finalize_object()
-        except RuntimeError as error:
-            raise BuildError(f"LLVM cannot load the object: {error}") from error
+        self._engine = engine_of(built.code)
         names = ("run", "ahead", *(phase.name for phase in built.phases))
         self.entries = {name: int(self._engine.get_function_address(name)) for name in names}
         if not all(self.entries.values()):
@@ -137,6 +128,19 @@ class Loaded:
             function(table)
 
         return call
+
+
+def engine_of(code: bytes) -> Any:
+    """Return LLVM's engine around an object file; BuildError where it is none."""
+    if not code.startswith(b"\x7fELF"):
+        raise BuildError("not an object file")  # LLVM would abort the process
+    try:
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(Target()))
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+    except RuntimeError as error:
+        raise BuildError(f"LLVM cannot load the object: {error}") from error
+    return engine
 
 
 def load(built: Built) -> Loaded:

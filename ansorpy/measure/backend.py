@@ -7,11 +7,13 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
+from ansorpy.codegen.exported import Export
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.target import Target
 
 CODEGEN: Final = "ansorpy.codegen.load"
+SHARED: Final = "ansorpy.codegen.shared"  # `build` takes an Export, there is no `build_source`
 
 
 class Built(Protocol):
@@ -48,7 +50,7 @@ class Loaded(Protocol):
 class Backend(Protocol):
     """A code generator."""
 
-    def build(self, program: Program, target: Target) -> Built:
+    def build(self, program: Program | Export, target: Target) -> Built:
         """Return machine code; BuildError where the back end refuses."""
 
     def build_source(self, kernel: Kernel, target: Target) -> Built:

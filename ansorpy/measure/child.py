@@ -14,6 +14,7 @@ from mmap import mmap
 from pathlib import Path
 from typing import Final
 
+from ansorpy.codegen.exported import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Buffer, Program, Scope
 from ansorpy.measure.backend import Built, Loaded, backend
@@ -42,7 +43,7 @@ class BuildJob:
     """Make machine code of a program, or of delivered source."""
 
     backend: str
-    what: Program | Kernel
+    what: Program | Kernel | Export
     target: Target
 
 

@@ -15,9 +15,10 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self
 
+from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.backend import CODEGEN, Built
+from ansorpy.measure.backend import CODEGEN, SHARED, Built
 from ansorpy.measure.baseline import numpy_call
 from ansorpy.measure.cases import make_cases, save_cases
 from ansorpy.measure.child import NUMPY, BuildDone, BuildJob, Checked, RaceJob, Trial
@@ -57,6 +58,14 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     seed: int = 0
     edges: bool = True  # check zeros, subnormals and large values too
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A library whose own functions passed every case, and their times."""
+
+    library: Library
+    outcome: Measured
 
 
 class MeasurePool:
@@ -126,6 +135,39 @@ class MeasurePool:
         except BaseException:
             self._abandon()
             raise
+
+    def export(self, what: Export) -> Exported | Failed:
+        """Build a library, run every case through its own functions, and time it."""
+        try:
+            job = BuildJob(SHARED, what, self.target)
+            ((reply, seconds),) = call_all(
+                self._builders[:1], f"{CHILD}:build", [job], self.settings.build_timeout_s
+            )
+            done = _built(reply, seconds)
+            if isinstance(done, Failed):
+                return done
+            assert isinstance(done.built, Library)
+            with exclusive(self._cores, self._locks):
+                outcome = self._trial_of_library(done.built)
+        except BaseException:
+            self._abandon()
+            raise
+        return outcome if isinstance(outcome, Failed) else Exported(done.built, outcome)
+
+    def _trial_of_library(self, built: Library) -> Outcome:
+        job = self._job(built, None, SHARED)
+        if self.target.cores == 1:
+            return self._run(self._slot, "trial", job, True)
+        checked = self._check(job, True, self.settings.run_timeout_s)
+        if isinstance(checked, Failed):
+            return checked
+        # A process of its own: OpenMP in the runner has bound the threads it would start.
+        runner = self._worker(self._cores, bare=True)
+        try:
+            runner.call(f"{CHILD}:prepare", SHARED, START_S)
+            return self._run(runner, "time_parallel", job, False)
+        finally:
+            runner.close()
 
     def _measure_all(
         self, builds: Sequence[BuildDone | Failed], best_s: float | None
@@ -225,9 +267,9 @@ class MeasurePool:
             runs.append(reply.value)
         return {name: Race(tuple(run[name] for run in runs)) for name in names}
 
-    def _job(self, built: Built, best_s: float | None) -> Trial:
+    def _job(self, built: Built, best_s: float | None, backend: str | None = None) -> Trial:
         return Trial(
-            self.settings.backend, built, self._folder.name, self.settings.protocol,
+            backend or self.settings.backend, built, self._folder.name, self.settings.protocol,
             self.target.cores, best_s,
         )  # fmt: skip
 

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from ansorpy.artifact import make_test, pack
+from ansorpy.artifact.kernel_file import output_names
+from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import TaskResult
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.inputs import constants
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race as Times
@@ -36,14 +40,19 @@ class Contestant:
     row: tuple[int, ...]
     schedule: str  # for people
     kernel: Kernel
+    program: Program
 
 
 @dataclass(frozen=True, slots=True)
 class Raced:
-    """A finished race: the record that ends the tuning, and the kernel it delivers."""
+    """A finished race: the record that ends the tuning, and what it delivers.
+
+    `native` is the verified library of the same program, or why there is none.
+    """
 
     record: Record
     entry: Contestant
+    native: Library | str
 
 
 def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Contestant | Failed:
@@ -51,7 +60,7 @@ def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Conte
     try:
         program = bind(plan, row, task.target)
         kernel = emit(program, task.target, task.target.cores)
-        return Contestant(text, row, schedule_text(plan, row), kernel)
+        return Contestant(text, row, schedule_text(plan, row), kernel, program)
     except (LoweringError, BuildError) as error:
         return Failed("build", str(error))
 
@@ -100,6 +109,7 @@ def race(
     best = min(tuned, key=lambda name: finished[name].median_s, default=NAIVE)
     winner, chosen = judge(best, {name: times.median_s for name, times in finished.items()})
     delivered = fit[chosen]
+    native, digest, native_s = exported(task, pool, delivered)
     test = make_test(task.dag)
     result = Race(
         winner=winner,
@@ -113,6 +123,9 @@ def race(
         trials=task.trials + task.known,
         seconds=task.seconds,
         request=request,
+        native_sha256=digest,
+        native_s=native_s,
+        native_note=native if isinstance(native, str) else "",
     )
     record = Record(
         key=task.key,
@@ -126,7 +139,31 @@ def race(
         created_s=clock(),
         race=result,
     )
-    return Raced(record, delivered)
+    return Raced(record, delivered, native)
+
+
+def exported(
+    task: Task, pool: MeasurePool, entry: Contestant
+) -> tuple[Library | str, str, tuple[float, ...]]:
+    """Return the verified library of a kernel, the digest of its object, and its times.
+
+    Where none could be made: why, "" and ().
+    """
+    done = pool.export(export_of(task, entry))
+    if isinstance(done, Failed):
+        return f"not exported: {done.message}", "", ()
+    return done.library, done.library.object_sha256, done.outcome.times_s
+
+
+def export_of(task: Task, entry: Contestant) -> Export:
+    """Return what becomes the library of a kernel; equal kernels have equal symbols."""
+    return Export(
+        program=entry.program,
+        inputs=tuple(node.name for node in task.dag.placeholders),
+        outputs=output_names(task.dag),
+        constants={name: array.tobytes() for name, array in constants(task.dag).items()},
+        prefix=f"ansorpy_{sha256(entry.kernel.source.encode()).hexdigest()[:12]}",
+    )
 
 
 def judge(best: str, times_s: Mapping[str, float]) -> tuple[Literal["tuned", "baseline"], str]:
@@ -147,9 +184,11 @@ def _samples(times: Times | None) -> tuple[float, ...]:
     return () if times is None else tuple(s for run in times.times_s for s in run)
 
 
-def deliver(task: Task, record: Record, entry: Contestant, folder: Path) -> Path:
+def deliver(
+    task: Task, record: Record, entry: Contestant, native: Library | str, folder: Path
+) -> Path:
     """Write the zip."""
-    return pack(folder, task.dag, entry.kernel, entry.schedule, record, task.target)
+    return pack(folder, task.dag, entry.kernel, entry.schedule, record, task.target, native)
 
 
 def result_of(task: Task, record: Record, path: Path, from_store: bool = False) -> TaskResult:

@@ -5,12 +5,20 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from ansorpy.errors import RecordError
+from ansorpy.codegen import shared
+from ansorpy.codegen.exported import Library
+from ansorpy.errors import BuildError, RecordError
 from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed
-from ansorpy.records import Record
+from ansorpy.records import Race, Record
 from ansorpy.replay import plan_from_text
-from ansorpy.session.final import Contestant, contestant, deliver, result_of
+from ansorpy.session.final import (
+    Contestant,
+    contestant,
+    deliver,
+    export_of,
+    result_of,
+)
 from ansorpy.session.task import Task, failures_of
 
 
@@ -48,7 +56,8 @@ def answer(
         entry = _again(task, record)
         if entry is not None:
             task.note(failures_of(records))
-            path = deliver(task, record, entry, folder)
+            native = _native_again(task, entry, outcome)
+            path = deliver(task, record, entry, native, folder)
             return result_of(task, record, path, from_store=True)
     return None
 
@@ -64,3 +73,15 @@ def _again(task: Task, record: Record) -> Contestant | None:
         return None
     same = sha256(entry.kernel.source.encode()).hexdigest() == record.source_sha256
     return entry if same else None
+
+
+def _native_again(task: Task, entry: Contestant, race: Race) -> Library | str:
+    """Return the library of a record where its code is the very code that was verified."""
+    if not race.native_sha256:
+        return race.native_note or "not exported: tuned by an older version"
+    try:
+        library = shared.build(export_of(task, entry), task.target)
+    except BuildError as error:
+        return f"not exported: {error}"
+    same = library.object_sha256 == race.native_sha256
+    return library if same else "not exported: other machine code than what was verified"

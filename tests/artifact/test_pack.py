@@ -42,7 +42,9 @@ def packed(dag: Dag, folder: Path) -> tuple[Path, Record]:
         task.key, task.workload, "cpu@1", entry.plan, entry.row, Measured(race.naive_s),
         sha256(entry.kernel.source.encode()).hexdigest(), versions(), 0.0, race,
     )  # fmt: skip
-    return pack(folder, dag, entry.kernel, entry.schedule, record, TARGET), record
+    return pack(
+        folder, dag, entry.kernel, entry.schedule, record, TARGET, "not exported here"
+    ), record
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,8 @@
-"""A finished kernel to a zip: `kernel.py`, `manifest.json`, and `constants.npz` where needed."""
+"""A finished kernel to a zip: `kernel.py`, `manifest.json`, `constants.npz` where needed.
+
+And the exported library: `kernel.so` (`kernel.o` where nothing could link), `kernel.h`, and
+`native.py`, which calls it.
+"""
 
 import io
 import json
@@ -11,9 +15,18 @@ from typing import Any
 import numpy as np
 
 from ansorpy.artifact.harness import Test
-from ansorpy.artifact.kernel_file import Facts, constant_arrays, kernel_text, output_names, tensors
+from ansorpy.artifact.header import header_text
+from ansorpy.artifact.kernel_file import (
+    Facts,
+    constant_arrays,
+    kernel_text,
+    native_text,
+    output_names,
+    tensors,
+)
 from ansorpy.artifact.needs import needed_features
 from ansorpy.artifact.package import STAMP, box
+from ansorpy.codegen.exported import Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.records import Race, Record
 from ansorpy.target import Target
@@ -22,7 +35,13 @@ from ansorpy.te.dag import Dag
 
 
 def pack(
-    folder: Path, dag: Dag, kernel: Kernel, schedule: str, record: Record, target: Target
+    folder: Path,
+    dag: Dag,
+    kernel: Kernel,
+    schedule: str,
+    record: Record,
+    target: Target,
+    native: Library | str,
 ) -> Path:
     """Write the zip of the record that ends a tuning; return its path.
 
@@ -30,6 +49,7 @@ def pack(
         kernel: what the race delivered, in numba source form.
         schedule: the loops for people, for the header of the file.
         record: with its race; its id names the zip.
+        native: the exported library, verified; or why there is none.
     """
     race = record.race
     assert race is not None, "only a raced record is delivered"
@@ -43,7 +63,12 @@ def pack(
     arrays = constant_arrays(dag)
     if arrays:
         content["constants.npz"] = _npz(arrays)
+    if isinstance(native, Library):
+        content["kernel.so" if native.linked else "kernel.o"] = native.code
+        content["kernel.h"] = header_text(dag, native).encode()
+        content["native.py"] = native_text().encode()
     manifest = _manifest(dag, kernel, record, race, target)
+    manifest["native"] = _native(native, race, flop)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{dag.name}-{record.id[:12]}.zip"
     partial = path.with_suffix(".partial")
@@ -117,6 +142,23 @@ def _manifest(
         "numpy_s": _spread(race.numpy_s) if race.numpy_s else None,
         "trials": race.trials,
         "created_s": record.created_s,
+    }
+
+
+def _native(native: Library | str, race: Race, flop: int) -> dict[str, Any]:
+    if isinstance(native, str):
+        return {"library": None, "note": native}
+    return {
+        "library": "kernel.so" if native.linked else None,
+        "note": native.note,
+        "prefix": native.prefix,
+        "workspace_bytes": native.workspace_bytes,
+        "tasks": [phase.tasks for phase in native.phases],
+        "features": list(native.features),
+        "object_sha256": native.object_sha256,
+        "latency_s": _spread(race.native_s),
+        "span": list(race.span),
+        "flop": flop,
     }
 
 

@@ -1,0 +1,105 @@
+"""The text of `kernel.h`: how C calls an exported kernel."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ansorpy.codegen.exported import Library
+from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.te.dag import Dag
+from ansorpy.te.expr import Const
+
+C_TYPES: Final = {
+    "bool": "uint8_t", "int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t",
+    "int64": "int64_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
+    "float64": "double",
+}  # fmt: skip
+SHORT: Final = ("args", "phase", "supported", "ahead", "run", "run_threads", "phases")
+
+
+def header_text(dag: Dag, library: Library) -> str:
+    """Return the header; symbols come from positions and a digest, names of users are comments."""
+    p = library.prefix
+    guard = f"{p.upper()}_H"
+    tensors = [b for b in library.buffers if b.scope is not Scope.GLOBAL]
+    weights = {node.name for node in dag.placeholders if node.constant}
+    tasks = ", ".join(str(phase.tasks) for phase in library.phases)
+    short = "\n".join(f"#define kernel_{name} {p}_{name}" for name in SHORT)
+    return f"""\
+/* {dag.name}: a kernel made by ansorpy. C99, C++.
+
+   kernel_args args = {{ ... , workspace }};
+   if (!kernel_supported()) ...                  once: this processor cannot run it
+   kernel_ahead(&args);                          once, and after weights changed
+   kernel_run(&args);                            as often as you like
+
+   Every pointer is 64-byte aligned, every tensor row-major; `workspace` has
+   KERNEL_WORKSPACE_BYTES bytes (0: NULL will do), holds what kernel_ahead left, and belongs to
+   one call at a time. Nothing is allocated, nothing fails.
+
+   Threads: kernel_run uses yours; kernel_run_threads starts up to n - 1 more (pthreads) and ends
+   them. With a pool of your own, for every phase in order: run kernel_phases[k].task for tasks
+   0 .. kernel_phases[k].tasks - 1 anyhow and anywhere, each once (up to 1 MiB of stack each), then
+   wait for all of them.
+
+   Two headers in one file: define ANSORPY_LONG_NAMES, and use the names with the prefix. */
+#ifndef {guard}
+#define {guard}
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+typedef struct {{
+{_fields(tensors, weights)}
+    void *workspace;
+}} {p}_args;
+
+typedef struct {{
+    void (*task)(const {p}_args *args, int64_t task);
+    int64_t tasks;
+}} {p}_phase;
+
+#define {p.upper()}_WORKSPACE_BYTES {library.workspace_bytes}
+#define {p.upper()}_PHASES {len(library.phases)} /* tasks: {tasks} */
+
+/* Whether this processor has: {_wrapped(library.features)}. */
+int32_t {p}_supported(void);
+void {p}_ahead(const {p}_args *args);
+void {p}_run(const {p}_args *args);
+void {p}_run_threads(const {p}_args *args, int32_t threads);
+extern const {p}_phase {p}_phases[{max(1, len(library.phases))}];
+
+#ifndef ANSORPY_LONG_NAMES
+{short}
+#define KERNEL_WORKSPACE_BYTES {p.upper()}_WORKSPACE_BYTES
+#define KERNEL_PHASES {p.upper()}_PHASES
+#endif
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def _fields(tensors: Sequence[Buffer], weights: set[str]) -> str:
+    lines, counts = [], {"in": 0, "out": 0}
+    for tensor in tensors:
+        side = "in" if tensor.scope is Scope.INPUT else "out"
+        const = "const " if side == "in" else ""
+        shape = "".join(f"[{int(e.value)}]" for e in tensor.shape if isinstance(e, Const))
+        note = f"{tensor.name}: {tensor.dtype}{shape}"
+        note += ", a weight: kernel_ahead reads it too" if tensor.name in weights else ""
+        lines.append(f"    {const}{C_TYPES[tensor.dtype]} *{side}{counts[side]}; /* {note} */")
+        counts[side] += 1
+    return "\n".join(lines)
+
+
+def _wrapped(features: Sequence[str]) -> str:
+    lines, line = [], ""
+    for name in features or ("nothing special",):
+        if len(line) + len(name) > 78:
+            lines.append(line)
+            line = ""
+        line += f"{name}, "
+    return "\n   ".join(part.rstrip() for part in (*lines, line)).rstrip(",")

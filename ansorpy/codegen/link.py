@@ -1,0 +1,40 @@
+"""An object file to a shared library, with whatever linker the machine has."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+# Tried in this order. Compilers know where libc is; plain `ld` leaves its few names to the process.
+LINKERS: Final[tuple[tuple[str, ...], ...]] = (
+    ("cc", "-shared", "-nostartfiles", "-Wl,-z,noexecstack,-z,now,--build-id=none,--no-undefined"),
+    ("gcc", "-shared", "-nostartfiles", "-Wl,-z,noexecstack,-z,now,--build-id=none,--no-undefined"),
+    ("clang", "-shared", "-nostartfiles", "-Wl,-z,noexecstack,-z,now,--no-undefined"),
+    ("ld", "-shared", "-z", "noexecstack", "-z", "now", "--build-id=none"),
+)
+BY_HAND: Final = "cc -shared -o kernel.so kernel.o"
+TIMEOUT_S: Final = 60.0
+
+
+def link(code: bytes, linkers: Sequence[Sequence[str]] = LINKERS) -> bytes | str:
+    """Return the library of an object file, or why there is none, in one line."""
+    found = next((line for line in linkers if shutil.which(line[0])), None)
+    if found is None:
+        names = ", ".join(line[0] for line in linkers)
+        return f"no linker on this machine (looked for {names}); link it with: {BY_HAND}"
+    with tempfile.TemporaryDirectory(prefix="ansorpy-link-") as folder:
+        source, library = Path(folder) / "kernel.o", Path(folder) / "kernel.so"
+        source.write_bytes(code)
+        command = [*found, "-o", library.name, source.name]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"{found[0]} did not link it: {error}"
+        if done.returncode or not library.exists():
+            words = " ".join((done.stderr or done.stdout).split())[:300]
+            return f"{found[0]} did not link it: {words}"
+        return library.read_bytes()

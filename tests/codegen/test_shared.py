@@ -1,0 +1,203 @@
+"""Exported libraries: their own functions, from another process's point of view."""
+
+import ctypes
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ansorpy.codegen.cpuid import BITS, required, supported_text
+from ansorpy.codegen.exported import Export, Library
+from ansorpy.codegen.link import LINKERS, link
+from ansorpy.codegen.llvm_ir import object_bytes
+from ansorpy.codegen.load import engine_of
+from ansorpy.codegen.shared import build, load
+from ansorpy.errors import BuildError
+from ansorpy.loopir.nodes import Phase, Program, Scope, Stmt, Tile
+from ansorpy.target import Target
+from ansorpy.te.expr import Expr, Var
+from tests.codegen.programs import (
+    add,
+    buffer,
+    guarded,
+    matmul,
+    mul,
+    pack,
+    parallel,
+    program,
+    read,
+    store,
+)
+
+Array = npt.NDArray[Any]
+AT, L = Var("i"), Var("l")
+
+
+def row(name: str) -> Expr:
+    """Elements i * 8 .. i * 8 + 7 of a tensor of 64."""
+    return read(name, add(mul(AT, 8), L))
+
+
+def three_phases() -> Program:
+    """W2 = W * W ahead (into the workspace); T = A + W2; C = T * K with a constant K."""
+    at = (add(mul(AT, 8), L),)
+    lane = ("l", 8)
+
+    def each(name: str, value: Expr) -> Stmt:
+        return parallel("i", 8, Tile((), lane, store(name, at, value)))
+
+    buffers = (
+        buffer("A", "float32", (64,)),
+        buffer("K", "float32", (64,), Scope.CONSTANT),
+        buffer("T", "float32", (64,), Scope.GLOBAL),
+        buffer("W", "float32", (64,)),
+        buffer("W2", "float32", (64,), Scope.GLOBAL),
+        buffer("C", "float32", (64,), Scope.OUTPUT),
+    )
+    phases = (
+        Phase("squares", each("W2", mul(row("W"), row("W"))), ahead=True),
+        Phase("sum", each("T", add(row("A"), row("W2")))),
+        Phase("scaled", each("C", mul(row("T"), row("K")))),
+    )
+    return Program("three", buffers, phases)
+
+
+def exported(prog: Program, constants: dict[str, bytes] | None = None, **more: Any) -> Export:
+    names = {
+        scope: tuple(b.name for b in prog.buffers if b.scope is scope)
+        for scope in (Scope.INPUT, Scope.OUTPUT)
+    }
+    return Export(
+        prog, names[Scope.INPUT], names[Scope.OUTPUT], constants or {}, "ansorpy_test", **more
+    )
+
+
+def run(built: Library, inputs: dict[str, Array], how: str = "run") -> Array:
+    """Call a library on guarded arrays; return its only output."""
+    loaded = load(built)
+    arrays = {}
+    for one in built.buffers:
+        shape = [int(str(n)) for n in one.shape]
+        arrays[one.name] = guarded(shape, one.dtype)
+        if one.name in inputs:
+            arrays[one.name][...] = inputs[one.name]
+    addresses = [array.ctypes.data for array in arrays.values()]
+    loaded.run_ahead(addresses)
+    if how == "threads":
+        loaded.bind_parallel(addresses, 3)()
+    elif how == "backwards":
+        loaded.run_backwards(addresses)
+    else:
+        loaded.run(addresses)
+    (out,) = [b.name for b in built.buffers if b.scope is Scope.OUTPUT]
+    return arrays[out]
+
+
+@pytest.mark.parametrize("how", ["run", "backwards", "threads"])
+def test_phases_constants_and_the_workspace(how: str) -> None:
+    rng = np.random.default_rng(0)
+    a, w, k = rng.standard_normal((3, 64)).astype(np.float32)
+    built = build(exported(three_phases(), {"K": k.tobytes()}), Target())
+    assert built.linked, built.note
+    assert built.workspace_bytes == 2 * 64 * 4
+    assert [phase.tasks for phase in built.phases] == [8, 8]
+    np.testing.assert_array_equal(run(built, {"A": a, "W": w}, how), (a + w * w) * k)
+
+
+@pytest.mark.parametrize("how", ["run", "backwards", "threads"])
+def test_a_matmul_with_tails(how: str) -> None:
+    rng = np.random.default_rng(1)
+    a = rng.integers(-8, 9, (61, 40)).astype(np.float32)
+    b = rng.integers(-8, 9, (40, 100)).astype(np.float32)
+    prog = matmul(61, 100, 40)
+    out = run(build(exported(prog), Target()), {"A": a, "B": pack(b, 48)}, how)
+    np.testing.assert_array_equal(out, np.maximum(a @ b, 0))
+
+
+def test_a_library_needs_libc_only(tmp_path: Path) -> None:
+    built = build(exported(matmul(16, 48, 8)), Target())
+    path = tmp_path / "kernel.so"
+    path.write_bytes(built.code)
+    words = subprocess.run(
+        ["nm", "-D", "--undefined-only", path], capture_output=True, text=True, check=True
+    ).stdout.split()
+    undefined = {word.partition("@")[0] for word in words if len(word) > 1}
+    assert undefined <= {"pthread_create", "pthread_join", "memcpy", "memset", "memmove"}
+    words = subprocess.run(
+        ["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {word for word in words if word.startswith("ansorpy_")} == {
+        f"ansorpy_test_{name}"
+        for name in ("ahead", "run", "run_threads", "supported", "phases", "task0")
+    }
+    assert "phase0" not in words
+
+
+def test_without_a_linker_there_is_an_object_that_is_checked_all_the_same() -> None:
+    rng = np.random.default_rng(2)
+    a, w, k = rng.standard_normal((3, 64)).astype(np.float32)
+    none = (("no-such-linker", "-shared"),)
+    built = build(exported(three_phases(), {"K": k.tobytes()}, linkers=none), Target())
+    assert not built.linked
+    assert built.note == (
+        "no linker on this machine (looked for no-such-linker);"
+        " link it with: cc -shared -o kernel.so kernel.o"
+    )
+    np.testing.assert_array_equal(run(built, {"A": a, "W": w}, "threads"), (a + w * w) * k)
+    linked = build(exported(three_phases(), {"K": k.tobytes()}), Target())
+    assert built.object_sha256 == linked.object_sha256
+
+
+@pytest.mark.parametrize("linker", LINKERS, ids=lambda line: line[0])
+def test_every_linker_that_is_there_links(linker: tuple[str, ...]) -> None:
+    built = build(exported(matmul(16, 48, 8), linkers=(linker,)), Target())
+    if built.note.startswith("no linker"):
+        pytest.skip(built.note)
+    a, b = np.ones((16, 8), np.float32), np.ones((8, 48), np.float32)
+    np.testing.assert_array_equal(run(built, {"A": a, "B": pack(b, 48)}), a @ b)
+
+
+def test_what_is_no_object_is_told_in_the_words_of_the_linker() -> None:
+    found = link(b"nonsense")
+    assert isinstance(found, str)
+    assert "did not link it" in found
+
+
+def asks(features: tuple[str, ...]) -> int:
+    engine = engine_of(object_bytes(supported_text("asks", features, True), Target()))
+    address = engine.get_function_address("asks")
+    return int(ctypes.CFUNCTYPE(ctypes.c_int32)(address)())
+
+
+@pytest.mark.skipif(not llvm.get_process_triple().startswith("x86_64"), reason="asks CPUID")
+def test_the_processor_is_asked_for_every_feature() -> None:
+    host = llvm.get_host_cpu_features()
+    assert asks(required(tuple(name for name, on in host.items() if on))) == 1
+    for name in BITS:
+        assert asks((name,)) == int(host.get(name, False)), name
+
+
+@pytest.mark.skipif(not llvm.get_process_triple().startswith("x86_64"), reason="x86 features")
+def test_a_library_for_another_processor_is_refused() -> None:
+    host = llvm.get_host_cpu_features()
+    lacking = next((name for name in ("avx512fp16", "avxvnni", "amx-tile") if not host[name]), None)
+    if lacking is None:
+        pytest.skip("this processor has everything")
+    target = Target(vector_bits=256, cpu="x86-64-v3", features=("avx2", "fma", lacking))
+    built = build(exported(matmul(16, 48, 8)), target)
+    assert built.features == tuple(sorted(("avx2", "fma", lacking)))
+    with pytest.raises(BuildError, match=f"this processor lacks one of .*{lacking}"):
+        load(built)
+
+
+def test_a_scalar_program_is_refused_as_everywhere() -> None:
+    prog = program(
+        [buffer("A", "float32", (4,)), buffer("C", "float32", (4,), Scope.OUTPUT)],
+        store("C", (AT,), read("A", AT)),
+    )
+    with pytest.raises(BuildError, match="not tiled"):
+        build(exported(prog), Target())
