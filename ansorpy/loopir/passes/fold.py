@@ -31,6 +31,15 @@ def fold(program: Program, values: Mapping[str, int]) -> Program:
     return Program(program.name, buffers, tuple(phases))
 
 
+def refold(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt | None:
+    """Return a part of a bound program folded once more, None where it does nothing.
+
+    Args:
+        ranges: first and last value of the loop variables outside of it.
+    """
+    return _fold(stmt, {}, ranges, NO_FACTS)
+
+
 def _fold(
     stmt: Stmt, values: Mapping[str, Expr], ranges: Mapping[str, Interval], facts: Facts
 ) -> Stmt | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
+from ansorpy.loopir.passes.fold import refold
 from ansorpy.loopir.rewrite import map_phases, map_stmt, substitute_stmt, walk_stmt
 from ansorpy.te.expr import Binary, Const, Expr, substitute, variables
 from ansorpy.te.intervals import Interval, bounds, linear, simplify
@@ -35,7 +36,10 @@ def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
                 return replace(stmt, body=_peel(body, inside, depth))
             split = _split(stmt, tail, inside)
             if split is not None:
-                return Seq(tuple(_peel(part, ranges, depth - 1) for part in split))
+                # What is now known of the loop decides tails further in: they fold before they
+                # are looked at, or a whole tile would run as a loop of single vectors.
+                parts = (refold(part, ranges) for part in split)
+                return Seq(tuple(_peel(part, ranges, depth - 1) for part in parts if part))
             whole, rest = _both(body, tail, inside)
             cond = Binary("ge", tail, Const(bounds(tail, inside)[1]))
             chosen = If(cond, _peel(whole, inside, depth - 1), _peel(rest, inside, depth - 1))
