@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
-# Why a search ended: its budgets, no task with anything left to gain, Ctrl-C, or no search at all.
-Stopped = Literal["trials", "seconds", "converged", "interrupted", "store"]
+# Why a search ended: its budgets, the latency that was wanted, too little gained of late, no task
+# with anything left to gain, Ctrl-C, or no search at all.
+Stopped = Literal["trials", "seconds", "target", "gain", "converged", "interrupted", "store"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from types import ModuleType
 
-import numpy as np
 from platformdirs import user_data_path
 
 from ansorpy.artifact import LoadedKernel, load
@@ -31,17 +30,19 @@ from ansorpy.events import (
     TaskResult,
 )
 from ansorpy.measure.host import local_target
-from ansorpy.records import MemoryStore, Store, default_store
+from ansorpy.records import MemoryStore, Record, Store, default_store
 from ansorpy.session import final, past
+from ansorpy.session.goal import Goal
+from ansorpy.session.journal import Journal, StoreJournal
 from ansorpy.session.model import default_model
 from ansorpy.session.pools import Pools
 from ansorpy.session.round import play
 from ansorpy.session.rules import find_rules
+from ansorpy.session.standing import Standing
 from ansorpy.session.task import Task, rules_name
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
-from ansorpy.tasks import Settings, TaskScheduler
-from ansorpy.tasks import Task as Share
+from ansorpy.tasks import Settings
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
@@ -63,12 +64,18 @@ class Request:
     weights: Mapping[str, float] = field(default_factory=dict)  # how often each task occurs; 1
     patience: int | None = None  # a task without gain for so many trials stops
     fresh: bool = False  # neither answer from the store nor start from what it knows
+    target_latency_s: float | None = None  # weighted sum over the tasks that is good enough
+    stop_if_gain_below: float | None = None  # share; over a quarter of the trials, at least 64
 
     def __post_init__(self) -> None:
         if not 1 <= self.trials <= MAX_TRIALS:
             raise SpecError(f"trials {self.trials}: expected 1 to {MAX_TRIALS}")
         if self.seconds is not None and not self.seconds > 0:
             raise SpecError(f"seconds {self.seconds}: must be above 0")
+        if self.target_latency_s is not None and not self.target_latency_s > 0:
+            raise SpecError(f"target latency {self.target_latency_s} s: must be above 0")
+        if self.stop_if_gain_below is not None and not 0 < self.stop_if_gain_below < 1:
+            raise SpecError(f"stop if gain below {self.stop_if_gain_below}: expected 0 to 1")
         if self.seed < 0:
             raise SpecError(f"seed {self.seed}: must be at least 0")
         if not 1 <= self.target.cores <= MAX_CORES:
@@ -89,6 +96,7 @@ def run(
     model: CostModel | None = None,
     pools: Callable[[], Pools] = Pools,
     clock: Callable[[], float] = time.monotonic,
+    journal: Journal | None = None,
 ) -> Iterator[Event]:
     """Yield what happens; the last event is `Finished`.
 
@@ -98,13 +106,17 @@ def run(
         rules: the rule set; the registered one of the target's kind unless given.
         store: where records go; the user's JSONL store unless given.
         out: folder of the zips; one beside the user's store unless given.
+        journal: what an earlier, interrupted attempt left is taken up again from here, and the
+            rounds go here; into the store, not to be resumed, unless given.
 
     Raises:
         SpecError: the request is wrong, its search space is empty, or `out` takes no files.
     """
-    begin_s = clock()
-    rules = find_rules(request.target.kind) if rules is None else rules
     store = default_store() if store is None else store
+    journal = StoreJournal(store) if journal is None else journal
+    kept = journal.kept()
+    begin_s = clock() - (kept.checkpoint.seconds if kept.checkpoint else 0.0)
+    rules = find_rules(request.target.kind) if rules is None else rules
     out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
     version = rules_name(request.target.kind, rules)
     tasks = [Task.of(dag, request.target, version) for dag in request.dags]
@@ -113,8 +125,9 @@ def run(
     counts = tuple(sum(r.race is None for r in records) for records in known.values())
     yield Started(tuple(known), counts, request.trials, request.seconds)
 
+    goal = (request.target_latency_s, request.stop_if_gain_below)
     digest = past.request_digest(
-        tasks, request.trials, request.seconds, request.seed, request.weights
+        tasks, request.trials, request.seconds, request.seed, request.weights, goal
     )
     share = -(-request.trials // len(tasks))
     results = {task.name: past.answer(task, known[task.name], digest, share, out) for task in tasks}
@@ -128,11 +141,14 @@ def run(
                     yield explore(task, rules, clock)
                     task.recall(known[task.name])
                     model.update(list(task.samples(list(task.costs_s))))
-                stopped = yield from search(open_tasks, request, model, store, opened, clock)
+                standing = stand(open_tasks, request, results, clock)
+                model.update(standing.go_on(kept))
+                stopped = yield from search(standing, model, journal, opened, clock, begin_s)
             except KeyboardInterrupt:
                 stopped = "interrupted"
             for task in open_tasks:
-                results[task.name] = finish(task, opened, store, digest, out)
+                race = kept.races.get(task.name)
+                results[task.name] = finish(task, opened, journal, digest, out, race)
     done = tuple(result for result in results.values() if result is not None)
     yield Finished(done, clock() - begin_s, stopped)
 
@@ -158,47 +174,59 @@ def explore(task: Task, rules: tuple[Rule, ...], clock: Callable[[], float]) -> 
     return Derived(task.name, len(derivation.sketches), len(task.plans), clock() - begin_s)
 
 
-def search(
+def stand(
     tasks: Sequence[Task],
     request: Request,
+    results: Mapping[str, TaskResult | None],
+    clock: Callable[[], float],
+) -> Standing:
+    """Return the standing of a search that begins."""
+    answered = [result for result in results.values() if result is not None]
+    rest_s = sum(request.weights.get(r.name, 1.0) * (r.best_s or 0.0) for r in answered)
+    goal = Goal(request.weights, request.target_latency_s, request.stop_if_gain_below, rest_s)
+    settings = Settings(request.trials, request.seconds, early_stop_trials=request.patience)
+    return Standing(tasks, settings, request.weights, request.seed, goal, clock)
+
+
+def search(
+    standing: Standing,
     model: CostModel,
-    store: Store,
+    journal: Journal,
     pools: Pools,
     clock: Callable[[], float],
+    begin_s: float,
 ) -> Generator[Event, None, Stopped]:
-    """Play rounds until the budget is spent; return why the search stopped."""
-    picking, dealing = np.random.default_rng(request.seed).spawn(2)
-    shares = [Share(t.name, request.weights.get(t.name, 1.0), t.flop) for t in tasks]
-    settings = Settings(request.trials, request.seconds, early_stop_trials=request.patience)
-    scheduler = TaskScheduler(shares, settings, dealing, clock)
-    by_name = {task.name: task for task in tasks}
-    for task in tasks:
-        if task.best_s is not None:
-            scheduler.resume(task.name, task.known, task.best_s)
-    for turn in scheduler:
-        task = by_name[turn.task.name]
+    """Play rounds until the search is over; return why it is."""
+    while (turn := standing.next_turn()) is not None:
+        task = standing.tasks[turn.task.name]
         before_s = task.best_s
-        played = play(task, turn.trials, model, pools.of(task), picking, clock)
-        store.append(task.records(played.chosen, played.outcomes))
-        scheduler.report(turn, len(played.chosen), played.best_s)
-        if task.best_s is not None and (before_s is None or task.best_s < before_s - MIN_GAIN):
-            yield Improved(task.name, task.best_s, task.trials)
-        yield RoundDone(
+        played = play(task, turn.trials, model, pools.of(task), standing.picking, clock)
+        standing.report(turn, len(played.chosen), played.best_s)
+        done = RoundDone(
             task.name, task.rounds, task.trials, task.best_s, dict(task.failures),
             played.quality, played.spent,
         )  # fmt: skip
-    if scheduler.trials >= request.trials:
-        return "trials"
-    return "converged" if len(scheduler.stopped) == len(tasks) else "seconds"
+        records = task.records(played.chosen, played.outcomes)
+        journal.round(done, records, standing.checkpoint(clock() - begin_s))
+        if task.best_s is not None and (before_s is None or task.best_s < before_s - MIN_GAIN):
+            yield Improved(task.name, task.best_s, task.trials)
+        yield done
+    return standing.why_over()
 
 
-def finish(task: Task, pools: Pools, store: Store, digest: str, out: Path) -> TaskResult:
-    """Race the best of a task, keep the record, write the zip."""
+def finish(
+    task: Task, pools: Pools, journal: Journal, digest: str, out: Path, kept: Record | None
+) -> TaskResult:
+    """Race the best of a task, keep the record, write the zip; a race that is kept stands."""
+    if kept is not None:
+        path = past.deliver_again(task, kept, out)
+        if path is not None:
+            return final.result_of(task, kept, path)
     raced = final.race(task, pools.of(task), digest)
     if isinstance(raced, list):
         return final.empty_result(task, raced)
     path = final.deliver(task, raced.record, raced.entry, raced.native, out)
-    store.append([raced.record])
+    journal.race(task.name, raced.record)
     return final.result_of(task, raced.record, path)
 
 

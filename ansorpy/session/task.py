@@ -114,6 +114,18 @@ class Task:
             self.costs_s[Candidate(number, record.row)] = cost_of(record.outcome)
             self.known += 1
 
+    def relive(self, records: Sequence[Record]) -> list[Candidate]:
+        """Take in a stored round of this tuning as if it had just been measured.
+
+        A trial of a plan that this version cannot make still counts as one.
+        """
+        numbers = [self._recalled_plan(record) for record in records]
+        known = [(n, r) for n, r in zip(numbers, records, strict=True) if n is not None]
+        chosen = [Candidate(number, record.row) for number, record in known]
+        self.learn(chosen, [record.outcome for _, record in known])
+        self.trials += len(records) - len(known)
+        return chosen
+
     def _recalled_plan(self, record: Record) -> int | None:
         if record.race is not None:
             return None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isfinite
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -90,6 +90,30 @@ class TaskScheduler:
             progress = self._by_name[name]
             progress.add(0, best_s)
             progress.rounds = max(1, round(trials / self._round))
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """Return all that the next turns depend on but the random numbers, as JSON."""
+        fields = ("trials", "rounds", "trials_since_gain", "stopped")
+        tasks = {
+            name: {
+                **{field: getattr(p, field) for field in fields},
+                "history_s": [None if cost == inf else cost for cost in p.history_s],
+                "grouped": p.group is not None,
+            }
+            for name, p in self._by_name.items()
+        }
+        return {"seconds": self._clock() - self._start, "tasks": tasks}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on where a scheduler of the same tasks stood."""
+        self._start = self._clock() - snapshot["seconds"]
+        for name, saved in snapshot["tasks"].items():
+            p = self._by_name[name]
+            p.trials, p.rounds = saved["trials"], saved["rounds"]
+            p.trials_since_gain, p.stopped = saved["trials_since_gain"], saved["stopped"]
+            p.history_s = [inf if cost is None else cost for cost in saved["history_s"]]
+            p.best_s = min(p.history_s, default=inf)
+            p.group = p.task.group if saved["grouped"] else None
 
     def next_turn(self) -> Turn | None:
         """Return whose turn it is; None when the budget is spent or no task is left."""

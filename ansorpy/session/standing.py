@@ -1,0 +1,85 @@
+"""Where a search stands: whose turn it is, the random numbers, the goal; all of it can be kept."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ansorpy.cost.model import Sample
+from ansorpy.events import Stopped
+from ansorpy.session.goal import Goal
+from ansorpy.session.journal import Checkpoint, Kept, set_state, state_of
+from ansorpy.session.task import Task
+from ansorpy.tasks import Settings, TaskScheduler, Turn
+from ansorpy.tasks import Task as Share
+
+
+class Standing:
+    """The moving parts of a search over `tasks`, which it reads but does not change."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        settings: Settings,
+        weights: Mapping[str, float],
+        seed: int,
+        goal: Goal,
+        clock: Callable[[], float],
+    ) -> None:
+        self.tasks = {task.name: task for task in tasks}
+        self.goal = goal
+        self._trials = settings.trials
+        self.picking, self._dealing = np.random.default_rng(seed).spawn(2)
+        shares = [Share(t.name, weights.get(t.name, 1.0), t.flop) for t in tasks]
+        self.scheduler = TaskScheduler(shares, settings, self._dealing, clock)
+        for task in tasks:
+            if task.best_s is not None:
+                self.scheduler.resume(task.name, task.known, task.best_s)
+
+    def next_turn(self) -> Turn | None:
+        """Return whose turn it is; None when the search is over."""
+        return None if self.goal.reached or self.goal.stale else self.scheduler.next_turn()
+
+    def report(self, turn: Turn, trials: int, best_s: float) -> None:
+        """Tell how a turn went; as `TaskScheduler.report`."""
+        self.scheduler.report(turn, trials, best_s)
+        self.goal.note(tuple(self.tasks.values()))
+
+    def why_over(self) -> Stopped:
+        """Return why there is no next turn."""
+        if self.goal.reached:
+            return "target"
+        if self.goal.stale:
+            return "gain"
+        if self.scheduler.trials >= self._trials:
+            return "trials"
+        return "converged" if len(self.scheduler.stopped) == len(self.tasks) else "seconds"
+
+    def checkpoint(self, seconds: float) -> Checkpoint:
+        """Return all of it; `seconds` is what the tuning took so far."""
+        return Checkpoint(
+            seconds=seconds,
+            scheduler=self.scheduler.snapshot(),
+            picking=state_of(self.picking),
+            dealing=state_of(self._dealing),
+            tasks={name: task.seconds for name, task in self.tasks.items()},
+            latencies=tuple(self.goal.latencies),
+        )
+
+    def go_on(self, kept: Kept) -> list[Sample]:
+        """Bring itself and the tasks to where an earlier attempt was.
+
+        Returns:
+            What the cost model had learned by then, in its order.
+        """
+        samples: list[Sample] = []
+        for name, records in kept.rounds:
+            task = self.tasks[name]
+            samples += task.samples(task.relive(records))
+        if kept.checkpoint is not None:
+            self.scheduler.restore(kept.checkpoint.scheduler)
+            set_state(self.picking, kept.checkpoint.picking)
+            set_state(self._dealing, kept.checkpoint.dealing)
+            self.goal.latencies = [(int(n), float(s)) for n, s in kept.checkpoint.latencies]
+            for name, seconds in kept.checkpoint.tasks.items():
+                self.tasks[name].seconds = seconds
+        return samples

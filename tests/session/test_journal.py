@@ -1,0 +1,202 @@
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ansorpy.errors import SpecError
+from ansorpy.events import Event, Finished, RoundDone
+from ansorpy.records import MemoryStore, Record, decode, encode
+from ansorpy.search import Candidate
+from ansorpy.session.goal import Goal
+from ansorpy.session.journal import Checkpoint, Kept, set_state, state_of
+from ansorpy.session.rules import find_rules
+from ansorpy.session.task import Task
+from ansorpy.target import Target
+from ansorpy.te.text import parse
+from ansorpy.tune import Request, run
+from tests.fakes import fake_pools
+
+MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+RELU = "def relu(float(64) A) -> (B) { B(i) = fmax(A(i), 0) }"
+TARGET = Target(vector_bits=256, registers=16)
+
+
+class Killed(BaseException):
+    pass
+
+
+class Ledger:
+    """A journal as a database would be: what is kept has been JSON; it may be killed in a call."""
+
+    def __init__(self) -> None:
+        self.rounds: list[tuple[str, list[str]]] = []
+        self.checkpoint = ""
+        self.races: dict[str, str] = {}
+        self.calls_left = 10**9
+
+    def kept(self) -> Kept:
+        found = json.loads(self.checkpoint) if self.checkpoint else None
+        return Kept(
+            None if found is None else Checkpoint(**found),
+            tuple((task, tuple(map(decode, lines))) for task, lines in self.rounds),
+            {task: decode(line) for task, line in self.races.items()},
+        )
+
+    def round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
+        self._live()
+        self.rounds.append((done.task, [encode(record) for record in records]))
+        self.checkpoint = json.dumps(asdict(after), allow_nan=False)
+        self._live()
+
+    def race(self, task: str, record: Record) -> None:
+        self._live()
+        self.races[task] = encode(record)
+        self._live()
+
+    def _live(self) -> None:
+        self.calls_left -= 1
+        if self.calls_left < 0:
+            raise Killed
+
+    def trials(self) -> list[tuple[str, str, tuple[int, ...]]]:
+        records = [(task, decode(line)) for task, lines in self.rounds for line in lines]
+        return [(task, record.plan, record.row) for task, record in records]
+
+
+def events(
+    ledger: Ledger, out: Path, text: str, store: MemoryStore | None = None, **options: Any
+) -> Iterator[Event]:
+    request = Request(parse(text), TARGET, **{"trials": 96, **options})
+    ticks = iter(range(10**9))
+    return run(
+        request, find_rules("cpu"), store or MemoryStore(), out, pools=fake_pools(),
+        clock=lambda: next(ticks) * 1e-3, journal=ledger,
+    )  # fmt: skip
+
+
+def last(found: Iterator[Event]) -> Finished:
+    *_, end = found
+    assert isinstance(end, Finished)
+    return end
+
+
+@pytest.mark.parametrize("text", [MM, MM + RELU])
+def test_a_tuning_killed_anywhere_ends_as_if_it_had_not_been(tmp_path: Path, text: str) -> None:
+    whole = Ledger()
+    expected = last(events(whole, tmp_path / "whole", text))
+    calls = 10**9 - whole.calls_left
+    for lives in (1, 3):  # calls that an attempt survives
+        ledger, attempts = Ledger(), 0
+        while True:
+            ledger.calls_left = lives
+            attempts += 1
+            try:
+                end = last(events(ledger, tmp_path / f"{lives}", text))
+                break
+            except Killed:
+                continue
+        assert attempts >= calls // (lives + 1)
+        assert ledger.trials() == whole.trials()
+        assert [r.trials for r in end.results] == [r.trials for r in expected.results]
+        assert [r.best_s for r in end.results] == [r.best_s for r in expected.results]
+        assert end.stopped == expected.stopped
+        assert all(result.kernel is not None for result in end.results)
+
+
+def test_what_was_known_before_is_known_again(tmp_path: Path) -> None:
+    store = MemoryStore()
+    first = Request(parse(MM), TARGET, trials=32)
+    last(run(first, find_rules("cpu"), store, tmp_path, pools=fake_pools()))
+    whole, broken = Ledger(), Ledger()
+    last(events(whole, tmp_path / "a", MM, store, seed=5, trials=64))
+    broken.calls_left = 3
+    with pytest.raises(Killed):
+        last(events(broken, tmp_path / "b", MM, store, seed=5, trials=64))
+    broken.calls_left = 10**9
+    last(events(broken, tmp_path / "c", MM, store, seed=5, trials=64))
+    assert broken.trials() == whole.trials()
+    seen = {(record.plan, record.row) for record in store.all(next(store.export()).key)}
+    assert not seen & {(plan, row) for _, plan, row in whole.trials()}
+
+
+def test_the_time_of_an_earlier_attempt_counts(tmp_path: Path) -> None:
+    ledger = Ledger()
+    ledger.calls_left = 2
+    with pytest.raises(Killed):
+        last(events(ledger, tmp_path, MM))
+    before_s = json.loads(ledger.checkpoint)["seconds"]
+    ledger.calls_left = 10**9
+    assert last(events(ledger, tmp_path, MM)).seconds > before_s > 0
+
+
+def test_a_latency_that_is_good_enough_ends_the_search(tmp_path: Path) -> None:
+    end = last(events(Ledger(), tmp_path, MM, target_latency_s=1.9e-3))
+    assert (end.stopped, end.results[0].trials) == ("target", 16)
+
+
+def test_a_search_that_gains_no_more_ends(tmp_path: Path) -> None:
+    end = last(events(Ledger(), tmp_path, MM, trials=100_000, stop_if_gain_below=0.2))
+    assert end.stopped == "gain"
+    assert 64 < end.results[0].trials < 1000
+
+
+@pytest.mark.parametrize(
+    "options", [{"target_latency_s": 0.0}, {"stop_if_gain_below": 0.0}, {"stop_if_gain_below": 1.0}]
+)
+def test_a_goal_must_make_sense(options: dict[str, float]) -> None:
+    with pytest.raises(SpecError):
+        Request(parse(MM), TARGET, **options)  # type: ignore[arg-type]
+
+
+def task_with(best_s: float | None, name: str = "mm", trials: int = 0) -> Task:
+    task = Task.of(parse(MM.replace("mm", name))[0], TARGET, "rules")
+    task.trials = trials
+    if best_s is not None:
+        task.costs_s[Candidate(0, (trials,))] = best_s
+    return task
+
+
+def test_a_goal_weighs_the_tasks_and_waits_for_all_of_them() -> None:
+    goal = Goal({"a": 2.0}, target_s=5.0, rest_s=1.0)
+    fast, slow, none = task_with(1.0, "a"), task_with(2.0, "b"), task_with(None, "c")
+    assert goal.latency_s([fast, slow]) == 1.0 + 2.0 + 2.0
+    assert goal.latency_s([fast, none]) is None
+    goal.note([fast, none])
+    assert not goal.reached
+    goal.note([fast, slow])
+    assert goal.reached
+
+
+@pytest.mark.parametrize(
+    ("latencies", "stale"),
+    [
+        ([], False),
+        ([(16, 1.0)], False),
+        ([(16, 1.0), (64, 1.0)], False),  # 64 trials have not passed since 16
+        ([(16, 1.0), (80, 1.0)], True),
+        ([(16, 1.0), (80, 0.95)], True),
+        ([(16, 1.0), (80, 0.9)], False),
+        ([(100, 1.0), (700, 0.9), (800, 0.9)], False),  # a quarter of 800 is 200
+        ([(100, 1.0), (600, 0.9), (800, 0.9)], True),
+    ],
+)
+def test_a_search_is_stale_when_a_window_gained_too_little(
+    latencies: list[tuple[int, float]], stale: bool
+) -> None:
+    goal = Goal({}, min_gain=0.1)
+    goal.latencies = latencies
+    assert goal.stale is stale
+
+
+def test_random_states_are_json() -> None:
+    rng = np.random.default_rng(3)
+    rng.random(10)
+    saved = json.loads(json.dumps(state_of(rng)))
+    expected = rng.random(5).tolist()
+    other = np.random.default_rng(9)
+    set_state(other, saved)
+    assert other.random(5).tolist() == expected
