@@ -1,7 +1,8 @@
 """The derivation rules, as sets: ordered, each tried until one applies alone.
 
-The orders and parameters are those of the released auto-scheduler (ansor.md B3), whose golden
-sketch counts hold with exactly these sets. Put a rule of your own in front: `(Mine(), *CPU)`.
+RELEASED_CPU and CUDA have the orders and parameters of the released auto-scheduler (ansor.md B3),
+whose golden sketch counts hold with exactly these sets. CPU puts our own rules in front of them;
+do the same with yours: `(Mine(), *CPU)`.
 """
 
 from ansorpy.state.rule import Rule
@@ -14,10 +15,12 @@ from rules.cross_thread_reduction import CrossThreadReduction
 from rules.simplify_const import SimplifyConst
 from rules.skip import Skip
 from rules.special_compute_location import SpecialComputeLocation
+from rules.split_groups import SplitGroups
+from rules.split_phases import SplitPhases
 from rules.tiling import Tiling
 from rules.tiling_with_fusion import TilingWithFusion
 
-CPU: tuple[Rule, ...] = (
+RELEASED_CPU: tuple[Rule, ...] = (
     AlwaysInline(everything=False),
     SimplifyConst(),
     AddRfactor(grain=16),
@@ -26,6 +29,7 @@ CPU: tuple[Rule, ...] = (
     Tiling("SSRSRS"),
     Skip(),
 )
+CPU: tuple[Rule, ...] = (SplitPhases(), SplitGroups(), *RELEASED_CPU)
 CUDA: tuple[Rule, ...] = (
     AddCacheRead(),
     SpecialComputeLocation(),
@@ -42,6 +46,7 @@ CUDA: tuple[Rule, ...] = (
 __all__ = [
     "CPU",
     "CUDA",
+    "RELEASED_CPU",
     "AddCacheRead",
     "AddCacheWrite",
     "AddRfactor",
@@ -50,16 +55,18 @@ __all__ = [
     "SimplifyConst",
     "Skip",
     "SpecialComputeLocation",
+    "SplitGroups",
+    "SplitPhases",
     "Tiling",
     "TilingWithFusion",
-    "for_target",
+    "released",
 ]
 
 
-def for_target(target: Target) -> tuple[Rule, ...]:
-    """Return the rule set of `target.kind`."""
+def released(target: Target) -> tuple[Rule, ...]:
+    """Return the released rule set of `target.kind`."""
     match target.kind:
         case "cpu":
-            return CPU
+            return RELEASED_CPU
         case "cuda":
             return CUDA

@@ -35,7 +35,7 @@ TARGETS = {"cpu": Target("cpu", cores=4), "cuda": Target("cuda", warp=32)}
     ids=[f"{name} {kind}".replace(" ", "-") for name, _, kind, _ in (*GOLDEN, *MORE)],
 )
 def test_golden_count(name: str, dag: Dag, kind: str, count: int) -> None:
-    found = derive(dag, TARGETS[kind], rules.for_target(TARGETS[kind])).sketches
+    found = derive(dag, TARGETS[kind], rules.released(TARGETS[kind])).sketches
     assert len(found) == count, name
     assert len({str(sketch) for sketch in found}) == count
     for sketch in found:
@@ -114,7 +114,7 @@ def test_explain_shows_every_rule_with_its_reason(golden: Golden) -> None:
         (matmul_relu(512, 512, 512), "cuda"),
         (softmax(2, 1024), "cuda"),
     ]
-    texts = [derive(d, TARGETS[k], rules.for_target(TARGETS[k])).explain() for d, k in cases]
+    texts = [derive(d, TARGETS[k], rules.released(TARGETS[k])).explain() for d, k in cases]
     golden.check("\n\n".join(texts))
 
 
@@ -132,7 +132,7 @@ def test_sketches_as_text(golden: Golden) -> None:
     parts = []
     for dag in (matmul(8, 8, 1024), matmul_relu(512, 512, 512), softmax(64, 1024)):
         for target in TARGETS.values():
-            found = derive(dag, target, rules.for_target(target)).sketches
+            found = derive(dag, target, rules.released(target)).sketches
             parts += [f"# {dag.name} {target.kind} {i}\n{s}" for i, s in enumerate(found)]
     golden.check("\n\n".join(parts))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import (
@@ -20,6 +21,7 @@ from ansorpy.loopir.nodes import (
 from ansorpy.plan.build import ZERO, sub
 from ansorpy.plan.columns import columns, conditions
 from ansorpy.plan.domain import Domain, Part, domain
+from ansorpy.plan.forward import Forward, forwards
 from ansorpy.plan.identity import identity
 from ansorpy.plan.inline import KEPT, Work, works
 from ansorpy.plan.lane import LaneReduce, with_lane
@@ -61,6 +63,12 @@ class Lowering:
     lanes: dict[str, LaneReduce] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)
     packs: dict[tuple[str, str], Pack] = field(default_factory=dict)
+    forwards: Mapping[str, Forward] = field(default_factory=dict)
+
+    @property
+    def forwarded(self) -> frozenset[str]:
+        """The copies that are not made, because their producers store in their place."""
+        return frozenset(forward.copy for forward in self.forwards.values())
 
 
 def lower(state: State, choices: Choices, target: Target) -> Plan:
@@ -76,6 +84,7 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
     location = {name: choice.location for name, choice in by_stage.items()}
     todo = works(state.stages, location)
     work = Lowering(state, by_stage, {w.name: w for w in todo}, target)
+    work.forwards = forwards(work.works, location)
     _make_domains(work)
     _make_layouts(work)
     phases: list[Phase] = []
@@ -88,21 +97,22 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
         for (consumer, tensor), pack in work.packs.items():
             if consumer == name:
                 phases.append(pack_phase(pack, work.layouts, ahead=tensor in constant))
-        if isinstance(location[name], Root):
+        if isinstance(location[name], Root) and name not in work.forwarded:
             body = _parallel(_nest(work, each), work.choice[name].parallel, name)
             phases.append(Phase(name, body))
     buffers = [
         *(
             b
-            for layout in work.layouts.values()
+            for name, layout in work.layouts.items()
             for b in layout.buffers
-            if b.scope is not Scope.LOCAL
+            if b.scope is not Scope.LOCAL and name not in work.forwards
         ),
         *(pack.buffer for pack in work.packs.values()),
     ]
     program = Program(state.dag.name, tuple(buffers), tuple(phases))
-    sizes = columns(state, work.domains, target)
-    return Plan(state, choices, sizes, program, conditions(sizes, work.domains, program, target))
+    domains = {name: made for name, made in work.domains.items() if name not in work.forwarded}
+    sizes = columns(state, domains, target)
+    return Plan(state, choices, sizes, program, conditions(sizes, domains, program, target))
 
 
 def _make_domains(work: Lowering) -> None:
@@ -139,7 +149,7 @@ def _make_layouts(work: Lowering) -> None:
         for tensor in work.choice[name].pack:
             if not isinstance(work.choice[tensor].location, Root):
                 raise LoweringError(f"{tensor!r} is not computed at root: it cannot be packed")
-            work.packs[name, tensor] = pack_of(work.domains[name], tensor)
+            work.packs[name, tensor] = pack_of(work.domains[name], tensor, _size(work, tensor))
 
 
 def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
@@ -223,6 +233,10 @@ def _target(work: Lowering, each: Work) -> tuple[tuple[str, ...], tuple[Expr, ..
     axes = tuple(values[axis] for axis, _ in each.axes)
     if each.kept is not None:
         axes = (*axes, values[KEPT])
+    forward = work.forwards.get(each.name)
+    if forward is not None:
+        layout = work.layouts[forward.copy]
+        axes = forward.index(axes)
     return tuple(buffer.name for buffer in layout.buffers), layout.index(axes)
 
 
@@ -239,6 +253,10 @@ def _start(work: Lowering, each: Work) -> tuple[Expr, ...]:
         return (_resolve(work, each, each.start),)
     assert each.combiner is not None
     return identity(each.combiner, each.dtypes)
+
+
+def _size(work: Lowering, tensor: str) -> int:
+    return prod(work.state.stage(tensor).node.shape)
 
 
 def _initial(work: Lowering, each: Work, inner: tuple[Part, ...], before: tuple[Part, ...]) -> Stmt:

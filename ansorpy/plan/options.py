@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ansorpy.plan.inline import KEPT, Work
-from ansorpy.plan.pack import packable
+from ansorpy.plan.pack import indexed_by, packable
 from ansorpy.plan.plan import StageChoice
 from ansorpy.state.axis import AxisKind, Loop
 from ansorpy.state.state import Attached, Inlined, Location, Partial, Root, Stage, State
@@ -208,7 +208,7 @@ def _tiled_lanes(
     choosing: Choosing, stage: Stage, work: Work
 ) -> list[tuple[str | None, tuple[str, ...]]]:
     operands = tuple(dict.fromkeys(read.tensor for read in work.reads))
-    order = {name: packable(work, name) for name in operands}
+    order = {name: packable(work, name, _size(choosing, name)) for name in operands}
     ranked = sorted(
         (name for name, extent in work.axes if extent > 1 and _split(stage, name)),
         key=lambda name: -_lane_score(choosing, work, name),
@@ -216,7 +216,9 @@ def _tiled_lanes(
     answer: list[tuple[str | None, tuple[str, ...]]] = []
     for lane in ranked[:LANE_AXES]:
         mine = [
-            name for name, indices in order.items() if indices is not None and Var(lane) in indices
+            name
+            for name, indices in order.items()
+            if indices is not None and lane in indexed_by(indices)
         ]
         contiguous = all(
             _last_moves(read.indices, lane)
@@ -233,6 +235,10 @@ def _tiled_lanes(
     return answer or [(None, ())]
 
 
+def _size(choosing: Choosing, tensor: str) -> int:
+    return prod(choosing.state.stage(tensor).node.shape)
+
+
 def _split(stage: Stage, axis: str) -> bool:
     return any(loop.axes == (axis,) and loop.length is not None for loop in stage.loops)
 
@@ -247,7 +253,8 @@ def _lane_score(choosing: Choosing, work: Work, axis: str) -> float:
         names = {e.name for index in read.indices for e in walk(index) if isinstance(e, Var)}
         if axis not in names:
             continue
-        if _last_moves(read.indices, axis) or packable(work, read.tensor) is not None:
+        size = _size(choosing, read.tensor)
+        if _last_moves(read.indices, axis) or packable(work, read.tensor, size) is not None:
             score += 1.0
         else:
             score -= 4.0

@@ -7,14 +7,16 @@ where the stage reads X under a condition, hold zeros.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Phase, Scope, Stmt, Store
-from ansorpy.plan.build import ONE, add, ceildiv, floordiv, mod, mul
+from ansorpy.plan.build import ONE, ZERO, add, ceildiv, floordiv, mod, mul
 from ansorpy.plan.domain import Domain
 from ansorpy.plan.inline import Work
-from ansorpy.te.expr import FLOATS, Binary, Const, Expr, Read, Select, Var
+from ansorpy.te.expr import FLOATS, Binary, Const, Expr, Read, Select, Var, substitute, walk
+from ansorpy.te.intervals import bounds, linear
 
 
 class Indexed(Protocol):
@@ -37,7 +39,7 @@ class Pack:
     tensor: str
     output: int  # which output of the tensor
     dtype: str
-    indices: tuple[Expr, ...]  # as the stage reads it: distinct axes
+    indices: tuple[Expr, ...]  # as the stage reads it: affine in its axes
     axis: str  # the axis that is tiled
     extent: int
     width: Expr  # P
@@ -45,26 +47,45 @@ class Pack:
     buffer: Buffer
 
 
-def packable(work: Work, tensor: str) -> tuple[Expr, ...] | None:
-    """Return the indices of a packable operand: one output, always at the same plain axes."""
+def packable(work: Work, tensor: str, size: int | None = None) -> tuple[Expr, ...] | None:
+    """Return the indices of a packable operand: one output, always at the same affine indices.
+
+    Packing then takes every element once: the axes have distinct indices, or, where `size` (the
+    elements of the tensor) is given, at most as many positions as the tensor has elements.
+    """
     found = {(read.output, read.indices) for read in work.reads if read.tensor == tensor}
     if len(found) != 1 or work.combines is not None:
         return None
     _, indices = found.pop()
     names = [index.name for index in indices if isinstance(index, Var)]
-    return indices if len(set(names)) == len(indices) and len(indices) > 1 else None
+    if len(indices) > 1 and len(set(names)) == len(indices):
+        return indices
+    if size is None or any(linear(index) is None for index in indices):
+        return None
+    extents = dict((*work.axes, *work.reduce_axes))
+    taken = indexed_by(indices)
+    if not set(taken) <= set(extents) or len(taken) < 2:
+        return None
+    return indices if prod(extents[name] for name in taken) <= size else None
 
 
-def pack_of(made: Domain, tensor: str) -> Pack:
-    """Return how `tensor` is packed for a stage.
+def indexed_by(indices: tuple[Expr, ...]) -> tuple[str, ...]:
+    """Return the axes that indices mention, each once, in order of appearance."""
+    return tuple(
+        dict.fromkeys(e.name for index in indices for e in walk(index) if isinstance(e, Var))
+    )
+
+
+def pack_of(made: Domain, tensor: str, size: int) -> Pack:
+    """Return how `tensor`, of `size` elements, is packed for a stage.
 
     Raises:
         LoweringError: it is not packable, or none of its axes belongs to the register tile.
     """
-    indices = packable(made.work, tensor)
+    indices = packable(made.work, tensor, size)
     if indices is None:
         raise LoweringError(f"stage {made.work.name!r}: operand {tensor!r} cannot be packed")
-    names = [index.name for index in indices if isinstance(index, Var)]
+    names = indexed_by(indices)
     tile = [
         part
         for part in made.parts
@@ -112,19 +133,22 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed], ahead: bool) -> Phase
     position = add(mul(outer, pack.width), lane)
     values: dict[str, Expr] = {name: Var(var(name)) for name, _ in pack.others}
     values[pack.axis] = position
-    source = tuple(values[index.name] for index in pack.indices if isinstance(index, Var))
+    source = tuple(substitute(index, values) for index in pack.indices)
     layout = layouts[pack.tensor]
     buffer = layout.buffers[pack.output]
     read = Read(buffer.name, layout.index(source), pack.dtype)
     zero = Const(0.0 if pack.dtype in FLOATS else 0, pack.dtype)
     inside: Expr = Binary("lt", position, Const(pack.extent))
     # A tensor that is shorter than an axis is read under a condition; here there is none around.
-    extents = {**dict(pack.others), pack.axis: pack.extent}
-    for axis, place, size in zip(pack.indices, read.indices, buffer.shape, strict=True):
-        if isinstance(axis, Var) and size != Const(extents[axis.name]):
+    ranges = {name: (0, n - 1) for name, n in (*pack.others, (pack.axis, pack.extent))}
+    for index, place, size in zip(pack.indices, read.indices, buffer.shape, strict=True):
+        low, high = bounds(index, ranges)
+        if low < 0:
+            inside = Binary("and", inside, Binary("ge", place, ZERO))
+        if not isinstance(size, Const) or high >= int(size.value):
             inside = Binary("and", inside, Binary("lt", place, size))
-    index = (outer, *(values[name] for name, _ in pack.others), lane)
-    body: Stmt = Store((pack.buffer.name,), index, (Select(inside, read, zero),))
+    target = (outer, *(values[name] for name, _ in pack.others), lane)
+    body: Stmt = Store((pack.buffer.name,), target, (Select(inside, read, zero),))
     body = For(lane.name, pack.width, body, LoopKind.VECTOR)
     for name, extent in reversed(pack.others):
         body = For(var(name), Const(extent), body)

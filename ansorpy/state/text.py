@@ -26,6 +26,8 @@ KnownStep: TypeAlias = (
     | steps.CacheRead
     | steps.CacheWrite
     | steps.Rfactor
+    | steps.SplitGroups
+    | steps.SplitPhases
 )
 KINDS: Final[tuple[type[KnownStep], ...]] = (
     steps.Split,
@@ -40,6 +42,8 @@ KINDS: Final[tuple[type[KnownStep], ...]] = (
     steps.CacheRead,
     steps.CacheWrite,
     steps.Rfactor,
+    steps.SplitGroups,
+    steps.SplitPhases,
 )
 BY_CODE: Final = {kind.code: kind for kind in KINDS}
 

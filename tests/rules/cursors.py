@@ -27,7 +27,7 @@ def every_cursor(dag: Dag, target: Target) -> Iterator[Cursor]:
         if cursor.index < 0:
             continue
         yield cursor
-        for rule in rules.for_target(target):
+        for rule in rules.released(target):
             verdict = rule.condition(cursor)
             if verdict is not Verdict.SKIP:
                 work += rule.rewrite(cursor)

@@ -3,6 +3,7 @@
 from ansorpy.state.steps.insert import CacheRead, CacheWrite, Rfactor
 from ansorpy.state.steps.location import ComputeAt, ComputeInline, ComputeRoot
 from ansorpy.state.steps.order import Annotate, Fuse, Reorder
+from ansorpy.state.steps.regroup import SplitGroups, SplitPhases
 from ansorpy.state.steps.split import FollowFusedSplit, FollowSplit, Split
 
 __all__ = [
@@ -18,4 +19,6 @@ __all__ = [
     "Reorder",
     "Rfactor",
     "Split",
+    "SplitGroups",
+    "SplitPhases",
 ]

@@ -1,0 +1,89 @@
+"""Steps that give a reduction more axes, so that its reuse lies open; values stay the same."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ansorpy.errors import StepError
+from ansorpy.state.state import Stage, State, whole_loops
+from ansorpy.state.steps.guard import compute_of, free_name, untouched
+from ansorpy.te.dag import Compute
+from ansorpy.te.groups import find_group, grouped
+from ansorpy.te.phases import find_walks, phased
+
+
+@dataclass(frozen=True, slots=True)
+class SplitGroups:
+    """Give the groups of a grouped reduction an axis: "<stage>_groups", copied to the stage."""
+
+    code: ClassVar[str] = "SG"
+    stage: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the two stages.
+
+        Raises:
+            StepError: the stage has been changed before, or it divides none of its axes.
+        """
+        stage, node = compute_of(state, self.stage, self)
+        untouched(state, stage, self)
+        found, why = find_group(node)
+        if found is None:
+            raise StepError(f"{self}: {why.why}")
+        return _put(state, {self.stage: grouped(node, found)}, self)
+
+    def __str__(self) -> str:
+        return f"{self.stage}.split_groups()"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPhases:
+    """Leave out the products with zeros between the elements of `spread`.
+
+    "<spread>_dense" takes the place of `spread`; "<stage>_phases" is copied to the stage.
+    """
+
+    code: ClassVar[str] = "PH"
+    stage: str
+    spread: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with the three stages.
+
+        Raises:
+            StepError: one of the stages has been changed before, `spread` is an output or has
+                another reader, or there are no zeros between its elements.
+        """
+        stage, node = compute_of(state, self.stage, self)
+        source, spread = compute_of(state, self.spread, self)
+        untouched(state, stage, self)
+        untouched(state, source, self)
+        readers = {
+            other.name
+            for other in state.stages
+            if isinstance(other.node, Compute)
+            and any(read.tensor == self.spread for read in other.node.reads)
+        }
+        if self.spread in state.dag.outputs or readers != {self.stage}:
+            raise StepError(f"{self}: {self.spread!r} is read elsewhere too")
+        walks, why = find_walks(spread, node)
+        if not walks:
+            raise StepError(f"{self}: {why.why}")
+        dense, *sums = phased(spread, node, walks)
+        return _put(state, {self.spread: (dense,), self.stage: tuple(sums)}, self)
+
+    def __str__(self) -> str:
+        return f"{self.stage}.split_phases({self.spread})"
+
+
+def _put(state: State, nodes: dict[str, tuple[Compute, ...]], step: object) -> State:
+    """Return the state with other nodes in the place of some stages."""
+    stages: list[Stage] = []
+    for stage in state.stages:
+        if stage.name not in nodes:
+            stages.append(stage)
+            continue
+        for node in nodes[stage.name]:
+            if node.name != stage.name:
+                free_name(state, node.name, step)
+            stages.append(Stage(node, whole_loops(node)))
+    return replace(state, stages=tuple(stages))
