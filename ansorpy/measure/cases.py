@@ -8,13 +8,14 @@ zero, and NaNs. References are computed once per task (`make_cases`), kept as fi
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from ansorpy.measure import inputs as make
+from ansorpy.measure.band import Band, band_of
 from ansorpy.measure.guard import Side
 from ansorpy.measure.inputs import Array, Inputs, decode
 from ansorpy.measure.integers import exact_magnitude
@@ -33,12 +34,16 @@ INDEX_FILE: Final = "cases.json"
 
 @dataclass(frozen=True)
 class Expected:
-    """What an output must be: |kernel - value| <= bound, in exact numbers where bound is None."""
+    """What an output must be: |kernel - value| <= bound, in exact numbers where bound is None.
+
+    What lies in the `band` is right without further thought.
+    """
 
     name: str  # of the output buffer
     dtype: str
     value: Array
     bound: Array | None
+    band: Band | None = None
 
 
 @dataclass(frozen=True)
@@ -77,13 +82,19 @@ def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
     if edges:
         cases.append(_case(dag, "edge", make.edge_inputs(dag, edge)))
         if hands_nans_on(dag) and _all_known(cases[0]):
-            spoiled = _case(dag, "NaN", make.with_nans(dag, cases[0].inputs, nan))
-            cases.append(replace(spoiled, nans=True))
+            spoiled = make.with_nans(dag, cases[0].inputs, nan)
+            cases.append(_case(dag, "NaN", spoiled, nans=True))
     return tuple(cases)
 
 
 def _case(
-    dag: Dag, name: str, inputs: Inputs, *, exact: bool = False, side: Side = "right"
+    dag: Dag,
+    name: str,
+    inputs: Inputs,
+    *,
+    exact: bool = False,
+    side: Side = "right",
+    nans: bool = False,
 ) -> Case:
     numbers = {node.name: decode(inputs[node.name], node.dtype) for node in dag.placeholders}
     known = evaluate_bounded(dag, numbers)
@@ -97,9 +108,12 @@ def _case(
                 error = np.broadcast_to(one.error, one.value.shape)
                 # An index or an integer that depends on rounding has its reach as its error.
                 bound = SAFETY * error + TINY[dtype] if dtype in FLOATS else error
-            expected.append(Expected(f"{output}.{i}" if i else output, dtype, one.value, bound))
+            band = band_of(one.value, bound, dtype, nans)
+            expected.append(
+                Expected(f"{output}.{i}" if i else output, dtype, one.value, bound, band)
+            )
     constant = tuple(node.name for node in dag.placeholders if node.constant)
-    return Case(name, inputs, tuple(expected), side, constant)
+    return Case(name, inputs, tuple(expected), side, constant, nans)
 
 
 def _combines(dag: Dag, *combiners: str) -> bool:
@@ -136,7 +150,9 @@ def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> None:
                 "nans": case.nans,
                 "inputs": {name: keep(array) for name, array in case.inputs.items()},
                 "expected": [
-                    [one.name, one.dtype, keep(one.value), keep(one.bound)] for one in case.expected
+                    [one.name, one.dtype, keep(one.value), keep(one.bound)]
+                    + [keep(end) for end in one.band or ()]
+                    for one in case.expected
                 ],
             }
             for case in cases
@@ -152,8 +168,10 @@ def load_cases(folder: Path) -> tuple[tuple[Case, ...], Inputs]:
         mapped: Array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
         return mapped
 
-    def expected(name: str, dtype: str, value: str, bound: str | None) -> Expected:
-        return Expected(name, dtype, array(value), None if bound is None else array(bound))
+    def expected(name: str, dtype: str, value: str, bound: str | None, *ends: str) -> Expected:
+        low_high = (array(ends[0]), array(ends[1])) if ends else None
+        reach = None if bound is None else array(bound)
+        return Expected(name, dtype, array(value), reach, low_high)
 
     index: dict[str, Any] = json.loads((folder / INDEX_FILE).read_text())
     cases = tuple(

@@ -21,17 +21,21 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN, SHARED, Built
 from ansorpy.measure.baseline import numpy_call
 from ansorpy.measure.cases import make_cases, save_cases
-from ansorpy.measure.child import NUMPY, BuildDone, BuildJob, Checked, RaceJob, Trial
+from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.measure.inputs import constants
 from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.measure.race import NUMPY, RaceJob
 from ansorpy.measure.slot import START_S, Answer, Limits, Reply, Spec, Worker, call_all
 from ansorpy.measure.timing import Protocol, Race
+from ansorpy.measure.trial import Checked, Trial
 from ansorpy.measure.verdict import failed_build, failed_run
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
 CHILD: Final = "ansorpy.measure.child"
+TRIAL: Final = "ansorpy.measure.trial"
+RACE: Final = "ansorpy.measure.race"
 THREAD_COUNTS: Final = (
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -190,27 +194,35 @@ class MeasurePool:
         job = self._job(done.built, best_s)
         if self.target.cores == 1:
             return self._run(self._slot, "trial", job, fresh)
-        checked = self._check(job, fresh, self.settings.run_timeout_s)
-        if isinstance(checked, Failed):
-            return checked
+        looked = self._check(job, fresh, self.settings.run_timeout_s, "look")
+        if isinstance(looked, Failed):
+            return looked
         # A runner that was replaced imports first; that is not the candidate's time.
         self._runner.call(f"{CHILD}:prepare", self.settings.backend, START_S)
         outcome = self._run(self._runner, "time_parallel", job, False)
-        if isinstance(outcome, Measured):
-            return replace(outcome, check_s=outcome.check_s + checked.check_s)
-        return outcome
+        if not isinstance(outcome, Measured):
+            return outcome
+        check_s = outcome.check_s + looked.check_s
+        if best_s is None or outcome.cost_s < best_s:
+            checked = self._check(job, False, self.settings.run_timeout_s)
+            if isinstance(checked, Failed):
+                return checked
+            check_s += checked.check_s
+        return replace(outcome, check_s=check_s)
 
     def _run(self, worker: Worker, function: str, job: Trial, fresh: bool) -> Outcome:
         timeout_s = self.settings.run_timeout_s
         start = time.monotonic()
-        reply = worker.call(f"{CHILD}:{function}", job, timeout_s, fresh=fresh)
+        reply = worker.call(f"{TRIAL}:{function}", job, timeout_s, fresh=fresh)
         if isinstance(reply, Answer) and isinstance(reply.value, Measured):
             return reply.value
         return failed_run(reply, time.monotonic() - start)
 
-    def _check(self, job: Trial, fresh: bool, timeout_s: float) -> Checked | Failed:
+    def _check(
+        self, job: Trial, fresh: bool, timeout_s: float, how: str = "check"
+    ) -> Checked | Failed:
         start = time.monotonic()
-        reply = self._slot.call(f"{CHILD}:check", job, timeout_s, fresh=fresh)
+        reply = self._slot.call(f"{TRIAL}:{how}", job, timeout_s, fresh=fresh)
         if isinstance(reply, Answer) and isinstance(reply.value, Checked):
             return reply.value
         return failed_run(reply, time.monotonic() - start)
@@ -258,7 +270,7 @@ class MeasurePool:
         for _ in range(self.settings.race_processes):
             racer = self._worker(self._cores, threads=self.target.cores, bare=True)
             try:
-                reply = racer.call(f"{CHILD}:race", job, self.settings.race_timeout_s)
+                reply = racer.call(f"{RACE}:race", job, self.settings.race_timeout_s)
             finally:
                 racer.close()
             if not isinstance(reply, Answer):

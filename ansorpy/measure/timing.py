@@ -1,6 +1,8 @@
 """How a call is timed.
+
 One untimed run; then the minimum of a few samples, each at least a millisecond of work, leaving
-out those in which the thread lost its core against its will. Candidates that are finalists, and
+out those in which the thread lost its core against its will. The further behind the best so far,
+the fewer samples. Candidates that are finalists, and
 baselines, are measured again in turns (`interleave`), in several fresh processes (`Race`).
 """
 
@@ -8,7 +10,7 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from statistics import median
 from typing import Final
 
@@ -27,7 +29,9 @@ class Protocol:
     samples: int = 3
     attempts: int = 10  # samples taken at most, disturbed ones included
     min_sample_s: float = 1e-3
-    hopeless_ratio: float = 4.0  # stop after a first sample this many times the best
+    cold_ratio: float = 2.0  # stop after the untimed run, where it is long, at so many times best
+    hopeless_ratio: float = 1.5  # stop after a first sample this many times the best
+    beaten_ratio: float = 1.15  # stop after a second one
     budget_s: float = 1.0  # of one candidate, or of one contestant: slow calls get fewer samples
     calm_s: float = 0.05  # a sample this long does not suffer from one lost time slice
 
@@ -89,7 +93,10 @@ def time_call(
     Disturbed samples are returned only where no other could be had.
     """
     first_s, _ = sample(call, 1, protocol, clock, switches)  # untimed, but it tells the length
+    limit_s = inf if best_s is None else best_s
     loops = loops_for(first_s, protocol.min_sample_s)
+    if loops == 1 and first_s > protocol.cold_ratio * limit_s:
+        return (first_s,), True
     if loops > 1:  # the first call was cold: ask again, so that samples are not too short
         warm_s, _ = sample(call, min(loops, 10), protocol, clock, switches)
         loops = loops_for(warm_s, protocol.min_sample_s)
@@ -101,8 +108,10 @@ def time_call(
             break
         seconds, quiet = sample(call, loops, protocol, clock, switches)
         (good if quiet else disturbed).append(seconds)
-        if quiet and best_s is not None and seconds > protocol.hopeless_ratio * best_s:
-            return (seconds,), True
+        if len(good) == 1 and good[0] > protocol.hopeless_ratio * limit_s:
+            return tuple(good), True
+        if len(good) == 2 and min(good) > protocol.beaten_ratio * limit_s:
+            break
     return tuple(good or disturbed), False
 
 

@@ -64,7 +64,17 @@ def test_the_hopeless_are_stopped_after_one_sample() -> None:
     fake = Fake()
     times, aborted = fake.time(fake.call("a", 0.05), 0.01)
     assert (len(times), aborted) == (1, True)
-    assert fake.time(fake.call("b", 0.03), 0.01)[1] is False
+    assert len(fake.time(fake.call("b", 0.018), 0.01)[0]) == 1
+    assert fake.time(fake.call("c", 1e-5), 1e-6)[1] is True
+
+
+def test_the_beaten_are_sampled_twice_and_rivals_to_the_end() -> None:
+    fake = Fake()
+    assert len(fake.time(fake.call("a", 0.013), 0.01)[0]) == 2
+    assert len(fake.time(fake.call("b", 0.011), 0.01)[0]) == Protocol().samples
+    # A cold first call is no verdict, unless it is a long one.
+    times, aborted = fake.time(fake.call("c", 0.019, 0.01), 0.01)
+    assert (len(times), aborted) == (3, False)
 
 
 def test_slow_calls_get_fewer_samples() -> None:

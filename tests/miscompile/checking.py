@@ -14,12 +14,12 @@ from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN
 from ansorpy.measure.cases import Case, make_cases, save_cases
-from ansorpy.measure.child import Checked, Trial
 from ansorpy.measure.inputs import constants
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import CHILD, WARM
+from ansorpy.measure.pool import TRIAL, WARM
 from ansorpy.measure.slot import Answer, Spec, Worker
 from ansorpy.measure.timing import Protocol
+from ansorpy.measure.trial import Checked, Trial
 from ansorpy.measure.verdict import failed_run
 from tests.miscompile.bases import TARGET, dag_of, program_of
 from tests.miscompile.mutant import Mutant
@@ -44,7 +44,7 @@ class Checker:
             folder.mkdir()
             save_cases(cases_of(base), constants(dag_of(base)), folder)
         job = Trial(CODEGEN, built, str(folder), Protocol())
-        reply = self.worker.call(f"{CHILD}:check", job, TIMEOUT_S)
+        reply = self.worker.call(f"{TRIAL}:check", job, TIMEOUT_S)
         if isinstance(reply, Answer) and isinstance(reply.value, Checked):
             return None
         return failed_run(reply, 0.0)
