@@ -1,6 +1,7 @@
 """Random Dags x random plans x random rows: emitted, compiled, run and compared.
 
     python -m tests.fuzz.pairs --count 2000 --seed 0        the command for the night
+    python -m tests.fuzz.pairs --suite --count 2200         the suite's operators at odd sizes
 
 Every pair is decided by its seed alone. The work is done in child processes, so that a crash is
 one finding, with its seed, and not the end of the run.
@@ -36,6 +37,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.te.expr import Const, walk
 from ansorpy.te.random_dag import DagLimits, random_dag
 from rules import CPU
+from tests.fuzz.suite_dags import suite_dag
 
 LIMITS = DagLimits(computes=4, extent=20, points=30_000)
 PLANS = 12  # of a sketch, from which one is drawn
@@ -53,14 +55,15 @@ class Finding:
     error: str | None
 
 
-def check_pair(seed: int, source: bool = False) -> Finding:
+def check_pair(seed: int, source: bool = False, suite: bool = False) -> Finding:
     """Draw one pair and compare it with the float64 reference.
 
     Args:
         source: go through numba as delivered kernels do, else straight to LLVM.
+        suite: draw an operator of the benchmark suite, else a random Dag.
     """
     rng = np.random.default_rng(seed)
-    dag = random_dag(rng, LIMITS)
+    dag = suite_dag(seed, rng) if suite else random_dag(rng, LIMITS)
     back_end = "numba" if source else "llvm"
     target = Target(cores=int(rng.integers(1, 5)))
     try:
@@ -123,6 +126,7 @@ def main() -> int:
     options.add_argument("--count", type=int, default=2000)
     options.add_argument("--seed", type=int, default=0, help="of the first pair")
     options.add_argument("--every", type=int, default=10, help="one pair in so many through numba")
+    options.add_argument("--suite", action="store_true", help="operators of the suite, odd sizes")
     options.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.child:
@@ -130,21 +134,21 @@ def main() -> int:
             sys.stdout.write(json.dumps({"start": seed}) + "\n")
             sys.stdout.flush()
             try:
-                found = check_pair(seed, source=seed % given.every == 0)
+                found = check_pair(seed, seed % given.every == 0, given.suite)
             except Exception as error:  # noqa: BLE001 - any surprise is a finding with its seed
                 found = Finding(seed, "raised", f"{type(error).__name__}: {error}")
             sys.stdout.write(json.dumps(found.__dict__) + "\n")
             sys.stdout.flush()
         return 0
-    return _supervise(given.seed, given.count, given.every)
+    return _supervise(given.seed, given.count, given.every, given.suite)
 
 
-def _supervise(first: int, count: int, every: int) -> int:
+def _supervise(first: int, count: int, every: int, suite: bool) -> int:
     start, seed, end = time.monotonic(), first, first + count
     done: Counter[str] = Counter()
     wrong: list[Finding] = []
     while seed < end:
-        seed = _batch(seed, min(BATCH, end - seed), every, done, wrong)
+        seed = _batch(seed, min(BATCH, end - seed), every, suite, done, wrong)
         rate = (seed - first) / (time.monotonic() - start)
         sys.stderr.write(f"\r{seed - first} of {count}, {len(wrong)} wrong, {rate:.1f}/s ")
     for finding in wrong:
@@ -153,10 +157,13 @@ def _supervise(first: int, count: int, every: int) -> int:
     return 1 if wrong else 0
 
 
-def _batch(seed: int, count: int, every: int, done: Counter[str], wrong: list[Finding]) -> int:
+def _batch(
+    seed: int, count: int, every: int, suite: bool, done: Counter[str], wrong: list[Finding]
+) -> int:
     """Run one child; return the next seed."""
     command = [sys.executable, "-m", "tests.fuzz.pairs", "--child"]
     numbers = ["--seed", str(seed), "--count", str(count), "--every", str(every)]
+    numbers += ["--suite"] if suite else []
     try:
         answer = subprocess.run(
             command + numbers, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.fuzz.pairs import check_pair
+from tests.fuzz.suite_dags import FAMILIES
 
 NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 COUNT = 2000 if NIGHT else 100
@@ -20,6 +21,18 @@ def test_random_candidates_of_random_dags_are_right() -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert f"{COUNT} pairs" in done.stdout
+    assert "0 wrong" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+@pytest.mark.timeout(3000)
+def test_the_operators_of_the_suite_are_right_at_odd_sizes() -> None:
+    count = 2000 if NIGHT else 2 * len(FAMILIES)
+    command = [sys.executable, "-m", "tests.fuzz.pairs", "--suite", "--every", "9"]
+    done = subprocess.run([*command, "--count", str(count)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert f"{count} pairs" in done.stdout
     assert "0 wrong" in done.stdout
 
 
