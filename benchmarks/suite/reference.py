@@ -80,6 +80,18 @@ def _reference(form: Form, given: Arrays) -> Any:  # noqa: C901 -- one case per 
     assert_never(form)
 
 
+def away(found: Array, wanted: Array) -> float:
+    """Return the largest difference, relative to the largest value that is wanted.
+
+    Raises:
+        ValueError: another shape.
+    """
+    if found.shape != wanted.shape:
+        raise ValueError(f"result has shape {found.shape}, not {wanted.shape}")
+    difference = np.abs(found.astype(np.float64) - wanted)
+    return float(difference.max() / np.abs(wanted).max())
+
+
 def softmax(x: Array) -> Array:
     """Return the softmax of every row."""
     powers = np.exp(x - x.max(1, keepdims=True))
@@ -98,10 +110,19 @@ def windows(x: Array, rank: int, kernel: int, stride: int, dilation: int) -> Arr
 
 
 def convolution(form: Conv, data: Arrays) -> Array:
-    """Return a convolution, group by group as one product."""
+    """Return a convolution, input by input: windows of a whole batch need gigabytes."""
     x, w = data["X"], data["W"]
     if form.nhwc:
         x, w = np.moveaxis(x, -1, 1), np.moveaxis(w, (-1, -2), (0, 1))
+    out = np.concatenate([_grouped(form, x[at : at + 1], w) for at in range(form.batch)])
+    if form.layer:
+        rank = form.rank
+        out = np.maximum(out * _along(data["scale"], rank) + _along(data["shift"], rank), 0)
+    return np.moveaxis(out, 1, -1) if form.nhwc else out
+
+
+def _grouped(form: Conv, x: Array, w: Array) -> Array:
+    """Return an NCHW convolution, group by group as one product."""
     rank, groups = form.rank, form.groups
     around = [(0, 0), (0, 0), *[(form.padding,) * 2] * rank]
     seen = windows(np.pad(x, around), rank, form.kernel, form.stride, form.dilation)
@@ -112,10 +133,7 @@ def convolution(form: Conv, data: Arrays) -> Array:
         weights = w[g * share : (g + 1) * share]
         over = [1, *range(2 + rank, 2 + 2 * rank)]
         parts.append(np.moveaxis(np.tensordot(part, weights, (over, range(1, 2 + rank))), -1, 1))
-    out = np.concatenate(parts, 1)
-    if form.layer:
-        out = np.maximum(out * _along(data["scale"], rank) + _along(data["shift"], rank), 0)
-    return np.moveaxis(out, 1, -1) if form.nhwc else out
+    return np.concatenate(parts, 1)
 
 
 def transposed(form: TransposedConv, data: Arrays) -> Array:

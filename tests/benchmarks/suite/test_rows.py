@@ -11,7 +11,7 @@ from benchmarks.suite.dags import dag_of
 from benchmarks.suite.forms import Form, TransposedConv
 from benchmarks.suite.reference import random_inputs, reference
 from benchmarks.suite.rows import ROWS, Row
-from tests.benchmarks.suite.small import FORMS
+from benchmarks.suite.small import FORMS
 
 EVERY_FORM = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 

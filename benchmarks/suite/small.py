@@ -1,4 +1,6 @@
-"""Every form of the suite at a tiny, odd size."""
+"""Every form of the suite at a tiny, odd size: for tests of contestants, not of speed."""
+
+from typing import Final
 
 from benchmarks.suite.forms import (
     Attention,
@@ -18,7 +20,7 @@ from benchmarks.suite.forms import (
     TransposedConv,
 )
 
-FORMS: dict[str, Form] = {
+FORMS: Final[dict[str, Form]] = {
     "matmul": Matmul(5, 7, 3),
     "dense": Matmul(1, 7, 3, weights=True),
     "batch_matmul": BatchMatmul(3, 5, 7, 2),

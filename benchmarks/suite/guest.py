@@ -1,0 +1,105 @@
+"""A contestant's process, seen from the suite: asked in turns, standing still in between."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from benchmarks.common import say
+from benchmarks.suite.contestants import Contestant
+from benchmarks.suite.environments import settings_of
+
+ROOT = Path(__file__).parents[2]
+
+Answer = dict[str, Any]
+
+
+class Guest:
+    """A fresh process of a contestant, pinned to cores; stopped while others are timed."""
+
+    def __init__(self, who: Contestant, python: Path, cores: Sequence[int], log: IO[bytes]) -> None:
+        self.who = who
+        command = [str(python), "-m", "benchmarks.suite.host", who.module, "--cores"]
+        self._process = subprocess.Popen(
+            [*command, *map(str, cores)],
+            cwd=ROOT, env=settings_of(who, len(cores)), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=log,
+        )  # fmt: skip
+        self._running = True
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def ask(self, question: Mapping[str, object], timeout_s: float) -> Answer:
+        """Return the answer; a process that crashed or hangs is killed and the answer says so."""
+        self.send(question)
+        return self.receive(timeout_s)
+
+    def send(self, question: Mapping[str, object]) -> None:
+        """Ask, without waiting for the answer."""
+        assert self._process.stdin is not None
+        self.resume()
+        try:
+            self._process.stdin.write(json.dumps(question).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it is dead: the answer will say so
+
+    def receive(self, timeout_s: float) -> Answer:
+        """Return the answer to the last question."""
+        assert self._process.stdout is not None
+        readable, _, _ = select.select([self._process.stdout], [], [], timeout_s)
+        line = self._process.stdout.readline() if readable else b""
+        if line:
+            answer: Answer = json.loads(line)
+            return answer
+        self.close()
+        if not readable:
+            return {"failed": f"no answer within {timeout_s:.0f} s"}
+        return {"failed": f"exit code {self._process.returncode}"}
+
+    def pause(self) -> None:
+        """Take every thread of the process off its core."""
+        if self._running and self.alive:
+            os.kill(self._process.pid, signal.SIGSTOP)
+        self._running = False
+
+    def resume(self) -> None:
+        """Let the process go on."""
+        if not self._running and self.alive:
+            os.kill(self._process.pid, signal.SIGCONT)
+        self._running = True
+
+    def close(self) -> None:
+        """End the process."""
+        if self.alive:
+            self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def versions_of(guest: Guest, timeout_s: float) -> dict[str, str] | None:
+    """Return the versions of a contestant's packages, None where it cannot start."""
+    answer = guest.ask({"do": "versions", "packages": list(guest.who.packages)}, timeout_s)
+    if "versions" in answer:
+        found: dict[str, str] = answer["versions"]
+        return found
+    say(f"{guest.who.title}: does not start: {answer['failed']}")
+    return None

@@ -1,0 +1,34 @@
+"""We: the delivered kernel of a zip, as its user calls it on held arrays."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from ansorpy.artifact.load import unpack
+from benchmarks.contest import held_call
+from benchmarks.suite.peers.common import Job, Ready, Unfit
+
+
+def prepare(job: Job) -> Ready:
+    """Return the call; `job.variant` is the zip. What depends on weights only is done here.
+
+    Raises:
+        Unfit: the case was not tuned, or nothing survived.
+    """
+    path = Path(job.variant)
+    if not path.exists():
+        raise Unfit("not tuned")
+    # The folder is kept: what numba compiled for an earlier process lies beside the source.
+    folder = job.folder / f"{path.stem}-{path.stat().st_mtime_ns}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "kernel.py").exists():
+        unpack(path, folder)
+    spec = importlib.util.spec_from_file_location(f"kernel_{job.case}", folder / "kernel.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    runner = module.RUNNER
+    inputs = [job.given[tensor.name].reshape(tensor.shape) for tensor in runner.inputs]
+    call = held_call(runner, inputs)
+    return Ready(call, lambda: call().reshape(job.form.output))

@@ -1,0 +1,51 @@
+"""Does a peer compute the formulas? Every form at a tiny size, in the peer's environment.
+
+    python -m benchmarks.suite.peers.check MODULE [VARIANT]
+
+Prints a JSON object: by form, how far the result is from float64, or why there is none.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.suite.forms import Form
+from benchmarks.suite.peers.common import Job, Unfit, aligned, module
+from benchmarks.suite.reference import away, random_inputs, reference
+from benchmarks.suite.small import FORMS
+
+
+def checked(peer: str, variant: str, name: str, form: Form, folder: Path) -> float | str:
+    """Return how far the result is from float64, or why the peer does not offer the form."""
+    given = random_inputs(form, 0)
+    held = {key: aligned(array) for key, array in given.items()}
+    job = Job(name, form, held, 1, variant, folder)
+    try:
+        ready = module(f"benchmarks.suite.peers.{peer}").prepare(job)
+    except Unfit as why:
+        return str(why)
+    for _ in range(2):  # a second call must not build on the first
+        ready.call()
+    return away(np.asarray(ready.output()), reference(form, given))
+
+
+def main() -> None:
+    """Check all forms; what libraries print goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    peer, variant = (*sys.argv[1:], "")[:2]
+    with tempfile.TemporaryDirectory(prefix="ansorpy-check-") as folder:
+        found = {
+            name: checked(peer, variant, name, form, Path(folder) / name)
+            for name, form in FORMS.items()
+        }
+    json.dump(found, answers)
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()
