@@ -38,7 +38,7 @@ FORMS: Final[dict[str, Form]] = {
     "capsule": Capsule(2, 5, 3, 2, 3, 2, 1),
     "norm": Norm(3, 5, 7),
     "tbg": TransposedBatchMatmul(2, 5, 3, 4),
-    "softmax": Softmax(5, 7),
+    "softmax": Softmax(5, 19),
     "layer_norm": LayerNorm(5, 7),
     "gelu": MatmulGelu(3, 5, 7),
     "attention": Attention(3, 5, 4),

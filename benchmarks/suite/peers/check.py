@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from benchmarks.suite.forms import Form
 from benchmarks.suite.peers.common import Job, Unfit, aligned, module
 from benchmarks.suite.reference import away, random_inputs, reference
 from benchmarks.suite.small import FORMS
+
+FAILED: Final = "failed:"
 
 
 def checked(peer: str, variant: str, name: str, form: Form, folder: Path) -> float | str:
@@ -26,10 +29,12 @@ def checked(peer: str, variant: str, name: str, form: Form, folder: Path) -> flo
     job = Job(name, form, held, 1, variant, folder)
     try:
         ready = module(f"benchmarks.suite.peers.{peer}").prepare(job)
+        for _ in range(2):  # a second call must not build on the first
+            ready.call()
     except Unfit as why:
         return str(why)
-    for _ in range(2):  # a second call must not build on the first
-        ready.call()
+    except Exception as error:  # noqa: BLE001 -- the border to code that is not ours
+        return f"{FAILED} {error}"
     return away(np.asarray(ready.output()), reference(form, given))
 
 

@@ -1,33 +1,38 @@
 """TVM: the shared object that MetaSchedule's best record was built into."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.suite.peers.common import Job, Ready, Unfit, module
+from benchmarks.suite.peers.tvm_forms import primitive
 
 LIBRARY: Final = "best.so"
 INFO: Final = "info.json"
-
-
-def folder_of(root: Path, case: str, trials: int, threads: int, seed: int) -> Path:
-    """Return where a tuning of MetaSchedule is kept."""
-    return root / f"{case}-{trials}x{threads}-s{seed}"
+UNTUNED: Final = "untuned"
 
 
 def prepare(job: Job) -> Ready:
-    """Return the call; `job.variant` is the folder of the tuning.
+    """Return the call; `job.variant` is the folder of the tuning, or `UNTUNED` for plain loops.
 
     Raises:
         Unfit: the case was not tuned, or nothing survived.
     """
     library = Path(job.variant) / LIBRARY
-    if not library.exists():
+    if job.variant == UNTUNED:
+        main = module("tvm.driver").build(primitive(job.form), target=target(job.threads))["main"]
+    elif library.exists():
+        main = module("tvm").runtime.load_module(str(library))["main"]
+    else:
         raise Unfit("not tuned")
-    runtime = module("tvm").runtime
-    main = runtime.load_module(str(library))["main"]
-    device = module("tvm").cpu()
+    runtime, device = module("tvm").runtime, module("tvm").cpu()
     given = [runtime.tensor(array, device) for array in job.arrays]
     output = runtime.tensor(np.zeros(job.form.output, np.float32), device)
     return Ready(lambda: main(*given, output), output.numpy)
+
+
+def target(threads: int) -> Any:
+    """Return this machine, as LLVM calls its processor."""
+    cpu = module("tvm").target.codegen.llvm_get_system_cpu()
+    return module("tvm.target").Target({"kind": "llvm", "mcpu": cpu, "num-cores": threads})

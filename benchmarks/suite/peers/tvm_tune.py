@@ -15,16 +15,10 @@ from typing import Any
 from benchmarks.suite.cases import CASES
 from benchmarks.suite.peers.common import module
 from benchmarks.suite.peers.tvm_forms import primitive
-from benchmarks.suite.peers.tvm_peer import INFO, LIBRARY
+from benchmarks.suite.peers.tvm_peer import INFO, LIBRARY, target
 
 BUILD_TIMEOUT_S = 60.0
 RUN_TIMEOUT_S = 30.0
-
-
-def target(threads: int) -> Any:
-    """Return this machine, as LLVM calls its processor."""
-    cpu = module("tvm").target.codegen.llvm_get_system_cpu()
-    return module("tvm.target").Target({"kind": "llvm", "mcpu": cpu, "num-cores": threads})
 
 
 def watcher(batches: list[dict[str, Any]], begin_s: float) -> Any:

@@ -1,0 +1,99 @@
+"""The operator suite: tune our kernels, hold the contests, write tables and plots.
+
+    python -m benchmarks.suite [--set one] [--rounds 5] [--trials 256] [--seconds 7200]
+
+Goes on where it was interrupted: kernels, tunings of MetaSchedule, references and contests are
+kept under benchmarks/results/raw; a contest is held again where one of its kernels is new.
+"""
+
+import argparse
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ansorpy.measure.cores import slot_cores
+from benchmarks.common import RAW, RESULTS, Results, chosen, say, write_lists
+from benchmarks.machine import run_facts
+from benchmarks.suite import metaschedule
+from benchmarks.suite.cases import DUEL
+from benchmarks.suite.contest import Terms, party
+from benchmarks.suite.contestants import CONTESTANTS, DUEL_TRIALS, METASCHEDULE, OWN
+from benchmarks.suite.duel import collected
+from benchmarks.suite.environments import pythons
+from benchmarks.suite.guest import versions_of
+from benchmarks.suite.options import add_peers, rows_parser, selected
+from benchmarks.suite.publish import publish
+from benchmarks.suite.rounds import FOLDER, KEYS, Plan, kernel_paths, play
+from benchmarks.suite.summary import merged
+from benchmarks.suite.tune import tune_all, wanted
+
+PREPARING: Final = 0.6  # of the time that is given, at most: contests need the rest
+START_S: Final = 60.0
+
+
+def arguments() -> argparse.Namespace:
+    """Return what was asked for."""
+    parser = rows_parser(__doc__)
+    add_peers(parser)
+    parser.add_argument("--rounds", type=int, default=5, help="fresh processes of everybody")
+    parser.add_argument("--visits", type=int, default=2, help="turns per process")
+    parser.add_argument("--visit-seconds", type=float, default=0.15, help="of sampling per turn")
+    parser.add_argument("--who", nargs="+", metavar="NAME", help=f"of {', '.join(CONTESTANTS)}")
+    parser.add_argument("--no-tune", action="store_true", help="contest the kernels there are")
+    parser.add_argument("--fresh", action="store_true", help="forget the contests that are there")
+    parser.add_argument("--out", type=Path, default=RESULTS / "suite.json", help="result file")
+    return parser.parse_args()
+
+
+def who_is_here(names: list[str], environments: Mapping[str, Path]) -> dict[str, dict[str, str]]:
+    """Return the contestants that can take part, with their versions."""
+    found = {}
+    with party(environments, sorted(slot_cores(1)), FOLDER / "guests.log") as guests:
+        for name in names:
+            one = CONTESTANTS[name]
+            if one.environment not in environments:
+                say(f"{one.title} is left out: no environment {one.environment} (make bench-peers)")
+                continue
+            versions = versions_of(guests.guest(one), START_S)
+            if versions or one.environment == OWN:
+                found[name] = versions or {}
+            else:
+                say(f"{one.title} is left out: not installed in {environments[one.environment]}")
+    return found
+
+
+def main() -> None:
+    """Do what is missing; write JSON, tables and plots."""
+    args = arguments()
+    begin_s = time.monotonic()
+    end_s = begin_s + args.seconds
+    environments = pythons(args.peers, args.env)
+    cases = selected(args)
+    present = who_is_here(chosen(CONTESTANTS, args.who), environments)
+    kernels = list(wanted(cases, args))
+    if not args.no_tune:
+        ready_s = begin_s + PREPARING * args.seconds
+        if METASCHEDULE in present:
+            both = [case for case in cases if case in DUEL]
+            metaschedule.tune_all(both, args.threads, DUEL_TRIALS, args.seed, environments, ready_s)
+        tune_all(kernels, ready_s)
+    terms = Terms(args.visits, args.visit_seconds, seed=args.seed)
+    plan = Plan(
+        tuple(cases), tuple(args.threads), args.rounds,
+        tuple(CONTESTANTS[name] for name in present), terms,
+        kernel_paths(kernels, cases, args.seed),
+    )  # fmt: skip
+    facts = run_facts(max(args.threads), args.seed, rounds=args.rounds, trials=args.trials)
+    facts["contestants"] = present
+    raw = RAW / "suite" / f"{args.out.stem}-rounds.json"
+    results = Results(raw, KEYS, facts, args.fresh)
+    complete = play(plan, environments, results, end_s)
+    rows = merged(results.rows)
+    write_lists(args.out, {"facts": [facts], "rows": rows, "duels": collected(rows, args.seed)})
+    publish(args.out)
+    say(f"{'complete' if complete else 'incomplete'}: {args.out.with_suffix('.md')}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""The plots of the suite: ratios to the best peer, roofline, tuning curves."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.common import Row
+from benchmarks.suite.cases import CASES
+from benchmarks.suite.contestants import CONTESTANTS, OURS, OURS_RUNTIME, PEERS
+from benchmarks.suite.duel import Duel
+from benchmarks.suite.summary import best_of, ours_s, ratio
+
+US, THEM, GREY = "#0072b2", "#d55e00", "#9a9a9a"  # told apart by the colour-blind too
+PANELS: Final = 5  # of curves, side by side
+
+
+@contextmanager
+def _figure(path: Path, *grid: int, **more: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield a figure and its axes; it is written to `path` afterwards."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    matplotlib.rcParams.update({"font.size": 8, "svg.hashsalt": "suite", "axes.spines.top": False})
+    figure, axes = pyplot.subplots(*grid, squeeze=False, layout="constrained", **more)
+    yield figure, axes
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def ratios(path: Path, rows: Sequence[Row]) -> Path | None:
+    """Draw how many times faster we are than the best peer, a panel per number of threads."""
+    judged = [row for row in rows if (best := best_of(row)) and best.ratio is not None]
+    if not judged:
+        return None
+    threads = sorted({row["threads"] for row in judged}, reverse=True)
+    cases = [case for case in CASES if any(row["case"] == case for row in judged)]
+    size = (4.6 * len(threads) + 1.4, 1.2 + 0.19 * len(cases))
+    with _figure(path, 1, len(threads), figsize=size, sharey=True) as (_, axes):
+        for panel, count in zip(axes[0], threads, strict=True):
+            _bars(panel, [row for row in judged if row["threads"] == count], cases)
+            panel.set_title(f"{count} thread{'s' if count > 1 else ''}", fontsize=9)
+        axes[0][0].set_yticks(range(len(cases)), [CASES[case].title for case in cases], fontsize=7)
+        axes[0][0].set_ylim(len(cases) - 0.4, -0.6)
+        axes[0][0].legend(loc="lower right", frameon=False, fontsize=7)
+    return path
+
+
+def _bars(panel: Any, rows: Sequence[Row], cases: Sequence[str]) -> None:
+    """Bars are the ratio to the best peer, grey dots those to the other peers."""
+    most = 4.0
+    for row in rows:
+        at, best = cases.index(row["case"]), best_of(row)
+        assert best is not None
+        assert best.ratio is not None
+        others = [found for peer in PEERS if (found := ratio(row, peer)) is not None]
+        shown = [value for value in others if value <= most]
+        panel.scatter(shown, [at] * len(shown), s=7, color=GREY, zorder=2, linewidths=0)
+        panel.barh(at, best.ratio - 1, left=1, height=0.7, zorder=3,
+                   color=US if best.ratio >= 1 else THEM)  # fmt: skip
+        label = f"{best.ratio:.2f} {best.peer}"
+        right = max(best.ratio, 1.0)
+        panel.text(
+            min(right * 1.02, most * 0.8), at, label, va="center", fontsize=6, zorder=4,
+            bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.4, "linewidth": 0},
+        )  # fmt: skip
+    panel.scatter([], [], s=7, color=GREY, label="to the other peers")
+    panel.axvline(1, color="black", linewidth=0.8, zorder=5)
+    panel.set_xscale("log", base=2)
+    panel.set_xlim(0.45, most)
+    ticks = [0.5, 0.7, 1, 1.4, 2, 2.8, 4]
+    panel.set_xticks(ticks, [str(tick) for tick in ticks])
+    panel.minorticks_off()
+    panel.set_xlabel("times faster than the best peer")
+    panel.grid(visible=True, axis="x", alpha=0.3)
+
+
+def roofline(path: Path, rows: Sequence[Row]) -> Path | None:
+    """Draw rates against operations per byte: dots are us, rings the best peer of the row."""
+    threads = sorted({row["threads"] for row in rows}, reverse=True)
+    if not threads:
+        return None
+    size = (5.6 * len(threads), 4.8)
+    with _figure(path, 1, len(threads), figsize=size, sharey=True) as (_, axes):
+        for panel, count in zip(axes[0], threads, strict=True):
+            _roof(panel, [row for row in rows if row["threads"] == count])
+            panel.set_title(f"{count} thread{'s' if count > 1 else ''}", fontsize=9)
+        axes[0][0].set_ylabel("GFLOP/s of the formula")
+        axes[0][0].legend(loc="lower right", frameon=False)
+    return path
+
+
+def _roof(panel: Any, rows: Sequence[Row]) -> None:
+    peak = max(row["fma_flop_per_s"] for row in rows) / 1e9
+    slowest = min(row["copy_bytes_per_s"] for row in rows) / 1e9
+    fastest = max(row["copy_bytes_per_s"] for row in rows) / 1e9
+    reach = [row["flop"] / row["bytes"] for row in rows]
+    left, right = min(reach) / 2, max(reach) * 2
+    for name, rate, style in (("copy, cache", fastest, ":"), ("copy, memory", slowest, "-")):
+        knee = peak / rate
+        label = f"{name}: {rate:.0f} GB/s"
+        panel.plot(
+            [left, max(knee, left), right], [left * rate, max(knee, left) * rate, peak],
+            color=GREY, linestyle=style, linewidth=1, label=label,
+        )  # fmt: skip
+    panel.plot([], [], color=GREY, linewidth=0, label=f"FMA peak: {peak:.0f} GFLOP/s")
+    for row in rows:
+        _dots(panel, row)
+    panel.scatter([], [], s=16, color=US, label="ansorpy")
+    panel.scatter([], [], s=18, facecolors="none", edgecolors=THEM, label="best peer")
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_ylim(peak / 1500, peak * 1.6)
+    panel.set_xlabel("operations per byte that must move")
+    panel.grid(visible=True, which="major", alpha=0.25)
+
+
+def _dots(panel: Any, row: Row) -> None:
+    reach, best = row["flop"] / row["bytes"], best_of(row)
+    found = [s for s in (ours_s(row, OURS), ours_s(row, OURS_RUNTIME)) if s is not None]
+    ours = row["flop"] / min(found) / 1e9 if found else None
+    theirs = row["flop"] / best.time_s / 1e9 if best else None
+    if ours is not None and theirs is not None:
+        panel.plot([reach, reach], [ours, theirs], color=GREY, linewidth=0.6, zorder=2)
+    if theirs is not None:
+        panel.scatter(reach, theirs, s=18, facecolors="none", edgecolors=THEM, zorder=3)
+    if ours is not None:
+        panel.scatter(reach, ours, s=16, color=US, zorder=4)
+    top = max(rate for rate in (ours, theirs, 0.0) if rate is not None)
+    if top:
+        panel.annotate(
+            row["case"], (reach, top), xytext=(2, 3), textcoords="offset points", fontsize=4.5,
+            rotation=35, color="#444444",
+        )  # fmt: skip
+
+
+def curves(path: Path, duels: Sequence[Duel]) -> Path | None:
+    """Draw the best against seconds and against trials, two rows of panels per five cases."""
+    if not duels:
+        return None
+    count = max(duel.threads for duel in duels)
+    some = [duel for duel in duels if duel.threads == count]
+    lines = -(-len(some) // PANELS)
+    columns = min(PANELS, len(some))
+    size = (2.5 * columns, 3.7 * lines)
+    with _figure(path, 2 * lines, columns, figsize=size) as (figure, axes):
+        for panel in axes.flat:
+            panel.set_visible(False)
+        for at, duel in enumerate(some):
+            top, column = 2 * (at // PANELS), at % PANELS
+            _curve(axes[top][column], duel, 0)
+            _curve(axes[top + 1][column], duel, 1)
+            axes[top][column].set_title(CASES[duel.case].title, fontsize=8)
+            if column == 0:
+                axes[top][column].set_ylabel("best, ms")
+                axes[top + 1][column].set_ylabel("best, ms")
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
+    return path
+
+
+def _curve(panel: Any, duel: Duel, by: int) -> None:
+    """Draw both searches by seconds (0) or by trials (1)."""
+    panel.set_visible(True)
+    names = (("ansorpy", duel.ours, US), (CONTESTANTS["metaschedule"].title, duel.theirs, THEM))
+    for label, points, colour in names:
+        seen = [point for point in points if isfinite(point[2])]
+        panel.plot(
+            [point[by] for point in seen], [point[2] * 1e3 for point in seen], color=colour,
+            label=label, drawstyle="steps-post", linewidth=1.3, marker=".", markersize=3,
+        )  # fmt: skip
+    if duel.their_s is not None:
+        panel.axhline(
+            duel.their_s * 1e3, color=THEM, linestyle=":", linewidth=0.9,
+            label="MetaSchedule's kernel, in the contest",
+        )  # fmt: skip
+    panel.set_yscale("log")
+    panel.set_xlabel("seconds" if by == 0 else "trials")
+    if by == 0:
+        panel.set_xscale("log")
+    panel.grid(visible=True, which="both", alpha=0.2)
+    panel.tick_params(labelsize=6)

@@ -1,0 +1,85 @@
+"""The table of the README, from the result file of the suite.
+
+python -m benchmarks.suite.readme [FILE]
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.common import RESULTS, Row, duration, percent, table, times
+from benchmarks.suite.cases import CASES
+from benchmarks.suite.contestants import CONTESTANTS, OURS, OURS_RUNTIME
+from benchmarks.suite.environments import ROOT
+from benchmarks.suite.summary import best_of, best_runtime, means, ours_s, share_of_fma
+
+BEGIN: Final = "<!-- suite: begin; made by `python -m benchmarks.suite.readme` -->"
+END: Final = "<!-- suite: end -->"
+
+
+def section(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
+    """Return what stands between the markers: batch 1 at the most threads, and the means."""
+    threads = max(row["threads"] for row in rows)
+    some = [r for r in rows if r["threads"] == threads and CASES[r["case"]].batch == 1]
+    machine = facts["machine"]
+    found = {count: means(rows, count) for count in sorted({r["threads"] for r in rows})}
+    told = "; ".join(
+        f"{times(one['best'].ratio)} the best of all peers on {count} thread{'s'[: count > 1]}"
+        f" ({one['best'].rows} rows)"
+        for count, one in found.items()
+        if "best" in one
+    )
+    body = table(
+        some,
+        {
+            "row": lambda r: CASES[r["case"]].title,
+            "ansorpy": lambda r: duration(_ours_s(r)),
+            "best peer": lambda r: _peer(r),
+            "faster by": lambda r: times(best.ratio) if (best := best_of(r)) else "-",
+            "without packing": lambda r: times(best.ratio) if (best := best_runtime(r)) else "-",
+            "of FMA": lambda r: percent(share_of_fma(r, s)) if (s := _ours_s(r)) else "-",
+        },
+    )
+    return (
+        f"{machine['model']} ({machine['vector_bits']} bits), float32, {facts['date'][:10]},"
+        f" {threads} threads. In the geometric mean we run at {told}.\n\n{body}"
+    )
+
+
+def _ours_s(row: Row) -> float | None:
+    """Return our time: weights constant where the best peer's are."""
+    best = best_of(row)
+    packed = best is not None and CONTESTANTS[best.peer].constant_weights
+    return ours_s(row, OURS if packed else OURS_RUNTIME)
+
+
+def _peer(row: Row) -> str:
+    best = best_of(row)
+    return "-" if best is None else f"{duration(best.time_s)}, {CONTESTANTS[best.peer].title}"
+
+
+def inserted(text: str, body: str) -> str:
+    """Return a text with `body` between its markers.
+
+    Raises:
+        ValueError: the markers are missing.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"no {BEGIN} ... {END}")
+    return f"{before}{BEGIN}\n{body}\n{END}{after}"
+
+
+def main() -> None:
+    """Rewrite the README."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS / "suite.json"
+    found = json.loads(path.read_text())
+    readme = ROOT / "README.md"
+    readme.write_text(inserted(readme.read_text(), section(found["rows"], found["facts"][0])))
+
+
+if __name__ == "__main__":
+    main()

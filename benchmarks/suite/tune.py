@@ -1,0 +1,140 @@
+"""Kernels of ours for the contests: tuned once, kept, used by every contest.
+
+    python -m benchmarks.suite.tune [--trials 256] [--threads 1 2] [--only CASE ...]
+
+Beside every zip lies a JSON file with the curve of the search: seconds since the request, trials
+and the best cost, round by round. Nothing is taken from earlier records.
+"""
+
+import json
+import shutil
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ansorpy.events import Finished, RoundDone
+from ansorpy.measure.host import local_target
+from ansorpy.records import MemoryStore
+from ansorpy.session.pools import Pools
+from ansorpy.tune import Request, run
+from benchmarks.common import RAW, commit, duration, say, today
+from benchmarks.speed import OursOnly
+from benchmarks.suite.cases import DUEL
+from benchmarks.suite.contestants import DUEL_TRIALS, OURS, OURS_64, OURS_RUNTIME
+from benchmarks.suite.options import rows_parser, selected
+from benchmarks.suite.rows import ROWS
+from rules import CPU
+
+KERNELS: Final = RAW / "suite" / "kernels"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One kernel to tune: who plays it in the contests, and how it is searched."""
+
+    case: str
+    who: str
+    threads: int
+    trials: int
+    seconds: float | None
+    seed: int
+
+    @property
+    def constant_weights(self) -> bool:
+        """Whether weights may be packed ahead of time."""
+        return self.who == OURS
+
+    @property
+    def path(self) -> Path:
+        """Where the zip is kept. A kernel that does not care is shared by several players."""
+        packed = "-packed" if self.constant_weights else ""
+        return KERNELS / f"{self.case}{packed}-{self.trials}x{self.threads}-s{self.seed}.zip"
+
+    @property
+    def curve(self) -> Path:
+        """Where the search is described; there also where nothing survived."""
+        return self.path.with_suffix(".json")
+
+
+def wanted(cases: Sequence[str], args: Namespace) -> Iterator[Wanted]:
+    """Yield the kernels of the cases, first those that the table needs most."""
+    for threads in args.threads:
+        for case in cases:
+            if ROWS[case].has_weights:
+                yield Wanted(case, OURS, threads, args.trials, args.tune_seconds, args.seed)
+            yield Wanted(case, OURS_RUNTIME, threads, args.trials, args.tune_seconds, args.seed)
+            if case in DUEL:
+                yield Wanted(case, OURS_64, threads, DUEL_TRIALS, None, args.seed)
+
+
+def tuned(one: Wanted) -> None:
+    """Tune a kernel; leave zip and curve.
+
+    Raises:
+        KeyboardInterrupt: somebody pressed Ctrl-C; nothing is kept.
+    """
+    dag = ROWS[one.case].dag(one.constant_weights)
+    request = Request(
+        (dag,), local_target(one.threads), one.trials, seconds=one.seconds, seed=one.seed,
+        fresh=True,
+    )  # fmt: skip
+    begin_s = time.monotonic()
+    store = MemoryStore()
+    curve: list[tuple[float, int, float | None]] = []
+
+    def pools() -> Pools:
+        return Pools(OursOnly)
+
+    for event in run(request, CPU, store, KERNELS / "work", pools=pools):
+        last = event
+        if isinstance(event, RoundDone):
+            curve.append((time.monotonic() - begin_s, event.trials, event.best_s))
+    assert isinstance(last, Finished)
+    if last.stopped == "interrupted":
+        raise KeyboardInterrupt
+    result = last.results[0]
+    facts: dict[str, Any] = {
+        **asdict(one), "curve": curve, "tune_s": last.seconds, "stopped": last.stopped,
+        "tried": result.trials, "best_s": result.best_s, "naive_s": result.naive_s,
+        "winner": result.winner, "failures": dict(result.failures), "commit": commit(),
+        "date": today(),
+    }  # fmt: skip
+    if result.kernel is not None:
+        shutil.copyfile(result.kernel, one.path)
+    one.curve.write_text(json.dumps(facts))
+
+
+def tune_all(some: Sequence[Wanted], deadline_s: float) -> bool:
+    """Tune what is missing; return False where the deadline (monotonic) came first."""
+    KERNELS.mkdir(parents=True, exist_ok=True)
+    missing = [one for one in some if not one.curve.exists()]
+    begin_s = time.monotonic()
+    for at, one in enumerate(missing):
+        now_s = time.monotonic()
+        if now_s > deadline_s:
+            say(f"time is up: {len(missing) - at} kernels were not tuned")
+            return False
+        left = (now_s - begin_s) / at * (len(missing) - at) if at else None
+        say(f"tune {at + 1}/{len(missing)}, {duration(left)} left: {one.path.stem}")
+        tuned(one)
+    return True
+
+
+def main() -> None:
+    """Tune what is missing."""
+    parser = rows_parser(__doc__)
+    parser.add_argument("--retune", action="store_true", help="forget the kernels of these rows")
+    args = parser.parse_args()
+    some = list(wanted(selected(args), args))
+    if args.retune:
+        for one in some:
+            one.curve.unlink(missing_ok=True)
+            one.path.unlink(missing_ok=True)
+    tune_all(some, time.monotonic() + args.seconds)
+
+
+if __name__ == "__main__":
+    main()
