@@ -169,10 +169,7 @@ def everybody(rows: Sequence[Row]) -> str:
     return table(
         rows,
         {"row": lambda r: r["case"]}
-        | {
-            CONTESTANTS[name].title: lambda r, name=name: cell(r, name)  # type: ignore[misc]
-            for name in present
-        },
+        | {CONTESTANTS[name].title: lambda r, name=name: cell(r, name) for name in present},
     )
 
 
