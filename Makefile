@@ -5,10 +5,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SECONDS_DEMO ?= 60
 
-.PHONY: help setup demo test check fix golden test-all bench columnar serve clean
+.PHONY: help setup demo test check fix golden test-all bench bench-peers bench-suite columnar serve clean
 
 help:  ## list the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(VENV)/run.ok: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -55,6 +55,13 @@ golden: $(VENV)/dev.ok  ## rewrite the golden files; read the diff
 
 bench: $(VENV)/bench.ok  ## the benchmarks; tables go to benchmarks/results
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(VENV)/bench.ok  ## the environments of the peers of the suite, in .peers (some GB; each is optional)
+	$(BIN)/python -m benchmarks.suite.environments
+
+bench-suite: $(VENV)/bench.ok  ## the operator suite against its peers: tune, contests, tables, plots
+	$(BIN)/python -m benchmarks.suite $(SUITE)
+	$(BIN)/python -m benchmarks.suite.readme
 
 columnar: $(VENV)/bench.ok  ## candidates sampled, featurised and scored per second on one core
 	$(BIN)/python -m benchmarks.columnar

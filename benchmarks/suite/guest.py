@@ -28,7 +28,7 @@ class Guest:
         self._process = subprocess.Popen(
             [*command, *map(str, cores)],
             cwd=ROOT, env=settings_of(who, len(cores)), stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=log,
+            stdout=subprocess.PIPE, stderr=log, bufsize=0,
         )  # fmt: skip
         self._running = True
 
@@ -48,7 +48,6 @@ class Guest:
         self.resume()
         try:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
-            self._process.stdin.flush()
         except BrokenPipeError:
             pass  # it is dead: the answer will say so
 
@@ -79,9 +78,8 @@ class Guest:
 
     def close(self) -> None:
         """End the process."""
-        if self.alive:
+        with self._process:  # closes the pipes and waits
             self._process.kill()
-        self._process.wait()
 
     def __enter__(self) -> Self:
         return self

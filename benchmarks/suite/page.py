@@ -185,9 +185,7 @@ def _duels(duels: Sequence[Duel], threads: Sequence[int]) -> str:
         reached = sum(duel.share is not None for duel in some)
         told = f"{_title(count)}: "
         if faster is not None:
-            told += (
-                f"our kernel is {times(faster.ratio)} faster in the mean of {faster.rows} rows. "
-            )
+            told += f"our kernel is {times(faster.ratio)} faster, mean of {faster.rows} rows. "
         if share is not None:
             told += (
                 f"Their result was reached in {reached} of {len(some)}, after {share.ratio:.1%}"

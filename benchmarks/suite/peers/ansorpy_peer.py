@@ -1,6 +1,7 @@
 """We: the delivered kernel of a zip, as its user calls it on held arrays."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ def prepare(job: Job) -> Ready:
     assert spec is not None
     assert spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # numba looks there for the home of what it compiled before
     spec.loader.exec_module(module)
     runner = module.RUNNER
     inputs = [job.given[tensor.name].reshape(tensor.shape) for tensor in runner.inputs]

@@ -1,0 +1,125 @@
+"""The page, the plots and the README say what the rows say."""
+
+import xml.etree.ElementTree as ElementTree
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from benchmarks.suite import plots
+from benchmarks.suite.duel import Duel, our_curve, read, their_curve
+from benchmarks.suite.environments import ROOT
+from benchmarks.suite.page import page
+from benchmarks.suite.readme import BEGIN, END, inserted, section
+from benchmarks.suite.summary import merged
+from tests.benchmarks.suite.made import FACTS, contest
+
+ROWS = merged(
+    [
+        contest("c2d_r64", 0, ansorpy=1e-3, ansorpy_rt=2e-3, ort=1.5e-3, torch=3e-3),
+        contest("gmm_512", 0, ansorpy_rt=1e-3, torch=8e-4),
+        contest("gmm_512", 0, 1, ansorpy_rt=2e-3, torch=4e-3),
+    ]
+)
+DUEL = Duel(
+    "gmm_512", 2, ((0.5, 16, 3e-3), (1.0, 32, 1e-3), (2.0, 64, 9e-4)), ((20.0, 1, 2e-3),),
+    2.0, 25.0, 9e-4, 1.8e-3,
+)  # fmt: skip
+
+
+def line(text: str, start: str) -> list[str]:
+    (found,) = [row for row in text.splitlines() if row.startswith(f"| {start} ")]
+    return [cell.strip() for cell in found.strip("|").split("|")]
+
+
+def test_the_page_has_a_line_per_row_with_its_ratios() -> None:
+    text = page(ROWS, [], FACTS, {})
+    two, one = text.split("## One thread\n")[0], text.split("## One thread\n")[1]
+    cells = line(two, "conv2d 64 at 56, 3x3")
+    assert cells[1:7] == [
+        "1 ms", "2 ms", "ONNX Runtime, weights constant", "1.5 ms", "1.5x", "1.5x",
+    ]  # fmt: skip
+    assert line(two, "matmul 512")[1:7] == ["=", "1 ms", "torch", "800 us", "0.8x", "0.8x"]
+    assert line(one, "matmul 512")[2:6] == ["2 ms", "torch", "4 ms", "2x"]
+    assert "| **the best of all** | 1.1x (2 rows; 0.80 gmm_512 to 1.50 c2d_r64) |" in text
+
+
+def test_the_page_names_what_failed_and_how_exact_everybody_is() -> None:
+    rounds = [contest("gmm_512", 0, ansorpy_rt=1.0)]
+    rounds[0]["contestants"]["torch"] = {"failed": "wrong: 0.5 away\nand more"}
+    rounds[0]["contestants"]["ort_rt"] = {"unfit": "no weights"}
+    text = page(merged(rounds), [], FACTS, {})
+    assert "- torch, gmm_512, 2 threads: wrong: 0.5 away\n" in text
+    assert "ONNX Runtime |" not in text
+    assert "| ansorpy | 1.0e-07 | gmm_512 |" in text
+
+
+def test_a_duel_counts_the_time_until_their_result_was_beaten() -> None:
+    assert DUEL.ratio == 2.0
+    assert DUEL.reached_s == 1.0
+    assert DUEL.share == 1.0 / 25.0
+    text = page(ROWS, [DUEL], FACTS, {"curves": "c.svg"})
+    assert "our kernel is 2x faster, mean of 1 rows" in text
+    assert "reached in 1 of 1, after 4.0%" in text
+    assert "![Tuning curves](c.svg)" in text
+
+
+def test_a_duel_that_was_not_reached_says_so() -> None:
+    slow = Duel("gmm_512", 2, ((0.5, 16, 3e-3),), DUEL.theirs, 2.0, 25.0, 3e-3, 1.8e-3)
+    assert slow.share is None
+    assert "reached in" not in page(ROWS, [slow], FACTS, {})
+
+
+def test_curves_are_read_from_what_the_searches_left() -> None:
+    assert our_curve({"curve": [[0.1, 16, None], [0.2, 32, 1e-3]]}) == (
+        (0.1, 16, inf), (0.2, 32, 1e-3),
+    )  # fmt: skip
+    batches = [
+        {"seconds": 5.0, "costs_s": [None, 3.0]}, {"seconds": 9.0, "costs_s": [4.0, 2.0]},
+    ]  # fmt: skip
+    assert their_curve({"batches": batches}) == (
+        (5.0, 1, inf), (5.0, 2, 3.0), (9.0, 3, 3.0), (9.0, 4, 2.0),
+    )  # fmt: skip
+    row = {
+        "case": "gmm_512", "threads": 2, "ours": [[0.1, 16, None]], "theirs": [[5.0, 1, 1.0]],
+        "our_tuning_s": 1.0, "their_tuning_s": 6.0, "our_s": None, "their_s": 1.0,
+    }  # fmt: skip
+    assert read(row).ours == ((0.1, 16, inf),)
+    assert read(row).ratio is None
+
+
+@pytest.mark.slow
+def test_plots_are_svg_and_are_left_out_where_nothing_is_known(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    drawn = [
+        plots.ratios(tmp_path / "ratios.svg", ROWS),
+        plots.roofline(tmp_path / "roofline.svg", ROWS),
+        plots.curves(tmp_path / "curves.svg", [DUEL]),
+    ]
+    for path in drawn:
+        assert path is not None
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+    assert plots.ratios(tmp_path / "none.svg", []) is None
+    assert plots.roofline(tmp_path / "none.svg", []) is None
+    assert plots.curves(tmp_path / "none.svg", []) is None
+
+
+def test_the_readme_keeps_everything_outside_the_markers() -> None:
+    text = f"before\n{BEGIN}\nold\n{END}\nafter"
+    assert inserted(text, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter"
+    with pytest.raises(ValueError, match="suite: begin"):
+        inserted("no markers", "new")
+
+
+def test_the_section_of_the_readme_compares_with_the_matching_column() -> None:
+    text = section(ROWS, FACTS)
+    cells = line(text, "conv2d 64 at 56, 3x3")
+    assert cells[1:5] == ["1 ms", "1.5 ms, ONNX Runtime, weights constant", "1.5x", "1.5x"]
+    assert line(text, "matmul 512")[1:3] == ["1 ms", "800 us, torch"]
+    assert "1.1x the best of all peers on 2 threads (2 rows)" in text
+    assert text.count("| matmul 512 ") == 1
+
+
+def test_the_readme_has_the_markers() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert text.index(BEGIN) < text.index(END)

@@ -1,0 +1,150 @@
+"""Contests with real processes: turns, resumption, crashes, contestants that are not there."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ansorpy.measure.host import local_target
+from benchmarks.common import Results
+from benchmarks.suite import rounds
+from benchmarks.suite.contest import Terms, hold, party, reference_file
+from benchmarks.suite.contestants import BASE, CONTESTANTS, OWN, TVM, Contestant
+from benchmarks.suite.environments import make, pythons
+from benchmarks.suite.guest import Guest, versions_of
+from benchmarks.suite.rounds import KEYS, Plan, play
+
+NUMPY = CONTESTANTS["numpy"]
+HERE = {OWN: Path(sys.executable), BASE: Path(sys.executable)}
+BRIEF = Terms(visits=1, visit_s=0.01, warm_s=0.001, retries=0)
+CASE = "nrm_256"  # the smallest of the suite
+CORES = tuple(sorted(os.sched_getaffinity(0)))[:1]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(rounds, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def plan(cases: tuple[str, ...], count: int = 1, **kernels: Path) -> Plan:
+    players = {(case, name, 1): path for case in cases for name, path in kernels.items()}
+    return Plan(cases, (1,), count, (NUMPY,), BRIEF, players)
+
+
+def results(path: Path) -> Results:
+    return Results(path / "rounds.json", KEYS, {}, fresh=False)
+
+
+@pytest.mark.measure
+def test_a_contest_has_a_figure_an_error_and_the_limits_of_the_machine(tmp_path: Path) -> None:
+    with party(HERE, CORES, tmp_path / "log") as guests:
+        row = hold(CASE, {}, [NUMPY], guests, local_target(1), BRIEF, tmp_path)
+    found = row["contestants"]["numpy"]
+    assert 0 < found["least_s"] <= found["median_s"] < 1
+    assert found["away"] < 1e-5
+    assert row["fma_flop_per_s"] > 1e8
+    assert row["copy_bytes_per_s"] > 1e7
+
+
+@pytest.mark.measure
+def test_a_result_that_is_wrong_is_a_failure_and_is_not_timed(tmp_path: Path) -> None:
+    path = reference_file(tmp_path / "references", CASE, 0)
+    np.save(path, np.load(path) * 1.01)
+    with party(HERE, CORES, tmp_path / "log") as guests:
+        row = hold(CASE, {}, [NUMPY], guests, local_target(1), BRIEF, tmp_path)
+    assert row["contestants"]["numpy"]["failed"].startswith("wrong: 0.0099")
+    assert "median_s" not in row["contestants"]["numpy"]
+
+
+@pytest.mark.measure
+def test_what_a_peer_does_not_offer_is_no_failure(tmp_path: Path) -> None:
+    with party(HERE, CORES, tmp_path / "log") as guests:
+        row = hold("c1d", {}, [NUMPY], guests, local_target(1), BRIEF, tmp_path)
+    assert row["contestants"] == {"numpy": {"unfit": "not natural in NumPy"}}
+
+
+def test_a_process_that_crashes_is_told_and_replaced(tmp_path: Path) -> None:
+    with party(HERE, CORES, tmp_path / "log") as guests:
+        first = guests.guest(NUMPY)
+        first.close()
+        answer = first.ask({"do": "drop"}, 5.0)
+        assert "exit code" in answer["failed"]
+        second = guests.guest(NUMPY)
+        assert second is not first
+        assert second.ask({"do": "drop"}, 30.0) == {}
+
+
+def test_a_process_stands_still_between_its_turns(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log, Guest(NUMPY, HERE[BASE], CORES, log) as guest:
+        assert versions_of(guest, 30.0) == {"numpy": np.__version__}
+        guest.pause()
+        guest.send({"do": "nonsense"})  # resumes
+        assert guest.receive(30.0) == {"failed": "no question 'nonsense'"}
+
+
+def test_a_process_that_hangs_is_given_up(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log, Guest(NUMPY, HERE[BASE], CORES, log) as guest:
+        assert guest.receive(0.1) == {"failed": "no answer within 0 s"}
+        assert not guest.alive
+
+
+@pytest.mark.measure
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    assert play(plan((CASE,), 1), HERE, results(tmp_path), float("inf"))
+    before = json.loads((tmp_path / "rounds.json").read_text())["rows"]
+    assert play(plan((CASE, "tbg"), 1), HERE, results(tmp_path), float("inf"))
+    after = json.loads((tmp_path / "rounds.json").read_text())["rows"]
+    assert after[0] == before[0]
+    assert [row["case"] for row in after] == [CASE, "tbg"]
+
+
+@pytest.mark.measure
+def test_a_new_kernel_asks_for_a_new_contest(tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel.zip"
+    kernel.write_bytes(b"old")
+
+    def times() -> Any:
+        assert play(plan((CASE,), numpy=kernel), HERE, results(tmp_path), float("inf"))
+        (row,) = json.loads((tmp_path / "rounds.json").read_text())["rows"]
+        return row["contestants"]["numpy"]["median_s"], row["kernels"]
+
+    first = times()
+    assert times() == first
+    kernel.write_bytes(b"new")
+    assert times()[1] != first[1]
+
+
+def test_when_the_time_is_up_nothing_is_begun(tmp_path: Path) -> None:
+    assert not play(plan((CASE,)), HERE, results(tmp_path), 0.0)
+    assert not (tmp_path / "rounds.json").exists()
+
+
+def test_an_environment_that_is_not_there_is_left_out(tmp_path: Path) -> None:
+    assert pythons(tmp_path) == {OWN: Path(sys.executable)}
+    with pytest.raises(SystemExit, match="want NAME=FOLDER"):
+        pythons(tmp_path, [f"{TVM}={tmp_path}"])
+
+
+def test_an_environment_elsewhere_is_found_by_name(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    assert pythons(tmp_path / "none", [f"{TVM}={tmp_path}"])[TVM] == tmp_path / "bin" / "python"
+
+
+def test_an_environment_that_is_ready_is_not_made_again(tmp_path: Path) -> None:
+    wanted = (Path(rounds.__file__).parent / "requirements" / "halide.txt").read_text()
+    (tmp_path / "halide").mkdir()
+    (tmp_path / "halide" / "requirements.ok").write_text(wanted)
+    assert make("halide", tmp_path)
+    assert not (tmp_path / "halide" / "bin").exists()
+
+
+def test_packages_that_are_not_installed_have_no_version(tmp_path: Path) -> None:
+    nobody = Contestant("nobody", "nobody", BASE, "numpy_peer", ("no-such-package-here",))
+    with (tmp_path / "log").open("wb") as log, Guest(nobody, HERE[BASE], CORES, log) as guest:
+        assert versions_of(guest, 30.0) == {}
