@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -33,6 +34,11 @@ class Guest:
         self._running = True
 
     @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         """Whether the process still runs."""
         return self._process.poll() is None
@@ -46,10 +52,8 @@ class Guest:
         """Ask, without waiting for the answer."""
         assert self._process.stdin is not None
         self.resume()
-        try:
+        with suppress(BrokenPipeError):  # it is dead: the answer will say so
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
-        except BrokenPipeError:
-            pass  # it is dead: the answer will say so
 
     def receive(self, timeout_s: float) -> Answer:
         """Return the answer to the last question."""

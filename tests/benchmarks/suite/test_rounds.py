@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,9 +72,10 @@ def test_what_a_peer_does_not_offer_is_no_failure(tmp_path: Path) -> None:
 def test_a_process_that_crashes_is_told_and_replaced(tmp_path: Path) -> None:
     with party(HERE, CORES, tmp_path / "log") as guests:
         first = guests.guest(NUMPY)
-        first.close()
-        answer = first.ask({"do": "drop"}, 5.0)
-        assert "exit code" in answer["failed"]
+        assert first.ask({"do": "drop"}, 30.0) == {}
+        os.kill(first.pid, signal.SIGKILL)
+        answer = first.ask({"do": "drop"}, 30.0)
+        assert answer == {"failed": "exit code -9"}
         second = guests.guest(NUMPY)
         assert second is not first
         assert second.ask({"do": "drop"}, 30.0) == {}
