@@ -178,8 +178,19 @@ def _curve(panel: Any, duel: Duel, by: int) -> None:
             label="MetaSchedule's kernel, in the contest",
         )  # fmt: skip
     panel.set_yscale("log")
+    _plain(panel.yaxis)
     panel.set_xlabel("seconds" if by == 0 else "trials")
     if by == 0:
         panel.set_xscale("log")
+        _plain(panel.xaxis)
     panel.grid(visible=True, which="both", alpha=0.2)
     panel.tick_params(labelsize=6)
+
+
+def _plain(axis: Any) -> None:
+    """Label a logarithmic axis at 1, 2, 5, 10, ... with plain numbers."""
+    from matplotlib import ticker
+
+    axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(ticker.NullLocator())

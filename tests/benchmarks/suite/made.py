@@ -15,7 +15,7 @@ def answer(median_s: float, away: float = 1e-7) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def contest(case: str, at: int, threads: int = 2, **times_s: float) -> dict[str, Any]:
+def contest(case: str, at: int, /, threads: int = 2, **times_s: float) -> dict[str, Any]:
     """Return one row of a round."""
     return {
         "case": case, "threads": threads, "round": at, "fma_flop_per_s": FMA, "fma_spread": 0.0,
