@@ -53,7 +53,7 @@ class Duel:
 
 
 def our_curve(facts: Mapping[str, Any]) -> tuple[Point, ...]:
-    """Return the curve of a tuning of ours (`suite.tune`), round by round."""
+    """Return the curve of a tuning of ours (`suite.tune`), trial by trial."""
     return tuple((s, trials, inf if b is None else b) for s, trials, b in facts["curve"])
 
 

@@ -1,6 +1,6 @@
 """The plots of the suite: ratios to the best peer, roofline, tuning curves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
@@ -14,6 +14,8 @@ from benchmarks.suite.summary import best_of, ours_s, ratio
 
 US, THEM, GREY = "#0072b2", "#d55e00", "#9a9a9a"  # told apart by the colour-blind too
 PANELS: Final = 5  # of curves, side by side
+MOST: Final = 4.0  # the largest ratio that is drawn to scale
+CROWD: Final = 10.0  # operations per byte; beyond, labels stand in a row above the roof
 
 
 @contextmanager
@@ -45,36 +47,33 @@ def ratios(path: Path, rows: Sequence[Row]) -> Path | None:
             panel.set_title(f"{count} thread{'s' if count > 1 else ''}", fontsize=9)
         axes[0][0].set_yticks(range(len(cases)), [CASES[case].title for case in cases], fontsize=7)
         axes[0][0].set_ylim(len(cases) - 0.4, -0.6)
-        axes[0][0].legend(loc="lower right", frameon=False, fontsize=7)
     return path
 
 
 def _bars(panel: Any, rows: Sequence[Row], cases: Sequence[str]) -> None:
     """Bars are the ratio to the best peer, grey dots those to the other peers."""
-    most = 4.0
     for row in rows:
         at, best = cases.index(row["case"]), best_of(row)
         assert best is not None
         assert best.ratio is not None
         others = [found for peer in PEERS if (found := ratio(row, peer)) is not None]
-        shown = [value for value in others if value <= most]
+        shown = [value for value in others if value <= MOST]
         panel.scatter(shown, [at] * len(shown), s=7, color=GREY, zorder=2, linewidths=0)
         panel.barh(at, best.ratio - 1, left=1, height=0.7, zorder=3,
                    color=US if best.ratio >= 1 else THEM)  # fmt: skip
         label = f"{best.ratio:.2f} {best.peer}"
         right = max(best.ratio, 1.0)
         panel.text(
-            min(right * 1.02, most * 0.8), at, label, va="center", fontsize=6, zorder=4,
+            min(right * 1.02, MOST * 0.8), at, label, va="center", fontsize=6, zorder=4,
             bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.4, "linewidth": 0},
         )  # fmt: skip
-    panel.scatter([], [], s=7, color=GREY, label="to the other peers")
     panel.axvline(1, color="black", linewidth=0.8, zorder=5)
     panel.set_xscale("log", base=2)
-    panel.set_xlim(0.45, most)
+    panel.set_xlim(0.45, MOST)
     ticks = [0.5, 0.7, 1, 1.4, 2, 2.8, 4]
     panel.set_xticks(ticks, [str(tick) for tick in ticks])
     panel.minorticks_off()
-    panel.set_xlabel("times faster than the best peer")
+    panel.set_xlabel("times faster than the best peer (bars) and the others (dots)")
     panel.grid(visible=True, axis="x", alpha=0.3)
 
 
@@ -84,12 +83,11 @@ def roofline(path: Path, rows: Sequence[Row]) -> Path | None:
     if not threads:
         return None
     size = (5.6 * len(threads), 4.8)
-    with _figure(path, 1, len(threads), figsize=size, sharey=True) as (_, axes):
+    with _figure(path, 1, len(threads), figsize=size) as (_, axes):
         for panel, count in zip(axes[0], threads, strict=True):
             _roof(panel, [row for row in rows if row["threads"] == count])
             panel.set_title(f"{count} thread{'s' if count > 1 else ''}", fontsize=9)
         axes[0][0].set_ylabel("GFLOP/s of the formula")
-        axes[0][0].legend(loc="lower right", frameon=False)
     return path
 
 
@@ -99,41 +97,55 @@ def _roof(panel: Any, rows: Sequence[Row]) -> None:
     fastest = max(row["copy_bytes_per_s"] for row in rows) / 1e9
     reach = [row["flop"] / row["bytes"] for row in rows]
     left, right = min(reach) / 2, max(reach) * 2
-    for name, rate, style in (("copy, cache", fastest, ":"), ("copy, memory", slowest, "-")):
-        knee = peak / rate
-        label = f"{name}: {rate:.0f} GB/s"
+    for name, rate, style in (("in cache", fastest, ":"), ("in memory", slowest, "-")):
+        knee = max(peak / rate, left)
         panel.plot(
-            [left, max(knee, left), right], [left * rate, max(knee, left) * rate, peak],
-            color=GREY, linestyle=style, linewidth=1, label=label,
+            [left, knee, max(right, knee)], [left * rate, knee * rate, peak], color=GREY,
+            linestyle=style, linewidth=1, label=f"copy {name}: {rate:.0f} GB/s",
         )  # fmt: skip
     panel.plot([], [], color=GREY, linewidth=0, label=f"FMA peak: {peak:.0f} GFLOP/s")
-    for row in rows:
-        _dots(panel, row)
+    tops = {row["case"]: top for row in rows if (top := _dots(panel, row)) is not None}
     panel.scatter([], [], s=16, color=US, label="ansorpy")
     panel.scatter([], [], s=18, facecolors="none", edgecolors=THEM, label="best peer")
     panel.set_xscale("log")
     panel.set_yscale("log")
-    panel.set_ylim(peak / 1500, peak * 1.6)
+    _names(panel, {c: top for c, top in tops.items() if CASES[c].batch == 1}, peak, right)
+    panel.set_ylim(top=peak * 8)
     panel.set_xlabel("operations per byte that must move")
+    panel.legend(loc="lower right", frameon=False, fontsize=7)
     panel.grid(visible=True, which="major", alpha=0.25)
 
 
-def _dots(panel: Any, row: Row) -> None:
+def _dots(panel: Any, row: Row) -> tuple[float, float] | None:
+    """Draw us and the best peer; return where the upper of both is, None where neither is."""
     reach, best = row["flop"] / row["bytes"], best_of(row)
     found = [s for s in (ours_s(row, OURS), ours_s(row, OURS_RUNTIME)) if s is not None]
-    ours = row["flop"] / min(found) / 1e9 if found else None
-    theirs = row["flop"] / best.time_s / 1e9 if best else None
-    if ours is not None and theirs is not None:
-        panel.plot([reach, reach], [ours, theirs], color=GREY, linewidth=0.6, zorder=2)
-    if theirs is not None:
-        panel.scatter(reach, theirs, s=18, facecolors="none", edgecolors=THEM, zorder=3)
-    if ours is not None:
-        panel.scatter(reach, ours, s=16, color=US, zorder=4)
-    top = max(rate for rate in (ours, theirs, 0.0) if rate is not None)
-    if top:
+    rates = []
+    if best is not None:
+        rates.append(row["flop"] / best.time_s / 1e9)
+        panel.scatter(reach, rates[-1], s=18, facecolors="none", edgecolors=THEM, zorder=3)
+    if found:
+        rates.append(row["flop"] / min(found) / 1e9)
+        panel.scatter(reach, rates[-1], s=16, color=US, zorder=4)
+    panel.plot([reach] * len(rates), rates, color=GREY, linewidth=0.6, zorder=2)
+    return (reach, max(rates)) if rates else None
+
+
+def _names(panel: Any, tops: Mapping[str, tuple[float, float]], peak: float, right: float) -> None:
+    """Write names beside the dots, or where they crowd, in a row above, with a line to each."""
+    crowd = sorted((x, y, case) for case, (x, y) in tops.items() if x >= CROWD)
+    for case, (x, y) in tops.items():
+        if x < CROWD:
+            panel.annotate(
+                case, (x, y), xytext=(4, -2), textcoords="offset points", fontsize=5.5,
+                color="#444444",
+            )  # fmt: skip
+    for at, (x, y, case) in enumerate(crowd):
+        share = (at + 0.5) / len(crowd)
         panel.annotate(
-            row["case"], (reach, top), xytext=(2, 3), textcoords="offset points", fontsize=4.5,
-            rotation=35, color="#444444",
+            case, (x, y), xytext=(CROWD / 2 * (2 * right / CROWD) ** share, peak * 1.7),
+            fontsize=5.5, rotation=90, ha="center", va="bottom", color="#444444",
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.3},
         )  # fmt: skip
 
 
@@ -168,6 +180,8 @@ def _curve(panel: Any, duel: Duel, by: int) -> None:
     names = (("ansorpy", duel.ours, US), (CONTESTANTS["metaschedule"].title, duel.theirs, THEM))
     for label, points, colour in names:
         seen = [point for point in points if isfinite(point[2])]
+        if by == 0:  # trials of a batch become known together: the last has their best
+            seen = list({point[0]: point for point in seen}.values())
         panel.plot(
             [point[by] for point in seen], [point[2] * 1e3 for point in seen], color=colour,
             label=label, drawstyle="steps-post", linewidth=1.3, marker=".", markersize=3,

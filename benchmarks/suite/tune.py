@@ -2,8 +2,8 @@
 
     python -m benchmarks.suite.tune [--trials 256] [--threads 1 2] [--only CASE ...]
 
-Beside every zip lies a JSON file with the curve of the search: seconds since the request, trials
-and the best cost, round by round. Nothing is taken from earlier records.
+Beside every zip lies a JSON file with the curve of the search: by trial, the seconds from the
+request to the end of its batch and the best cost so far. Nothing is taken from earlier records.
 """
 
 import json
@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ansorpy.events import Finished, RoundDone
+from ansorpy.events import Finished
 from ansorpy.measure.host import local_target
-from ansorpy.records import MemoryStore
+from ansorpy.records import MemoryStore, Record
 from ansorpy.session.pools import Pools
 from ansorpy.tune import Request, run
 from benchmarks.common import RAW, commit, duration, say, today
@@ -70,6 +70,26 @@ def wanted(cases: Sequence[str], args: Namespace) -> Iterator[Wanted]:
                 yield Wanted(case, OURS_64, threads, DUEL_TRIALS, None, args.seed)
 
 
+class WatchedStore(MemoryStore):
+    """A store that notes when every trial came in, and the best cost then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin_s = time.monotonic()
+        self.curve: list[tuple[float, int, float | None]] = []
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Keep the records of a batch, or the one of the final race."""
+        super().append(records)
+        seconds = time.monotonic() - self.begin_s
+        best_s = self.curve[-1][2] if self.curve else None
+        for record in records:
+            if record.race is None:
+                found = [cost for cost in (best_s, record.cost_s) if cost is not None]
+                best_s = min(found, default=None)
+                self.curve.append((seconds, len(self.curve) + 1, best_s))
+
+
 def tuned(one: Wanted) -> None:
     """Tune a kernel; leave zip and curve.
 
@@ -81,23 +101,19 @@ def tuned(one: Wanted) -> None:
         (dag,), local_target(one.threads), one.trials, seconds=one.seconds, seed=one.seed,
         fresh=True,
     )  # fmt: skip
-    begin_s = time.monotonic()
-    store = MemoryStore()
-    curve: list[tuple[float, int, float | None]] = []
+    store = WatchedStore()
 
     def pools() -> Pools:
         return Pools(OursOnly)
 
     for event in run(request, CPU, store, KERNELS / "work", pools=pools):
         last = event
-        if isinstance(event, RoundDone):
-            curve.append((time.monotonic() - begin_s, event.trials, event.best_s))
     assert isinstance(last, Finished)
     if last.stopped == "interrupted":
         raise KeyboardInterrupt
     result = last.results[0]
     facts: dict[str, Any] = {
-        **asdict(one), "curve": curve, "tune_s": last.seconds, "stopped": last.stopped,
+        **asdict(one), "curve": store.curve, "tune_s": last.seconds, "stopped": last.stopped,
         "tried": result.trials, "best_s": result.best_s, "naive_s": result.naive_s,
         "winner": result.winner, "failures": dict(result.failures), "commit": commit(),
         "date": today(),
