@@ -3,6 +3,9 @@
 RELEASED_CPU and CUDA have the orders and parameters of the released auto-scheduler (ansor.md B3),
 whose golden sketch counts hold with exactly these sets. CPU puts our own rules in front of them;
 do the same with yours: `(Mine(), *CPU)`.
+
+Rules that change by how much results are rounded stand in sets of their own, one per name that a
+request may allow; they are tried before the others.
 """
 
 from ansorpy.state.rule import Rule
@@ -19,6 +22,7 @@ from rules.split_groups import SplitGroups
 from rules.split_phases import SplitPhases
 from rules.tiling import Tiling
 from rules.tiling_with_fusion import TilingWithFusion
+from rules.winograd import Winograd
 
 RELEASED_CPU: tuple[Rule, ...] = (
     AlwaysInline(everything=False),
@@ -30,6 +34,8 @@ RELEASED_CPU: tuple[Rule, ...] = (
     Skip(),
 )
 CPU: tuple[Rule, ...] = (SplitPhases(), SplitGroups(), *RELEASED_CPU)
+WINOGRAD2: tuple[Rule, ...] = (Winograd(outputs=2),)
+WINOGRAD4: tuple[Rule, ...] = (Winograd(outputs=4),)
 CUDA: tuple[Rule, ...] = (
     AddCacheRead(),
     SpecialComputeLocation(),
@@ -47,6 +53,8 @@ __all__ = [
     "CPU",
     "CUDA",
     "RELEASED_CPU",
+    "WINOGRAD2",
+    "WINOGRAD4",
     "AddCacheRead",
     "AddCacheWrite",
     "AddRfactor",
@@ -60,6 +68,8 @@ __all__ = [
     "Tiling",
     "TilingWithFusion",
     "released",
+    "Winograd",
+    "for_target",
 ]
 
 

@@ -1,5 +1,7 @@
 """Small constructors for index expressions; constants fold at once."""
 
+from collections.abc import Mapping
+
 from ansorpy.te.expr import Binary, Const, Expr, Var
 
 ZERO = Const(0)
@@ -70,9 +72,9 @@ def greatest(a: Expr, b: Expr) -> Expr:
     return a if a == b else Binary("max", a, b)
 
 
-def product(names: tuple[str, ...]) -> Expr:
-    """Return the product of named sizes; 1 for none."""
+def product(names: tuple[str, ...], fixed: Mapping[str, int]) -> Expr:
+    """Return the product of named sizes, those that are `fixed` as numbers; 1 for none."""
     answer: Expr = ONE
     for name in names:
-        answer = mul(answer, Var(name))
+        answer = mul(answer, Const(fixed[name]) if name in fixed else Var(name))
     return answer

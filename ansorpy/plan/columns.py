@@ -16,7 +16,7 @@ from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var
 UNROLL_VALUES: Final = (0, 16, 64, 512)  # as released: reference B4
 VECTORS: Final = (1, 2, 4, 8)  # vectors per step of an untiled vector loop
 SPARE_REGISTERS: Final = 4  # besides the accumulators: operands and one broadcast
-SCRATCH_BYTES: Final = 256 * 1024  # of one task; lies on its stack
+SCRATCH_BYTES: Final = 1024 * 1024  # of one task, at most: it lies on its stack
 
 
 def columns(state: State, domains: Mapping[str, Domain], target: Target) -> tuple[Size, ...]:
@@ -56,6 +56,8 @@ def _tile_sizes(made: Domain, group: str, axis: str, lanes: int) -> list[Size]:
         if not isinstance(extent, Const):
             continue
         whole = int(extent.value)
+        if isinstance(part.stride, Const):  # parts of a fixed length count as one
+            whole = -(-whole // int(part.stride.value))
         multiple = min(lanes, whole) if part.kind is LoopKind.VECTOR else 1
         level = int(part.length.name.rsplit(".", 1)[1])
         answer.append(Size(part.length.name, "tile", whole, group, level, multiple))
@@ -85,7 +87,7 @@ def conditions(
             answer.append(Binary("le", vectors, limit))
     scratch = _scratch(program)
     if scratch is not None:
-        answer.append(Binary("le", scratch, Const(SCRATCH_BYTES)))
+        answer.append(Binary("le", scratch, Const(min(target.l2_bytes, SCRATCH_BYTES))))
     return tuple(answer)
 
 

@@ -96,10 +96,17 @@ class Domain:
         return replace(self, parts=parts)
 
 
-def domain(stage: Stage, work: Work, spans: Mapping[str, Span], kept: Expr | None = None) -> Domain:
+def domain(
+    stage: Stage,
+    work: Work,
+    spans: Mapping[str, Span],
+    fixed: Mapping[str, int],
+    kept: Expr | None = None,
+) -> Domain:
     """Return the domain of a stage whose spatial axes cover `spans`; reduce axes are whole.
 
-    `kept` is the number of partials that a combining stage reduces over.
+    `fixed` are the named sizes whose values are no choice; `kept` is the number of partials that
+    a combining stage reduces over.
     """
     every = dict(spans)
     if kept is not None:
@@ -114,7 +121,7 @@ def domain(stage: Stage, work: Work, spans: Mapping[str, Span], kept: Expr | Non
             extent = Const(prod(_extents(work)[name] for name in loop.axes))
             every[axis] = Span(ZERO, extent, extent)
         stride = strides.get(axis, ONE)
-        length = None if loop.length is None or axis == KEPT else product(loop.length)
+        length = None if loop.length is None or axis == KEPT else product(loop.length, fixed)
         strides[axis] = stride if length is None else mul(length, stride)
         # A span that is not whole may be empty; a loop that is written out runs at least once.
         written = loop.annotation == "unroll" and every[axis].limit == every[axis].extent

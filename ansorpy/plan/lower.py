@@ -28,6 +28,7 @@ from ansorpy.plan.lane import LaneReduce, with_lane
 from ansorpy.plan.pack import Pack, pack_of, pack_phase, packed_index
 from ansorpy.plan.plan import Plan, StageChoice
 from ansorpy.plan.regions import Regions
+from ansorpy.state.query import fixed_sizes
 from ansorpy.state.state import Attached, Combine, Root, State
 from ansorpy.target import Target
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
@@ -88,18 +89,14 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
     _make_domains(work)
     _make_layouts(work)
     phases: list[Phase] = []
-    constant = {
-        node.name
-        for node in state.dag.nodes
-        if isinstance(node, ConstantTensor) or (isinstance(node, Placeholder) and node.constant)
-    }
+    constant = _constants(work)
     for name, each in work.works.items():
         for (consumer, tensor), pack in work.packs.items():
             if consumer == name:
                 phases.append(pack_phase(pack, work.layouts, ahead=tensor in constant))
         if isinstance(location[name], Root) and name not in work.forwarded:
             body = _parallel(_nest(work, each), work.choice[name].parallel, name)
-            phases.append(Phase(name, body))
+            phases.append(Phase(name, body, ahead=name in constant))
     buffers = [
         *(
             b
@@ -115,9 +112,25 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
     return Plan(state, choices, sizes, program, conditions(sizes, domains, program, target))
 
 
+def _constants(work: Lowering) -> set[str]:
+    """Return the tensors that are there before the call: constants, and what is made of them."""
+    dag = work.state.dag
+    found = {
+        node.name
+        for node in dag.nodes
+        if isinstance(node, ConstantTensor) or (isinstance(node, Placeholder) and node.constant)
+    }
+    for name, each in work.works.items():
+        tensors = {read.tensor for read in each.reads}
+        if tensors and tensors <= found and name not in dag.outputs:
+            found.add(name)
+    return found
+
+
 def _make_domains(work: Lowering) -> None:
     """Make the domain of every stage, consumers first, because they say what is needed."""
     location = {name: choice.location for name, choice in work.choice.items()}
+    fixed = fixed_sizes(work.state)
     for stage in reversed(work.state.stages):
         if stage.name not in work.works:
             continue
@@ -126,9 +139,9 @@ def _make_domains(work: Lowering) -> None:
         kept = None
         if isinstance(stage.role, Combine):
             partial = work.state.stage(stage.role.of)
-            kept = domain(partial, work.works[partial.name], {}).kept_extent
+            kept = domain(partial, work.works[partial.name], {}, fixed).kept_extent
         made, lane = with_lane(
-            domain(stage, each, spans, kept), work.choice[stage.name].lane, work.target
+            domain(stage, each, spans, fixed, kept), work.choice[stage.name].lane, work.target
         )
         work.domains[stage.name] = made
         if lane is not None:

@@ -178,6 +178,9 @@ def _partial_lanes(stage: Stage, work: Work) -> list[str | None]:
 
 def _plain_lanes(stage: Stage, work: Work) -> list[str | None]:
     """Return lane axes of an untiled stage: those along which most reads are contiguous."""
+    marked = _marked(stage)
+    if marked is not None:
+        return [marked]
     names = ["@".join(loop.axes) for loop in stage.loops]
     if work.combines is not None:
         names = [name for name, _ in work.axes]
@@ -187,6 +190,11 @@ def _plain_lanes(stage: Stage, work: Work) -> list[str | None]:
         candidates.append(names[-1])
     ranked = sorted(candidates, key=lambda name: -_contiguous(work, name.split("@")[-1]))
     return [*ranked, None] if not ranked else list(ranked)
+
+
+def _marked(stage: Stage) -> str | None:
+    """Return the axis whose innermost loop a rule has marked for the lanes."""
+    return next((loop.axes[0] for loop in stage.loops if loop.annotation == "vectorize"), None)
 
 
 def _contiguous(work: Work, axis: str) -> int:
@@ -209,10 +217,13 @@ def _tiled_lanes(
 ) -> list[tuple[str | None, tuple[str, ...]]]:
     operands = tuple(dict.fromkeys(read.tensor for read in work.reads))
     order = {name: packable(work, name, _size(choosing, name)) for name in operands}
+    marked = _marked(stage)
     ranked = sorted(
         (name for name, extent in work.axes if extent > 1 and _split(stage, name)),
         key=lambda name: -_lane_score(choosing, work, name),
     )
+    if marked is not None:
+        ranked = [marked]
     answer: list[tuple[str | None, tuple[str, ...]]] = []
     for lane in ranked[:LANE_AXES]:
         mine = [

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ansorpy.errors import LoweringError
-from ansorpy.plan.build import ONE, ZERO, add, greatest, least, mul, sub
+from ansorpy.plan.build import ONE, ZERO, add, ceildiv, greatest, least, mul, sub
 from ansorpy.plan.domain import Domain, Span
 from ansorpy.plan.inline import Work
 from ansorpy.state.state import Attached, Location, Root
-from ansorpy.te.expr import Const, Expr, Read
-from ansorpy.te.intervals import linear
+from ansorpy.te.expr import Binary, Const, Expr, Read
+from ansorpy.te.intervals import Form, form, linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _index_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | None:
     """Return the interval of an affine index that grows with its axes; None for any other."""
     form = linear(index)
     if form is None:
-        return None
+        return _quotient_reach(index, have)
     shift, terms = form
     if shift < 0 or any(factor < 0 for factor in terms.values()):
         return None  # may leave the tensor on the low side (guarded by a select): take all of it
@@ -160,6 +160,30 @@ def _index_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | None:
         else:
             width = add(width or ONE, mul(Const(factor), sub(reach.width, ONE)))
     return Reach(base, width or ONE, shift)
+
+
+def _quotient_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | None:
+    """Return the interval of `x // c` where x starts at a multiple of c; None for any other."""
+    match index:
+        case Binary(op="floordiv", a=a, b=Const(value=value)) if value > 0:
+            inner, c = _index_reach(a, have), int(value)
+            base = None if inner is None else _divided(inner.base, c)
+            if inner is None or base is None:
+                return None
+            shift = inner.shift // c
+            return Reach(
+                base, ceildiv(add(inner.width, Const(inner.shift - shift * c)), Const(c)), shift
+            )
+        case _:
+            return None
+
+
+def _divided(expr: Expr, c: int) -> Expr | None:
+    """Return expr / c where every term is a multiple of c as it is written, else None."""
+    found = form(expr)
+    if found.const % c or any(coef % c for coef in found.terms.values()):
+        return None
+    return Form(found.const // c, {a: coef // c for a, coef in found.terms.items()}).expr()
 
 
 def _hull(a: Reach | None, b: Reach | None) -> Reach | None:

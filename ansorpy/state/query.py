@@ -192,6 +192,7 @@ def fixed_sizes(state: State) -> dict[str, int]:
         for step in state.steps
         if isinstance(step, Split)
         for q, value in enumerate(step.fixed, start=1)
+        if value
     }
 
 

@@ -28,6 +28,7 @@ KnownStep: TypeAlias = (
     | steps.Rfactor
     | steps.SplitGroups
     | steps.SplitPhases
+    | steps.Winograd
 )
 KINDS: Final[tuple[type[KnownStep], ...]] = (
     steps.Split,
@@ -44,6 +45,7 @@ KINDS: Final[tuple[type[KnownStep], ...]] = (
     steps.Rfactor,
     steps.SplitGroups,
     steps.SplitPhases,
+    steps.Winograd,
 )
 BY_CODE: Final = {kind.code: kind for kind in KINDS}
 

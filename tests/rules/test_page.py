@@ -18,12 +18,23 @@ A derivation stands at (S, i): a state, and the stage it is to decide on next, f
 stage to the first. The rules of a set are asked in order; every successor of every rule that
 applies goes on by itself. To add a rule of your own, put it in front:
 `(Mine(), *rules.CPU)`.
+
+A set "cpu+word" is put in front of "cpu" where a request allows that word: its rules change by how
+much results are rounded.
 """
 
 
+SETS = (
+    ("cpu", rules.CPU),
+    ("cpu+winograd2", rules.WINOGRAD2),
+    ("cpu+winograd4", rules.WINOGRAD4),
+    ("cuda", rules.CUDA),
+)
+
+
 def page() -> str:
-    every = {name_of(rule): rule for rule in (*rules.CPU, *rules.CUDA)}
-    parts = [HEAD, "## Sets\n", table("cpu", rules.CPU), table("cuda", rules.CUDA)]
+    every = {name_of(rule): rule for _, chosen in SETS for rule in chosen}
+    parts = [HEAD, "## Sets\n", *(table(name, chosen) for name, chosen in SETS)]
     parts += [f"## {name}\n\n```text\n{getdoc(type(every[name]))}\n```\n" for name in sorted(every)]
     return "\n".join(parts)
 
@@ -40,7 +51,7 @@ def test_the_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
     assert PAGE.read_text() == page(), "docs/rules.md is stale: run with --update-golden"
 
 
-@pytest.mark.parametrize("rule", [*rules.CPU, *rules.CUDA], ids=name_of)
+@pytest.mark.parametrize("rule", [*rules.CPU, *rules.WINOGRAD4, *rules.CUDA], ids=name_of)
 def test_the_docstring_is_a_row_of_the_table(rule: Rule) -> None:
     text = getdoc(type(rule)) or ""
     assert all(f"\n{word}" in text for word in ("Condition   ", "Rewrite     ", "Source      "))

@@ -14,7 +14,7 @@ class Split:
     """Divide a whole loop into `parts`, outermost first: i becomes i.0, i.1, ...
 
     Part q >= 1 has the named length "<stage>.<loop>.<q>"; part 0 takes what is left. `fixed`
-    gives the values of the inner lengths where they are known (one per inner part), else ().
+    gives the values of the inner lengths, one per inner part, 0 where it is open; or () for none.
     """
 
     code: ClassVar[str] = "SP"
@@ -28,14 +28,15 @@ class Split:
 
         Raises:
             StepError: no such loop; it is divided, annotated or hosts a stage; fewer than 2
-                parts; fixed lengths that are not one positive number per inner part.
+                parts; fixed lengths that are not one number per inner part, or all 0.
         """
         stage, _ = compute_of(state, self.stage, self)
         old = whole_loop_of(stage, self.loop, self)
         no_guest(state, self.stage, (self.loop,), self)
         if self.parts < 2:
             raise StepError(f"{self}: {self.parts} parts, at least 2 are needed")
-        if self.fixed and (len(self.fixed) != self.parts - 1 or min(self.fixed) < 1):
+        counted = len(self.fixed) == self.parts - 1
+        if self.fixed and (not counted or min(self.fixed) < 0 or not any(self.fixed)):
             raise StepError(f"{self}: fixed lengths {self.fixed} for {self.parts - 1} inner parts")
         sizes = (f"{self.stage}.{self.loop}.{q}" for q in range(1, self.parts))
         return state.with_stage(_divided(stage, old, tuple((size,) for size in sizes)))

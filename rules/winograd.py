@@ -1,0 +1,225 @@
+"""Winograd: a convolution by transforms around a matrix product, in blocks of tiles."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.state import State
+from ansorpy.state.steps import (
+    Annotate,
+    ComputeAt,
+    ComputeInline,
+    FollowSplit,
+    Reorder,
+    Split,
+)
+from ansorpy.state.steps import Winograd as Reformulate
+from ansorpy.te.analysis import Answer, no, yes
+from ansorpy.te.dag import Compute
+from ansorpy.te.expr import Call, walk
+from ansorpy.te.winograd import Convolution, known, recognise
+
+PLACES = 64  # of a transformed window: one register tile writes them all
+
+
+@dataclass(frozen=True, slots=True)
+class Winograd:
+    """Compute a convolution by F(outputs, taps) in every sliding dimension.
+
+    Condition   the stage is a convolution whose window slides by 1 (te.winograd.recognise), its
+                loops whole, with transforms for its taps, of at most 64 places, and at least
+                `outputs` long in every sliding dimension
+    Rewrite     (S, i)  ->  (S', i - 1); later rules are tried too. With `host` the one consumer
+                that takes the stage element by element (the stage is then inlined), else the
+                stage itself; for sliding axes y x, filters f, channels c, batch n:
+                host       n.0 y.0 x.0 f.0 | n.1 y.1 x.1 f.1 | y.2 = x.2 = outputs, f.2 = lanes
+                output..   at f.1 of the host
+                products   at f.0 of the host: places f.0 n.0 y.0 x.0 | c | n.1 y.1 x.1 f.1
+                data..     at x.0 of the host: n y x c.0 | places, c.1 = lanes
+                weights..  f.0 | places, f.1 = lanes: ahead of time where they are constant
+                window     n y x.0 c.0 | x.1 = c.1 = lanes: a transpose in registers
+    Not handled what `recognise` does not
+    Source      Lavin and Gray, CVPR 2016, section 4; the blocks keep data, weights and products
+                of one block within the second cache, as in Jia, Zlateski, Durand and Li,
+                Optimizing N-dimensional, Winograd-based convolution for manycore CPUs, PPoPP 2018.
+    """
+
+    outputs: int
+
+    def condition(self, at: Cursor) -> Verdict:
+        """Apply where a convolution has not been touched; the direct form is tried too."""
+        return Verdict.APPLY if self.explain(at) else Verdict.SKIP
+
+    def explain(self, at: Cursor) -> Answer:
+        """Say along which axes the window slides, or what stands in the way."""
+        found, why = recognise(at.stage.node)
+        if found is None:
+            return why
+        if at.facts.divided(at.name):
+            return no(f"the loops of {at.name} are already divided")
+        if at.facts.has_cache_write(at.name):
+            return no(f"{at.name} is a cache: the stage that it was made for has been tried")
+        extents = {axis.name: axis.extent for axis in found.node.axes}
+        for slide in found.slides:
+            if not known(self.outputs, slide.taps):
+                return no(f"{at.name}: there are no transforms F({self.outputs}, {slide.taps})")
+            if extents[slide.axis] < self.outputs:
+                return no(f"{at.name}: {slide.axis} is shorter than a tile of {self.outputs}")
+        places = prod(self.outputs + slide.taps - 1 for slide in found.slides)
+        if places > PLACES:
+            return no(f"{at.name}: a window has {places} places, more than {PLACES}")
+        return yes(f"{why.why}; F({self.outputs}, taps) has {places} products a tile")
+
+    def rewrite(self, at: Cursor) -> Iterator[Cursor]:
+        """Yield the one successor."""
+        found, _ = recognise(at.stage.node)
+        assert found is not None  # as the condition found
+        host = at.facts.fusible_consumer(at.name).name
+        if host is not None and at.facts.reduces(host):
+            host = None
+        state = at.state.do(Reformulate(at.name, self.outputs))
+        if host is not None:
+            state = state.do(ComputeInline(at.name))
+        nest = _Nest(found, self.outputs, host or at.name, at.target.lanes(found.node.dtype))
+        state = nest.host_tiles(state)
+        state = nest.products(state)
+        state = nest.data(state)
+        state = nest.weights(state, at.target.lanes("float64"))
+        state = nest.window(state, _free_source(at, found))
+        yield at.before(state)
+
+
+def _free_source(at: Cursor, conv: Convolution) -> str | None:
+    """Return the tensor that the data is read from if it may be computed inside the window."""
+    name = conv.data.tensor
+    node = at.state.stage(name).node
+    if not isinstance(node, Compute) or node.combiner is not None or name in at.state.dag.outputs:
+        return None
+    if at.facts.consumers(name) != (at.name,) or at.facts.divided(name):
+        return None
+    dear = any(isinstance(part, Call) for body in node.body for part in walk(body))
+    return None if dear else name
+
+
+class _Nest:
+    """The loops of the stages, named after the axes of the convolution by position."""
+
+    def __init__(self, conv: Convolution, outputs: int, host: str, lanes: int) -> None:
+        self.conv, self.outputs, self.host, self.lanes = conv, outputs, host, lanes
+        self.name = conv.node.name
+        self.extents = {axis.name: axis.extent for axis in conv.node.axes}
+        self.dims = len(conv.slides)
+        self.long = tuple(name for name in conv.batch if self.extents[name] > 1)
+        self.channel, self.filter = conv.depth[-1], conv.filters[-1]
+
+    def host_tiles(self, state: State) -> State:
+        """Tile the stage that everything is computed in, and attach the output transforms."""
+        host, conv = self.host, self.conv
+        own = {
+            a.name: loop.name
+            for a, loop in zip(conv.node.axes, state.stage(host).loops, strict=True)
+        }
+        rows, batch = [own[s.axis] for s in conv.slides], [own[name] for name in self.long]
+        last = own[self.filter]
+        for loop in rows:
+            state = state.do(Split(host, loop, 3, (0, self.outputs)))
+        for loop in batch:  # a last part of 1, or the middle one would be written out
+            state = state.do(Split(host, loop, 3, (0, 1)))
+        state = state.do(Split(host, last, 3, (0, self.lanes)))
+        blocks, tiles, inner = (
+            tuple(f"{loop}.{level}" for loop in (*batch, *rows)) for level in range(3)
+        )
+        short = tuple(own[name] for name in conv.batch if name not in self.long)
+        others = tuple(own[name] for name in conv.filters[:-1])
+        order = (*short, *blocks, *others, f"{last}.0", *tiles, f"{last}.1", *inner, f"{last}.2")
+        state = state.do(Reorder(host, order), Annotate(host, f"{last}.2", "vectorize"))
+        self.block, self.columns, self.vectors = blocks[-1], f"{last}.0", f"{last}.1"
+        for number in range(self.dims - 1):
+            state = self._output(state, f"{self.name}.output{number}", last)
+        return state
+
+    def _output(self, state: State, name: str, last: str) -> State:
+        loops = [loop.name for loop in state.stage(name).loops]
+        state = state.do(FollowSplit(name, self.filter, self.host, last, 2))
+        return self._written_out(state, name, loops, self.filter, 3).do(
+            ComputeAt(name, self.host, self.vectors)
+        )
+
+    def products(self, state: State) -> State:
+        """Tile the matrix products."""
+        name = f"{self.name}.products"
+        loops = [loop.name for loop in state.stage(name).loops]
+        conv, places = self.conv, loops[: self.dims]
+        tiles = loops[self.dims + len(conv.batch) : 2 * self.dims + len(conv.batch)]
+        split = (*self.long, *tiles)
+        for loop in (*split, self.filter):
+            state = state.do(Split(name, loop, 2))
+        whole = [loop for loop in loops if loop not in (*split, self.filter, *conv.depth)]
+        assert whole[: self.dims] == places
+        order = (
+            *whole, f"{self.filter}.0", *(f"{loop}.0" for loop in split), *conv.depth,
+            *(f"{loop}.1" for loop in split), f"{self.filter}.1",
+        )  # fmt: skip
+        return state.do(
+            Reorder(name, order),
+            Annotate(name, f"{self.filter}.1", "vectorize"),
+            ComputeAt(name, self.host, self.columns),
+        )
+
+    def data(self, state: State) -> State:
+        """Write out the transforms of the data, vectors along the channels."""
+        final = f"{self.name}.data{self.dims - 1}"
+        loops = [loop.name for loop in state.stage(final).loops]
+        state = state.do(Split(final, self.channel, 2, (self.lanes,)))
+        state = self._written_out(state, final, loops, self.channel, 2)
+        for number in range(self.dims - 1):
+            name = f"{self.name}.data{number}"
+            loops = [loop.name for loop in state.stage(name).loops]
+            state = state.do(FollowSplit(name, self.channel, final, self.channel, 1))
+            state = self._written_out(state, name, loops, self.channel, 2)
+            state = state.do(ComputeAt(name, final, f"{self.channel}.0"))
+        return state.do(ComputeAt(final, self.host, self.block))
+
+    def weights(self, state: State, lanes: int) -> State:
+        """Write out the transforms of the weights, vectors along the filters."""
+        final = f"{self.name}.weights{self.dims - 1}"
+        loops = [loop.name for loop in state.stage(final).loops]
+        state = state.do(Split(final, self.filter, 2, (lanes,)))
+        state = self._written_out(state, final, loops, self.filter, 2)
+        for number in range(self.dims - 1):
+            name = f"{self.name}.weights{number}"
+            loops = [loop.name for loop in state.stage(name).loops]
+            state = state.do(FollowSplit(name, self.filter, final, self.filter, 1))
+            state = self._written_out(state, name, loops, self.filter, 2)
+            state = state.do(ComputeAt(name, final, f"{self.filter}.0"))
+        return state
+
+    def window(self, state: State, source: str | None) -> State:
+        """Transpose the data in squares of registers, padding included."""
+        name, row = f"{self.name}.window", self.conv.slides[-1].axis
+        if source is not None:
+            state = state.do(ComputeInline(source))
+        loops = [loop.name for loop in state.stage(name).loops]
+        for loop in (row, self.channel):
+            state = state.do(Split(name, loop, 2, (self.lanes,)))
+        outer = [f"{loop}.0" if loop in (row, self.channel) else loop for loop in loops]
+        order = (*outer, f"{row}.1", f"{self.channel}.1")
+        return state.do(Reorder(name, order), Annotate(name, f"{self.channel}.1", "vectorize"))
+
+    def _written_out(
+        self, state: State, name: str, loops: list[str], lane: str, parts: int
+    ) -> State:
+        """Unroll the leading loops, one per sliding dimension, inside of all but the lanes."""
+        places, rest = loops[: self.dims], loops[self.dims :]
+        outer = [
+            part
+            for loop in rest
+            for part in ([f"{lane}.{q}" for q in range(parts - 1)] if loop == lane else [loop])
+        ]
+        # The lane axis goes last: it is where the transforms before are computed.
+        outer.sort(key=lambda part: part.startswith(f"{lane}."))
+        state = state.do(*(Annotate(name, place, "unroll") for place in places))
+        final = f"{lane}.{parts - 1}"
+        state = state.do(Reorder(name, (*outer, *places, final)))
+        return state.do(Annotate(name, final, "vectorize"))
