@@ -48,7 +48,7 @@ def tiled_plan(n: int = 512, lanes: int = 16, unroll: tuple[int, ...] = (0, 16, 
     for a in "ij":
         outside: Expr = Const(0)
         for p in range(4):
-            stride = product(tuple(names[a][p:]))
+            stride = product(tuple(names[a][p:]), {})
             left = ceildiv(sub(whole, outside), stride)
             extent[f"{a}{p}"] = left if p == 0 else least(Var(names[a][p - 1]), left)
             outside = add(outside, mul(Var(f"{a}{p}"), stride))
@@ -56,8 +56,8 @@ def tiled_plan(n: int = 512, lanes: int = 16, unroll: tuple[int, ...] = (0, 16, 
     extent["k0"] = ceildiv(whole, Var("C.k.1"))
     k0 = mul(Var("k0"), Var("C.k.1"))
     extent["k1"] = least(Var("C.k.1"), sub(whole, k0))
-    tile = Buffer("C", F32, (product(tuple(names["i"][1:])), product(tuple(names["j"][1:]))),
-                  Scope.LOCAL)  # fmt: skip
+    shape = tuple(product(tuple(names[axis][1:]), {}) for axis in "ij")
+    tile = Buffer("C", F32, shape, Scope.LOCAL)
     i, j, k = base["i3"], base["j3"], add(k0, Var("k1"))
     inner = (sub(i, base["i1"]), sub(j, base["j1"]))
     product_ = Binary("mul", Read("A", (i, k), F32), Read("B", (k, j), F32))
@@ -73,8 +73,8 @@ def tiled_plan(n: int = 512, lanes: int = 16, unroll: tuple[int, ...] = (0, 16, 
         Store(("C",), inner, (product_,), "sum"), *heads(k_loop[0], *two, k_loop[1], *three)
     )
     ru = [
-        ("r0", product(tuple(names["i"][1:])), LoopKind.SERIAL),
-        ("r1", product(tuple(names["j"][1:])), LoopKind.VECTOR),
+        ("r0", product(tuple(names["i"][1:]), {}), LoopKind.SERIAL),
+        ("r1", product(tuple(names["j"][1:]), {}), LoopKind.VECTOR),
     ]
     relu = loops(
         Store(

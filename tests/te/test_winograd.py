@@ -1,5 +1,6 @@
 """Winograd's transforms: exact as matrices, equal as Dags, and what their bounds say."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,9 +11,12 @@ from hypothesis import strategies as st
 
 from ansorpy import te
 from ansorpy.errors import SpecError
+from ansorpy.te.bounded import Bounded
 from ansorpy.te.dag import Compute, Dag
+from ansorpy.te.grid import Grid
 from ansorpy.te.library import LIBRARY
 from ansorpy.te.library.conv import Window, conv1d, conv2d, conv2d_bn_relu, conv2d_nhwc, conv3d
+from ansorpy.te.numeric import Array
 from ansorpy.te.reference import evaluate, evaluate_bounded
 from ansorpy.te.winograd import known, recognise, rewrite, transforms
 from ansorpy.te.winograd.combine import product
@@ -33,7 +37,7 @@ def reformulated(dag: Dag, outputs: int, name: str = "conv") -> Dag:
     return replace(dag, nodes=(*dag.nodes[:at], *nodes, *dag.nodes[at + 1 :]))
 
 
-def drawn(dag: Dag, seed: int, scale: float = 1.0) -> dict[str, np.ndarray]:
+def drawn(dag: Dag, seed: int, scale: float = 1.0) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
     return {p.name: rng.uniform(-scale, scale, p.shape) for p in dag.placeholders}
 
@@ -198,9 +202,9 @@ def test_the_bounds_of_larger_tiles_are_wider_for_the_same_channels() -> None:
     assert large > 4 * small
 
 
-def single(dag: Dag, inputs: dict[str, np.ndarray]) -> np.ndarray:
+def single(dag: Dag, inputs: dict[str, Array]) -> Array:
     """Evaluate a Dag in float32 throughout, term by term: what a kernel may compute at worst."""
-    values: dict[str, np.ndarray] = {}
+    values: dict[str, Array] = {}
     narrow = [replace(n, dtype="float64") if not isinstance(n, Compute) else n for n in dag.nodes]
     for node in narrow:
         if not isinstance(node, Compute):
@@ -210,7 +214,7 @@ def single(dag: Dag, inputs: dict[str, np.ndarray]) -> np.ndarray:
     return values[dag.outputs[0]]
 
 
-def stepwise(node: Compute, values: dict[str, np.ndarray]) -> np.ndarray:
+def stepwise(node: Compute, values: dict[str, Array]) -> Array:
     """One node by float64 sums of few terms, each rounded: products add one channel at a time."""
     if node.combiner is None:
         return one(node, values).astype(node.dtype).astype(float)
@@ -224,10 +228,7 @@ def stepwise(node: Compute, values: dict[str, np.ndarray]) -> np.ndarray:
     return total.astype(float)
 
 
-def one(node: Compute, values: dict[str, np.ndarray]) -> np.ndarray:
-    from ansorpy.te.bounded import Bounded
-    from ansorpy.te.grid import Grid
-
+def one(node: Compute, values: dict[str, Array]) -> Array:
     ranges = {axis.name: (0, axis.extent) for axis in node.axes}
     known = {name: (Bounded(array),) for name, array in values.items()}
     return np.broadcast_to(
@@ -235,7 +236,8 @@ def one(node: Compute, values: dict[str, np.ndarray]) -> np.ndarray:
     )
 
 
-ADVERSARIAL = {
+Draw = Callable[[tuple[int, ...], np.random.Generator], Array]
+ADVERSARIAL: dict[str, Draw] = {
     "alternating": lambda shape, rng: np.where(np.indices(shape).sum(0) % 2, 1 / 3, -0.7),
     "one sign": lambda shape, rng: rng.uniform(0.9, 1.1, shape),
     "wide": lambda shape, rng: rng.choice([1e-4, 1.0, 1e4], shape) * rng.uniform(-1, 1, shape),

@@ -20,7 +20,7 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 # By the number of products: the finite points, pairs of opposite ones side by side (infinity is
 # always the last). Dyadic, so that A and B hold no rounded number; around 1, so that powers stay
-# small: with 5/8 and 3/2 the error of F(4, 3) is half of that with the usual 1 and 2 (ADR-0030).
+# small: with 5/8 and 3/2 the error of F(4, 3) is half of that with the usual 1 and 2 (ADR-0035).
 POINTS: Final[Mapping[int, tuple[Fraction, ...]]] = {
     4: (Fraction(0), Fraction(1), Fraction(-1)),
     6: (Fraction(0), Fraction(5, 8), Fraction(-5, 8), Fraction(3, 2), Fraction(-3, 2)),
