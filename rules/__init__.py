@@ -67,9 +67,9 @@ __all__ = [
     "SplitPhases",
     "Tiling",
     "TilingWithFusion",
-    "released",
     "Winograd",
     "for_target",
+    "released",
 ]
 
 

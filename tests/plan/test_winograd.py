@@ -8,6 +8,7 @@ from ansorpy.codegen.load import build, load
 from ansorpy.loopir.interp import run
 from ansorpy.measure.cases import Case, make_cases
 from ansorpy.measure.check import compare_all, verify
+from ansorpy.measure.reformulated import reformulated
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
@@ -53,7 +54,7 @@ def sketch_of(dag: Dag, outputs: int, target: Target = NARROW) -> State:
 
 
 def cases_of(dag: Dag, state: State) -> tuple[Case, ...]:
-    return make_cases(dag, 0, meaning=meaning(state))
+    return reformulated(make_cases(dag, 0), meaning(state))
 
 
 def drawn(plan: Plan, count: int) -> list[tuple[int, ...]]:
