@@ -24,7 +24,7 @@ from benchmarks.suite.environments import pythons
 from benchmarks.suite.guest import versions_of
 from benchmarks.suite.options import add_peers, rows_parser, selected
 from benchmarks.suite.publish import publish
-from benchmarks.suite.rounds import FOLDER, KEYS, Plan, kernel_paths, play
+from benchmarks.suite.rounds import FOLDER, KEYS, Plan, kernel_paths, play, warm
 from benchmarks.suite.summary import merged
 from benchmarks.suite.tune import tune_all, wanted
 
@@ -41,6 +41,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--visit-seconds", type=float, default=0.15, help="of sampling per turn")
     parser.add_argument("--who", nargs="+", metavar="NAME", help=f"of {', '.join(CONTESTANTS)}")
     parser.add_argument("--no-tune", action="store_true", help="contest the kernels there are")
+    parser.add_argument(
+        "--warm", action="store_true", help="only let the peers compile what they can keep"
+    )
     parser.add_argument("--fresh", action="store_true", help="forget the contests that are there")
     parser.add_argument("--out", type=Path, default=RESULTS / "suite.json", help="result file")
     return parser.parse_args()
@@ -49,7 +52,7 @@ def arguments() -> argparse.Namespace:
 def who_is_here(names: list[str], environments: Mapping[str, Path]) -> dict[str, dict[str, str]]:
     """Return the contestants that can take part, with their versions."""
     found = {}
-    with party(environments, sorted(slot_cores(1)), FOLDER / "guests.log") as guests:
+    with party(environments, 1, sorted(slot_cores(1)), FOLDER / "guests.log") as guests:
         for name in names:
             one = CONTESTANTS[name]
             if one.environment not in environments:
@@ -72,7 +75,7 @@ def main() -> None:
     cases = selected(args)
     present = who_is_here(chosen(CONTESTANTS, args.who), environments)
     kernels = list(wanted(cases, args))
-    if not args.no_tune:
+    if not (args.no_tune or args.warm):
         ready_s = begin_s + PREPARING * args.seconds
         if METASCHEDULE in present:
             both = [case for case in cases if case in DUEL]
@@ -84,6 +87,9 @@ def main() -> None:
         tuple(CONTESTANTS[name] for name in present), terms,
         kernel_paths(kernels, cases, args.seed),
     )  # fmt: skip
+    if args.warm:
+        warm(plan, environments)
+        return
     facts = run_facts(max(args.threads), args.seed, rounds=args.rounds, trials=args.trials)
     facts["contestants"] = present
     raw = RAW / "suite" / f"{args.out.stem}-rounds.json"

@@ -47,15 +47,18 @@ class Terms:
 class Party:
     """The processes of one round: started when first needed, again after a crash."""
 
-    def __init__(self, pythons: Mapping[str, Path], cores: Sequence[int], log: IO[bytes]) -> None:
-        self.pythons, self.cores, self.log = pythons, tuple(cores), log
+    def __init__(
+        self, pythons: Mapping[str, Path], threads: int, cores: Sequence[int], log: IO[bytes]
+    ) -> None:
+        self.pythons, self.threads, self.cores, self.log = pythons, threads, tuple(cores), log
         self._guests: dict[str, Guest] = {}
 
     def guest(self, who: Contestant) -> Guest:
         """Return the running process of a contestant."""
         guest = self._guests.get(who.name)
         if guest is None or not guest.alive:
-            guest = Guest(who, self.pythons[who.environment], self.cores, self.log)
+            python = self.pythons[who.environment]
+            guest = Guest(who, python, self.threads, self.cores, self.log)
             self._guests[who.name] = guest
         return guest
 
@@ -66,11 +69,17 @@ class Party:
 
 
 @contextmanager
-def party(pythons: Mapping[str, Path], cores: Sequence[int], log: Path) -> Iterator[Party]:
-    """Open the processes of a round; what they print is appended to `log`."""
+def party(
+    pythons: Mapping[str, Path], threads: int, cores: Sequence[int], log: Path
+) -> Iterator[Party]:
+    """Open the processes of a round; what they print is appended to `log`.
+
+    Args:
+        cores: as many as threads; fewer do where nothing is timed.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        guests = Party(pythons, cores, stack.enter_context(log.open("ab")))
+        guests = Party(pythons, threads, cores, stack.enter_context(log.open("ab")))
         stack.callback(guests.close)
         yield guests
 
@@ -90,51 +99,63 @@ def reference_file(folder: Path, case: str, seed: int) -> Path:
     return path
 
 
-def hold(
-    case: str,
-    variants: Mapping[str, str],
-    who: Sequence[Contestant],
-    guests: Party,
-    target: Target,
-    terms: Terms,
+def prepare(
+    case: str, variants: Mapping[str, str], who: Sequence[Contestant], guests: Party, seed: int,
     folder: Path,
-) -> Row:
-    """Return one row: what every contestant needed in this process, and what the machine gave.
+) -> dict[str, Answer]:  # fmt: skip
+    """Let everybody prepare a case and check the results; return what came of it.
 
     Args:
         variants: of a contestant on this case, where it is not always the same.
         folder: for what contestants keep between processes.
     """
-    known = reference_file(folder / "references", case, terms.seed)
+    known = reference_file(folder / "references", case, seed)
     found: dict[str, Answer] = {}
     for one in who:
         guest = guests.guest(one)
-        place = folder / "work" / f"{one.name}-{len(guests.cores)}" / case
+        place = folder / "work" / f"{one.name}-{guests.threads}" / case
         place.mkdir(parents=True, exist_ok=True)
         question = {
-            "do": "prepare", "case": case, "threads": len(guests.cores), "seed": terms.seed,
+            "do": "prepare", "case": case, "threads": guests.threads, "seed": seed,
             "variant": variants.get(one.name, one.variant), "folder": str(place),
             "reference": str(known),
         }  # fmt: skip
         found[one.name] = _judged(guest.ask(question, PREPARE_S))
         guest.pause()
+    return found
+
+
+def drop(who: Sequence[Contestant], guests: Party) -> None:
+    """Let everybody free the arrays of the case."""
+    for one in who:
+        if guests.guest(one).alive:
+            guests.guest(one).ask({"do": "drop"}, ANSWER_S)
+            guests.guest(one).pause()
+
+
+def hold(
+    case: str, variants: Mapping[str, str], who: Sequence[Contestant], guests: Party,
+    target: Target, terms: Terms, folder: Path,
+) -> Row:  # fmt: skip
+    """Return one row: what every contestant needed in this process, and what the machine gave.
+
+    Args:
+        variants, folder: as for `prepare`.
+    """
+    found = prepare(case, variants, who, guests, terms.seed, folder)
     ready = [one for one in who if "away" in found[one.name]]
     with exclusive(guests.cores, lock_folder()):
         visits, peaks = _visits(ready, guests, target, terms)
     for name, times in visits.items():
         found[name] |= _merged(times)
-    for one in who:
-        if guests.guest(one).alive:
-            guests.guest(one).ask({"do": "drop"}, ANSWER_S)
-            guests.guest(one).pause()
-    form = CASES[case].form
-    working_set = max(LEAST_COPY_BYTES, moved_bytes(form))
+    drop(who, guests)
+    working_set = max(LEAST_COPY_BYTES, moved_bytes(CASES[case].form))
     return {
         "case": case,
-        "threads": len(guests.cores),
+        "threads": guests.threads,
         "fma_flop_per_s": median(peaks),
         "fma_spread": (max(peaks) - min(peaks)) / median(peaks),
-        "copy_bytes_per_s": copy_bytes_per_s(len(guests.cores), working_set, COPY_SAMPLES),
+        "copy_bytes_per_s": copy_bytes_per_s(guests.threads, working_set, COPY_SAMPLES),
         "contestants": found,
     }
 

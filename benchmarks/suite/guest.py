@@ -23,12 +23,14 @@ Answer = dict[str, Any]
 class Guest:
     """A fresh process of a contestant, pinned to cores; stopped while others are timed."""
 
-    def __init__(self, who: Contestant, python: Path, cores: Sequence[int], log: IO[bytes]) -> None:
+    def __init__(
+        self, who: Contestant, python: Path, threads: int, cores: Sequence[int], log: IO[bytes]
+    ) -> None:
         self.who = who
         command = [str(python), "-m", "benchmarks.suite.host", who.module, "--cores"]
         self._process = subprocess.Popen(
             [*command, *map(str, cores)],
-            cwd=ROOT, env=settings_of(who, len(cores)), stdin=subprocess.PIPE,
+            cwd=ROOT, env=settings_of(who, threads), stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=log, bufsize=0,
         )  # fmt: skip
         self._running = True

@@ -15,7 +15,7 @@ from ansorpy.measure.cores import slot_cores
 from ansorpy.measure.host import local_target
 from benchmarks.common import RAW, Results, Row, duration, say
 from benchmarks.suite.cases import DUEL
-from benchmarks.suite.contest import Party, Terms, hold, party
+from benchmarks.suite.contest import Party, Terms, drop, hold, party, prepare
 from benchmarks.suite.contestants import CONTESTANTS, METASCHEDULE, OURS, OURS_64, Contestant
 from benchmarks.suite.metaschedule import tuning_of
 from benchmarks.suite.peers.tvm_peer import LIBRARY
@@ -87,7 +87,7 @@ def play(plan: Plan, pythons: Mapping[str, Path], results: Results, deadline_s: 
             if len(cores) < threads:
                 say(f"{threads} threads: this process may use {len(cores)} cores; left out")
                 continue
-            with party(pythons, cores, FOLDER / "guests.log") as guests:
+            with party(pythons, threads, cores, FOLDER / "guests.log") as guests:
                 for case in cases:
                     now_s = time.monotonic()
                     if now_s > deadline_s:
@@ -109,16 +109,36 @@ def _done(plan: Plan, results: Results, case: str, threads: int, at: int) -> boo
     return row["kernels"] == digests(plan, case, threads) and names <= set(row["contestants"])
 
 
-def _contest(plan: Plan, guests: Party, case: str, threads: int, at: int) -> Row:
-    variants = {
+def warm(plan: Plan, pythons: Mapping[str, Path]) -> None:
+    """Let everybody prepare every case once, untimed: what can be kept is then there.
+
+    Libraries of Halide and torch.compile take half a minute each; they do not depend on how
+    quiet the machine is, so this may run beside other work, on any cores.
+    """
+    for threads in plan.threads:
+        cores = sorted(slot_cores(threads))
+        with party(pythons, threads, cores, FOLDER / "guests.log") as guests:
+            for case in plan.cases:
+                begin_s = time.monotonic()
+                who, variants = players(plan, case), _variants(plan, case, threads)
+                found = prepare(case, variants, who, guests, plan.terms.seed, FOLDER)
+                drop(who, guests)
+                failed = {name: a["failed"] for name, a in found.items() if "failed" in a}
+                say(f"{case} x{threads}: {time.monotonic() - begin_s:.0f} s {failed or ''}")
+
+
+def _variants(plan: Plan, case: str, threads: int) -> dict[str, str]:
+    return {
         name: str(path if CONTESTANTS[name].ours else path.parent)
         for (which, name, count), path in plan.kernels.items()
         if (which, count) == (case, threads)
     }
+
+
+def _contest(plan: Plan, guests: Party, case: str, threads: int, at: int) -> Row:
     begin_s = time.monotonic()
-    who = players(plan, case)
-    target = local_target(threads)
-    row = hold(case, variants, who, guests, target, plan.terms, FOLDER)
+    who, variants = players(plan, case), _variants(plan, case, threads)
+    row = hold(case, variants, who, guests, local_target(threads), plan.terms, FOLDER)
     return {
         **row,
         "round": at,

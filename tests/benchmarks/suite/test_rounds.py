@@ -17,7 +17,7 @@ from benchmarks.suite.contest import Terms, hold, party, reference_file
 from benchmarks.suite.contestants import BASE, CONTESTANTS, OWN, TVM, Contestant
 from benchmarks.suite.environments import make, pythons
 from benchmarks.suite.guest import Guest, versions_of
-from benchmarks.suite.rounds import KEYS, Plan, play
+from benchmarks.suite.rounds import KEYS, Plan, play, warm
 
 NUMPY = CONTESTANTS["numpy"]
 HERE = {OWN: Path(sys.executable), BASE: Path(sys.executable)}
@@ -43,7 +43,7 @@ def results(path: Path) -> Results:
 
 @pytest.mark.measure
 def test_a_contest_has_a_figure_an_error_and_the_limits_of_the_machine(tmp_path: Path) -> None:
-    with party(HERE, CORES, tmp_path / "log") as guests:
+    with party(HERE, 1, CORES, tmp_path / "log") as guests:
         row = hold(CASE, {}, [NUMPY], guests, local_target(1), BRIEF, tmp_path)
     found = row["contestants"]["numpy"]
     assert 0 < found["least_s"] <= found["median_s"] < 1
@@ -56,7 +56,7 @@ def test_a_contest_has_a_figure_an_error_and_the_limits_of_the_machine(tmp_path:
 def test_a_result_that_is_wrong_is_a_failure_and_is_not_timed(tmp_path: Path) -> None:
     path = reference_file(tmp_path / "references", CASE, 0)
     np.save(path, np.load(path) * 1.01)
-    with party(HERE, CORES, tmp_path / "log") as guests:
+    with party(HERE, 1, CORES, tmp_path / "log") as guests:
         row = hold(CASE, {}, [NUMPY], guests, local_target(1), BRIEF, tmp_path)
     assert row["contestants"]["numpy"]["failed"].startswith("wrong: 0.0099")
     assert "median_s" not in row["contestants"]["numpy"]
@@ -64,13 +64,13 @@ def test_a_result_that_is_wrong_is_a_failure_and_is_not_timed(tmp_path: Path) ->
 
 @pytest.mark.measure
 def test_what_a_peer_does_not_offer_is_no_failure(tmp_path: Path) -> None:
-    with party(HERE, CORES, tmp_path / "log") as guests:
+    with party(HERE, 1, CORES, tmp_path / "log") as guests:
         row = hold("c1d", {}, [NUMPY], guests, local_target(1), BRIEF, tmp_path)
     assert row["contestants"] == {"numpy": {"unfit": "not natural in NumPy"}}
 
 
 def test_a_process_that_crashes_is_told_and_replaced(tmp_path: Path) -> None:
-    with party(HERE, CORES, tmp_path / "log") as guests:
+    with party(HERE, 1, CORES, tmp_path / "log") as guests:
         first = guests.guest(NUMPY)
         assert first.ask({"do": "drop"}, 30.0) == {}
         os.kill(first.pid, signal.SIGKILL)
@@ -82,7 +82,7 @@ def test_a_process_that_crashes_is_told_and_replaced(tmp_path: Path) -> None:
 
 
 def test_a_process_stands_still_between_its_turns(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("wb") as log, Guest(NUMPY, HERE[BASE], CORES, log) as guest:
+    with (tmp_path / "log").open("wb") as log, Guest(NUMPY, HERE[BASE], 1, CORES, log) as guest:
         assert versions_of(guest, 30.0) == {"numpy": np.__version__}
         guest.pause()
         guest.send({"do": "nonsense"})  # resumes
@@ -90,7 +90,7 @@ def test_a_process_stands_still_between_its_turns(tmp_path: Path) -> None:
 
 
 def test_a_process_that_hangs_is_given_up(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("wb") as log, Guest(NUMPY, HERE[BASE], CORES, log) as guest:
+    with (tmp_path / "log").open("wb") as log, Guest(NUMPY, HERE[BASE], 1, CORES, log) as guest:
         assert guest.receive(0.1) == {"failed": "no answer within 0 s"}
         assert not guest.alive
 
@@ -121,6 +121,16 @@ def test_a_new_kernel_asks_for_a_new_contest(tmp_path: Path) -> None:
     assert times()[1] != first[1]
 
 
+def test_warming_prepares_and_checks_but_times_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = reference_file(tmp_path / "references", CASE, 0)
+    np.save(path, np.load(path) * 1.01)
+    warm(plan((CASE,)), HERE)
+    assert "wrong: 0.0099" in capsys.readouterr().err
+    assert not (tmp_path / "rounds.json").exists()
+
+
 def test_when_the_time_is_up_nothing_is_begun(tmp_path: Path) -> None:
     assert not play(plan((CASE,)), HERE, results(tmp_path), 0.0)
     assert not (tmp_path / "rounds.json").exists()
@@ -148,5 +158,5 @@ def test_an_environment_that_is_ready_is_not_made_again(tmp_path: Path) -> None:
 
 def test_packages_that_are_not_installed_have_no_version(tmp_path: Path) -> None:
     nobody = Contestant("nobody", "nobody", BASE, "numpy_peer", ("no-such-package-here",))
-    with (tmp_path / "log").open("wb") as log, Guest(nobody, HERE[BASE], CORES, log) as guest:
+    with (tmp_path / "log").open("wb") as log, Guest(nobody, HERE[BASE], 1, CORES, log) as guest:
         assert versions_of(guest, 30.0) == {}
