@@ -49,6 +49,13 @@ class Plan:
     conditions: tuple[Expr, ...] = ()
 
     @cached_property
+    def family(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+        """What sets plans apart most: the stages, their lane axes and packed operands."""
+        return tuple(
+            (name, choice.lane, choice.pack) for name, choice in self.choices if choice.lane
+        )
+
+    @cached_property
     def column(self) -> Mapping[str, int]:
         """Position of every size by name."""
         return {size.name: i for i, size in enumerate(self.sizes)}

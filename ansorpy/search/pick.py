@@ -14,6 +14,8 @@ from ansorpy.search.candidate import Candidate, KeyArray, Scored, keys_by_plan
 IntArray = npt.NDArray[np.int64]
 
 EPSILON: Final = 0.05  # released Ansor's: 3 of 64 at random
+LEAST_OF_FAMILY: Final = 3  # trials before the model's opinion of a family counts
+NEGLECTED: Final = 0.25  # of a batch, at most, for families that have fewer
 CROWDING: Final = 0.03  # of the best score, for each candidate already taken from the plan
 _ROUNDS: Final = 4
 
@@ -26,17 +28,50 @@ def eps_greedy(
     rng: np.random.Generator,
     epsilon: float = EPSILON,
 ) -> list[Candidate]:
-    """Return `n` unseen candidates: the best of `ranked`, spread over the plans, and a share
-    `epsilon` at random.
+    """Return `n` unseen candidates: the best of `ranked`, spread over the plans, some of families
+    that were hardly tried, and a share `epsilon` at random.
 
     Random ones also fill up where `ranked` is too short. Fewer than `n` come back only where
     all plans together hold no more.
     """
     random = round(epsilon * n)
     unseen_ones = [scored for scored in ranked if scored.candidate not in seen]
-    chosen = spread(unseen_ones, n - random)
+    chosen = neglected(unseen_ones, plans, seen, int(NEGLECTED * n), rng)
+    left = [scored for scored in unseen_ones if scored.candidate not in chosen]
+    chosen += spread(left, n - random - len(chosen))
     taken = {*seen, *chosen}
     return [*chosen, *random_search(plans, taken, n - len(chosen), rng)]
+
+
+def neglected(
+    ranked: Sequence[Scored],
+    plans: Sequence[Plan],
+    seen: Collection[Candidate],
+    n: int,
+    rng: np.random.Generator,
+) -> list[Candidate]:
+    """Return at most `n` candidates, one of each family with few trials, the fewest first.
+
+    A family (`Plan.family`) that the model wrongly dislikes would else never be measured, and the
+    model never put right: the optimism of a bandit, once per arm.
+    """
+    trials = Counter(plans[candidate.plan].family for candidate in seen)
+    arms: dict[object, list[int]] = {}
+    for number, plan in enumerate(plans):
+        if trials[plan.family] < LEAST_OF_FAMILY:
+            arms.setdefault(plan.family, []).append(number)
+    chosen: list[Candidate] = []
+    for family in sorted(arms, key=lambda family: trials[family])[: n if len(arms) > 1 else 0]:
+        numbers = set(arms[family])
+        best = next((s.candidate for s in ranked if s.candidate.plan in numbers), None)
+        if best is None:
+            few = [plans[number] for number in arms[family]]
+            mine = {Candidate(arms[family].index(c.plan), c.row) for c in seen if c.plan in numbers}
+            found = random_search(few, mine, 1, rng)
+            best = Candidate(arms[family][found[0].plan], found[0].row) if found else None
+        if best is not None:
+            chosen.append(best)
+    return chosen
 
 
 def spread(ranked: Sequence[Scored], n: int) -> list[Candidate]:
