@@ -10,6 +10,9 @@ from ansorpy.state.state import Location, State
 from ansorpy.te.expr import Expr
 
 
+Family = tuple[tuple[str, str, tuple[str, ...]], ...]  # (stage, lane axis, packed operands)
+
+
 @dataclass(frozen=True, slots=True)
 class StageChoice:
     """The structural choices of one stage."""
@@ -49,7 +52,7 @@ class Plan:
     conditions: tuple[Expr, ...] = ()
 
     @cached_property
-    def family(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    def family(self) -> Family:
         """What sets plans apart most: the stages, their lane axes and packed operands."""
         return tuple(
             (name, choice.lane, choice.pack) for name, choice in self.choices if choice.lane

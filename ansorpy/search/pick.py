@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.plan.plan import Plan
+from ansorpy.plan.plan import Family, Plan
 from ansorpy.population import enumerate_all, keys, sample, unique, unseen
 from ansorpy.search.candidate import Candidate, KeyArray, Scored, keys_by_plan
 
@@ -56,7 +56,7 @@ def neglected(
     model never put right: the optimism of a bandit, once per arm.
     """
     trials = Counter(plans[candidate.plan].family for candidate in seen)
-    arms: dict[object, list[int]] = {}
+    arms: dict[Family, list[int]] = {}
     for number, plan in enumerate(plans):
         if trials[plan.family] < LEAST_OF_FAMILY:
             arms.setdefault(plan.family, []).append(number)

@@ -29,10 +29,10 @@ def in_love_with(plans: tuple[Plan, ...], number: int) -> list[Scored]:
 def test_every_family_gets_its_trials_though_the_model_likes_one() -> None:
     plans = every_plan()
     families = {plan.family for plan in plans}
-    assert len(families) > 2
+    assert 2 < len(families) <= 11  # 8 rounds have 32 places for them
     ranked, seen = in_love_with(plans, 0), set[Candidate]()
     rng = np.random.default_rng(1)
-    for _ in range(4 * len(families)):
+    for _ in range(8):
         chosen = eps_greedy(ranked, plans, seen, 16, rng, epsilon=0.0)
         assert len(chosen) == len(set(chosen)) == 16
         assert not seen & set(chosen)
