@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from ansorpy.loopir.nodes import Program
 from ansorpy.state.state import Location, State
 from ansorpy.te.expr import Expr
 
 
-Family = tuple[tuple[str, str, tuple[str, ...]], ...]  # (stage, lane axis, packed operands)
+Family: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]  # (stage, lane axis, packed operands)
 
 
 @dataclass(frozen=True, slots=True)
