@@ -9,8 +9,8 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.state.state import Location, State
 from ansorpy.te.expr import Expr
 
-
-Family: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]  # (stage, lane axis, packed operands)
+# (stage, lane axis, packed operands) of the stages that have lanes
+Family: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
