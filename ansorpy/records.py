@@ -31,11 +31,15 @@ def task_key(workload: str, target: Target) -> str:
     Args:
         workload: hex digest of the normalised Dag (`te.analysis.workload_key`).
     """
+    return f"{workload}/{target_digest(target)}/{target.cores}"
+
+
+def target_digest(target: Target) -> str:
+    """Return the digest of what makes a machine another one for measuring; threads do not count."""
     cpu_facts = (target.vector_bits, target.registers, target.l1_bytes, target.l2_bytes)
     cuda_facts = (target.warp, target.max_threads, target.shared_bytes)
     facts = (target.kind, cpu_facts if target.kind == "cpu" else cuda_facts, target.features)
-    digest = sha256(json.dumps(facts).encode()).hexdigest()
-    return f"{workload}/{digest[:16]}/{target.cores}"
+    return sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,16 @@ def serve(
 
 
 @app.command()
+def worker() -> None:
+    """Work on the jobs of the database until SIGTERM; any number of workers may."""
+    from server.worker.main import work
+    from server.worker.stop import Stop
+
+    with wrong_input():
+        work(read_settings(), Stop())
+
+
+@app.command()
 def doctor() -> None:
     """Check what ansorpy needs of this machine."""
     from server.doctor import diagnose

@@ -1,6 +1,7 @@
 """Everything the service reads from the environment, read once."""
 
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import user_data_path
 from pydantic import Field
@@ -20,10 +21,15 @@ class Settings(BaseSettings):
     embedded_worker: bool = True
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     max_queued_jobs: int = Field(default=1000, ge=1)
+    log_format: Literal["text", "json"] = "text"
     lease_s: float = Field(default=30.0, gt=0)
     heartbeat_s: float = Field(default=5.0, gt=0)
     poll_s: float = Field(default=0.25, gt=0)
-    max_attempts: int = Field(default=3, ge=1)  # leases of one job before it counts as poison
+    watch_s: float = Field(default=0.2, gt=0)  # how soon a worker sees that its job was cancelled
+    stall_s: float = Field(default=3600.0, gt=0)  # of silence, then a driver counts as hung
+    storage_wait_s: float = Field(default=60.0, gt=0)  # for a database that is away or full
+    max_attempts: int = Field(default=3, ge=1)  # workers lost in a row: the job is poison
+    max_running_jobs: int | None = Field(default=None, ge=1)  # of one tenant
 
     @property
     def url(self) -> str:

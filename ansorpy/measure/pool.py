@@ -62,6 +62,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     seed: int = 0
     edges: bool = True  # check zeros, subnormals and large values too
+    folder: str | None = None  # where temporary files go; None: the usual place
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class MeasurePool:
         self.dag = dag
         self.target = target
         self.settings = settings or Settings()
-        self._folder = TemporaryDirectory(prefix="ansorpy-measure-")
+        self._folder = TemporaryDirectory(prefix="ansorpy-measure-", dir=self.settings.folder)
         self._locks = lock_folder()
         self._cores = slot_cores(target.cores)
         places = usable_cores()

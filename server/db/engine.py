@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON")
 POSTGRES: Final = "postgresql"
+READS: Final = "ansorpy_reads"  # execution option: this transaction writes nothing
 
 
 def connect(url: str) -> Engine:
@@ -40,13 +41,21 @@ def _set_pragmas(connection: Any, _record: object) -> None:
 
 
 def _begin_immediate(connection: Any) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    only_reads = connection.get_execution_options().get(READS, False)
+    connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
 
 
 @contextmanager
 def transaction(engine: Engine) -> Generator[Session]:
     """Commit if the block ends, roll back if it raises."""
     with Session(engine, expire_on_commit=False) as session, session.begin():
+        yield session
+
+
+@contextmanager
+def reading(engine: Engine) -> Generator[Session]:
+    """Give one consistent look at the database, which waits for no writer; nothing is kept."""
+    with Session(engine.execution_options(**{READS: True}), expire_on_commit=False) as session:
         yield session
 
 

@@ -105,6 +105,7 @@ class JobRow(Base):
     seconds_done: Mapped[float] = mapped_column(default=0.0)  # of all leases
     best_s: Mapped[float | None]  # weighted sum over the tasks, once all have one
     progress: Mapped[str] = mapped_column(default="{}")  # JSON: task -> facts
+    kernel_wanted: Mapped[bool] = mapped_column(default=False)  # deliver the best so far
     results: Mapped[str] = mapped_column(default="[]")  # JSON: one object per task, at the end
     events: Mapped[int] = mapped_column(default=0)  # the number of the last one
 
@@ -148,8 +149,9 @@ class RecordRow(Base):
     tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
     id: Mapped[str] = mapped_column(Sha256)  # of body
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))
-    candidate: Mapped[str] = mapped_column(Sha256)  # of key, plan and row; a race: of key
-    round: Mapped[int] = mapped_column(default=0)  # of the job, 1, 2, ...
+    candidate: Mapped[str] = mapped_column(Sha256)  # of task, key, plan and row
+    task: Mapped[str] = mapped_column(String(63), default="")  # of the job
+    round: Mapped[int] = mapped_column(default=0)  # of the job, 1, 2, ...; a race: 0
     key: Mapped[str] = mapped_column(String(128))
     cost_s: Mapped[float | None]  # only of complete trials: what `best` ranks
     failure: Mapped[str | None] = mapped_column(String(16))  # kind

@@ -77,16 +77,21 @@ class SqlStore:
 
 
 def record_row(
-    record: Record, tenant_id: int, job_id: str | None = None, round_: int = 0
+    record: Record,
+    tenant_id: int,
+    job_id: str | None = None,
+    task: str = "",
+    round_: int = 0,
 ) -> RecordRow:
-    """Return the row of a record."""
+    """Return the row of a record; `task` and `round_` are of the job."""
     outcome = record.outcome
     complete = isinstance(outcome, Measured) and not outcome.aborted and record.race is None
     return RecordRow(
         tenant_id=tenant_id,
         id=record.id,
         job_id=job_id,
-        candidate=candidate_of(record),
+        candidate=candidate_of(record, task),
+        task=task,
         round=round_,
         key=record.key,
         cost_s=record.cost_s if complete else None,
@@ -95,7 +100,8 @@ def record_row(
     )
 
 
-def candidate_of(record: Record) -> str:
-    """Return the digest of what was tried, whatever came out; one for all races of a task."""
-    tried = [record.key, "race"] if record.race else [record.key, record.plan, *record.row]
+def candidate_of(record: Record, task: str = "") -> str:
+    """Return the digest of what was tried, whatever came out; a race is none of the trials."""
+    kind = "trial" if record.race is None else f"race {record.race.request}"
+    tried = [kind, task, record.key, record.plan, *record.row]
     return sha256(json.dumps(tried).encode()).hexdigest()

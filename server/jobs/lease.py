@@ -163,6 +163,12 @@ def release(tx: Session, row: JobRow, now_s: float) -> None:
     add_state_event(tx, row, now_s)
 
 
+def suspend(tx: Session, row: JobRow, reason: str, now_s: float) -> None:
+    """Pause a held job that cannot go on here, until somebody resumes it."""
+    move(row, "paused", now_s, reason)
+    add_state_event(tx, row, now_s)
+
+
 def lose(tx: Session, row: JobRow, max_lost: int, now_s: float, note: str = "") -> None:
     """Take a locked, running job from a worker that died with it.
 

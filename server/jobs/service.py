@@ -78,7 +78,7 @@ def reply(row: JobRow) -> JobReply:
             "state": row.state,
             "created_s": row.created_s,
             "attempt": row.attempts,
-            "progress": {task: TaskProgress(**facts) for task, facts in progress.items()},
+            "progress": {task: _told(facts) for task, facts in progress.items()},
             "tasks": [
                 TaskReply(**{**task, "kernel": _kernel_url(row.id, task)})
                 for task in json.loads(row.results)
@@ -86,6 +86,10 @@ def reply(row: JobRow) -> JobReply:
             "error": row.reason or None,
         }
     )
+
+
+def _told(facts: Mapping[str, Any]) -> TaskProgress:
+    return TaskProgress(**{k: v for k, v in facts.items() if k in TaskProgress.model_fields})
 
 
 def _kernel_url(job_id: str, task: Mapping[str, Any]) -> str | None:

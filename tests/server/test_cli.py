@@ -168,7 +168,7 @@ def test_loopback(host: str, answer: bool) -> None:
 
 def test_progress_is_one_line_per_event() -> None:
     assert as_line(DERIVED) == "mm: 3 sketches, 9 plans"
-    assert as_line(ROUND).startswith("mm: round 1, 16 trials, best 1000.0 us, 1 failed")
+    assert as_line(ROUND).startswith("mm: round 1, 2 trials, best 1000.0 us, 1 failed")
 
 
 def test_results_for_people() -> None:
@@ -228,3 +228,15 @@ def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str], file: str, tmp_path: 
     assert answer["stopped"] == "interrupted"
     assert answer["tasks"][0]["verified"]
     assert Path(answer["tasks"][0]["kernel"]).exists()
+
+
+@pytest.mark.slow
+def test_a_worker_ends_when_asked(env: dict[str, str]) -> None:
+    process = command({**env, "ANSORPY_LOG_FORMAT": "json"}, "worker")
+    assert process.stderr is not None
+    first = json.loads(process.stderr.readline())
+    assert (first["message"], first["from"]) == ("worker starts", "server.worker.main")
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert json.loads(rest.splitlines()[-1])["message"] == "worker ends"

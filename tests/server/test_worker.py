@@ -1,30 +1,42 @@
+"""Driver and keeper with a tuning made up; the real one is in test_service.py."""
+
+import json
 import os
-import signal
-import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
+from sqlalchemy.exc import OperationalError
 
 from ansorpy.errors import SpecError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
-from ansorpy.te.text import parse
-from server.app import create_app
+from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.records import Record
+from ansorpy.session.journal import Checkpoint
 from server.db.engine import transaction
-from server.db.models import JobRow
-from server.db.upgrade import open_database
+from server.db.models import JobRow, SearchRow, WorkerRow
 from server.jobs import lease, queries
+from server.jobs.lease import Claim
 from server.jobs.submission import Submission
 from server.settings import Settings
-from server.worker import Tune, Worker
+from server.worker.driver import Tune, run_job
+from server.worker.held import Held, LostError, StorageError
+from server.worker.identity import Identity
+from server.worker.journal import JobJournal
+from server.worker.keeper import Keeper
+from server.worker.process import Message
+from server.worker.scratch import scratch
+from server.worker.stop import Stop
+from tests.server.test_lease import submit
 
-MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 DERIVED = Derived("mm", 3, 9, 0.1)
-ROUND = RoundDone("mm", 1, 16, 1e-3, {"wrong": 1}, {}, TimeSpent())
+ROUND = RoundDone("mm", 1, 2, 1e-3, {"wrong": 1}, {"kendall": 0.5}, TimeSpent())
+AFTER = Checkpoint(1.5, {"x": 1}, {"state": 2**100}, {}, {"mm": 1.0}, ((2, 1e-3),))
 
 
 def result(kernel: Path | None) -> TaskResult:
@@ -36,36 +48,15 @@ def result(kernel: Path | None) -> TaskResult:
     )  # fmt: skip
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(data_dir=tmp_path, heartbeat_s=0.05, lease_s=30.0)
+def records(first: int = 0) -> Sequence[Record]:
+    good = Record("key", "w", "cpu@1", "{}", (first,), Measured((1e-3,)))
+    bad = replace(good, row=(first + 1,), outcome=Failed("wrong", "C[0] is 1, not 2"))
+    return good, bad
 
 
-@pytest.fixture
-def engine(settings: Settings) -> Iterator[Engine]:
-    engine = open_database(settings.url)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def job_id(engine: Engine) -> str:
-    with transaction(engine) as tx:
-        return queries.submit(tx, 1, Submission(parse(MM)), 0.0).job.id
-
-
-def job(engine: Engine, job_id: str) -> JobRow:
-    with transaction(engine) as tx:
-        return queries.find(tx, 1, job_id)
-
-
-@pytest.fixture
-def worker(settings: Settings, engine: Engine) -> Callable[[Tune], Worker]:
-    return lambda tune: Worker(settings, engine, "w", tune, threading.Event())
-
-
-def good(_request: Submission, _store: object, out: Path) -> Iterator[Event]:
+def good(_: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
     yield DERIVED
+    journal.round(ROUND, records(), AFTER)
     yield ROUND
     path = out / "mm.zip"
     with zipfile.ZipFile(path, "w") as file:
@@ -73,34 +64,87 @@ def good(_request: Submission, _store: object, out: Path) -> Iterator[Event]:
     yield Finished((result(path),), 1.0, "trials")
 
 
-def test_a_job_is_run_and_its_kernel_kept(
-    worker: Callable[[Tune], Worker], engine: Engine, job_id: str
+@pytest.fixture
+def settings(tmp_path: Path, url: str) -> Settings:
+    return Settings(
+        data_dir=tmp_path, database_url=url, heartbeat_s=0.05, watch_s=0.02, poll_s=0.02,
+        storage_wait_s=0.2,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def job_id(engine: Engine) -> str:
+    return submit(engine)
+
+
+def claimed(engine: Engine, at_s: float | None = None) -> Claim:
+    with transaction(engine) as tx:
+        found = lease.claim(tx, "w", time.time() if at_s is None else at_s, 30.0)
+    assert found is not None
+    return found
+
+
+def held(engine: Engine, **options: Any) -> Held:
+    return Held(engine, claimed(engine), 30.0, 0.2, **options)
+
+
+def job(engine: Engine, job_id: str) -> JobRow:
+    with transaction(engine) as tx:
+        return queries.find(tx, 1, job_id)
+
+
+def events(engine: Engine, job_id: str) -> list[tuple[str, Mapping[str, Any]]]:
+    with transaction(engine) as tx:
+        rows = queries.events_after(tx, 1, job_id, 0)
+    assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
+    return [(row.kind, json.loads(row.body)) for row in rows]
+
+
+def drive(settings: Settings, engine: Engine, tune: Tune, folder: Path) -> list[Mapping[str, Any]]:
+    said: list[Mapping[str, Any]] = []
+    run_job(
+        settings, engine, claimed(engine), folder, tune,
+        lambda what, **told: said.append({"is": what, **told}),
+    )  # fmt: skip
+    return said
+
+
+# --- the driver
+
+
+def test_a_job_is_tuned_and_everything_of_it_kept(
+    settings: Settings, engine: Engine, job_id: str, tmp_path: Path
 ) -> None:
-    assert worker(good).run_one()
+    said = drive(settings, engine, good, tmp_path)
+    assert [message["is"] for message in said] == ["alive", "alive", "alive", "done"]
     row = job(engine, job_id)
-    assert (row.state, row.trials_done) == ("succeeded", 16)
+    assert (row.state, row.trials_done, row.rounds_done, row.best_s) == ("succeeded", 2, 1, 1e-3)
     with transaction(engine) as tx:
         (kernel,) = queries.kernels_of(tx, 1, job_id)
         package = queries.package(tx, 1, kernel.sha256)
-        assert (kernel.task, package.manifest, package.content[:2]) == ("mm", "{}", b"PK")
-
-
-def test_without_a_job_there_is_nothing_to_do(worker: Callable[[Tune], Worker]) -> None:
-    assert not worker(good).run_one()
+        assert (kernel.task, kernel.final, package.manifest) == ("mm", True, "{}")
+        told = queries.explain(tx, 1, job_id)
+        assert [(f.kind, f.count, f.examples) for f in told.failures] == [
+            ("wrong", 1, ("C[0] is 1, not 2",))
+        ]
+        assert len(queries.records_after(tx, 1, job_id=job_id)) == 2
+    kinds = [kind for kind, _ in events(engine, job_id)]
+    assert kinds == [
+        "state", "state", "derived", "improved", "round", "kernel", "finished", "state",
+    ]  # fmt: skip
+    assert list(tmp_path.glob("job-*")) == []
 
 
 def test_a_job_without_survivors_fails_with_the_reasons(
-    worker: Callable[[Tune], Worker], engine: Engine, job_id: str
+    settings: Settings, engine: Engine, job_id: str, tmp_path: Path
 ) -> None:
-    def hopeless(_request: Submission, _store: object, _out: Path) -> Iterator[Event]:
+    def hopeless(_: Submission, _journal: JobJournal, _out: Path) -> Iterator[Event]:
         yield Finished((result(None),), 1.0, "trials")
 
-    worker(hopeless).run_one()
+    assert drive(settings, engine, hopeless, tmp_path)[-1]["is"] == "done"
     row = job(engine, job_id)
-    assert (row.state, row.reason) == (
-        "failed",
-        "no candidate survived: wrong: C[0] is 1, not 2",
-    )
+    expected = "no candidate survived: wrong: C[0] is 1, not 2"
+    assert (row.state, row.reason) == ("failed", expected)
 
 
 @pytest.mark.parametrize(
@@ -110,99 +154,323 @@ def test_a_job_without_survivors_fails_with_the_reasons(
         (ZeroDivisionError("oh"), "internal error: ZeroDivisionError: oh"),
     ],
 )
-def test_an_error_fails_the_job_and_not_the_worker(
-    worker: Callable[[Tune], Worker], engine: Engine, job_id: str, error: Exception, message: str
+def test_an_error_fails_the_job_and_not_the_driver(
+    settings: Settings, engine: Engine, job_id: str, tmp_path: Path, error: Exception, message: str
 ) -> None:
-    def broken(_request: Submission, _store: object, _out: Path) -> Iterator[Event]:
+    def broken(_: Submission, _journal: JobJournal, _out: Path) -> Iterator[Event]:
         yield DERIVED
         raise error
 
-    assert worker(broken).run_one()
+    assert drive(settings, engine, broken, tmp_path)[-1]["is"] == "done"
     assert (job(engine, job_id).state, job(engine, job_id).reason) == ("failed", message)
 
 
-def test_a_worker_that_is_asked_to_stop_gives_the_job_back(
-    settings: Settings, engine: Engine, job_id: str
+def test_a_driver_whose_job_was_taken_writes_nothing(
+    settings: Settings, engine: Engine, job_id: str, tmp_path: Path
 ) -> None:
-    stop = threading.Event()
-
-    def stopping(_request: Submission, _store: object, _out: Path) -> Iterator[Event]:
-        yield DERIVED
-        stop.set()
-        yield ROUND
-
-    Worker(settings, engine, "w", stopping, stop).run_one()
-    assert (job(engine, job_id).state, job(engine, job_id).lost) == ("queued", 0)
-
-
-def test_a_worker_that_lost_its_lease_writes_nothing(
-    worker: Callable[[Tune], Worker], engine: Engine, job_id: str
-) -> None:
-    def robbed(_request: Submission, _store: object, out: Path) -> Iterator[Event]:
+    def robbed(asked: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
         with transaction(engine) as tx:
-            assert lease.recover(tx, time.time(), 3, "w") == 1
-        yield from good(_request, _store, out)
+            queries.pause(tx, 1, job_id, time.time())
+        yield from good(asked, journal, out)
 
-    worker(robbed).run_one()
+    assert drive(settings, engine, robbed, tmp_path)[-1]["is"] == "lost"
     row = job(engine, job_id)
-    assert (row.state, row.progress, row.results) == ("queued", "{}", "[]")
+    assert (row.state, row.progress, row.results) == ("paused", "{}", "[]")
+
+
+def test_a_driver_without_a_database_says_so(
+    settings: Settings, engine: Engine, job_id: str, tmp_path: Path
+) -> None:
+    def full(_: Submission, journal: JobJournal, _out: Path) -> Iterator[Event]:
+        yield DERIVED
+        raise StorageError("storage: database or disk is full")
+
+    said = drive(settings, engine, full, tmp_path)
+    assert said[-1] == {"is": "stuck", "reason": "storage: database or disk is full"}
+    assert job(engine, job_id).state == "running"
+
+
+# --- what a held job is
+
+
+def test_a_database_that_comes_back_is_waited_for(engine: Engine, job_id: str) -> None:
+    pauses: list[float] = []
+    mine = held(engine, sleep=pauses.append, clock=lambda: 0.0)
+    failures = iter([True, True, False])
+
+    def change(_tx: object, row: JobRow, _now_s: float) -> str:
+        if next(failures):
+            raise OperationalError("x", {}, Exception("database is locked"))
+        return row.id
+
+    assert mine.write(change) == job_id
+    assert pauses == [0.05, 0.1]
+
+
+def test_a_database_that_stays_away_is_given_up(engine: Engine, job_id: str) -> None:
+    times = iter(range(100))
+    mine = held(engine, sleep=lambda _: None, clock=lambda: 0.1 * next(times))
+
+    def change(*_: object) -> None:
+        raise OperationalError("x", {}, Exception("disk I/O error"))
+
+    with pytest.raises(StorageError, match="storage: disk I/O error"):
+        mine.write(change)
+    assert job(engine, job_id).state == "running"
+
+
+# --- the journal
+
+
+def test_a_round_whose_commit_was_not_answered_is_stored_once(engine: Engine, job_id: str) -> None:
+    journal = JobJournal(held(engine))
+    journal.round(ROUND, records(), AFTER)
+    journal._round -= 1  # as if the answer had been lost
+    journal.round(ROUND, records(), AFTER)
+    assert len(journal.kept().rounds) == 1
+    assert [kind for kind, _ in events(engine, job_id)].count("round") == 1
+
+
+def test_what_was_kept_comes_back_in_order(engine: Engine, job_id: str) -> None:
+    journal = JobJournal(held(engine))
+    assert journal.kept().checkpoint is None
+    journal.round(ROUND, records(), AFTER)
+    journal.round(replace(ROUND, round=2, trials=4), records(2), replace(AFTER, seconds=9.0))
+    journal.race("mm", records()[0])
+    kept = JobJournal(journal._held).kept()
+    assert kept.checkpoint is not None
+    assert (kept.checkpoint.seconds, kept.checkpoint.picking) == (9.0, {"state": 2**100})
+    assert kept.rounds == (("mm", records()), ("mm", records(2)))
+
+
+def test_no_trial_of_a_job_is_stored_twice(engine: Engine, job_id: str) -> None:
+    journal = JobJournal(held(engine))
+    journal.round(ROUND, records(), AFTER)
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        journal.round(ROUND, [replace(records()[0], created_s=5.0)], AFTER)
+
+
+def test_a_journal_knows_what_was_there_when_the_job_began(engine: Engine, job_id: str) -> None:
+    other = submit(engine)
+    first = JobJournal(held(engine))
+    first.round(ROUND, records(), AFTER)
+    second = JobJournal(held(engine))
+    first.round(replace(ROUND, round=2), records(2), AFTER)
+    assert job(engine, other).state == "running"
+    assert first.all("key") == ()
+    assert second.all("key") == records()
+    assert (second.count(), second.count("key"), second.count("x")) == (2, 2, 0)
+    assert second.best("key") == records()[0]
+    assert tuple(second.export()) == records()
+
+
+def test_a_stored_round_clears_the_losses_before_it(engine: Engine, job_id: str) -> None:
+    for _ in range(2):
+        first = held(engine)
+        first.write(lambda tx, row, now_s: lease.lose(tx, row, 3, now_s))
+    assert job(engine, job_id).lost == 2
+    JobJournal(held(engine)).round(ROUND, records(), AFTER)
+    assert job(engine, job_id).lost == 0
+
+
+# --- the keeper
+
+
+class Script:
+    """Plays a driver: a step per look; None is silence, an exception is raised."""
+
+    def __init__(self, *steps: object, before: Callable[[int], None] = lambda _: None) -> None:
+        self.steps = list(steps)
+        self.before = before
+        self.orders: list[Claim] = []
+        self.killed = False
+        self.pid = 1
+        self.looks = 0
+
+    @property
+    def alive(self) -> bool:
+        return not self.killed
+
+    def order(self, claim: Claim, _folder: Path) -> None:
+        self.orders.append(claim)
+
+    def receive(self, timeout_s: float) -> Message | None:
+        if not self.orders:
+            return {"is": "ready"}
+        self.looks += 1
+        self.before(self.looks)
+        step = self.steps.pop(0) if self.steps else None
+        if step is None:
+            time.sleep(min(timeout_s, 0.01))
+            return None
+        if isinstance(step, Exception):
+            raise step
+        return {"is": str(step), "reason": "because"}
+
+    def ended(self) -> str:
+        return "the driver was killed by SIGSEGV"
+
+    def kill(self) -> int:
+        self.killed = True
+        return -9
+
+
+def keeper(settings: Settings, engine: Engine, folder: Path, *scripts: Script) -> Keeper:
+    waiting = iter(scripts)
+    return Keeper(
+        settings, engine, Identity.mine(), folder, Stop(),
+        start_driver=lambda _: next(waiting),  # type: ignore[arg-type,return-value]
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "scratch"
+    found.mkdir()
+    return found
+
+
+def test_without_a_job_there_is_nothing_to_do(
+    settings: Settings, engine: Engine, folder: Path
+) -> None:
+    assert not keeper(settings, engine, folder, Script()).run_one()
+
+
+def test_a_driver_runs_one_job_after_another(
+    settings: Settings, engine: Engine, folder: Path
+) -> None:
+    made = [submit(engine), submit(engine)]
+    script = Script("alive", "done", "alive", "done")
+    keeps = keeper(settings, engine, folder, script)
+    assert [keeps.run_one(), keeps.run_one()] == [True, True]
+    assert [order.job_id for order in script.orders] == made
+    with transaction(engine) as tx:
+        row = tx.scalars(select(WorkerRow)).one()
+    assert (row.state, row.jobs_done, row.pid) == ("idle", 2, os.getpid())
+
+
+def test_a_driver_that_dies_is_counted_and_replaced(
+    settings: Settings, engine: Engine, folder: Path, job_id: str
+) -> None:
+    scripts = [Script(EOFError()) for _ in range(3)]
+    keeps = keeper(settings, engine, folder, *scripts)
+    for _ in scripts:
+        assert keeps.run_one()
+    row = job(engine, job_id)
+    assert row.state == "failed"
+    assert row.reason.startswith("poison: the worker was lost 3 times")
+    assert row.reason.endswith("the driver was killed by SIGSEGV")
+    assert all(script.killed for script in scripts)
+
+
+@pytest.mark.parametrize("steer", [queries.cancel, queries.pause])
+def test_a_job_that_is_taken_away_stops_its_driver_at_once(
+    settings: Settings, engine: Engine, folder: Path, job_id: str, steer: Any
+) -> None:
+    def take(look: int) -> None:
+        if look == 2:
+            with transaction(engine) as tx:
+                steer(tx, 1, job_id, time.time())
+
+    script = Script(before=take)
+    assert keeper(settings, engine, folder, script).run_one()
+    assert script.killed
+    assert script.looks < 20
 
 
 def test_the_lease_is_kept_while_a_round_takes_long(
-    worker: Callable[[Tune], Worker], engine: Engine, job_id: str
+    settings: Settings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     leases: list[float] = []
 
-    def slow(_request: Submission, _store: object, out: Path) -> Iterator[Event]:
+    def look(number: int) -> None:
         leases.append(job(engine, job_id).lease_until_s)
-        for _ in range(100):
-            time.sleep(0.02)
-            leases.append(job(engine, job_id).lease_until_s)
-            if leases[-1] > leases[0]:
-                break
-        yield from good(_request, _store, out)
+        if leases[-1] > leases[0] or number > 500:
+            script.steps = ["done"]
 
-    worker(slow).run_one()
+    script = Script(before=look)
+    keeper(settings, engine, folder, script).run_one()
     assert leases[-1] > leases[0]
 
 
-@pytest.mark.slow
-def test_a_killed_worker_is_replaced_and_its_job_fails_after_three(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, poll_s=0.05)
-    app = create_app(settings)
-    killed: set[int] = set()
-    with TestClient(app) as client:
-        # A budget that no test waits for: every worker that takes the job is killed in it.
-        body = {"text": MM, "seconds": 3600.0, "trials": 100_000}
-        job_id = client.post("/v1/jobs", json=body).json()["id"]
-        end_s = time.monotonic() + 120
-        while time.monotonic() < end_s:
-            state = client.get(f"/v1/jobs/{job_id}").json()
-            if state["state"] == "failed":
-                break
-            pid = client.get("/healthz").json().get("pid")
-            if state["state"] == "running" and pid not in killed and pid is not None:
-                killed.add(int(pid))
-                os.kill(int(pid), signal.SIGKILL)
-            time.sleep(0.05)
-    assert state["state"] == "failed"
-    assert "lost 3 times" in state["error"]
-    assert len(killed) == 3
+def test_a_driver_that_says_nothing_for_too_long_is_lost(
+    settings: Settings, engine: Engine, folder: Path, job_id: str
+) -> None:
+    script = Script("alive")
+    keeper(settings.model_copy(update={"stall_s": 0.1}), engine, folder, script).run_one()
+    assert script.killed
+    assert (job(engine, job_id).state, job(engine, job_id).lost) == ("queued", 1)
 
 
-@pytest.mark.slow
-@pytest.mark.measure
-def test_the_service_tunes_with_its_own_worker(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, poll_s=0.05)
-    with TestClient(create_app(settings)) as client:
-        job_id = client.post("/v1/jobs", json={"text": MM, "trials": 2}).json()["id"]
-        end_s = time.monotonic() + 120
-        state = client.get(f"/v1/jobs/{job_id}").json()
-        while state["state"] in ("queued", "running") and time.monotonic() < end_s:
-            time.sleep(0.1)
-            state = client.get(f"/v1/jobs/{job_id}").json()
-        assert state["state"] == "succeeded", state
-        (task,) = state["tasks"]
-        assert task["verified"]
-        zipped = client.get(task["kernel"])
-        assert zipped.content[:2] == b"PK"
+def test_a_worker_that_is_asked_to_stop_gives_the_job_back(
+    settings: Settings, engine: Engine, folder: Path, job_id: str
+) -> None:
+    keeps = keeper(settings, engine, folder, Script(before=lambda _: keeps.stop.set()))
+    keeps.run()
+    assert (job(engine, job_id).state, job(engine, job_id).lost) == ("queued", 0)
+    with transaction(engine) as tx:
+        assert tx.scalars(select(WorkerRow.state)).one() == "stopped"
+
+
+def test_a_job_whose_driver_has_no_storage_is_paused(
+    settings: Settings, engine: Engine, folder: Path, job_id: str
+) -> None:
+    keeper(settings, engine, folder, Script("stuck")).run_one()
+    assert (job(engine, job_id).state, job(engine, job_id).reason) == ("paused", "because")
+
+
+def test_the_job_of_a_worker_that_ended_here_is_taken_over_at_once(
+    settings: Settings, engine: Engine, folder: Path, job_id: str
+) -> None:
+    dead = replace(Identity.mine(), started=1)
+    far = replace(dead, host="elsewhere")
+    for owner, state in ((dead, True), (far, False)):
+        with transaction(engine) as tx:
+            assert lease.claim(tx, str(owner), time.time(), 30.0) is not None
+        script = Script("done")
+        assert keeper(settings, engine, folder, script).run_one() is state
+        if state:
+            with transaction(engine) as tx:
+                queries.pause(tx, 1, job_id, time.time())
+                queries.resume(tx, 1, job_id, time.time())
+
+
+# --- identity and scratch
+
+
+def test_an_identity_is_gone_when_its_process_is() -> None:
+    mine = Identity.mine()
+    assert Identity.of(str(mine)) == mine
+    assert not mine.is_gone(mine)
+    assert replace(mine, started=mine.started + 1).is_gone(mine)
+    assert not replace(mine, host="elsewhere", started=0).is_gone(mine)
+    for text in ("", "w7", "a:b:c", "a:b:c:d", "a:b:1:x"):
+        assert Identity.of(text) is None
+
+
+def test_a_scratch_folder_goes_and_takes_those_of_the_dead_along(tmp_path: Path) -> None:
+    mine = Identity.mine()
+    dead = replace(mine, started=1)
+    (tmp_path / f"worker-{dead}").mkdir()
+    (tmp_path / f"worker-{replace(mine, host='far')}").mkdir()
+    with scratch(tmp_path, mine) as folder:
+        (folder / "file").write_text("x")
+        names = {path.name for path in tmp_path.iterdir()}
+    assert names == {f"worker-{mine}", f"worker-{replace(mine, host='far')}"}
+    assert not folder.exists()
+
+
+def test_a_search_row_says_where_a_job_stands(engine: Engine, job_id: str) -> None:
+    JobJournal(held(engine)).round(ROUND, records(), AFTER)
+    with transaction(engine) as tx:
+        row = tx.get_one(SearchRow, job_id)
+    assert (row.round, json.loads(row.body)["seconds"]) == (1, 1.5)
+
+
+def test_a_lost_lease_is_told(engine: Engine, job_id: str) -> None:
+    mine = held(engine)
+    assert mine.is_ours()
+    mine.write(lambda tx, row, now_s: lease.release(tx, row, now_s))
+    assert not mine.is_ours()
+    with pytest.raises(LostError):
+        mine.keep()

@@ -1,0 +1,206 @@
+"""The journal of a job: rounds, races and events go to the database, and come back from it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Engine, func, select
+from sqlalchemy.orm import Session
+
+from ansorpy.events import Derived, Finished, RoundDone, TaskResult
+from ansorpy.records import Record, best_of, decode
+from ansorpy.session.journal import Checkpoint, Kept
+from server.db.engine import reading
+from server.db.models import JobRow, RecordRow, SearchRow
+from server.db.records import candidate_of, record_row
+from server.jobs import lease
+from server.jobs.events import add_event
+from server.jobs.states import touch
+from server.worker.held import Held
+from server.worker.packages import package_of
+
+
+class JobJournal:
+    """What `ansorpy.tune.run` takes as `store` and as `journal`.
+
+    As a store it holds the records that the tenant had when the job began: a resumed search must
+    know no more than the first attempt did.
+    """
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self._engine: Engine = held.engine
+        self._job_id = held.claim.job_id
+        self._tenant_id = held.claim.tenant_id
+        self._known_seq, self._round = held.write(self._begin)
+
+    # --- the journal
+
+    def kept(self) -> Kept:
+        """Return the stored rounds in order, and where the search stood after the last."""
+        rows = select(RecordRow).where(RecordRow.job_id == self._job_id).order_by(RecordRow.seq)
+        rounds: dict[int, tuple[str, list[Record]]] = {}
+        races: dict[str, Record] = {}
+        with reading(self._engine) as tx:
+            search = tx.get_one(SearchRow, self._job_id)
+            for row in tx.scalars(rows):
+                record = decode(row.body)
+                if record.race is None:
+                    rounds.setdefault(row.round, (row.task, []))[1].append(record)
+                else:
+                    races[row.task] = record
+        found = [(task, tuple(records)) for _, (task, records) in sorted(rounds.items())]
+        after = Checkpoint(**json.loads(search.body)) if search.body else None
+        return Kept(after, tuple(found), races)
+
+    def round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
+        """Store the trials of a round, the state after it, progress and events: all or nothing."""
+        number = self._round + 1
+
+        def store(tx: Session, row: JobRow, now_s: float) -> None:
+            search = tx.get_one(SearchRow, self._job_id)
+            if search.round >= number:
+                return
+            tx.add_all(
+                record_row(record, self._tenant_id, self._job_id, done.task, number)
+                for record in records
+            )
+            search.round, search.body, search.updated_s = number, _json(asdict(after)), now_s
+            row.lost = 0  # whatever happened before: it gets on
+            row.rounds_done, row.seconds_done = number, after.seconds
+            row.best_s = after.latencies[-1][1] if after.latencies else None
+            _note(tx, row, done, now_s)
+
+        self._held.write(store)
+        self._round = number
+
+    def race(self, task: str, record: Record) -> None:
+        """Store the race that ends a task, once."""
+
+        def store(tx: Session, row: JobRow, _now_s: float) -> None:
+            known = select(RecordRow.seq).where(
+                RecordRow.job_id == row.id, RecordRow.candidate == candidate_of(record, task)
+            )
+            if tx.scalar(known) is None:
+                tx.add(record_row(record, self._tenant_id, self._job_id, task))
+
+        self._held.write(store)
+
+    # --- what else happens in a job
+
+    def derived(self, event: Derived) -> None:
+        """Store the size of the search space of a task; a resumed search says it again."""
+
+        def store(tx: Session, row: JobRow, now_s: float) -> None:
+            progress = json.loads(row.progress)
+            if "sketches" in progress.get(event.task, {}):
+                return
+            facts = {"sketches": event.sketches, "plans": event.plans, "trials": 0}
+            progress[event.task] = facts
+            row.progress = _json(progress)
+            touch(row, now_s)
+            body = {"task": event.task, "seconds": event.seconds, **facts}
+            add_event(tx, row, "derived", body, now_s)
+
+        self._held.write(store)
+
+    def finish(self, end: Finished) -> None:
+        """Deliver the kernels and end the job, in one transaction."""
+        made = [result for result in end.results if result.kernel is not None]
+
+        def store(tx: Session, row: JobRow, now_s: float) -> None:
+            for result in made:
+                assert result.kernel is not None
+                package = package_of(result.kernel, now_s)
+                lease.add_kernel(tx, row, result.name, package, result.best_s, True, now_s)
+            row.seconds_done = end.seconds
+            if made:
+                lease.finish(tx, row, list(map(wire_of, end.results)), end.stopped, now_s)
+            else:
+                lease.fail(tx, row, _why_nothing(end.results), now_s)
+
+        self._held.write(store)
+
+    # --- the store
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Refuse: what a job measures goes through `round`."""
+        raise AssertionError("records of a job belong to its rounds")
+
+    def all(self, key: str) -> tuple[Record, ...]:
+        """Return the records of one task that were there when the job began, oldest first."""
+        query = select(RecordRow.body).where(*self._known, RecordRow.key == key)
+        with reading(self._engine) as tx:
+            return tuple(map(decode, tx.scalars(query.order_by(RecordRow.seq))))
+
+    def best(self, key: str) -> Record | None:
+        """Return the fastest measured trial among them, or None."""
+        return best_of(self.all(key))
+
+    def count(self, key: str | None = None) -> int:
+        """Return their number, of one task or of all."""
+        query = select(func.count()).where(*self._known)
+        if key is not None:
+            query = query.where(RecordRow.key == key)
+        with reading(self._engine) as tx:
+            return tx.scalar(query) or 0
+
+    def export(self) -> Iterator[Record]:
+        """Yield all of them, oldest first."""
+        query = select(RecordRow.body).where(*self._known).order_by(RecordRow.seq)
+        with reading(self._engine) as tx:
+            bodies = tx.scalars(query).all()
+        yield from map(decode, bodies)
+
+    @property
+    def _known(self) -> Sequence[Any]:
+        return RecordRow.tenant_id == self._tenant_id, RecordRow.seq <= self._known_seq
+
+    def _begin(self, tx: Session, row: JobRow, now_s: float) -> tuple[int, int]:
+        search = tx.get(SearchRow, row.id)
+        if search is None:
+            newest = select(func.max(RecordRow.seq)).where(RecordRow.tenant_id == row.tenant_id)
+            search = SearchRow(
+                job_id=row.id, round=0, known_seq=tx.scalar(newest) or 0, body="", updated_s=now_s
+            )
+            tx.add(search)
+        return search.known_seq, search.round
+
+
+def _note(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
+    """Bring progress up to date, and tell of the round."""
+    progress = json.loads(row.progress)
+    before = progress.setdefault(done.task, {})
+    best_s = before.get("best_s")
+    before |= {
+        "trials": done.trials, "rounds": done.round, "best_s": done.best_s,
+        "failures": dict(done.failures),
+    }  # fmt: skip
+    lease.note_progress(row, progress, now_s)
+    common = {"task": done.task, "trials": done.trials, "best_s": done.best_s}
+    spent = {"seconds": row.seconds_done}
+    if done.best_s is not None and (best_s is None or done.best_s < best_s):
+        add_event(tx, row, "improved", {**common, **spent}, now_s)
+    body = {
+        **common, **spent, "round": done.round, "failures": dict(done.failures),
+        "quality": dict(done.quality), "spent": asdict(done.spent), "latency_s": row.best_s,
+    }  # fmt: skip
+    add_event(tx, row, "round", body, now_s)
+
+
+def wire_of(result: TaskResult) -> Mapping[str, Any]:
+    """Return the stored form of a result."""
+    fields = asdict(result)
+    for name in ("key", "examples", "from_store"):
+        del fields[name]
+    return {**fields, "failures": dict(result.failures), "kernel": result.kernel is not None}
+
+
+def _why_nothing(results: Sequence[TaskResult]) -> str:
+    reasons = {f"{kind}: {text}" for r in results for kind, text in r.examples.items()}
+    return "no candidate survived: " + ("; ".join(sorted(reasons)[:3]) or "none was measured")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, allow_nan=False)

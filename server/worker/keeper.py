@@ -1,0 +1,225 @@
+"""The worker process: claims jobs, keeps their leases, and watches the driver that tunes them.
+
+A driver that dies, hangs or is taken its job away is killed and replaced; what it was doing goes on
+elsewhere from the last stored round. The keeper itself does nothing slow, so that its heartbeats
+are never late, and a cancelled job stops within `watch_s`.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Engine, delete, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from server.db.engine import now, transaction
+from server.db.models import JobRow, WorkerRow
+from server.jobs import lease
+from server.logs import facts
+from server.settings import Settings
+from server.worker.facts import describe
+from server.worker.held import Held, LostError, StorageError
+from server.worker.identity import Identity
+from server.worker.process import DriverProcess
+from server.worker.scratch import empty
+from server.worker.stop import Stop
+
+log = logging.getLogger(__name__)
+
+MAX_JOBS: Final = 64  # of one driver: whatever it leaks is gone after them
+STUCK_PAUSE_S: Final = 1.0
+FORGET_S: Final = 86_400.0  # how long the row of a worker that is gone is kept
+
+
+class Keeper:
+    """Runs one job at a time, by means of a driver."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        mine: Identity,
+        folder: Path,
+        stop: Stop,
+        start_driver: Callable[[Settings], DriverProcess] = DriverProcess,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.mine = mine
+        self.folder = folder
+        self.stop = stop
+        self.clock = clock
+        self._start_driver = start_driver
+        self._driver: DriverProcess | None = None
+        self._jobs = 0  # of the present driver
+        self._ready = False
+        self._state, self._beat_s = "", 0.0  # what the worker's own row says, and since when
+        self._target, self._facts = "", "{}"
+
+    def run(self) -> None:
+        """Work until asked to stop."""
+        self._target, self._facts = describe()
+        try:
+            while not self.stop.is_set():
+                try:
+                    if not self.run_one():
+                        self.stop.wait(self.settings.poll_s)
+                except DBAPIError as error:
+                    reason = type(error).__name__
+                    log.warning("the database is away", extra=facts(reason=reason))
+                    self.stop.wait(STUCK_PAUSE_S)
+        finally:
+            self.close()
+
+    def run_one(self) -> bool:
+        """Run the most urgent job that waits, if there is one, and say whether there was."""
+        self._note("idle", None)
+        driver = self._ready_driver()
+        if driver is None:
+            return False
+        with transaction(self.engine) as tx:
+            now_s = now(tx)
+            self._recover(tx, now_s)
+            claim = lease.claim(
+                tx, str(self.mine), now_s, self.settings.lease_s, target=self._target,
+                max_running=self.settings.max_running_jobs,
+            )  # fmt: skip
+        if claim is None:
+            return False
+        log.info("claimed", extra=facts(job=claim.job_id, token=claim.token, driver=driver.pid))
+        held = Held(self.engine, claim, self.settings.lease_s, self.settings.storage_wait_s)
+        try:
+            self._note("busy", claim.job_id)
+            self._watch(held, driver)
+        except LostError:
+            log.info("taken away", extra=facts(job=claim.job_id))
+            self._drop_driver()
+        except StorageError as error:
+            log.warning("given up", extra=facts(job=claim.job_id, reason=str(error)))
+            self._drop_driver()
+        return True
+
+    def close(self) -> None:
+        """End the driver, and say that the worker has stopped."""
+        self._drop_driver()
+        self._note("stopped", None)
+
+    def _watch(self, held: Held, driver: DriverProcess) -> None:
+        """Keep the lease until the driver is done with the job."""
+        settings = self.settings
+        driver.order(held.claim, self.folder)
+        self._jobs += 1
+        heard_s = beat_s = self.clock()
+        while True:
+            try:
+                message = driver.receive(settings.watch_s)
+            except EOFError:
+                self._lose(held, driver.ended())
+                return
+            now_s = self.clock()
+            if message is not None:
+                heard_s = now_s
+                if self._is_over(held, message):
+                    return
+            if self.stop.is_set():
+                self._drop_driver()
+                held.write(lambda tx, row, at_s: lease.release(tx, row, at_s))
+                return
+            if now_s - heard_s > settings.stall_s:
+                self._lose(held, f"the driver said nothing for {settings.stall_s:.0f} s")
+                return
+            if now_s - beat_s >= settings.heartbeat_s:
+                beat_s = now_s
+                held.keep()
+                self._note("busy", held.claim.job_id)
+            elif not held.is_ours():
+                raise LostError
+
+    def _is_over(self, held: Held, message: Any) -> bool:
+        job = facts(job=held.claim.job_id)
+        match message["is"]:
+            case "done":
+                log.info("done", extra=job)
+                self._note("idle", None, done=1)
+                return True
+            case "lost":
+                log.info("taken away", extra=job)
+                return True
+            case "stuck":
+                reason = message["reason"]
+                log.error("paused", extra=facts(job=held.claim.job_id, reason=reason))
+                held.write(lambda tx, row, now_s: lease.suspend(tx, row, reason, now_s))
+                return True
+            case _:
+                return False
+
+    def _lose(self, held: Held, note: str) -> None:
+        """Count the loss of a driver against its job, and make place for another."""
+        log.error("lost", extra=facts(job=held.claim.job_id, reason=note))
+        self._drop_driver()
+        held.write(
+            lambda tx, row, now_s: lease.lose(tx, row, self.settings.max_attempts, now_s, note)
+        )
+
+    def _ready_driver(self) -> DriverProcess | None:
+        """Return a driver that waits for a job; None while there is none yet."""
+        if self._driver is not None and (self._jobs >= MAX_JOBS or not self._driver.alive):
+            self._drop_driver()
+        if self._driver is None:
+            self._driver, self._jobs, self._ready = self._start_driver(self.settings), 0, False
+        try:
+            while not self._ready:
+                if self._driver.receive(self.settings.poll_s) is None:
+                    return None
+                self._ready = True
+        except EOFError:
+            log.warning("no driver", extra=facts(reason=self._driver.ended()))
+            self._drop_driver()
+            self.stop.wait(STUCK_PAUSE_S)
+            return None
+        return self._driver
+
+    def _drop_driver(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.kill()
+            empty(self.folder)
+
+    def _recover(self, tx: Session, now_s: float) -> None:
+        """Take their jobs from workers whose lease ran out, or that ended on this machine."""
+        limit = self.settings.max_attempts
+        lease.recover(tx, now_s, limit)
+        owners = tx.scalars(select(JobRow.lease_owner).where(JobRow.state == "running").distinct())
+        for owner in owners.all():
+            other = Identity.of(owner)
+            if other is not None and other.is_gone(self.mine):
+                lease.recover(tx, now_s, limit, owner)
+
+    def _note(self, state: str, job_id: str | None, done: int = 0) -> None:
+        """Write the worker's own row where it changed, or its heartbeat is due."""
+        seen_s = self.clock()
+        try:
+            self._write_note(state, job_id, done, seen_s)
+        except DBAPIError as error:  # the next one will tell
+            log.warning("the database is away", extra=facts(reason=type(error).__name__))
+
+    def _write_note(self, state: str, job_id: str | None, done: int, seen_s: float) -> None:
+        if (state, done) == (self._state, 0) and seen_s - self._beat_s < self.settings.heartbeat_s:
+            return
+        with transaction(self.engine) as tx:
+            now_s = now(tx)
+            row = tx.get(WorkerRow, str(self.mine))
+            if row is None:
+                tx.execute(delete(WorkerRow).where(WorkerRow.heartbeat_s < now_s - FORGET_S))
+                row = WorkerRow(
+                    id=str(self.mine), host=self.mine.host, pid=self.mine.pid, started_s=now_s,
+                    target=self._target, facts=self._facts, jobs_done=0,
+                )  # fmt: skip
+                tx.add(row)
+            row.state, row.job_id, row.heartbeat_s = state, job_id, now_s
+            row.jobs_done += done
+        self._state, self._beat_s = state, seen_s

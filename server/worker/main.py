@@ -1,0 +1,56 @@
+"""A worker from start to end, embedded in the service or by itself."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+from ansorpy.measure.cores import lock_folder
+from server.db.upgrade import open_database
+from server.logs import configure, facts
+from server.settings import Settings
+from server.worker.identity import Identity
+from server.worker.keeper import Keeper
+from server.worker.scratch import scratch
+from server.worker.stop import Stop
+
+log = logging.getLogger(__name__)
+
+
+def work(settings: Settings, stop: Stop) -> None:
+    """Work until SIGTERM or SIGINT, or until `stop` is set.
+
+    Raises:
+        SpecError: the database is not of this version.
+    """
+
+    def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask_to_stop)
+    configure(settings.log_format)
+    engine = open_database(settings.url)
+    mine = Identity.mine()
+    with scratch(lock_folder(), mine) as folder:
+        log.info("worker starts", extra=facts(worker=str(mine)))
+        Keeper(settings, engine, mine, folder, stop).run()
+        log.info("worker ends", extra=facts(worker=str(mine)))
+    engine.dispose()
+
+
+def embedded() -> None:
+    """Work for the process that started this one: settings come by its pipe, whose end is ours."""
+    settings = Settings.model_validate_json(sys.stdin.readline())
+    stop = Stop()
+    link = sys.stdin.fileno()
+
+    def wait_for_the_end() -> None:
+        while os.read(link, 4096):
+            pass
+        stop.set()
+
+    threading.Thread(target=wait_for_the_end, name="parent", daemon=True).start()
+    work(settings, stop)

@@ -1,0 +1,18 @@
+"""A kernel zip as a row."""
+
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+from server.db.models import PackageRow
+
+
+def package_of(path: Path, now_s: float) -> PackageRow:
+    """Return the row of a zip."""
+    content = path.read_bytes()
+    with zipfile.ZipFile(path) as file:
+        manifest = file.read("manifest.json").decode()
+    return PackageRow(
+        sha256=sha256(content).hexdigest(), size_bytes=len(content), content=content,
+        manifest=manifest, created_s=now_s,
+    )  # fmt: skip

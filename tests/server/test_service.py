@@ -1,0 +1,70 @@
+"""The service with its own worker, driver and measuring processes."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.app import create_app
+from server.db.engine import reading
+from server.db.upgrade import open_database
+from server.jobs import queries
+from server.settings import Settings
+from server.worker.identity import Identity
+
+MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+ENDED = ("succeeded", "failed", "cancelled")
+
+
+def wait_for(client: TestClient, job_id: str, *states: str, limit_s: float = 240.0) -> Any:
+    end_s = time.monotonic() + limit_s
+    while True:
+        job = client.get(f"/v1/jobs/{job_id}").json()
+        if job["state"] in states or time.monotonic() > end_s:
+            return job
+        time.sleep(0.05)
+
+
+def lease_owner(settings: Settings, job_id: str) -> str:
+    engine = open_database(settings.url)
+    with reading(engine) as tx:
+        owner = queries.find(tx, 1, job_id).lease_owner
+    engine.dispose()
+    return owner
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, poll_s=0.05)
+    killed: set[int] = set()
+    with TestClient(create_app(settings)) as client:
+        # A budget that no test waits for: every worker that takes the job is killed in it.
+        body = {"text": MM, "seconds": 3600.0, "trials": 100_000}
+        job_id = client.post("/v1/jobs", json=body).json()["id"]
+        end_s = time.monotonic() + 240
+        while (job := wait_for(client, job_id, "running", "failed"))["state"] == "running":
+            assert time.monotonic() < end_s
+            owner = Identity.of(lease_owner(settings, job_id))
+            if owner is not None and owner.pid not in killed:
+                killed.add(owner.pid)
+                os.kill(owner.pid, signal.SIGKILL)
+    assert "poison: the worker was lost 3 times" in job["error"]
+    assert len(killed) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_the_service_tunes_with_its_own_worker(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, poll_s=0.05)
+    with TestClient(create_app(settings)) as client:
+        job_id = client.post("/v1/jobs", json={"text": MM, "trials": 2}).json()["id"]
+        job = wait_for(client, job_id, *ENDED)
+        assert job["state"] == "succeeded", job
+        (task,) = job["tasks"]
+        assert task["verified"]
+        zipped = client.get(task["kernel"])
+        assert zipped.content[:2] == b"PK"
