@@ -76,9 +76,9 @@ class Race:
         return self.tuned_s if self.delivered == "tuned" else self.naive_s
 
     @property
-    def baseline_s(self) -> float:
-        """The faster of the untuned kernel and NumPy."""
-        return min((*self.naive_s, *self.numpy_s))
+    def baseline_s(self) -> float | None:
+        """The faster of the untuned kernel and NumPy; None where neither came to an end."""
+        return min((*self.naive_s, *self.numpy_s), default=None)
 
 
 @dataclass(frozen=True, slots=True)

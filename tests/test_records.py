@@ -170,3 +170,4 @@ def test_the_race_delivers_the_winner() -> None:
     assert RACE.best_s == 1e-3
     lost = replace(RACE, winner="baseline", delivered="naive", numpy_s=(5e-4,))
     assert (lost.best_s, lost.baseline_s) == (4e-3, 5e-4)
+    assert replace(lost, naive_s=(), numpy_s=()).baseline_s is None

@@ -10,14 +10,19 @@ import json
 import shutil
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished
+from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.timing import Race
 from ansorpy.records import MemoryStore, Record
+from ansorpy.session.final import NAIVE
 from ansorpy.session.pools import Pools
 from ansorpy.tune import Request, run
 from benchmarks.common import RAW, commit, duration, say, today
@@ -70,6 +75,23 @@ def wanted(cases: Sequence[str], args: Namespace) -> Iterator[Wanted]:
                 yield Wanted(case, OURS_64, threads, DUEL_TRIALS, None, args.seed)
 
 
+class Finalists(OursOnly):
+    """A pool whose final race is among tuned kernels, where there are any.
+
+    Untuned loops of the larger rows take up to half a minute per call.
+    """
+
+    def race(
+        self, contestants: Mapping[str, Program | Kernel], numpy: bool = True
+    ) -> dict[str, Race | Failed]:
+        """Race the tuned kernels; without one that survives, the untuned one."""
+        tuned = {name: one for name, one in contestants.items() if name != NAIVE}
+        found = super().race(tuned, numpy) if tuned else {}
+        if any(isinstance(one, Race) for one in found.values()):
+            return found
+        return found | super().race({NAIVE: contestants[NAIVE]}, numpy)
+
+
 class WatchedStore(MemoryStore):
     """A store that notes when every trial came in, and the best cost then."""
 
@@ -104,7 +126,7 @@ def tuned(one: Wanted) -> None:
     store = WatchedStore()
 
     def pools() -> Pools:
-        return Pools(OursOnly)
+        return Pools(Finalists)
 
     for event in run(request, CPU, store, KERNELS / "work", pools=pools):
         last = event
