@@ -54,9 +54,10 @@ def module_text(program: Program, target: Target) -> str:
     declarations.triple = llvm.get_process_triple()
     infos = phase_infos(program)
     attributes = WIDE if target.vector_bits >= 512 else PLAIN
+    features = None if is_local(target) else frozenset(target.features)
     parts = []
     for phase, info in zip(program.phases, infos, strict=True):
-        builder = TextBuilder(declarations, info.name, [POINTER, I64])
+        builder = TextBuilder(declarations, info.name, [POINTER, I64], features)
         try:
             _PhaseWriter(program, builder).phase(phase)
         except ValueError as error:
@@ -283,10 +284,15 @@ def scratch_bytes(size: int, dtype: str) -> int:
     return -(-size_bytes // 64) * 64
 
 
+def is_local(target: Target) -> bool:
+    """Whether a target names no processor: it then means the machine this runs on."""
+    return not target.cpu and not target.features
+
+
 def target_machine(target: Target) -> Any:
     """Return LLVM's back end for a target; an empty `cpu` means the machine this runs on."""
     _initialize()
-    local = not target.cpu and not target.features
+    local = is_local(target)
     features = (
         llvm.get_host_cpu_features().flatten()
         if local

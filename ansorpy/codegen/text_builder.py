@@ -113,10 +113,19 @@ def _compare(code: str, words: dict[str, str], prefix: str = "") -> Callable[...
 
 
 class TextBuilder:
-    """One function `void name(parameters)`; `module` holds only what it declares."""
+    """One function `void name(parameters)`; `module` holds only what it declares.
 
-    def __init__(self, module: Any, name: str, parameters: Sequence[Any]) -> None:
-        self.module, self.count = module, 0
+    `features` are those of the processor it is for, by LLVM's names; None: of this machine.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        name: str,
+        parameters: Sequence[Any],
+        features: frozenset[str] | None = None,
+    ) -> None:
+        self.module, self.count, self.features = module, 0, features
         self.args = [Value(kind, self.fresh()) for kind in parameters]
         self.head = f"define void @{name}({', '.join(map(typed, self.args))})"
         self.blocks: list[Block] = []

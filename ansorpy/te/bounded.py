@@ -1,7 +1,8 @@
 """Values with a bound on the error of computing them in their own dtype, operator by operator.
 
 Sound for kernels that round every operation (unit roundoff u), fuse multiply and add, add in
-any order, and compute exp, log, tanh, erf, rsqrt, sigmoid and pow within 8 machine epsilons.
+any order, divide by multiplying with an inverse, and compute exp, log, tanh, erf, rsqrt, sigmoid
+and pow within 8 machine epsilons.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, chapters 2 and 3.
 """
 
@@ -16,6 +17,7 @@ from ansorpy.te.expr import COMPARISONS, FLOATS
 from ansorpy.te.numeric import LARGEST, UNDERFLOW, UNIT_ROUNDOFF, Array, FloatArray
 
 TRANSCENDENTAL_ROUNDOFFS: Final = 16  # 8 machine epsilons
+DIVISION_ROUNDOFFS: Final = 3  # a / b, or a * (1 / b) where many are divided by one b
 INEXACT_CALLS: Final = ("exp", "log", "tanh", "erf", "rsqrt", "sigmoid")
 
 ZERO: Final[FloatArray] = np.zeros(())
@@ -167,7 +169,7 @@ def _div(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
     nearest = np.abs(b.value) - b.error
     moved = (a.error + np.abs(value) * b.error) / nearest
     error = moved if b.exact else np.where(nearest > 0, moved, np.inf)
-    return _round(error, value, dtype)
+    return _round(error, value, dtype, DIVISION_ROUNDOFFS)
 
 
 def _pow(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:

@@ -20,6 +20,9 @@ from ansorpy.codegen.simd.kinds import (
     reshaped,
 )
 
+# Below the first number (above its inverse) 1 / y needs scaling, by the second.
+INVERSES = {"float32": (2.0**-126, 2.0**64), "float64": (2.0**-1022, 2.0**128)}
+
 
 class Arithmetic:
     """LLVM code for the operators and functions of the text, on scalars and vectors alike."""
@@ -162,6 +165,18 @@ class Arithmetic:
             return b.select(down, b.add(rest, y), rest)
         whole = b.sdiv(x, y)
         return b.select(down, b.sub(whole, self.like(x, 1)), whole)
+
+    def inverse(self, dtype: str, y: Any) -> tuple[Any, Any]:
+        """Return s and 1 / (s * y) of a scalar; s = 1 but where 1 / y overflows or loses digits.
+
+        x / y is then (x * s) * (1 / (s * y)), two roundings of 1 / y and the product, whatever y.
+        """
+        b, (least, factor) = self.b, INVERSES[dtype]
+        size, one = self.call("fabs", y.type, y), self.like(y, 1.0)
+        scale = b.select(b.fcmp_ordered("<", size, self.like(y, least)), self.like(y, factor), one)
+        large = b.fcmp_ordered(">", size, self.like(y, 1 / least))
+        scale = b.select(large, self.like(y, 1 / factor), scale)
+        return scale, b.fdiv(one, b.fmul(y, scale))
 
     def power_of_integer(self, x: Any, y: Any) -> Any:
         """Return x ** y by squaring; a negative y counts as its low bits do."""

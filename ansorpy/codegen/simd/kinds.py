@@ -23,6 +23,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
+from numba import config
 from numba.core import cgutils
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
@@ -60,6 +62,25 @@ class Operand(NamedTuple):
         """The LLVM type of one register of the tile."""
         stored = I8 if self.dtype == "bool" else COMPUTED[self.dtype]
         return ir.VectorType(stored, self.lanes) if self.lanes else stored
+
+
+def supports(builder: Any, feature: str) -> bool:
+    """Whether the machine that code is written for has a feature, by LLVM's name for it.
+
+    A builder without `features` writes for this machine, as numba does; a processor that numba
+    was told to take instead is trusted with nothing special.
+    """
+    known = getattr(builder, "features", None)
+    if known is not None:
+        return feature in known
+    told = config.CPU_NAME or config.CPU_FEATURES  # type: ignore[attr-defined]
+    return not told and feature in host_features()
+
+
+@lru_cache(maxsize=1)
+def host_features() -> frozenset[str]:
+    """Return what LLVM finds in this processor."""
+    return frozenset(name for name, on in get_host_cpu_features().items() if on)
 
 
 def declared(module: Any, name: str, kind: Any) -> Any:

@@ -10,6 +10,7 @@ from ansorpy.codegen.simd.functions import Functions
 from ansorpy.codegen.simd.kinds import (
     COMPUTED,
     F64,
+    FLAGS,
     FLOATS,
     I1,
     I32,
@@ -151,10 +152,22 @@ class Expressions(Functions):
         dtype = next((v.dtype for v in (x, y) if isinstance(v, Value)), "int64")
         if op in ("//", "%") and isinstance(y, Index) and not y.terms and len(y.lanes) == 1:
             return Value(dtype, self.divide_by(op, dtype, self.give(x, dtype), y.lanes[0]))
-        a, b = self.level(self.give(x, dtype), self.give(y, dtype))
+        a, b = self.give(x, dtype), self.give(y, dtype)
+        if op == "/" and width(a) and not width(b):
+            return Value(dtype, self.shared_division(dtype, a, b))
+        a, b = self.level(a, b)
         if op in HOLDS:
             return Value("bool", self.compare(op, dtype, a, b))
         return Value(dtype, self.binary(op, dtype, a, b))
+
+    def shared_division(self, dtype: str, x: Any, y: Any) -> Any:
+        """Return x / y for a vector and a scalar: one division for all lanes and vectors."""
+        key = ("inverse", id(y))
+        if key not in self.memo:
+            self.memo[key] = (*self.inverse(dtype, y), y)  # `y`: keeps its id taken
+        for factor in self.memo[key][:2]:
+            x = self.b.fmul(x, self.splat(factor, width(x)), flags=FLAGS)
+        return x
 
     def as_index(self, x: Any, partner: Any) -> Any:
         """Return a scalar int64 beside an Index as an Index too."""
