@@ -113,10 +113,11 @@ def main() -> None:
         found = legal_plans(build())
         plan = found[0]
         model = trained(plan)
-        prepare_s = best_s(partial(Prepared, plan), args.repeats)
+        prepare_s = best_s(partial(Prepared, plan, TARGET), args.repeats)
+        ready = prepare(plan).of(TARGET)
         print(f"\n{name}: {len(found)} plans; the first has {len(plan.sizes)} sizes,")
         print(
-            f"{prepare(plan).stores} stores, {prepare(plan).steps} column operations, prepared in"
+            f"{ready.stores} stores, {ready.steps} column operations, prepared in"
             f" {prepare_s * 1e3:.1f} ms; {TREES} trees, one thread, {args.rows} rows at a time"
         )
         for stage, rate in rates(plan, model, args.rows, args.repeats).items():

@@ -1,6 +1,6 @@
-"""The analytic model: the slowest of arithmetic, latency, L1, L2 and memory, store by store.
+"""The analytic model: what limits every store, from its vector steps to its traffic.
 
-Not handled: CUDA, where occupancy decides; vector and parallel loops of extent 1 count as none.
+Not handled: CUDA, where occupancy decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,38 +16,46 @@ from ansorpy.target import Target
 
 FloatArray = npt.NDArray[np.float64]
 
-# Cycles of one vector operation; only the proportions matter for a ranking.
-_CYCLES: Final[Mapping[str, float]] = {
-    "mad": 0.5, "addsub": 0.5, "mul": 0.5, "cmp": 0.5, "divmod": 8.0, "math_func": 12.0,
-    "other_func": 1.0,
-}  # fmt: skip
 _COLUMN: Final[Mapping[str, int]] = {name: i for i, name in enumerate(NAMES)}
-_COSTS: Final = (
-    *(
-        (_COLUMN[f"{kind}_{name}"], cycles)
-        for kind in ("float", "int") for name, cycles in _CYCLES.items()
-    ),
-    (_COLUMN["bool_op"], 0.5), (_COLUMN["select_op"], 0.5),
-)  # fmt: skip
-_BUFFERS: Final = tuple(name[:2] for name in NAMES if name.endswith(".unique_bytes"))
 _LARGEST_LOG2: Final = 60.0  # more is no count of anything: it would overflow the sums
+_COMBINES: Final = _COLUMN["B0.access_type.read_write"]
+_OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "multiply_add": ("float_mad", "int_mad"),
+    "simple": ("float_addsub", "float_mul", "float_cmp", "float_other_func"),
+    "integer": (
+        "int_addsub", "int_mul", "int_cmp", "int_other_func", "bool_op", "select_op",
+    ),
+    "index_divide": ("int_divmod",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of one core, per cycle, but for `memory_bytes`, which all cores share.
+    """Cycles of one core for one vector (or one byte, tile, task); only proportions matter.
 
-    Nominal figures of a server core: a ranking needs their proportions, the learned model the
-    rest.
+    Close to a fit of measured candidates of 35 subgraphs on a Zen 4 core
+    (docs/adr/0038), and to what the processor's manual says.
     """
 
-    l1_bytes: float = 128.0  # two vector loads
-    l2_bytes: float = 32.0
-    memory_bytes: float = 4.0
-    store_cycles: float = 0.25  # issue slots of one iteration, vector or scalar
-    task_cycles: float = 500.0  # to hand out one parallel task
-    gather: float = 8.0  # times the cost of a vector load that lies together
-    latency_cycles: float = 4.0  # of a multiply-add, before the next one on the same accumulator
+    multiply_add: float = 1.0
+    simple: float = 1.0
+    divide: float = 5.0
+    function: float = 16.0
+    integer: float = 0.25
+    index_divide: float = 2.0
+    load: float = 1.0
+    split: float = 0.8  # on top, where it may straddle two lines
+    broadcast: float = 0.6
+    gather: float = 20.0
+    move: float = 1.5  # a result to or from memory
+    tile: float = 1.0  # loop control around a register tile
+    latency: float = 4.0  # of a multiply-add, before the next one on the same accumulator
+    horizontal: float = 10.0  # to combine the lanes of a vector
+    l2_byte: float = 1 / 48
+    memory_byte: float = 1 / 13  # beyond L2
+    spill: float = 2.0  # per tile and vector that does not fit the registers
+    task: float = 500.0  # to hand out one parallel task
+    memory_cores: float = 2.0  # so many share what lies beyond L2 before it is the limit
 
 
 class RooflineModel:
@@ -65,68 +73,78 @@ class RooflineModel:
         """Do nothing."""
 
     def cycles(self, batch: Batch) -> FloatArray:
-        """Return an estimate of the cycles of every store, shape (n, stores), at least 1."""
-        cores, lanes = self._target.cores, self._target.lanes("float32")
-        tasks = np.maximum(_count(batch, "parallel_prod"), 1.0)
-        busy = tasks / np.ceil(tasks / cores)  # cores that work, on average
-        length = np.maximum(_count(batch, "vec_len"), 1.0)
-        # Elements per vector operation: tails leave lanes empty, scalar code all but one.
-        filled = length / np.ceil(length / lanes)
-        issued = _count(batch, "outer_prod") * self._rates.store_cycles
-        for column, cycles in _COSTS:
-            issued += _counts(batch, column) * cycles
-        near, far, memory = self._traffic(batch, filled)
-        # The vectors of the register tile are independent chains of accumulation.
-        chains = np.ceil(length / lanes) * np.maximum(_count(batch, "unroll_prod"), 1.0)
-        waited = _count(batch, "float_mad") * self._rates.latency_cycles / chains
-        per_core = np.maximum.reduce(
-            [
-                issued / filled,
-                waited / filled,
-                near / self._rates.l1_bytes,
-                far / self._rates.l2_bytes,
-            ]
+        """Return an estimate of the cycles of every store, shape (n, stores), at least 1.
+
+        What a core can overlap is summed as a root of third powers: near the largest where one
+        limit stands out, above it where several are close. Nothing is counted of stores that
+        are run ahead.
+        """
+        rates = self._rates
+        arithmetic, ports = self._arithmetic(batch), self._ports(batch)
+        steps, chains = _count(batch, "core.steps"), _count(batch, "core.chains")
+        waiting = np.where(
+            batch[:, :, _COMBINES] > 0, steps * rates.latency / np.maximum(chains, 1.0), 0.0
         )
-        starting = np.where(tasks > 1, tasks * self._rates.task_cycles / cores, 0.0)
-        slowest = np.maximum(per_core / busy, memory / self._rates.memory_bytes) + starting
-        answer: FloatArray = np.maximum(slowest, 1.0)
+        issue = _overlapped(arithmetic, ports, waiting) + self._overhead(batch, chains)
+        near = _count(batch, "core.past_l1_bytes") * rates.l2_byte
+        far = _count(batch, "core.past_l2_bytes") * rates.memory_byte
+        tasks = np.maximum(_count(batch, "parallel_prod"), 1.0)
+        cores = self._target.cores
+        busy = tasks / np.ceil(tasks / cores)  # cores that work, on average
+        starting = np.where((tasks > 1) & (cores > 1), tasks * rates.task / cores, 0.0)
+        shared = np.minimum(busy, max(1.0, min(rates.memory_cores, cores)))
+        answer = _overlapped(issue / busy, near / busy, far / shared) + starting
+        timed = _count(batch, "core.timed") > 0
+        return np.where(timed, answer, 0.0) + 1.0
+
+    def _arithmetic(self, batch: Batch) -> FloatArray:
+        """Return the cycles of the operations: as many vectors of each as there are steps."""
+        iterations = np.maximum(_count(batch, "outer_prod"), 1.0)
+        steps = _count(batch, "core.steps")
+        total = np.zeros(batch.shape[:2])
+        for kind, names in _OPERATIONS.items():
+            for name in names:
+                total += _count(batch, name) * getattr(self._rates, kind)
+        heavy = (
+            _count(batch, "core.functions") * self._rates.function
+            + _count(batch, "core.divides") * self._rates.divide
+        )
+        answer: FloatArray = total / iterations * steps + heavy
         return answer
 
-    def _traffic(
-        self, batch: Batch, filled: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the bytes that pass the register, L1 and L2 borders, all of shape (n, stores)."""
-        shape = batch.shape[:2]
-        near, far, memory = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        # What is reused within so many iterations, written out, stays in registers.
-        written = np.maximum(_count(batch, "unroll_prod"), _count(batch, "auto_unroll_max_step"))
-        tile = np.clip(written, 1.0, self._target.registers) * filled
-        for buffer in _BUFFERS:
-            uses = np.maximum(_count(batch, f"{buffer}.reuse_ct"), 1.0)
-            apart = _count(batch, f"{buffer}.reuse_dis_bytes")
-            held = _count(batch, f"{buffer}.reuse_dis_iter") <= tile
-            # Lanes that lie apart are gathered one by one, each through a slot of its own.
-            apart_lanes = (filled > 1.0) & (_count(batch, f"{buffer}.stride") > 1.0)
-            slots = np.where(apart_lanes, self._rates.gather, 1.0)
-            near += slots * _count(batch, f"{buffer}.bytes") / np.where(held, uses, 1.0)
-            lines = 64.0 * _count(batch, f"{buffer}.lines")
-            least = 64.0 * _count(batch, f"{buffer}.unique_lines")
-            far += np.maximum(least, lines / np.where(apart <= self._target.l1_bytes, uses, 1.0))
-            fits = np.maximum(apart, 0.0) <= self._target.l2_bytes
-            small = _count(batch, f"{buffer}.unique_bytes") <= self._target.l2_bytes
-            memory += np.where(fits | small, least, np.maximum(least, lines / uses))
-        return near, far, memory
+    def _ports(self, batch: Batch) -> FloatArray:
+        """Return the cycles of loads and stores between registers and L1."""
+        kinds = {
+            "loads": "load", "split_loads": "split", "broadcasts": "broadcast",
+            "gathers": "gather", "moves": "move",
+        }  # fmt: skip
+        total = np.zeros(batch.shape[:2])
+        for column, rate in kinds.items():
+            total += _count(batch, f"core.{column}") * getattr(self._rates, rate)
+        return total
+
+    def _overhead(self, batch: Batch, chains: FloatArray) -> FloatArray:
+        """Return what nothing hides: loop control, lanes that are combined, spills."""
+        tiles = _count(batch, "core.tiles")
+        surplus = _count(batch, "core.registers") - self._target.registers
+        # Longer tiles are stored one after the other: they keep nothing.
+        spilt = np.where(chains <= 2 * self._target.registers, np.maximum(surplus, 0.0), 0.0)
+        answer: FloatArray = (
+            tiles * (self._rates.tile + spilt * self._rates.spill)
+            + _count(batch, "core.horizontal") * self._rates.horizontal
+        )
+        return answer
+
+
+def _overlapped(*parts: FloatArray) -> FloatArray:
+    largest = np.maximum.reduce(parts)
+    scale = np.where(largest > 0, largest, 1.0)  # third powers of large counts lose nothing
+    answer: FloatArray = scale * np.cbrt(sum((part / scale) ** 3 for part in parts))
+    return answer
 
 
 def _count(batch: Batch, name: str) -> FloatArray:
-    return _counts(batch, _COLUMN[name])
-
-
-def _counts(batch: Batch, column: int) -> FloatArray:
-    """Return what a log2(1 + x) feature stands for, at least 0.
-
-    Rounded: as float32 a 16 comes back as 16.000002, and would need two vectors.
-    """
-    logs = np.clip(batch[:, :, column].astype(np.float64), 0.0, _LARGEST_LOG2)
-    answer: FloatArray = np.rint(np.exp2(logs) - 1.0)
+    """Return what a log2(1 + x) feature stands for, at least 0."""
+    logs = np.clip(batch[:, :, _COLUMN[name]].astype(np.float64), 0.0, _LARGEST_LOG2)
+    answer: FloatArray = np.exp2(logs) - 1.0
     return answer

@@ -1,8 +1,8 @@
 """Feature group 2: five buffers of 18 features each: traffic, footprint, reuse, stride."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from typing import Final
 
 from ansorpy.features.region import Footprint
@@ -30,11 +30,29 @@ class Touched:
     made: Walk
     footprints: tuple[tuple[Footprint, ...], ...]  # per statement, per access
 
+    _per_iteration: dict[int, Value] = field(default_factory=dict)
+
+    @cached_property
+    def whole_bytes(self) -> Value:
+        """The size of all buffers that outlive their statements."""
+        sizes = {
+            access.buffer: _product_of(self.made.tape, access.shape) * access.element_bytes
+            for statement in self.made.statements
+            for access in statement.accesses
+            if access.allocated_at == 0
+        }
+        return reduce(Value.__add__, sizes.values(), self.made.tape.const(0))
+
     def per_iteration(self, loop: Loop) -> Value:
         """Return the bytes that one iteration of a loop touches, all its statements together.
 
         A buffer counts once: with the largest region that a statement touches.
         """
+        if loop.number not in self._per_iteration:
+            self._per_iteration[loop.number] = self._touched_by(loop)
+        return self._per_iteration[loop.number]
+
+    def _touched_by(self, loop: Loop) -> Value:
         largest: dict[str, Value] = {}
         for statement, footprints in zip(self.made.statements, self.footprints, strict=True):
             depth = _depth(statement, loop)
@@ -194,7 +212,11 @@ def _choose(tape: Tape, test: Value, a: _Reuse, b: _Reuse) -> _Reuse:
 
 
 def _product(tape: Tape, loops: Sequence[Loop]) -> Value:
-    return reduce(Value.__mul__, (loop.extent for loop in loops), tape.const(1))
+    return _product_of(tape, [loop.extent for loop in loops])
+
+
+def _product_of(tape: Tape, values: Sequence[Value]) -> Value:
+    return reduce(Value.__mul__, values, tape.const(1))
 
 
 def _depth(statement: Statement, loop: Loop) -> int | None:

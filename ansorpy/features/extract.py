@@ -1,12 +1,15 @@
 """All features of all stores, for all rows at once."""
 
-from collections.abc import Sequence
+import gc
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.features import access, allocation, compute, intensity, outer
+from ansorpy.features import access, allocation, compute, core, intensity, outer
 from ansorpy.features.tape import Value
 from ansorpy.features.walk import walk
 from ansorpy.plan.plan import Plan
@@ -18,6 +21,7 @@ FloatArray = npt.NDArray[np.float32]
 
 NAMES: Final = (
     *compute.NAMES, *access.NAMES, *intensity.NAMES, *allocation.NAMES, *outer.NAMES,
+    *core.NAMES,
 )  # fmt: skip
 RAW: Final = frozenset(
     i for i, name in enumerate(NAMES) if "type." in name or name == "is_gpu"
@@ -34,14 +38,14 @@ def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
         rows: int64, shape (n, sizes); column order = plan.sizes; must be legal.
 
     Returns:
-        float32, shape (n, stores, 164); store order = program order, columns as NAMES; all but
+        float32, shape (n, stores, F); store order = program order, columns as NAMES; all but
         one-hots and `is_gpu` are log2(1 + x).
 
     Raises:
         LoweringError: the program is not symbolic, or mentions a size that is no column.
     Source: Ansor, OSDI 2020, appendix; differences are listed in docs/adr/0010-features.md.
     """
-    prepared = prepare(plan)
+    prepared = prepare(plan).of(target)
     answer = np.empty((len(rows), prepared.stores, len(NAMES)), np.float32)
     flat = answer.reshape(len(rows), prepared.stores * len(NAMES))
     for start in range(0, len(rows), _CHUNK):
@@ -51,9 +55,9 @@ def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
 
 
 class Prepared:
-    """What is known of the features of a plan before a row is seen."""
+    """What is known of the features of a plan on a target before a row is seen."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, target: Target) -> None:
         made = walk(plan.program, plan.sizes)
         found = access.touched(made)
         self.stores = len(made.statements)
@@ -71,6 +75,7 @@ class Prepared:
                 *[made.tape.const(0)] * intensity.SAMPLES,
                 *allocation.features(made.tape, statement),
                 *outer.features(made.tape, statement),
+                *core.features(found, position, target),
             ]  # fmt: skip
             for i, value in enumerate(values):
                 if value.is_constant:
@@ -105,7 +110,7 @@ class Prepared:
         return self._player.steps
 
     def fill(self, rows: IntArray, out: FloatArray) -> None:
-        """Write the features of `rows` into `out`, shape (n, stores * 164)."""
+        """Write the features of `rows` into `out`, shape (n, stores * F)."""
         n = len(rows)
         played = np.empty((len(self._outputs), n), np.float32)
         self._player.play(np.ascontiguousarray(rows.T, dtype=np.float64), played)
@@ -124,9 +129,38 @@ def _log(values: FloatArray) -> FloatArray:
     return logged
 
 
-prepare = per_plan(Prepared)
+class Targets:
+    """What is known of a plan, target by target: nearly always one."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = weakref.ref(plan)
+        self._known: dict[Target, Prepared] = {}
+
+    def of(self, target: Target) -> Prepared:
+        """Return what is known on a target."""
+        plan = self._plan()
+        assert plan is not None
+        if target not in self._known:
+            with _uncollected():
+                self._known[target] = Prepared(plan, target)
+        return self._known[target]
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the garbage collector: it would walk thousands of new values, and find them alive."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+prepare = per_plan(Targets)
 
 
 def named(features: FloatArray) -> Sequence[dict[str, float]]:
-    """Return the features of one row, shape (stores, 164), by name: for people and tests."""
+    """Return the features of one row, shape (stores, F), by name: for people and tests."""
     return [dict(zip(NAMES, map(float, store), strict=True)) for store in features]

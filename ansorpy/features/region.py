@@ -1,7 +1,7 @@
 """How much of a buffer is touched while some loops run: the footprint, symbolic in the sizes."""
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 from ansorpy.features.tape import Tape, Value
 from ansorpy.features.walk import Access, Loop, Statement, Walk
@@ -20,9 +20,14 @@ class Index:
     coefficients: dict[str, Value]
     rest: tuple[Expr, ...]
 
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """The variables that occur."""
+        return frozenset(self.coefficients).union(*map(variables, self.rest))
+
     def moves_with(self, var: str) -> bool:
         """Whether the loop variable occurs."""
-        return var in self.coefficients or any(var in variables(part) for part in self.rest)
+        return var in self.variables
 
 
 class Footprint:
@@ -41,9 +46,14 @@ class Footprint:
         self._indices = tuple(
             tuple(self._affine(part, names) for part in index) for index in access.indices
         )
+        parts = (part.variables for index in self._indices for part in index)
+        self._moving = frozenset[str]().union(*parts)
         spans = [[self._tape.const(0)] * len(access.shape) for _ in access.indices]
         self.dims: list[tuple[Value, ...]] = [self._extents(spans)]
         for depth in range(len(loops) - 1, -1, -1):
+            if not self.moves(loops[depth]):
+                self.dims.append(self.dims[-1])
+                continue
             for span, index in zip(spans, self._indices, strict=True):
                 self._widen(span, index, loops, depth)
             self.dims.append(self._extents(spans))
@@ -53,7 +63,7 @@ class Footprint:
 
     def moves(self, loop: Loop) -> bool:
         """Whether the loop moves the address of some access."""
-        return any(part.moves_with(loop.var) for index in self._indices for part in index)
+        return loop.var in self._moving
 
     def stride(self, loop: Loop) -> Value:
         """Return by how many elements the loop moves the address, first access, absolute."""
@@ -62,6 +72,18 @@ class Footprint:
         for part, extent in zip(self._indices[0][::-1], self.access.shape[::-1], strict=True):
             answer = answer + self._coefficient(part, loop.var) * step
             step = step * extent
+        return answer.unary("abs")
+
+    def step(self, loop: Loop) -> Value:
+        """Return by how many elements the first iteration of the loop moves the first access."""
+        one = {**self._values, loop.var: self._tape.const(1)}
+        answer, pitch = self._tape.const(0), self._tape.const(1)
+        indices = self.access.indices[0]
+        for part, extent in zip(indices[::-1], self.access.shape[::-1], strict=True):
+            if loop.var in variables(part):
+                moved = self._tape.of(part, one) - self._tape.of(part, self._values)
+                answer = answer + moved * pitch
+            pitch = pitch * extent
         return answer.unary("abs")
 
     def _affine(self, expr: Expr, loops: frozenset[str]) -> Index:

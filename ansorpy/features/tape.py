@@ -39,7 +39,9 @@ _COLUMN: Final = "column"
 _WHERE: Final = "where"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(
+    slots=True, eq=False
+)  # not frozen: a plan makes 10,000 of them, and that is half the cost
 class Value:
     """A number of every row: a constant, or a slot of the tape. Truth values are 0 and 1."""
 
@@ -70,6 +72,9 @@ class Value:
 
     def __gt__(self, other: "Value | float") -> "Value":
         return self.tape.apply("gt", self, other)
+
+    def __le__(self, other: "Value | float") -> "Value":
+        return self.tape.apply("le", self, other)
 
     def same(self, other: "Value | float") -> "Value":
         """Return whether both are equal, row by row."""
@@ -105,6 +110,7 @@ class Tape:
 
     def __init__(self, columns: Sequence[tuple[str, int | None]]) -> None:
         self._known: dict[tuple[str | float, ...], Value] = {}
+        self._constants: dict[float, Value] = {}
         self._steps: list[tuple[str, tuple[Value, ...]]] = []
         slots = [self._push(_COLUMN, ()) for _ in columns]
         self.column = {
@@ -114,7 +120,10 @@ class Tape:
 
     def const(self, number: float) -> Value:
         """Return a constant."""
-        return Value(self, -1, float(number))
+        known = self._constants.get(number)
+        if known is None:
+            known = self._constants[number] = Value(self, -1, float(number))
+        return known
 
     def apply(self, op: str, a: Value, b: Value | float | None = None) -> Value:
         """Return `op` of the arguments, recorded unless it folds or is known already."""
@@ -199,9 +208,9 @@ class Tape:
                     if arg.slot >= 0:
                         needed[arg.slot] = True
         steps = [
-            (slot, op, args)
-            for slot, (op, args) in enumerate(self._steps)
-            if needed[slot] and op != _COLUMN
+            (slot, *self._steps[slot])
+            for slot, wanted in enumerate(needed)
+            if wanted and slot >= len(self.column)
         ]
         return Player(len(self._steps), len(self.column), steps, outputs)
 
@@ -219,17 +228,17 @@ class Player:
         self._columns = columns
         self._slots: list[Any] = [None] * slots
         self._outputs = [self._input(value) for value in outputs]
-        last = {}
-        for position, (_, _, args) in enumerate(steps):
-            last.update({arg.slot: position for arg in args})
         kept = set(self._outputs)
         self._program: list[tuple[Any, int, tuple[int, ...], tuple[int, ...]]] = []
-        for position, (slot, op, args) in enumerate(steps):
-            inputs = tuple(self._input(arg) for arg in args)
+        # From the end, so that the first mention of a slot is its last use.
+        for slot, op, args in reversed(steps):
+            inputs = tuple([arg.slot if arg.slot >= 0 else self._input(arg) for arg in args])
             # A column that is not needed again frees its memory for the next: all stays in cache.
-            done = {a.slot for a in args if a.slot >= 0 and last[a.slot] == position} - kept
+            done = tuple([arg.slot for arg in args if arg.slot >= 0 and arg.slot not in kept])
+            kept.update(done)
             call = np.where if op == _WHERE else _UFUNCS[op]
-            self._program.append((call, slot, inputs, tuple(done)))
+            self._program.append((call, slot, inputs, done))
+        self._program.reverse()
 
     def _input(self, value: Value) -> int:
         if value.slot >= 0:

@@ -24,12 +24,16 @@ from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var, reads
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """A loop. `extent` is the largest it takes: tails are shorter; `number` tells loops apart."""
+    """A loop. `extent` is the largest it takes: tails are shorter; `number` tells loops apart.
+
+    `length` is the extent as written: it may mention variables of outer loops.
+    """
 
     number: int
     var: str
     extent: Value
     kind: LoopKind
+    length: Expr
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,7 @@ class Statement:
     loops: tuple[Loop, ...]
     accesses: tuple[Access, ...]
     unroll: Value  # budget of written-out statements that holds here
+    ahead: bool = False  # part of a phase that is done once, before the timed ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +99,7 @@ def walk(program: Program, sizes: Sequence[Size]) -> Walk:
     made = Walk(tape, count(), tape.column, ())
     buffers = {buffer.name: (buffer, 0) for buffer in program.buffers}
     found = [
-        _statement(made, sizes, store, place)
+        replace(_statement(made, sizes, store, place), ahead=phase.ahead)
         for phase in program.phases
         for store, place in _stores(made, phase.body, _Place((), buffers))
     ]
@@ -114,9 +119,8 @@ def _stores(made: Walk, stmt: Stmt, place: _Place) -> Iterator[tuple[Store, _Pla
             yield stmt, place
         case For(var=var, extent=extent, body=body, kind=kind):
             largest = made.tape.of(extent, made.zeroed(place.loops))
-            inside = replace(
-                place, loops=(*place.loops, Loop(next(made.numbers), var, largest, kind))
-            )
+            loop = Loop(next(made.numbers), var, largest, kind, extent)
+            inside = replace(place, loops=(*place.loops, loop))
             yield from _stores(made, body, inside)
         case Seq(stmts=stmts):
             for part in stmts:
@@ -147,7 +151,8 @@ def _statement(made: Walk, sizes: Sequence[Size], store: Store, place: _Place) -
     one = made.tape.const(1)
     # What runs in the first iteration of a loop only is not counted once per iteration.
     loops = tuple(
-        replace(loop, extent=one) if loop.var in place.first else loop for loop in place.loops
+        replace(loop, extent=one, length=Const(1)) if loop.var in place.first else loop
+        for loop in place.loops
     )
     accesses = _accesses(made, store, place)
     return Statement(store, loops, accesses, _unroll(made, sizes, store, loops))

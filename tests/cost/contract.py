@@ -3,12 +3,13 @@
 import numpy as np
 
 from ansorpy.cost.model import Batch, CostModel, Sample
+from ansorpy.features import NAMES
 
 
 class CostModelContract:
     """Runs on the untaught and on the taught model."""
 
-    features = 164
+    features = len(NAMES)
 
     def make(self) -> CostModel:
         raise NotImplementedError

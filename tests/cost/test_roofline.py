@@ -28,40 +28,73 @@ def cycles(**counts: float) -> float:
     return float(RooflineModel(TARGET).cycles(store(**counts))[0, 0])
 
 
-WORK = {"float_mul": 1e9, "outer_prod": 1e9}
+def timed(**counts: float) -> float:
+    return cycles(core__timed=1, **counts)
 
 
-def test_full_vectors_are_as_many_times_faster_as_they_have_lanes() -> None:
-    scalar = cycles(**WORK)
-    assert scalar == pytest.approx(0.75e9, rel=1e-4)
-    assert cycles(**WORK, vec_len=16) == pytest.approx(scalar / 16, rel=1e-4)
-    # 17 elements are two vectors, the second nearly empty.
-    assert cycles(**WORK, vec_len=17) == pytest.approx(scalar / 8.5, rel=1e-4)
+ADDS = {"float_addsub": 16e6, "outer_prod": 16e6}
+
+
+def test_what_is_run_ahead_costs_nothing() -> None:
+    assert cycles(**ADDS, core__steps=1e6) == pytest.approx(1.0)
+    assert timed(**ADDS, core__steps=1e6) == pytest.approx(1e6, rel=1e-4)
+
+
+def test_arithmetic_goes_by_the_vectors_that_are_run() -> None:
+    scalar, full = timed(**ADDS, core__steps=16e6), timed(**ADDS, core__steps=1e6)
+    assert scalar == pytest.approx(16 * full, rel=1e-4)
+    # Ragged: every other vector is half empty.
+    assert timed(**ADDS, core__steps=1.5e6) == pytest.approx(1.5 * full, rel=1e-4)
 
 
 def test_cores_share_work_in_whole_tasks() -> None:
-    alone = cycles(**WORK)
-    assert cycles(**WORK, parallel_prod=64) == pytest.approx(alone / 4, rel=1e-3)
-    assert cycles(**WORK, parallel_prod=5) == pytest.approx(alone / 2.5, rel=1e-3)
-    many = cycles(**WORK, parallel_prod=1e8)
+    alone = timed(**ADDS, core__steps=1e6)
+    assert timed(**ADDS, core__steps=1e6, parallel_prod=4) == pytest.approx(alone / 4, rel=1e-2)
+    assert timed(**ADDS, core__steps=1e6, parallel_prod=5) == pytest.approx(alone / 2.5, rel=1e-2)
+    many = timed(**ADDS, core__steps=1e6, parallel_prod=1e6)
     assert many > alone  # handing out tiny tasks costs more than the work
 
 
-def test_memory_bounds_what_does_little_arithmetic() -> None:
-    stream = {"B0__bytes": 1e9, "B0__lines": 1e9 / 64, "B0__unique_lines": 1e9 / 64}
-    light = {"float_addsub": 1e6, "outer_prod": 1e6}
-    bound = cycles(**light, **stream)
-    assert bound == pytest.approx(1e9 / 4, rel=1e-3)
-    assert cycles(**light, **stream, parallel_prod=4) == pytest.approx(bound, rel=1e-3)
+def test_few_cores_saturate_what_lies_beyond_l2() -> None:
+    stream = timed(core__past_l2_bytes=1e9)
+    assert stream > 20 * timed(core__past_l2_bytes=1e9 / 26)
+    two, four = (timed(core__past_l2_bytes=1e9, parallel_prod=n) for n in (2, 4))
+    assert stream / 2 == pytest.approx(two, rel=1e-2)
+    assert two == pytest.approx(four, rel=1e-2)
 
 
-def test_reuse_in_cache_and_registers_saves_traffic() -> None:
-    base = {"B0__bytes": 1e9, "B0__lines": 1e9 / 64, "B0__unique_lines": 1e3, "vec_len": 16.0}
-    far = cycles(**base, B0__reuse_ct=8, B0__reuse_dis_bytes=1e9, B0__reuse_dis_iter=1e8,
-                 B0__unique_bytes=1e9)  # fmt: skip
-    near = cycles(**base, B0__reuse_ct=8, B0__reuse_dis_bytes=1e4, B0__reuse_dis_iter=1e3)
-    held = cycles(**base, B0__reuse_ct=8, B0__reuse_dis_bytes=1e2, B0__reuse_dis_iter=16)
-    assert held < near < far
+def test_one_accumulator_waits_for_itself() -> None:
+    sums = {"float_mad": 16e6, "outer_prod": 16e6, "core__steps": 1e6}
+    alone = RooflineModel(TARGET).cycles(accumulating(**sums, core__chains=1))[0, 0]
+    eight = RooflineModel(TARGET).cycles(accumulating(**sums, core__chains=8))[0, 0]
+    assert alone > 2.5 * eight
+    assert timed(**sums, core__chains=1) == pytest.approx(1e6, rel=1e-3)  # no reduction
+
+
+def accumulating(**counts: float) -> Batch:
+    batch = store(core__timed=1, **counts)
+    batch[:, :, NAMES.index("B0.access_type.read_write")] = 1
+    return batch
+
+
+def test_gathers_cost_more_than_loads_and_broadcasts_less() -> None:
+    loads, gathers, broadcasts = (
+        timed(**{f"core__{kind}": 1e6}) for kind in ("loads", "gathers", "broadcasts")
+    )
+    assert broadcasts < loads < gathers / 3
+
+
+def test_accumulators_that_do_not_fit_are_spilt() -> None:
+    few = timed(core__tiles=1e6, core__registers=30, core__chains=24)
+    many = timed(core__tiles=1e6, core__registers=40, core__chains=34)
+    assert many > 4 * few
+
+
+def test_near_limits_add_up_and_far_ones_hide() -> None:
+    work = {**ADDS, "core__steps": 1e6}
+    alone = timed(**work)
+    assert timed(**work, core__loads=1e5) == pytest.approx(alone, rel=1e-2)
+    assert timed(**work, core__loads=1e6) == pytest.approx(alone * 2 ** (1 / 3), rel=1e-2)
 
 
 def test_it_ranks_real_tilings_sensibly() -> None:
@@ -73,15 +106,3 @@ def test_it_ranks_real_tilings_sensibly() -> None:
         [extract(plan, np.array(rows, dtype=np.int64), TARGET)]
     )
     assert scores[0] > 1.5 * scores[1]
-
-
-def test_one_accumulator_waits_for_itself() -> None:
-    chain = {"float_mad": 1e9, "outer_prod": 1e9, "vec_len": 16.0}
-    alone, eight = cycles(**chain), cycles(**chain, unroll_prod=8)
-    assert alone == pytest.approx(4e9 / 16, rel=1e-4)  # 4 cycles for each vector
-    assert eight == pytest.approx(0.75e9 / 16, rel=1e-4)  # enough of them to fill the wait
-
-
-def test_lanes_that_lie_apart_cost_a_slot_each() -> None:
-    read = {"vec_len": 16.0, "B0__bytes": 1e9, "outer_prod": 1.0}
-    assert cycles(**read, B0__stride=512) == pytest.approx(8 * cycles(**read), rel=1e-3)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ansorpy.errors import LoweringError
-from ansorpy.features import NAMES, extract, named
+from ansorpy.features import NAMES, core, extract, named
 from ansorpy.features.compute import operations
 from ansorpy.features.intensity import samples
 from ansorpy.loopir.nodes import (
@@ -47,8 +47,8 @@ def serial(var: str, extent: int) -> tuple[str, Expr, LoopKind]:
     return (var, Const(extent), LoopKind.SERIAL)
 
 
-def test_there_are_164_distinct_names() -> None:
-    assert len(NAMES) == len(set(NAMES)) == 164
+def test_there_are_ansors_164_names_and_16_of_ours() -> None:
+    assert len(NAMES) == len(set(NAMES)) == 164 + len(core.NAMES) == 180
 
 
 def test_matmul_has_the_values_of_ansors_own_test() -> None:
@@ -87,7 +87,7 @@ def test_a_matrix_of_rows_gives_what_each_row_gives_alone() -> None:
     plan = tiled_plan()
     rows = sample(plan, 40, np.random.default_rng(0))
     together = extract(plan, rows, Target())
-    assert together.shape == (40, 3, 164)
+    assert together.shape == (40, 3, len(NAMES))
     assert together.dtype == np.float32
     assert np.isfinite(together).all()
     for i in (0, 17, 39):
@@ -95,7 +95,7 @@ def test_a_matrix_of_rows_gives_what_each_row_gives_alone() -> None:
 
 
 def test_no_row_gives_an_empty_matrix() -> None:
-    assert extract(tiled_plan(), np.zeros((0, 8), np.int64), Target()).shape == (0, 3, 164)
+    assert extract(tiled_plan(), np.zeros((0, 8), np.int64), Target()).shape == (0, 3, len(NAMES))
 
 
 def test_the_relu_that_follows_shares_the_tile_with_the_matmul() -> None:

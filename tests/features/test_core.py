@@ -1,0 +1,83 @@
+"""What a register tile asks of a core, counted by hand."""
+
+from math import ceil
+
+import numpy as np
+import pytest
+
+from ansorpy.features import extract, named
+from ansorpy.plan.choices import all_plans
+from ansorpy.plan.plan import Plan
+from ansorpy.population import sample
+from ansorpy.sketch import derive
+from ansorpy.target import Target
+from ansorpy.te.library import matmul
+from rules import CPU
+
+TARGET = Target(vector_bits=512, l1_bytes=32 * 1024, l2_bytes=1024 * 1024)
+N, M, K = 50, 70, 33
+
+
+def plain_plan() -> Plan:
+    """One tiled stage, lanes along j, nothing packed."""
+    plans = all_plans(derive(matmul(N, M, K), TARGET, CPU).sketches, TARGET)
+    return next(
+        plan
+        for plan in plans
+        if len(plan.program.phases) == 1
+        and len(plan.choices) == 1
+        and plan.choices[0][1].lane == "j"
+        and not plan.choices[0][1].pack
+    )
+
+
+def update(i: int, j: int, k: int = 1) -> dict[str, float]:
+    """The features of the multiply-adds where the register tile is i x j."""
+    plan = plain_plan()
+    inner = {"i.3": i, "j.3": j, "k.1": k}
+    row = [
+        inner.get(size.name.split(".", 1)[1], min(size.values, default=1)) for size in plan.sizes
+    ]
+    stores = named(extract(plan, np.array([row], np.int64), TARGET)[0])
+    (found,) = [store for store in stores if store["float_mad"] > 0]
+    return {name[5:]: 2 ** found[name] - 1 for name in found if name.startswith("core.")}
+
+
+def test_tails_count_at_their_true_length() -> None:
+    found = update(8, 32)
+    assert found["work"] == pytest.approx(N * M * K, rel=1e-3)
+    # 70 columns in tiles of 32: two whole ones of 2 vectors, and 6 columns in one vector.
+    assert found["steps"] == pytest.approx(N * K * 5, rel=1e-3)
+    assert found["tiles"] == pytest.approx(ceil(N / 8) * 3 * K, rel=1e-3)
+
+
+def test_loads_broadcasts_and_chains_are_those_of_the_tile() -> None:
+    found = update(8, 32)
+    assert found["chains"] == pytest.approx(16, rel=1e-3)
+    assert found["registers"] == pytest.approx(16 + 2 + 1, rel=1e-3)
+    assert found["loads"] == pytest.approx(found["steps"] / 8, rel=1e-3)
+    assert found["broadcasts"] == pytest.approx(found["steps"] / 2, rel=1e-3)
+    assert found["gathers"] == 0
+    assert found["horizontal"] == 0
+
+
+def test_accumulators_stay_in_registers_through_the_reduction() -> None:
+    whole, cut = update(8, 32, k=K), update(8, 32, k=1)
+    assert whole["moves"] == pytest.approx(2 * N * 5, rel=1e-3)
+    assert cut["moves"] == pytest.approx(whole["moves"], rel=1e-3)  # k.0 stands still as well
+
+
+def test_small_programs_ask_nothing_beyond_the_caches() -> None:
+    found = update(8, 32)
+    assert found["past_l1_bytes"] == 0
+    assert found["past_l2_bytes"] == 0
+
+
+def test_traffic_is_at_least_one_pass_and_falls_with_the_cache() -> None:
+    plan = all_plans(derive(matmul(512, 512, 512), TARGET, CPU).sketches, TARGET)[0]
+    rows = sample(plan, 64, np.random.default_rng(0))
+    names = [f"core.past_l{level}_bytes" for level in (1, 2)]
+    stores = [named(row) for row in extract(plan, rows, TARGET)]
+    near, far = ([sum(2 ** s[name] - 1 for s in row) for row in stores] for name in names)
+    assert all(a >= b * 0.999 for a, b in zip(near, far, strict=True))
+    assert min(far) > 2 * 512 * 512 * 4 * 0.999
