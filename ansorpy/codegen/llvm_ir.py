@@ -267,7 +267,7 @@ class _PhaseWriter:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: TileText) -> Operation:
-    return Operation(text.text, text.dims, text.lane, text.mask, dict(text.kinds))
+    return Operation(text.text, text.dims, text.lane, text.mask, dict(text.kinds), text.dot)
 
 
 @lru_cache(maxsize=4096)

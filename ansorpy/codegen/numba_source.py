@@ -95,6 +95,8 @@ class _Writer:
                 arguments.append(f"lane={text.lane!r}")
             if text.mask:
                 arguments.append(f"mask={text.mask!r}")
+            if text.dot:
+                arguments.append(f"dot={text.dot!r}")
             arguments.append(f"types={dict(text.kinds)!r}")
             lines.append(_call(name, arguments))
         rule = f"# {'-' * 30} this kernel"
@@ -150,7 +152,7 @@ class _Writer:
     def _tile(self, stmt: Tile, scope: Scoped) -> str:
         text = tile_text(stmt, scope)
         name = self.names.setdefault(text, f"tile{len(self.names)}")
-        tile = Operation(text.text, text.dims, text.lane, text.mask, dict(text.kinds))
+        tile = Operation(text.text, text.dims, text.lane, text.mask, dict(text.kinds), text.dot)
         call = f"{name}({', '.join(tile.names)})"
         return f"{', '.join(tile.results)} = {call}" if tile.results else call
 

@@ -98,6 +98,7 @@ class TileText:
     lane: tuple[str, int] | None
     mask: str | None
     kinds: tuple[tuple[str, str], ...]
+    dot: tuple[str, str] | None = None  # the dim that one LLVM function sums over
 
 
 def memory(buffer: Buffer, symbol: str) -> Place:
@@ -143,8 +144,9 @@ def tile_text(tile: Tile, scope: Scoped) -> TileText:
     names += [read.tensor for value in store.values for read in reads(value)]
     kinds = sorted({(inner.place(name).symbol, inner.place(name).kind) for name in names})
     mask = None if tile.mask is None else index_text(tile.mask, inner)
+    dot = None if tile.dot is None else (inner.symbols[tile.dot[0]], tile.dot[1])
     return TileText(
-        _statement(targets, store.combiner, values), tuple(dims), lane, mask, tuple(kinds)
+        _statement(targets, store.combiner, values), tuple(dims), lane, mask, tuple(kinds), dot
     )
 
 

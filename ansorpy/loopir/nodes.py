@@ -34,6 +34,7 @@ class LoopKind(Enum):
     PARALLEL = "parallel"  # independent tasks; only as the outermost loops of a phase
     VECTOR = "vector"  # along vector lanes; a pass turns it into a Tile
     UNROLL = "unroll"  # written out; a pass turns it into a dimension of a Tile
+    DOT = "dot"  # steps of a sum that one instruction may do; innermost, its extent a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +107,14 @@ class Tile:
     `mask` is a condition on dims, lane and outer variables; no access happens where it is false.
     A variable absent from the index of a combining store is reduced over, inside the tile.
     A REGISTER buffer is indexed by exactly a sub-sequence of (dims vars..., lane var).
+    `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what.
     """
 
     dims: tuple[tuple[str, int], ...]
     lane: tuple[str, int] | None
     store: Store
     mask: Expr | None = None
+    dot: tuple[str, str] | None = None
 
 
 Stmt = Store | For | If | Seq | Alloc | Tile

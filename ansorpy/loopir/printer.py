@@ -81,7 +81,8 @@ def _tile(tile: Tile) -> str:
     dims = "".join(f" {var}:{extent}" for var, extent in tile.dims)
     lane = "" if tile.lane is None else f" lane {tile.lane[0]}:{tile.lane[1]}"
     mask = "" if tile.mask is None else f" if {_bare(tile.mask)}"
-    return f"tile{dims}{lane}{mask}: {_store(tile.store)}"
+    dot = "" if tile.dot is None else f" by {tile.dot[1]} over {tile.dot[0]}"
+    return f"tile{dims}{lane}{mask}{dot}: {_store(tile.store)}"
 
 
 def _store(store: Store) -> str:

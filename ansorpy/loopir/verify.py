@@ -157,7 +157,9 @@ def _enter_for(stmt: For, at: _Place) -> _Place:
             return inner if single else replace(inner, parallel=(*at.parallel, stmt.var))
         case LoopKind.SERIAL:
             return replace(inner, outermost=False)
-        case LoopKind.VECTOR | LoopKind.UNROLL:
+        case LoopKind.DOT if not isinstance(stmt.extent, Const) or not isinstance(stmt.body, Store):
+            raise LoweringError("a dot loop has a number for its extent, and one store in it")
+        case LoopKind.VECTOR | LoopKind.UNROLL | LoopKind.DOT:
             if at.level == "tiled":
                 raise LoweringError(f"a {stmt.kind.value} loop is left after tiling")
             vector = stmt.kind is LoopKind.VECTOR
@@ -174,10 +176,21 @@ def _enter_tile(tile: Tile, at: _Place) -> _Place:
         if extent < 1:
             raise LoweringError(f"{var} has extent {extent} < 1")
     inner = at.bind(*(var for var, _ in spans))
+    if tile.dot is not None:
+        _check_dot(tile, tile.dot[0])
     if tile.mask is not None:
         inner.index(tile.mask, "bool")
         inner = replace(inner, guards=at.guards | variables(tile.mask))
     return replace(inner, tile=tile)
+
+
+def _check_dot(tile: Tile, var: str) -> None:
+    kept = {name for index in tile.store.index for name in variables(index)}
+    masked = set() if tile.mask is None else variables(tile.mask)
+    if not tile.dims or tile.dims[-1][0] != var or tile.store.combiner != "sum":
+        raise LoweringError(f"{var} is not the last dimension of a tile that sums")
+    if var in kept | masked:
+        raise LoweringError(f"{var} is summed over by one instruction: no index may have it")
 
 
 def _check_store(store: Store, at: _Place) -> None:

@@ -5,6 +5,6 @@ joined in the order of MODULES, stand at the head of every kernel file.
 """
 
 MODULES = (
-    "kinds", "text", "arithmetic", "functions", "values", "memory", "transpose", "strided",
+    "kinds", "text", "arithmetic", "functions", "values", "memory", "transpose", "strided", "dots",
     "expansion", "operators",
 )  # fmt: skip

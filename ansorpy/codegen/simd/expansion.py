@@ -17,13 +17,13 @@ from ansorpy.codegen.simd.kinds import (
     power_of_two,
     width,
 )
-from ansorpy.codegen.simd.strided import Strided
+from ansorpy.codegen.simd.dots import Dots
 from ansorpy.codegen.simd.text import Tile
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Point
 
 
-class Expansion(Strided):
+class Expansion(Dots):
     """Writes the code of one tile operation; `values` are its arguments by name.
 
     Memory is an address (int64) or a pointer, a register tile a list of registers; the lists of
@@ -106,6 +106,8 @@ class Expansion(Strided):
     def accumulate(self, old: list[Any], point: Point) -> list[Any]:
         """Return `old` combined with the values at a point; a product is added by fma."""
         tile, (node, *_) = self.tile, self.tile.values
+        if tile.dot is not None:
+            return [self.dot(tile.dot, node, old[0], point)]
         lanes = width(old[0])
         if tile.combiner == "sum" and node.op == "*" and self.dtypes[0] in FLOATS:
             a, b = (

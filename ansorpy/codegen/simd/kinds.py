@@ -15,6 +15,10 @@ A call answers the new value of the register tile it assigns (two of them: a tup
 does not mention; `x[..], p[..] = argmax((x[..], p[..]), (y, k))` (argmin) keeps the pair with the
 better y, and of equals the smaller k. Nothing is read or written where the mask, or the condition
 of an enclosing `if`, is false. float16, bfloat16 are computed in float32.
+
+`dot=("q", function)` sums a product over the last dim by one instruction of the processor, which
+takes that many narrow elements per lane: they lie side by side, the lanes side by side or all at
+one place. It says how, not what.
 """
 
 import math

@@ -40,9 +40,10 @@ def tile(
     lane: tuple[str, int] | None = None,
     mask: str | None = None,
     types: dict[str, str] | None = None,
+    dot: tuple[str, str] | None = None,
 ) -> Any:
     """Return the intrinsic that does what `text` says; see the head of this module."""
-    parsed = Tile(text, dims, lane, mask, types or {})
+    parsed = Tile(text, dims, lane, mask, types or {}, dot)
     kinds = [
         TileType(types[name]) if parsed.holds(name) and types else numba_types.int64
         for name in parsed.names

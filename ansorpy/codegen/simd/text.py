@@ -65,8 +65,10 @@ class Tile:
         lane: tuple[str, int] | None,
         mask: str | None,
         kinds: dict[str, str],
+        dot: tuple[str, str] | None = None,
     ) -> None:
-        self.text, self.dims = text, dims
+        self.text, self.dot = text, dot
+        self.dims = dims[:-1] if dot else dims  # what is written out
         self.nodes: dict[tuple[str, tuple[Any, ...]], Node] = {}
         self.lane, self.lanes = lane or ("", 0)
         self.tile_vars = {name for name, _ in dims} | ({self.lane} if lane else set())

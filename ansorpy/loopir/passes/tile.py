@@ -1,13 +1,15 @@
 """Turn written-out loops into register tiles.
 
 unroll i in 8: vector l in 48: store      ->      Tile(i < 8, v < 3, lane l < 16): store
+unroll i in 8: vector l in 48: dot q in 4: store   ->   the same, q < 4 summed by one instruction
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt, Store, Tile
+from ansorpy.loopir.nodes import Alloc, Buffer, For, If, LoopKind, Program, Seq, Stmt, Store, Tile
+from ansorpy.loopir.passes.dot import dot_function
 from ansorpy.loopir.rewrite import map_phases
 from ansorpy.target import Target
 from ansorpy.te.expr import (
@@ -22,22 +24,22 @@ from ansorpy.te.expr import (
 )
 from ansorpy.te.intervals import Interval, bounds
 
+WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.DOT)
 VECTORS: Final = 64  # a tile of more vectors is cut: its code would be longer than the cache
 
 
 @dataclass(frozen=True)
 class _Tiling:
-    dtypes: Mapping[str, str]  # of every buffer
+    buffers: Mapping[str, Buffer]
     target: Target
 
 
 def tile(program: Program, target: Target) -> Program:
     """Return the program in which every store is a Tile.
 
-    Needs a bound program, peeled. Keeps the meaning. Afterwards no loop is VECTOR or UNROLL.
+    Needs a bound program, peeled. Keeps the meaning. Afterwards no loop is VECTOR, UNROLL or DOT.
     """
-    dtypes = {buffer.name: buffer.dtype for buffer in program.buffers}
-    return map_phases(program, lambda body: _tile(body, _Tiling(dtypes, target), {}))
+    return map_phases(program, lambda body: _tile(body, _Tiling(program.by_name, target), {}))
 
 
 def _tile(stmt: Stmt, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
@@ -52,7 +54,7 @@ def _tile(stmt: Stmt, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
             rest = None if other is None else _tile(other, how, ranges)
             return replace(stmt, then=_tile(then, how, ranges), other=rest)
         case Alloc(buffer=buffer, body=body):
-            inner = replace(how, dtypes={**how.dtypes, buffer.name: buffer.dtype})
+            inner = replace(how, buffers={**how.buffers, buffer.name: buffer})
             return replace(stmt, body=_tile(body, inner, ranges))
         case For():
             return _tile_for(stmt, how, ranges)
@@ -74,12 +76,20 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
             return _tile(_strip(loop, vector, lanes * 4), how, ranges)
     dims = [each for each in chain if each is not vector]
     count = 1 if vector is None else -(-bounds(vector.extent, ranges)[1] // lanes)
+    dot = None
+    if vector is not None and chain[-1].kind is LoopKind.DOT:
+        found = dot_function(store, chain[-1], vector.var, lanes, how.buffers, how.target)
+        if found is not None:
+            dot = dims.pop(), found
     outside: list[For] = []
     for each in tuple(dims):
         if _vectors(dims, count) > VECTORS:
             outside.append(each)
             dims.remove(each)
     made: Stmt = _register_tile(dims, vector, lanes, store, ranges)
+    if dot is not None:
+        assert isinstance(made, Tile)
+        made = _summed(made, *dot)
     for each in reversed(outside):
         made = replace(each, kind=LoopKind.SERIAL, body=made)
     return made
@@ -89,7 +99,7 @@ def _chain(loop: For) -> tuple[list[For], Store | None]:
     """Return the written-out loops down to one store; None for the store if it is not alone."""
     chain = []
     stmt: Stmt = loop
-    while isinstance(stmt, For) and stmt.kind in (LoopKind.UNROLL, LoopKind.VECTOR):
+    while isinstance(stmt, For) and stmt.kind in WRITTEN_OUT:
         chain.append(stmt)
         stmt = stmt.body
     vectors = sum(each.kind is LoopKind.VECTOR for each in chain)
@@ -97,7 +107,7 @@ def _chain(loop: For) -> tuple[list[For], Store | None]:
 
 
 def _lanes(store: Store, how: _Tiling) -> int:
-    found = {how.dtypes[name] for name in store.buffers}
+    found = {how.buffers[name].dtype for name in store.buffers}
     found |= {read.dtype for value in store.values for read in reads(value)}
     found |= {dtype_of(value) for value in store.values if reads(value)}
     return how.target.lanes(max(found, key=lambda dtype: SIZE_BYTES[dtype]))
@@ -169,3 +179,10 @@ def _register_tile(
         )
         return Tile(tuple(pairs), None, store, None if mask is None else substitute(mask, only))
     return Tile(tuple(pairs), (lane, lanes), replace(store, index=index, values=values), mask)
+
+
+def _summed(tile: Tile, steps: For, function: str) -> Tile:
+    """Return a tile whose last dimension is summed over by one instruction."""
+    assert isinstance(steps.extent, Const)
+    dims = (*tile.dims, (steps.var, int(steps.extent.value)))
+    return replace(tile, dims=dims, dot=(steps.var, function))

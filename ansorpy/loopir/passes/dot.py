@@ -1,0 +1,63 @@
+"""Which instruction sums a product over a few steps, if one does."""
+
+from collections.abc import Mapping
+
+from ansorpy.loopir.nodes import Buffer, For, Store
+from ansorpy.target import Target
+from ansorpy.te.expr import Const, Read, Var, variables
+from ansorpy.te.forms import Form, form
+from ansorpy.te.intrinsics import INTRINSICS, LEFT, RIGHT, Intrinsic, unify
+
+
+def dot_function(
+    store: Store, steps: For, vector: str, lanes: int, buffers: Mapping[str, Buffer], target: Target
+) -> str | None:
+    """Return LLVM's name of the instruction for a store; None where the target has none for it.
+
+    The operands must lie in memory as the instruction takes them: the steps side by side, and the
+    lanes either side by side, each with its steps, or all at one place.
+
+    Args:
+        steps: the loop over the steps, just around the store.
+        vector: the variable of the loop over the lanes.
+    """
+    if store.combiner != "sum" or not isinstance(steps.extent, Const):
+        return None
+    for one in INTRINSICS:
+        fits = one.lanes == lanes and one.steps == steps.extent.value
+        if fits and one.on(target.features) and _matches(one, store, steps.var, vector, buffers):
+            return one.function
+    return None
+
+
+def _matches(
+    one: Intrinsic, store: Store, step: str, vector: str, buffers: Mapping[str, Buffer]
+) -> bool:
+    found = unify(one.body, store.values[0])
+    if found is None or buffers[store.buffers[0]].dtype != one.into:
+        return False
+    dtypes = {found[LEFT].dtype, found[RIGHT].dtype}
+    if len(dtypes) != len({one.left, one.right}) or dtypes != {one.left, one.right}:
+        return False
+    return all(_lies(read, step, vector, one.steps, buffers) for read in found.values())
+
+
+def _lies(read: Read, step: str, vector: str, steps: int, buffers: Mapping[str, Buffer]) -> bool:
+    offset = _flat(read, buffers[read.tensor])
+    if offset is None:
+        return False
+    own = {Var(step), Var(vector)}
+    hidden = {name for atom in offset.terms if atom not in own for name in variables(atom)}
+    if hidden & {step, vector}:
+        return False
+    return offset.terms.get(Var(step)) == 1 and offset.terms.get(Var(vector), 0) in (0, steps)
+
+
+def _flat(read: Read, buffer: Buffer) -> Form | None:
+    """Return the offset of a read in its row-major buffer; None where an extent is open."""
+    total, stride = Form(0, {}), 1
+    for index, extent in zip(reversed(read.indices), reversed(buffer.shape), strict=True):
+        if not isinstance(extent, Const):
+            return None
+        total, stride = form(index).scaled(stride).plus(total), stride * int(extent.value)
+    return total
