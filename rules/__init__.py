@@ -20,6 +20,7 @@ from rules.skip import Skip
 from rules.special_compute_location import SpecialComputeLocation
 from rules.split_groups import SplitGroups
 from rules.split_phases import SplitPhases
+from rules.tensorize import Tensorize
 from rules.tiling import Tiling
 from rules.tiling_with_fusion import TilingWithFusion
 from rules.winograd import Winograd
@@ -33,9 +34,9 @@ RELEASED_CPU: tuple[Rule, ...] = (
     Tiling("SSRSRS"),
     Skip(),
 )
-CPU: tuple[Rule, ...] = (SplitPhases(), SplitGroups(), *RELEASED_CPU)
 WINOGRAD2: tuple[Rule, ...] = (Winograd(outputs=2),)
 WINOGRAD4: tuple[Rule, ...] = (Winograd(outputs=4),)
+CPU: tuple[Rule, ...] = (SplitPhases(), SplitGroups(), Tensorize(), *RELEASED_CPU)
 CUDA: tuple[Rule, ...] = (
     AddCacheRead(),
     SpecialComputeLocation(),
@@ -65,6 +66,7 @@ __all__ = [
     "SpecialComputeLocation",
     "SplitGroups",
     "SplitPhases",
+    "Tensorize",
     "Tiling",
     "TilingWithFusion",
     "Winograd",

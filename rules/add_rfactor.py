@@ -19,7 +19,7 @@ class AddRfactor:
     Rewrite     (S, i)  ->  (S', i - 1), (S'', i - 1); later rules are tried too. The reduce
                 loops are fused and split in 2; S' keeps the outer part (parallel), S'' the
                 inner part, moved innermost (vector lanes)
-    Not handled a stage whose loops are already divided
+    Not handled a stage whose loops are already divided, or that serves an instruction
     Source      Ansor, OSDI 2020, Table 1 row 6; TVM v0.19 RuleAddRfactor.
     """
 
@@ -34,8 +34,8 @@ class AddRfactor:
         facts, name, cores = at.facts, at.name, at.target.cores
         if not facts.reduces(name):
             return no(f"{name} reduces nothing")
-        if facts.has_cache_write(name):
-            return no(f"{name} is a cache-write stage")
+        if facts.has_cache_write(name) or facts.serves(name):
+            return no(f"{name} is a cache-write stage, or serves an instruction")
         if facts.divided(name):
             return no(f"the loops of {name} are already divided")
         space, reduce = facts.points(name)

@@ -64,7 +64,9 @@ _COMBINER_CLASS: Final[Mapping[str, str]] = {
 def features(tape: Tape, statement: Statement) -> list[Value]:
     """Return the 57 features of the group, in the order of NAMES; `is_gpu` is left at 0."""
     one = tape.const(1)
-    iterations = reduce(Value.__mul__, (loop.extent for loop in statement.loops), one)
+    # Steps that one instruction may sum count as one operation.
+    loops = (loop for loop in statement.loops if loop.kind is not LoopKind.DOT)
+    iterations = reduce(Value.__mul__, (loop.extent for loop in loops), one)
     counts = operations(statement.store)
     answer = [iterations * counts[name] for name in OPERATIONS]
     for kind in _KINDS.values():

@@ -96,6 +96,13 @@ def with_lane(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
     return split, LaneReduce(inner, buffers, made.work.combiner)
 
 
+def with_steps(made: Domain, step: str) -> Domain:
+    """Return the domain with the loop over the steps of an instruction innermost."""
+    (own,) = made.of_axis(step)
+    others = tuple(part for part in made.parts if part is not own)
+    return made.with_parts((*others, replace(own, kind=LoopKind.DOT)))
+
+
 def _runs_along(part: Part, lane: str, work: Work) -> bool:
     return part.loop == work.kept if lane == KEPT and work.kept else part.axis == lane
 

@@ -24,7 +24,7 @@ from ansorpy.plan.domain import Domain, Part, domain
 from ansorpy.plan.forward import Forward, forwards
 from ansorpy.plan.identity import identity
 from ansorpy.plan.inline import KEPT, Work, works
-from ansorpy.plan.lane import LaneReduce, with_lane
+from ansorpy.plan.lane import LaneReduce, with_lane, with_steps
 from ansorpy.plan.pack import Pack, pack_of, pack_phase, packed_index
 from ansorpy.plan.plan import Plan, StageChoice
 from ansorpy.plan.regions import Regions
@@ -143,6 +143,8 @@ def _make_domains(work: Lowering) -> None:
         made, lane = with_lane(
             domain(stage, each, spans, fixed, kept), work.choice[stage.name].lane, work.target
         )
+        if stage.dot is not None:
+            made = with_steps(made, stage.dot.step)
         work.domains[stage.name] = made
         if lane is not None:
             work.lanes[stage.name] = lane
@@ -201,7 +203,9 @@ def _nest(work: Lowering, each: Work) -> Stmt:
         place = work.choice[name].location
         if isinstance(place, Attached) and place.stage == each.name:
             attached.setdefault(place.loop, []).append(name)
-    last = max((i for i, part in enumerate(made.parts) if part.reduce), default=-1)
+    written = [part.kind is LoopKind.DOT for part in made.parts]  # they belong to the update
+    reduce = [part.reduce and not dot for part, dot in zip(made.parts, written, strict=True)]
+    last = max((i for i, one in enumerate(reduce) if one), default=-1)
     band = last
     while band > 0 and made.parts[band - 1].reduce:
         band -= 1
@@ -221,7 +225,8 @@ def _nest(work: Lowering, each: Work) -> Stmt:
         if lane is not None:
             return lane.around(loop, _start(work, each), _target(work, each))
         before = made.parts[:band]
-        return Seq((_initial(work, each, made.parts[last + 1 :], before), loop))
+        inner = tuple(p for p in made.parts[last + 1 :] if p.kind is not LoopKind.DOT)
+        return Seq((_initial(work, each, inner, before), loop))
 
     return go(0)
 

@@ -8,7 +8,16 @@ from ansorpy.plan.inline import KEPT, Work
 from ansorpy.plan.pack import indexed_by, packable
 from ansorpy.plan.plan import StageChoice
 from ansorpy.state.axis import AxisKind, Loop
-from ansorpy.state.state import Attached, Inlined, Location, Partial, Root, Stage, State
+from ansorpy.state.state import (
+    Attached,
+    Dotted,
+    Inlined,
+    Location,
+    Partial,
+    Root,
+    Stage,
+    State,
+)
 from ansorpy.target import Target
 from ansorpy.te.analysis import common_outer
 from ansorpy.te.dag import Compute
@@ -71,6 +80,8 @@ def locations(
     """Return where a stage may be computed, given the choices of its consumers (B4)."""
     if not isinstance(stage.location, Root) or stage.name in choosing.state.dag.outputs:
         return [stage.location]
+    if stage.prepares:
+        return [Root()]
     consumers = choosing.consumers(stage.name)
     if is_tiled(stage) or source_of(choosing, stage) is not None or not consumers:
         return [Root()]
@@ -162,11 +173,23 @@ def _without_recompute(choosing: Choosing, stage: Stage, host: str, loops: list[
 def lane_and_pack(choosing: Choosing, stage: Stage) -> list[tuple[str | None, tuple[str, ...]]]:
     """Return (lane axis, packed operands) of a stage, the most promising first."""
     work = choosing.works[stage.name]
+    if stage.dot is not None:
+        return _dot_lanes(stage.dot, work)
     if isinstance(stage.role, Partial):
         return [(lane, ()) for lane in _partial_lanes(stage, work)]
     if is_tiled(stage):
         return _tiled_lanes(choosing, stage, work)
     return [(lane, ()) for lane in _plain_lanes(stage, work)]
+
+
+def _dot_lanes(dot: Dotted, work: Work) -> list[tuple[str | None, tuple[str, ...]]]:
+    """Return the lane axis of a stage on an instruction, with its wide operand packed or not."""
+    wide = tuple(r.tensor for r in work.reads if r.tensor in _moving(work, dot.lane))
+    return [(dot.lane, wide), (dot.lane, ())]
+
+
+def _moving(work: Work, axis: str) -> set[str]:
+    return {read.tensor for read in work.reads if axis in indexed_by(read.indices)}
 
 
 def _partial_lanes(stage: Stage, work: Work) -> list[str | None]:
@@ -185,6 +208,8 @@ def _plain_lanes(stage: Stage, work: Work) -> list[str | None]:
     if work.combines is not None:
         names = [name for name, _ in work.axes]
     spatial = ["@".join(loop.axes) for loop in stage.loops if loop.kind is AxisKind.SPATIAL]
+    if stage.loops[-1].annotation == "unroll" and len(spatial) > 1:
+        return [spatial[-2]]  # what is written out takes no lanes
     candidates = spatial[-1:]
     if work.combiner is not None and work.combines is None and names[-1] not in spatial:
         candidates.append(names[-1])

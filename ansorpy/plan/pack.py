@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Phase, Scope, Stmt, Store
-from ansorpy.plan.build import ONE, ZERO, add, ceildiv, floordiv, mod, mul
+from ansorpy.plan.build import ONE, ZERO, add, ceildiv, floordiv, mod, mul, sub
 from ansorpy.plan.domain import Domain
 from ansorpy.plan.inline import Work
 from ansorpy.te.expr import FLOATS, Binary, Const, Expr, Read, Select, Var, substitute, walk
@@ -45,6 +45,7 @@ class Pack:
     width: Expr  # P
     others: tuple[tuple[str, int], ...]  # the other axes, in the order of the stage's loops
     buffer: Buffer
+    steps: tuple[str, int] | None = None  # the axis of an instruction: it stays innermost
 
 
 def packable(work: Work, tensor: str, size: int | None = None) -> tuple[Expr, ...] | None:
@@ -99,8 +100,10 @@ def pack_of(made: Domain, tensor: str, size: int) -> Pack:
     extents = dict((*made.work.axes, *made.work.reduce_axes))
     order = list(dict.fromkeys(part.axis for part in made.parts))
     spatial = dict(made.work.axes)
+    steps = next((part.axis for part in made.parts if part.kind is LoopKind.DOT), None)
+    steps = steps if steps in names else None
     rest = sorted(
-        (name for name in names if name != chosen.axis),
+        (name for name in names if name not in (chosen.axis, steps)),
         key=lambda name: (name not in spatial, order.index(name)),
     )
     width = ONE if chosen.length is None else chosen.length
@@ -109,9 +112,11 @@ def pack_of(made: Domain, tensor: str, size: int) -> Pack:
     shape = (ceildiv(Const(extent), width), *(Const(extents[name]) for name in rest), width)
     others = tuple((name, extents[name]) for name in rest)
     name = f"{made.work.name}.{tensor}.pack"
+    within = None if steps is None else (steps, extents[steps])
+    shape = shape if within is None else (*shape, Const(within[1]))
     buffer = Buffer(name, read.dtype, shape, Scope.GLOBAL)
     return Pack(
-        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, buffer
+        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, buffer, within
     )
 
 
@@ -119,7 +124,8 @@ def packed_index(pack: Pack) -> Read:
     """Return the read of the packed operand, over the axes of the stage."""
     axis = Var(pack.axis)
     others = tuple(Var(name) for name, _ in pack.others)
-    index = (floordiv(axis, pack.width), *others, mod(axis, pack.width))
+    within = () if pack.steps is None else (Var(pack.steps[0]),)
+    index = (floordiv(axis, pack.width), *others, mod(axis, pack.width), *within)
     return Read(pack.buffer.name, index, pack.dtype)
 
 
@@ -130,27 +136,39 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed], ahead: bool) -> Phase
         return f"{pack.buffer.name}:{name}"
 
     outer, lane = Var(var("tile")), Var(var("lane"))
-    position = add(mul(outer, pack.width), lane)
+    name, count = pack.steps or ("", 1)
+    # One vector loop over the columns of the tile, and over the steps that each of them has.
+    column, step, width = (
+        floordiv(lane, Const(count)),
+        mod(lane, Const(count)),
+        mul(pack.width, Const(count)),
+    )
+    position = add(mul(outer, pack.width), column)
     values: dict[str, Expr] = {name: Var(var(name)) for name, _ in pack.others}
-    values[pack.axis] = position
+    values |= {pack.axis: position, name: step}
     source = tuple(substitute(index, values) for index in pack.indices)
     layout = layouts[pack.tensor]
     buffer = layout.buffers[pack.output]
     read = Read(buffer.name, layout.index(source), pack.dtype)
     zero = Const(0.0 if pack.dtype in FLOATS else 0, pack.dtype)
     inside: Expr = Binary("lt", position, Const(pack.extent))
+    if pack.steps is not None:
+        left = sub(Const(pack.extent), mul(outer, pack.width))
+        inside = Binary("lt", lane, mul(left, Const(count)))
     # A tensor that is shorter than an axis is read under a condition; here there is none around.
-    ranges = {name: (0, n - 1) for name, n in (*pack.others, (pack.axis, pack.extent))}
+    every = (*pack.others, (pack.axis, pack.extent), (name, count))
+    ranges = {axis: (0, n - 1) for axis, n in every}
     for index, place, size in zip(pack.indices, read.indices, buffer.shape, strict=True):
         low, high = bounds(index, ranges)
         if low < 0:
             inside = Binary("and", inside, Binary("ge", place, ZERO))
         if not isinstance(size, Const) or high >= int(size.value):
             inside = Binary("and", inside, Binary("lt", place, size))
-    target = (outer, *(values[name] for name, _ in pack.others), lane)
+    within = () if pack.steps is None else (step,)
+    target = (outer, *(values[axis] for axis, _ in pack.others), column, *within)
     body: Stmt = Store((pack.buffer.name,), target, (Select(inside, read, zero),))
-    body = For(lane.name, pack.width, body, LoopKind.VECTOR)
-    for name, extent in reversed(pack.others):
-        body = For(var(name), Const(extent), body)
+    body = For(lane.name, width, body, LoopKind.VECTOR)
+    for axis, extent in reversed(pack.others):
+        body = For(var(axis), Const(extent), body)
     tiles = pack.buffer.shape[0]
     return Phase(pack.buffer.name, For(outer.name, tiles, body, LoopKind.PARALLEL), ahead)

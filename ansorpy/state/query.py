@@ -82,6 +82,11 @@ class Facts:
         """Say whether the stage has a reduce loop."""
         return any(loop.kind is AxisKind.REDUCE for loop in self.state.stage(name).loops)
 
+    def serves(self, name: str) -> bool:
+        """Say whether the stage runs on, or prepares for, one instruction of the processor."""
+        stage = self.state.stage(name)
+        return stage.dot is not None or stage.prepares
+
     def divided(self, name: str) -> bool:
         """Say whether a loop of the stage has been split or fused."""
         return any(
@@ -99,6 +104,8 @@ class Facts:
             return no(f"{name} is an input")
         if name in self.state.dag.outputs:
             return no(f"{name} is an output")
+        if self.serves(name):
+            return no(f"{name} serves an instruction")
         if self.reduces(name) or node.combiner is not None:
             return no(f"{name} reduces")
         if everything:

@@ -64,13 +64,26 @@ class Combine:
 
 
 @dataclass(frozen=True, slots=True)
+class Dotted:
+    """Marks a stage whose reduce axis `step` is summed by one instruction, lanes along `lane`."""
+
+    step: str
+    lane: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
-    """One node of the (transformed) Dag with its loops, outermost first, and its location."""
+    """One node of the (transformed) Dag with its loops, outermost first, and its location.
+
+    `prepares`: it lays out data for an instruction of a later stage, and is computed at root.
+    """
 
     node: Node
     loops: tuple[Loop, ...] = ()
     location: Location = Root()
     role: Partial | Combine | None = None
+    dot: Dotted | None = None
+    prepares: bool = False
 
     @property
     def name(self) -> str:
@@ -128,7 +141,8 @@ class State:
         for stage in self.stages:
             loops = " ".join(map(str, stage.loops))
             where = "" if isinstance(stage.location, Root) else f" @ {stage.location}"
-            rows.append(f"{stage.name}{where}: {loops}".rstrip(": "))
+            how = "" if stage.dot is None else f" by {stage.dot.step}"
+            rows.append(f"{stage.name}{where}{how}: {loops}".rstrip(": "))
         return "\n".join(rows)
 
 

@@ -29,6 +29,7 @@ KnownStep: TypeAlias = (
     | steps.SplitGroups
     | steps.SplitPhases
     | steps.Winograd
+    | steps.Tensorize
 )
 KINDS: Final[tuple[type[KnownStep], ...]] = (
     steps.Split,
@@ -46,6 +47,7 @@ KINDS: Final[tuple[type[KnownStep], ...]] = (
     steps.SplitGroups,
     steps.SplitPhases,
     steps.Winograd,
+    steps.Tensorize,
 )
 BY_CODE: Final = {kind.code: kind for kind in KINDS}
 

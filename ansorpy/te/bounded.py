@@ -103,12 +103,21 @@ def cast(a: Bounded, source: str, dtype: str) -> Bounded:
     if dtype == "bool":
         return Bounded(value, ZERO if a.exact else 1.0 * (np.abs(a.value) <= a.error))
     if dtype in FLOATS:
-        return Bounded(value, a.error + _widening(a, source, dtype))
+        return Bounded(value, a.error + _widening(a, source, dtype) + _flushed(a, source))
     if a.exact or source not in FLOATS:
         return Bounded(value, a.error)
     ends = np.trunc(a.value + a.error), np.trunc(a.value - a.error)
     middle = np.trunc(a.value)
     return Bounded(value, np.maximum(ends[0] - middle, middle - ends[1]))
+
+
+def _flushed(a: Bounded, source: str) -> FloatArray:
+    """Return the error where a subnormal bfloat16 is taken for 0, as VDPBF16PS takes it."""
+    if source != "bfloat16":
+        return ZERO
+    size = sizes(a.value)
+    subnormal = (size < UNDERFLOW[source]) & (size > 0)
+    return np.where(subnormal, size, 0.0) if np.any(subnormal) else ZERO
 
 
 def select(cond: Bounded, then: Bounded, other: Bounded) -> Bounded:

@@ -239,3 +239,13 @@ def test_an_uncertain_element_before_the_best_may_win_by_a_tie() -> None:
     found = [reduction.first_extreme("argmax", each, index, True)[1] for each in (early, late)]
     assert [int(each.value[0]) for each in found] == [1, 1]
     assert [float(each.error[0]) for each in found] == [1.0, 0.0]
+
+
+def test_a_kernel_may_take_a_subnormal_bfloat16_for_zero() -> None:
+    x = te.placeholder((3,), "x", "bfloat16")
+    dag = te.dag(te.compute((3,), lambda i: te.cast(x[i], "float32") * 1000.0, "y"))
+    values = np.array([1.0, 2.0**-130, 2.0**-126])
+    ((one,),) = (te.evaluate_bounded(dag, {"x": values})["y"],)
+    assert one.error[1] >= 1000 * 2.0**-130
+    assert one.error[0] < 1e-3
+    assert one.error[2] < 1000 * 2.0**-126 * 1e-6 + 2.0**-125

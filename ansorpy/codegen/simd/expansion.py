@@ -6,6 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from ansorpy.codegen.simd.dots import Dots
 from ansorpy.codegen.simd.kinds import (
     COMPUTED,
     FLOATS,
@@ -17,7 +18,6 @@ from ansorpy.codegen.simd.kinds import (
     power_of_two,
     width,
 )
-from ansorpy.codegen.simd.dots import Dots
 from ansorpy.codegen.simd.text import Tile
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Point

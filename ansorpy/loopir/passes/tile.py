@@ -76,23 +76,29 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
             return _tile(_strip(loop, vector, lanes * 4), how, ranges)
     dims = [each for each in chain if each is not vector]
     count = 1 if vector is None else -(-bounds(vector.extent, ranges)[1] // lanes)
-    dot = None
-    if vector is not None and chain[-1].kind is LoopKind.DOT:
-        found = dot_function(store, chain[-1], vector.var, lanes, how.buffers, how.target)
-        if found is not None:
-            dot = dims.pop(), found
+    function = _instruction(chain, vector, store, lanes, how)
+    steps = dims.pop() if function else None
     outside: list[For] = []
     for each in tuple(dims):
         if _vectors(dims, count) > VECTORS:
             outside.append(each)
             dims.remove(each)
-    made: Stmt = _register_tile(dims, vector, lanes, store, ranges)
-    if dot is not None:
-        assert isinstance(made, Tile)
-        made = _summed(made, *dot)
+    tiled = _register_tile(dims, vector, lanes, store, ranges)
+    if function and steps is not None:
+        tiled = _summed(tiled, steps, function)
+    made: Stmt = tiled
     for each in reversed(outside):
         made = replace(each, kind=LoopKind.SERIAL, body=made)
     return made
+
+
+def _instruction(
+    chain: list[For], vector: For | None, store: Store, lanes: int, how: _Tiling
+) -> str | None:
+    """Return the instruction that sums over the last loop of a chain, if one does."""
+    if vector is None or chain[-1].kind is not LoopKind.DOT:
+        return None
+    return dot_function(store, chain[-1], vector.var, lanes, how.buffers, how.target)
 
 
 def _chain(loop: For) -> tuple[list[For], Store | None]:

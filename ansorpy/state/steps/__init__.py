@@ -6,6 +6,7 @@ from ansorpy.state.steps.order import Annotate, Fuse, Reorder
 from ansorpy.state.steps.reformulate import Winograd, meaning
 from ansorpy.state.steps.regroup import SplitGroups, SplitPhases
 from ansorpy.state.steps.split import FollowFusedSplit, FollowSplit, Split
+from ansorpy.state.steps.tensorize import Tensorize
 
 __all__ = [
     "Annotate",
@@ -22,6 +23,7 @@ __all__ = [
     "Split",
     "SplitGroups",
     "SplitPhases",
+    "Tensorize",
     "Winograd",
     "meaning",
 ]

@@ -37,7 +37,7 @@ class CacheWrite:
         work = replace(node, name=self.cache)
         copy = Compute(node.name, node.axes, body, node.dtypes)
         at = state.index[self.stage]
-        pair = (Stage(work, whole_loops(work)), Stage(copy, whole_loops(copy)))
+        pair = (Stage(work, whole_loops(work), dot=stage.dot), Stage(copy, whole_loops(copy)))
         return replace(state, stages=(*state.stages[:at], *pair, *state.stages[at + 1 :]))
 
     def __str__(self) -> str:
@@ -143,6 +143,8 @@ class Rfactor:
     def _shape(self, state: State, stage: Stage) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
         spatial = tuple(loop for loop in stage.loops if loop.kind is AxisKind.SPATIAL)
         parts = stage.loops[len(spatial) :]
+        if stage.dot is not None or stage.prepares:
+            raise StepError(f"{self}: {self.stage!r} serves an instruction, in one piece")
         if stage.role is not None or stage.location != Root():
             raise StepError(f"{self}: {self.stage!r} is not an unchanged stage at root")
         if any(loop.extent is None for loop in spatial):

@@ -1,0 +1,73 @@
+"""Tensorize: let one instruction add several products of narrow numbers at once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ansorpy.state import steps
+from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.te.analysis import Answer, no
+from ansorpy.te.dots import find_dot
+from ansorpy.te.intrinsics import INTRINSICS, Intrinsic
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorize:
+    """Take a sum of products in steps of an instruction that the processor has.
+
+    Condition   the loops of the stage are whole, it needs tiling, and its body is the pattern of
+                one of `intrinsics` that the target has: int8 or uint8 products into int32
+                (vpdpbusd), bfloat16 products into float32 (vdpbf16ps)
+    Rewrite     (S, i)  ->  (S', i'): the reduce axis k becomes k, k_step; "<stage>_wide" holds
+                the operand that moves along the lanes with its steps side by side;
+                "<stage>_narrow" is a copy of the other where it cannot be read in place;
+                "<stage>_sums" corrects operands of one signedness. Later rules are tried too
+    Not handled an axis of which both operands take windows; an operand computed in place
+    Source      ours; the idea of a described pattern is that of Halide, TVM and Exo
+    """
+
+    intrinsics: tuple[str, ...] = tuple(dict.fromkeys(one.name for one in INTRINSICS))
+
+    def condition(self, at: Cursor) -> Verdict:
+        """Apply beside the others: the search says which is faster."""
+        return Verdict.APPLY if self.explain(at) else Verdict.SKIP
+
+    def explain(self, at: Cursor) -> Answer:
+        """Say which instruction fits, or what stands in the way."""
+        return self._found(at)[1]
+
+    def rewrite(self, at: Cursor) -> Iterator[Cursor]:
+        """Yield the one successor, at the stage that runs on the instruction."""
+        one, _ = self._found(at)
+        assert one is not None  # as the condition found
+        state = at.state.do(steps.Tensorize(at.name, one.name))
+        yield at.moved(state, state.index[at.name])
+
+    def _found(self, at: Cursor) -> tuple[Intrinsic | None, Answer]:
+        if at.facts.serves(at.name):
+            return None, no(f"{at.name} already serves an instruction")
+        if at.facts.has_cache_write(at.name):
+            return None, no(
+                f"{at.name} is a cache-write stage, of which the whole was asked before"
+            )
+        if at.facts.divided(at.name):
+            return None, no(f"the loops of {at.name} are already divided")
+        reuse = at.facts.needs_tiling(at.name)
+        if not reuse:
+            return None, reuse
+        fitting = [
+            one
+            for one in INTRINSICS
+            if one.name in self.intrinsics
+            and one.lanes == at.target.lanes("int32")
+            and one.on(at.target.features)
+        ]
+        if not fitting:
+            return None, no(f"the target has none of {', '.join(self.intrinsics)}")
+        node = at.stage.node
+        found = [(one, *find_dot(node, one)) for one in fitting]
+        for one, dot, why in found:
+            if dot is not None:
+                return one, why
+        # What stands in the way of the instruction that comes closest.
+        near = (why for one, _, why in found if one.into == node.dtype)
+        return None, next(near, found[0][2])
