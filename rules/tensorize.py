@@ -62,7 +62,8 @@ class Tensorize:
             and one.on(at.target.features)
         ]
         if not fitting:
-            return None, no(f"the target has none of {', '.join(self.intrinsics)}")
+            names = " or ".join(self.intrinsics)
+            return None, no(f"{at.name} finds no {names} on the target")
         node = at.stage.node
         found = [(one, *find_dot(node, one)) for one in fitting]
         for one, dot, why in found:
