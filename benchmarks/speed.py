@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -24,9 +24,10 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.cores import exclusive, lock_folder, slot_cores
+from ansorpy.measure.crew import THREAD_COUNTS
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import THREAD_COUNTS, MeasurePool
+from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
 from ansorpy.records import MemoryStore
 from ansorpy.session.pools import Pools
@@ -62,10 +63,13 @@ class OursOnly(MeasurePool):
     """A pool whose final race is without NumPy: where NumPy wins, a zip has the untuned kernel."""
 
     def race(
-        self, contestants: Mapping[str, Program | Kernel], numpy: bool = True
+        self,
+        contestants: Mapping[str, Program | Kernel],
+        numpy: bool = True,
+        looked_at: Collection[str] = (),
     ) -> dict[str, Race | Failed]:
         """Race the contestants, nobody else."""
-        return super().race(contestants, numpy=False)
+        return super().race(contestants, False, looked_at)
 
 
 def kernel_of(workload: str, dag: Dag, args: Namespace) -> Path | None:

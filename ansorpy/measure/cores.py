@@ -4,7 +4,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Generator, Iterable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ansorpy.errors import RunError
@@ -19,6 +19,20 @@ def slot_cores(count: int) -> frozenset[int]:
     """Return the cores to time on: the last ones, since the first serves most interrupts."""
     cores = usable_cores()
     return frozenset(cores[-min(count, len(cores)) :])
+
+
+def with_twins(
+    cores: Iterable[int], system: Path = Path("/sys/devices/system/cpu")
+) -> frozenset[int]:
+    """Return the cores and those that share their execution units (SMT), as far as is known."""
+    found = set(cores)
+    for core in tuple(found):
+        with suppress(OSError, ValueError):
+            text = (system / f"cpu{core}/topology/thread_siblings_list").read_text()
+            for part in text.split(","):
+                first, _, last = part.partition("-")
+                found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
 
 
 def lock_folder() -> Path:

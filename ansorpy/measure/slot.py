@@ -7,8 +7,7 @@ import selectors
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -151,13 +150,18 @@ class Worker:
         self.send(function, argument, timeout_s, fresh=fresh)
         return self.receive()
 
+    def dismiss(self) -> None:
+        """Let the daemon and its child end by themselves."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            with suppress(OSError):
+                self._process.stdin.close()
+
     def close(self) -> None:
         """End the daemon and its child; kill them if that takes longer than two seconds."""
+        self.dismiss()
         if self._process is None:
             return
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=2.0)
         self.kill()
@@ -217,36 +221,3 @@ class Worker:
             case _:
                 code = os.waitstatus_to_exitcode(header["status"])
                 return Died(code, header["note"], header["fault"], header["excerpt"])
-
-
-def call_all(
-    workers: Sequence[Worker],
-    function: str,
-    arguments: Sequence[object],
-    timeout_s: float,
-    clock: Callable[[], float] = time.monotonic,
-) -> list[tuple[Reply, float]]:
-    """Run one call per argument on whichever worker is free; return replies and seconds, in order.
-
-    Every worker has at most one call, so nothing waits behind a call that hangs.
-    """
-    replies: dict[int, tuple[Reply, float]] = {}
-    waiting = list(enumerate(arguments))[::-1]
-    running: dict[int, tuple[Worker, int, float]] = {}
-    idle = list(workers)
-    with selectors.DefaultSelector() as selector:
-        while waiting or running:
-            while waiting and idle:
-                worker, (at, argument) = idle.pop(), waiting.pop()
-                worker.send(function, argument, timeout_s)
-                running[worker.fileno()] = (worker, at, clock())
-                selector.register(worker.fileno(), selectors.EVENT_READ)
-            oldest = min(began for _, _, began in running.values())
-            patience_s = oldest + timeout_s * 2 + GRACE_S - clock()
-            ready = [key.fd for key, _ in selector.select(max(0.0, patience_s))]
-            for fd in ready or list(running):  # none: all are silent, `receive` decides
-                worker, at, began = running.pop(fd)
-                selector.unregister(fd)
-                replies[at] = (worker.receive(), clock() - began)
-                idle.append(worker)
-    return [replies[at] for at in range(len(arguments))]

@@ -8,7 +8,7 @@ baselines, are measured again in turns (`interleave`), in several fresh processe
 
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from statistics import median
@@ -20,6 +20,7 @@ Switches = Callable[[], int]
 
 MAX_LOOPS: Final = 1_000_000
 MIN_VISITS: Final = 3
+HOPELESS: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ class Protocol:
     attempts: int = 10  # samples taken at most, disturbed ones included
     min_sample_s: float = 1e-3
     cold_ratio: float = 2.0  # stop after the untimed run, where it is long, at so many times best
-    hopeless_ratio: float = 1.5  # stop after a first sample this many times the best
+    hopeless_ratio: float = HOPELESS  # stop after a first sample this many times the best
     beaten_ratio: float = 1.15  # stop after a second one
+    outclassed_ratio: float = 8.0  # in a race: one run is enough
     budget_s: float = 1.0  # of one candidate, or of one contestant: slow calls get fewer samples
     calm_s: float = 0.05  # a sample this long does not suffer from one lost time slice
 
@@ -125,27 +127,42 @@ def interleave(
 ) -> dict[str, tuple[float, ...]]:
     """Time the calls in turns, A B A B ...; return one sample per visit, in seconds per call.
 
-    Every visit begins with an untimed run; a disturbed sample is repeated (`attempts` in all).
-    A contestant that has used up its budget gets no more visits, but at least three.
+    A visit to a short call begins with an untimed run; a disturbed sample is repeated (`attempts`
+    in all). A contestant that has used up its budget, or is beaten, gets no more visits, but at
+    least three; one that is outclassed has its first run only.
 
     Args:
         pause: called between contestants; lets threads that still spin go to sleep.
     """
+    found: dict[str, list[float]] = {}
+    for name, call in calls.items():
+        found[name] = [sample(call, 1, protocol, clock, switches)[0]]
+    limit_s = protocol.outclassed_ratio * min((times[0] for times in found.values()), default=0.0)
     loops: dict[str, int] = {}
     for name, call in calls.items():
-        sample(call, 1, protocol, clock, switches)
+        if found[name][0] > max(limit_s, protocol.min_sample_s):
+            continue
         warm_s, _ = sample(call, 1, protocol, clock, switches)
         loops[name] = loops_for(warm_s, protocol.min_sample_s)
-    found: dict[str, list[float]] = {name: [] for name in calls}
+        found[name] = []
     for visit in range(visits):
-        for name, call in calls.items():
+        left = rivals(found, protocol.hopeless_ratio) if visit >= MIN_VISITS else [*loops]
+        for name in loops:
             spent_s = 2 * loops[name] * sum(found[name])
-            if visit >= MIN_VISITS and spent_s > protocol.budget_s:
+            if name not in left or (visit >= MIN_VISITS and spent_s > protocol.budget_s):
                 continue
             pause()
-            call()
-            found[name].append(_one_visit(call, loops[name], protocol, clock, switches))
+            if not found[name] or found[name][-1] < protocol.calm_s:
+                calls[name]()
+            found[name].append(_one_visit(calls[name], loops[name], protocol, clock, switches))
     return {name: tuple(times) for name, times in found.items()}
+
+
+def rivals(times_s: Mapping[str, Sequence[float]], ratio: float = HOPELESS) -> list[str]:
+    """Return the names whose fastest sample is at most `ratio` times the fastest of all."""
+    best = {name: min(times) for name, times in times_s.items()}
+    limit_s = ratio * min(best.values(), default=0.0)
+    return [name for name, fastest_s in best.items() if fastest_s <= limit_s]
 
 
 def _one_visit(

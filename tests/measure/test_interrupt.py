@@ -11,14 +11,15 @@ import pytest
 pytestmark = [pytest.mark.measure, pytest.mark.slow]
 
 SCRIPT = """
-from ansorpy.measure.pool import MeasurePool, Settings
+from ansorpy.measure.crew import Settings
+from ansorpy.measure.pool import MeasurePool
 from ansorpy.target import Target
 from tests.measure.fake import BACKEND, matmul, program
 
 DAG = matmul()
 with MeasurePool(DAG, Target(cores=1), Settings(backend=BACKEND, run_timeout_s=60.0)) as pool:
     pool.measure([program("good", DAG)])
-    print(*[w._process.pid for w in pool._workers if w._process], pool._folder.name, flush=True)
+    print(*[w._process.pid for w in pool.crew.workers if w._process], pool.crew.folder, flush=True)
     pool.measure([program("hang", DAG)])
 """
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.measure.crew import Settings
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import MeasurePool, Settings
+from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.slot import Limits
 from ansorpy.measure.timing import Protocol, Race
 from ansorpy.target import Target
@@ -61,7 +62,8 @@ def measure(pool: MeasurePool, *names: str, best_s: float | None = None) -> list
     ],
 )
 def test_a_failure_is_named(pool: MeasurePool, name: str, kind: str, words: str) -> None:
-    bad, good = measure(pool, name, "good")
+    (bad,) = measure(pool, name)  # alone: what is slower than another passes fewer checks
+    (good,) = measure(pool, "good")
     assert isinstance(bad, Failed)
     assert (bad.kind, words in bad.message) == (kind, True), bad
     assert isinstance(good, Measured), good
@@ -93,7 +95,7 @@ def test_the_hopeless_is_given_up(pool: MeasurePool) -> None:
 def test_grandchildren_die_with_the_candidate(pool: MeasurePool) -> None:
     (outcome,) = measure(pool, "forks")
     assert isinstance(outcome, Failed)
-    slot = pool._slot._process
+    slot = pool.crew.slot._process
     assert slot is not None
     assert descendants(slot.pid) == []
 
@@ -132,8 +134,8 @@ def test_no_process_no_folder_and_no_descriptor_is_left() -> None:
     for _ in range(2):
         pool = MeasurePool(DAG, Target(cores=1), SETTINGS)
         measure(pool, "good", "crash", "hang", "good")
-        folder = Path(pool._folder.name)
-        pids = [w._process.pid for w in pool._workers if w._process is not None]
+        folder = pool.crew.folder
+        pids = [w._process.pid for w in pool.crew.workers if w._process is not None]
         family = [*pids, *(child for pid in pids for child in descendants(pid))]
         assert len(family) > len(pids)
         pool.close()
@@ -145,7 +147,7 @@ def test_no_process_no_folder_and_no_descriptor_is_left() -> None:
 def test_a_child_ends_when_its_daemon_is_killed() -> None:
     with MeasurePool(DAG, Target(cores=1), SETTINGS) as pool:
         measure(pool, "good")
-        slot = pool._slot._process
+        slot = pool.crew.slot._process
         assert slot is not None
         children = descendants(slot.pid)
         slot.kill()  # no chance to clean up: the kernel ends its child
@@ -164,7 +166,7 @@ def test_a_storm_costs_no_more_than_its_timeouts(pool: MeasurePool) -> None:
     crash_s = time.monotonic() - start
     assert {one.kind for one in crashes if isinstance(one, Failed)} == {"crash"}
     assert isinstance(good, Measured)
-    assert crash_s < 10.0  # 30-50 ms each here, on a loaded machine
+    assert crash_s < 25.0  # 30-50 ms each here, 100 on a loaded machine
     start = time.monotonic()
     hangs = measure(pool, *["hang"] * 3, "good")
     assert time.monotonic() - start < 3 * SETTINGS.run_timeout_s + 3.0

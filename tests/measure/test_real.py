@@ -4,9 +4,10 @@ import pytest
 
 from ansorpy.codegen.numba_source import emit
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.crew import Settings
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Measured
-from ansorpy.measure.pool import MeasurePool, Settings
+from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ansorpy.measure.timing import Protocol, Race, interleave, time_call
+from ansorpy.measure.timing import Protocol, Race, interleave, rivals, time_call
 
 
 class Fake:
@@ -91,8 +91,18 @@ def test_finalists_take_turns() -> None:
         calls, 2, Protocol(), lambda: pauses.append(1), lambda: fake.now_s, lambda: fake.switches
     )
     assert found == {"a": pytest.approx((0.002,) * 2), "b": pytest.approx((0.004,) * 2)}
-    assert "".join(fake.log) == "aabb" + "aabb" * 2
+    assert "".join(fake.log) == "abab" + "aabb" * 2
     assert len(pauses) == 4
+
+
+def test_the_beaten_leave_a_race_early_and_the_outclassed_at_once() -> None:
+    fake = Fake()
+    calls = {"slow": fake.call("s", 0.1), "a": fake.call("a", 0.01), "b": fake.call("b", 0.016)}
+    found = interleave(
+        calls, 6, Protocol(), clock=lambda: fake.now_s, switches=lambda: fake.switches
+    )
+    assert {name: len(times) for name, times in found.items()} == {"slow": 1, "a": 6, "b": 3}
+    assert rivals(found) == ["a"]
 
 
 def test_a_race_is_judged_by_the_median_process() -> None:

@@ -14,10 +14,11 @@ from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN
 from ansorpy.measure.cases import Case, make_cases, save_cases
+from ansorpy.measure.crew import WARM
 from ansorpy.measure.inputs import constants
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.pool import TRIAL, WARM
 from ansorpy.measure.slot import Answer, Spec, Worker
+from ansorpy.measure.steps import TRIAL
 from ansorpy.measure.timing import Protocol
 from ansorpy.measure.trial import Checked, Trial
 from ansorpy.measure.verdict import failed_run

@@ -1,0 +1,159 @@
+"""The processes that measure for one task, and how they are asked."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, TypeVar
+
+from ansorpy.measure.backend import CODEGEN, Built
+from ansorpy.measure.child import BuildDone, BuildJob
+from ansorpy.measure.cores import (
+    exclusive,
+    lock_folder,
+    slot_cores,
+    usable_cores,
+    with_twins,
+)
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.pump import Call, Pump, Steps
+from ansorpy.measure.slot import Answer, Limits, Reply, Spec, Worker
+from ansorpy.measure.timing import Protocol
+from ansorpy.measure.trial import Trial
+from ansorpy.measure.verdict import failed_build
+from ansorpy.target import Target
+
+CHILD: Final = "ansorpy.measure.child"
+THREAD_COUNTS: Final = (
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+WARM: Final = (f"{CHILD}:warm",)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How candidates are measured; times in seconds."""
+
+    backend: str = CODEGEN
+    protocol: Protocol = field(default_factory=Protocol)
+    build_timeout_s: float = 20.0
+    source_timeout_s: float = 120.0  # of delivered source, which passes numba's front end
+    run_timeout_s: float = 10.0  # load, check and timing of one candidate
+    race_timeout_s: float = 120.0  # of one process of a race
+    race_processes: int = 3
+    race_visits: int = 10
+    builders: int = 0  # 0: one per usable core
+    limits: Limits = field(default_factory=Limits)
+    seed: int = 0
+    edges: bool = True  # check zeros, subnormals and large values too
+    folder: str | None = None  # where temporary files go; None: the usual place
+
+
+class Crew:
+    """Builders, slot and runner, with a folder of their own; `close` leaves none behind."""
+
+    def __init__(self, target: Target, settings: Settings) -> None:
+        self.target = target
+        self.settings = settings
+        self._folder = TemporaryDirectory(prefix="ansorpy-measure-", dir=settings.folder)
+        self._locks = lock_folder()
+        self._cores = slot_cores(target.cores)
+        places = usable_cores()
+        builders = settings.builders or len(places)
+        self.builders = [self.worker({places[i % len(places)]}) for i in range(builders)]
+        self.slot = self.worker(self._cores)
+        self.runner = self.worker(self._cores, threads=target.cores, bare=True)
+
+    @property
+    def folder(self) -> Path:
+        """Where the cases lie."""
+        return Path(self._folder.name)
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """All of them."""
+        return (*self.builders, self.slot, self.runner)
+
+    def start(self) -> None:
+        """Start all but the runner; they import while the caller goes on."""
+        for worker in (*self.builders, self.slot):
+            worker.start()
+
+    def close(self) -> None:
+        """End every process and remove the folder; may be called twice."""
+        for worker in self.workers:
+            worker.dismiss()
+        for worker in self.workers:
+            worker.close()
+        self._folder.cleanup()
+
+    def abandon(self) -> None:
+        """End every process at once; the next call starts them again."""
+        for worker in self.workers:
+            worker.kill()
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep other jobs of this machine from timing on the cores of the slot."""
+        return exclusive(self._cores, self._locks)
+
+    def worker(
+        self, cores: "frozenset[int] | set[int]", threads: int = 1, bare: bool = False
+    ) -> Worker:
+        """Return a worker, not yet started; a `bare` one imports nothing before its only child."""
+        env = dict.fromkeys(THREAD_COUNTS, str(threads))
+        if threads > 1:
+            # Without the binding a launch after a pause costs milliseconds.
+            env |= {"OMP_PROC_BIND": "true", "NUMBA_THREADING_LAYER": "omp"}
+        return Worker(
+            Spec(
+                frozenset(cores),
+                preload=() if bare else (self.settings.backend,),
+                warm=() if bare else WARM,
+                env=tuple(env.items()),
+                limits=self.settings.limits,
+                folder=self._folder.name,
+            )
+        )
+
+    def bare_worker(self, threads: int = 1) -> Worker:
+        """Return a worker on the cores of the slot whose child may start threads."""
+        return self.worker(self._cores, threads, bare=True)
+
+    def trial_of(self, built: Built, best_s: float | None, backend: str | None = None) -> Trial:
+        """Return what the slot is asked about machine code."""
+        return Trial(
+            backend or self.settings.backend, built, self._folder.name, self.settings.protocol,
+            self.target.cores, best_s,
+        )  # fmt: skip
+
+    def flow(
+        self,
+        jobs: Sequence[BuildJob],
+        timeout_s: float,
+        after: Callable[[int, BuildDone], Steps[T | Failed]],
+    ) -> list[T | Failed]:
+        """Build everything; return what `after` makes of it, or the failure."""
+
+        def build(number: int, worker: Worker) -> Call:
+            return Call(worker, f"{CHILD}:build", jobs[number], timeout_s)
+
+        def measure(number: int, reply: Reply, seconds: float) -> Steps[T | Failed] | Failed:
+            done = build_of(reply, seconds)
+            return done if isinstance(done, Failed) else after(number, done)
+
+        area = with_twins(self._cores)
+        return Pump[T | Failed](self.builders, area, build, measure, self.hold).run(len(jobs))
+
+
+def build_of(reply: Reply, seconds: float) -> BuildDone | Failed:
+    """Return what a builder answered."""
+    if isinstance(reply, Answer) and isinstance(reply.value, BuildDone):
+        return reply.value
+    return failed_build(reply, seconds)

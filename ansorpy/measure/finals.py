@@ -1,0 +1,97 @@
+"""The final race, process by process, and who is in the next one."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.backend import Built
+from ansorpy.measure.baseline import numpy_call
+from ansorpy.measure.child import BuildDone, BuildJob
+from ansorpy.measure.crew import Crew
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.pump import Steps
+from ansorpy.measure.race import NUMPY, RaceJob
+from ansorpy.measure.slot import Answer
+from ansorpy.measure.steps import check
+from ansorpy.measure.timing import Race, rivals
+from ansorpy.measure.verdict import failed_run
+from ansorpy.te.dag import Dag
+
+RACE: Final = "ansorpy.measure.race"
+
+
+def race(
+    crew: Crew,
+    dag: Dag,
+    contestants: Mapping[str, Program | Kernel],
+    numpy: bool,
+    looked_at: Collection[str],
+) -> dict[str, Race | Failed]:
+    """Build and check the contestants, then race them; as `MeasurePool.race`."""
+    names = list(contestants)
+
+    def after(number: int, done: BuildDone) -> Steps[Built | Failed]:
+        return fit(crew, done, "look" if names[number] in looked_at else "check")
+
+    jobs = [BuildJob(crew.settings.backend, one, crew.target) for one in contestants.values()]
+    verdicts = crew.flow(jobs, crew.settings.source_timeout_s, after)
+    found: dict[str, Race | Failed] = {}
+    kernels: dict[str, Built] = {}
+    for name, verdict in zip(names, verdicts, strict=True):
+        if isinstance(verdict, Failed):
+            found[name] = verdict
+        else:
+            kernels[name] = verdict
+    with crew.hold():
+        found |= _race_all(crew, kernels, dag if numpy and numpy_call(dag) is not None else None)
+    return {name: found[name] for name in (*names, NUMPY) if name in found}
+
+
+def fit(crew: Crew, done: BuildDone, how: str) -> Steps[Built | Failed]:
+    """Check machine code as long as that takes; return it, or what is wrong with it."""
+    job = crew.trial_of(done.built, None)
+    verdict = yield from check(crew, job, True, crew.settings.race_timeout_s, how)
+    return verdict if isinstance(verdict, Failed) else done.built
+
+
+def _race_all(
+    crew: Crew, kernels: Mapping[str, Built], numpy: Dag | None
+) -> dict[str, Race | Failed]:
+    everyone = [*kernels, *(() if numpy is None else (NUMPY,))]
+    runs: dict[str, list[tuple[float, ...]]] = {}
+    left = everyone
+    for _ in range(crew.settings.race_processes if everyone else 0):
+        job = RaceJob(
+            crew.settings.backend,
+            tuple((name, built) for name, built in kernels.items() if name in left),
+            str(crew.folder),
+            crew.settings.protocol,
+            crew.target.cores,
+            crew.settings.race_visits,
+            numpy if NUMPY in left else None,
+        )
+        times = _process(crew, job)
+        if isinstance(times, Failed):
+            return dict.fromkeys(everyone, times)
+        for name, found in times.items():
+            runs.setdefault(name, []).append(found)
+        # Whoever is beaten by NumPy alone is still our best.
+        ours = {name: found for name, found in times.items() if name != NUMPY}
+        stay = {*rivals(times), *(rivals(ours) if ours else ())}
+        left = [name for name in left if name in stay]
+    return {name: Race(tuple(found)) for name, found in runs.items()}
+
+
+def _process(crew: Crew, job: RaceJob) -> Mapping[str, tuple[float, ...]] | Failed:
+    """Run one process of a race: a fresh child; of several threads a fresh interpreter."""
+    timeout_s = crew.settings.race_timeout_s
+    if crew.target.cores == 1:
+        reply = crew.slot.call(f"{RACE}:race", job, timeout_s, fresh=True)
+    else:
+        racer = crew.bare_worker(crew.target.cores)
+        try:
+            reply = racer.call(f"{RACE}:race", job, timeout_s)
+        finally:
+            racer.close()
+    return reply.value if isinstance(reply, Answer) else failed_run(reply, 0.0)

@@ -1,0 +1,82 @@
+"""What is asked of the slot and the runner about one candidate, call by call."""
+
+import time
+from dataclasses import replace
+from typing import Final
+
+from ansorpy.codegen.exported import Library
+from ansorpy.measure.backend import SHARED
+from ansorpy.measure.child import BuildDone, BuildJob
+from ansorpy.measure.crew import CHILD, Crew, build_of
+from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.measure.pump import Call, Steps
+from ansorpy.measure.slot import START_S, Answer, Worker
+from ansorpy.measure.trial import Checked, Trial
+from ansorpy.measure.verdict import failed_run
+
+TRIAL: Final = "ansorpy.measure.trial"
+
+
+def built(crew: Crew, job: BuildJob, timeout_s: float) -> Steps[BuildDone | Failed]:
+    """Build one thing."""
+    start = time.monotonic()
+    reply = yield Call(crew.builders[0], f"{CHILD}:build", job, timeout_s)
+    return build_of(reply, time.monotonic() - start)
+
+
+def trial(crew: Crew, job: Trial, fresh: bool) -> Steps[Outcome]:
+    """Check and time machine code."""
+    if crew.target.cores == 1:
+        return (yield from _run(crew, crew.slot, "trial", job, fresh))
+    looked = yield from check(crew, job, fresh, crew.settings.run_timeout_s, "look")
+    if isinstance(looked, Failed):
+        return looked
+    # A runner that was replaced imports first; that is not the candidate's time.
+    yield Call(crew.runner, f"{CHILD}:prepare", job.backend, START_S)
+    outcome = yield from _run(crew, crew.runner, "time_parallel", job, False)
+    if not isinstance(outcome, Measured):
+        return outcome
+    check_s = outcome.check_s + looked.check_s
+    if job.best_s is None or outcome.cost_s < job.best_s:
+        checked = yield from check(crew, job, False, crew.settings.run_timeout_s)
+        if isinstance(checked, Failed):
+            return checked
+        check_s += checked.check_s
+    return replace(outcome, check_s=check_s)
+
+
+def trial_of_library(crew: Crew, library: Library) -> Steps[Outcome]:
+    """Check and time a library through its own functions."""
+    job = crew.trial_of(library, None, SHARED)
+    if crew.target.cores == 1:
+        return (yield from _run(crew, crew.slot, "trial", job, True))
+    checked = yield from check(crew, job, True, crew.settings.run_timeout_s)
+    if isinstance(checked, Failed):
+        return checked
+    # A process of its own: OpenMP in the runner has bound the threads it would start.
+    runner = crew.bare_worker()
+    try:
+        yield Call(runner, f"{CHILD}:prepare", SHARED, START_S)
+        return (yield from _run(crew, runner, "time_parallel", job, False))
+    finally:
+        runner.close()
+
+
+def check(
+    crew: Crew, job: Trial, fresh: bool, timeout_s: float, how: str = "check"
+) -> Steps[Checked | Failed]:
+    """Run every case on one thread, or only `look` at the first."""
+    start = time.monotonic()
+    reply = yield Call(crew.slot, f"{TRIAL}:{how}", job, timeout_s, fresh)
+    if isinstance(reply, Answer) and isinstance(reply.value, Checked):
+        return reply.value
+    return failed_run(reply, time.monotonic() - start)
+
+
+def _run(crew: Crew, worker: Worker, function: str, job: Trial, fresh: bool) -> Steps[Outcome]:
+    start = time.monotonic()
+    timeout_s = crew.settings.run_timeout_s
+    reply = yield Call(worker, f"{TRIAL}:{function}", job, timeout_s, fresh)
+    if isinstance(reply, Answer) and isinstance(reply.value, Measured):
+        return reply.value
+    return failed_run(reply, time.monotonic() - start)

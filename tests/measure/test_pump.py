@@ -1,0 +1,109 @@
+"""The flow of a batch, with real processes: who works beside whom."""
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ansorpy.measure.pump import Call, Pump, Steps, at_once
+from ansorpy.measure.slot import Answer, Reply, Spec, Worker
+
+pytestmark = pytest.mark.measure
+
+NAP = f"{__name__}:nap"
+NAP_S = 0.05
+Span = tuple[float, float]
+
+
+def nap(seconds: float) -> Span:
+    begin = time.monotonic()
+    time.sleep(seconds)
+    return begin, time.monotonic()
+
+
+@contextmanager
+def crew(folder: Path, *cores: int) -> Generator[list[Worker]]:
+    # Two names for one real core: who rests beside whom goes by the numbers of the `area`.
+    workers = [Worker(Spec(frozenset({0}), folder=str(folder))) for _ in cores]
+    try:
+        yield workers
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def spans(reply: Reply) -> Span:
+    assert isinstance(reply, Answer), reply
+    begin, end = reply.value
+    return begin, end
+
+
+def flow(
+    builders: list[Worker], slot: Worker, area: frozenset[int], count: int
+) -> tuple[list[tuple[Span, Span]], int]:
+    held = 0
+
+    @contextmanager
+    def hold() -> Iterator[None]:
+        nonlocal held
+        held += 1
+        yield
+
+    def measure(number: int, reply: Reply, seconds: float) -> Steps[tuple[Span, Span]]:
+        timed = yield Call(slot, NAP, NAP_S, 5.0)
+        return spans(reply), spans(timed)
+
+    def build(number: int, worker: Worker) -> Call:
+        return Call(worker, NAP, NAP_S, 5.0)
+
+    return Pump[tuple[Span, Span]](builders, area, build, measure, hold).run(count), held
+
+
+def overlap(one: Span, two: Span) -> bool:
+    return one[0] < two[1] and two[0] < one[1]
+
+
+def test_where_every_core_is_timed_on_nothing_is_built_meanwhile(tmp_path: Path) -> None:
+    with crew(tmp_path, 0, 1, 2) as (a, b, slot):
+        found, held = flow([a, b], slot, frozenset({0}), 6)
+    built, timed = [one for one, _ in found], [two for _, two in found]
+    assert not any(overlap(one, two) for one in built for two in timed)
+    assert held == 1  # all that there was to build came first
+    assert any(overlap(one, two) for one in built for two in built if one is not two)
+
+
+def test_other_cores_build_on(tmp_path: Path) -> None:
+    with crew(tmp_path, 0, 1) as (a, slot):
+        found, _ = flow([a], slot, frozenset({1}), 6)
+    built, timed = [one for one, _ in found], [two for _, two in found]
+    assert any(overlap(one, two) for one in built for two in timed)
+    for first, second in pairwise(timed):
+        assert not overlap(first, second)
+
+
+def test_what_cannot_be_measured_has_its_result_at_once(tmp_path: Path) -> None:
+    def measure(number: int, reply: Reply, seconds: float) -> Steps[str] | str:
+        return "lost" if number % 2 else later()
+
+    def later() -> Steps[str]:
+        yield Call(slot, NAP, 0.0, 5.0)
+        return "timed"
+
+    with crew(tmp_path, 0, 1) as (a, slot):
+        pump = Pump([a], frozenset({1}), lambda i, w: Call(w, NAP, 0.0, 5.0), measure, nullcontext)
+        assert pump.run(4) == ["timed", "lost", "timed", "lost"]
+        assert pump.run(0) == []
+
+
+def test_steps_alone_wait_for_every_reply(tmp_path: Path) -> None:
+    def steps() -> Steps[float]:
+        reply = yield Call(slot, NAP, 0.01, 5.0)
+        again = yield Call(slot, NAP, 0.01, 5.0)
+        return spans(again)[0] - spans(reply)[1]
+
+    with crew(tmp_path, 0) as (slot,):
+        made: Callable[[], Steps[float]] = steps
+        assert at_once(made()) >= 0
