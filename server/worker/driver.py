@@ -114,7 +114,7 @@ def _fail(held: Held, reason: str) -> None:
 def engine_tune() -> Tune:
     """Load the numeric floors, and return the tuning of a submission."""
     from ansorpy.cost import gbm  # noqa: F401 - loaded before the first job needs it
-    from ansorpy.measure import pool
+    from ansorpy.measure import crew, pool
     from ansorpy.measure.host import local_target
     from ansorpy.session.pools import Pools
     from ansorpy.tune import Request, run
@@ -132,7 +132,7 @@ def engine_tune() -> Tune:
             target_latency_s=budget.target_latency_s,
             stop_if_gain_below=budget.stop_if_gain_below,
         )
-        settings = replace(pool.Settings(), folder=str(out.parent))
+        settings = replace(crew.Settings(), folder=str(out.parent))
         open_pool = lambda dag, target: pool.MeasurePool(dag, target, settings)  # noqa: E731
         return run(request, store=journal, out=out, pools=lambda: Pools(open_pool), journal=journal)
 
