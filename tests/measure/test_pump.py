@@ -29,6 +29,8 @@ def crew(folder: Path, *cores: int) -> Generator[list[Worker]]:
     # Two names for one real core: who rests beside whom goes by the numbers of the `area`.
     workers = [Worker(Spec(frozenset({0}), folder=str(folder))) for _ in cores]
     try:
+        for worker in workers:
+            worker.call(NAP, 0.0, 60.0)  # it is there when it is needed
         yield workers
     finally:
         for worker in workers:
