@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -66,7 +66,7 @@ class OursOnly(MeasurePool):
         self,
         contestants: Mapping[str, Program | Kernel],
         numpy: bool = True,
-        looked_at: Collection[str] = (),
+        looked_at: Mapping[str, float] | None = None,
     ) -> dict[str, Race | Failed]:
         """Race the contestants, nobody else."""
         return super().race(contestants, False, looked_at)

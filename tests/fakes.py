@@ -1,6 +1,6 @@
 """In-memory twins of what measures, so that a search can be tested without a clock."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from types import TracebackType
 from typing import Self, cast
@@ -47,7 +47,7 @@ class FakePool:
         self,
         contestants: Mapping[str, Program | Kernel],
         numpy: bool = True,
-        looked_at: Collection[str] = (),
+        looked_at: Mapping[str, float] | None = None,
     ) -> dict[str, Race | Failed]:
         if self.fails:
             return {name: Failed("wrong", "C[0] is 1, not 2") for name in contestants}

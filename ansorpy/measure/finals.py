@@ -1,6 +1,6 @@
 """The final race, process by process, and who is in the next one."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from ansorpy.codegen.kernel import Kernel
@@ -26,13 +26,13 @@ def race(
     dag: Dag,
     contestants: Mapping[str, Program | Kernel],
     numpy: bool,
-    looked_at: Collection[str],
+    looked_at: Mapping[str, float],
 ) -> dict[str, Race | Failed]:
     """Build and check the contestants, then race them; as `MeasurePool.race`."""
     names = list(contestants)
 
     def after(number: int, done: BuildDone) -> Steps[Built | Failed]:
-        return fit(crew, done, "look" if names[number] in looked_at else "check")
+        return fit(crew, done, looked_at.get(names[number]))
 
     jobs = [BuildJob(crew.settings.backend, one, crew.target) for one in contestants.values()]
     verdicts = crew.flow(jobs, crew.settings.source_timeout_s, after)
@@ -48,10 +48,17 @@ def race(
     return {name: found[name] for name in (*names, NUMPY) if name in found}
 
 
-def fit(crew: Crew, done: BuildDone, how: str) -> Steps[Built | Failed]:
-    """Check machine code as long as that takes; return it, or what is wrong with it."""
+def fit(crew: Crew, done: BuildDone, look_s: float | None) -> Steps[Built | Failed]:
+    """Check machine code as long as that takes, or only look at it for at most `look_s`.
+
+    Returns:
+        The machine code, or what is wrong with it.
+    """
     job = crew.trial_of(done.built, None)
-    verdict = yield from check(crew, job, True, crew.settings.race_timeout_s, how)
+    if look_s is None:
+        verdict = yield from check(crew, job, True, crew.settings.race_timeout_s)
+    else:
+        verdict = yield from check(crew, job, True, look_s, "look")
     return verdict if isinstance(verdict, Failed) else done.built
 
 

@@ -7,7 +7,7 @@ runner     times on several threads, in one long-lived child of its own (an Open
 racers     fresh interpreters for finalists and baselines on several threads
 """
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -93,7 +93,7 @@ class MeasurePool:
         self,
         contestants: Mapping[str, Program | Kernel],
         numpy: bool = True,
-        looked_at: Collection[str] = (),
+        looked_at: Mapping[str, float] | None = None,
     ) -> dict[str, Race | Failed]:
         """Check the contestants, then time them in turns in several fresh processes.
 
@@ -101,10 +101,11 @@ class MeasurePool:
         is clearly beaten in the first process is spared the others.
 
         Args:
-            looked_at: names that run one case only; whoever wants to deliver them has to `verify`.
+            looked_at: names that run one case only, and seconds that this may take; whoever wants
+                to deliver them has to `verify`.
         """
         with self._intact():
-            return finals.race(self.crew, self.dag, contestants, numpy, looked_at)
+            return finals.race(self.crew, self.dag, contestants, numpy, looked_at or {})
 
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         """Build a kernel and run every case; None where all hold."""
@@ -114,7 +115,7 @@ class MeasurePool:
             if isinstance(done, Failed):
                 return done
             with self.crew.hold():
-                verdict = at_once(finals.fit(self.crew, done, "check"))
+                verdict = at_once(finals.fit(self.crew, done, None))
         return verdict if isinstance(verdict, Failed) else None
 
     def export(self, what: Export) -> Exported | Failed:

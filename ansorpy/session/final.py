@@ -28,6 +28,8 @@ from ansorpy.replay import plan_text
 from ansorpy.session.task import Task, versions
 
 FINALISTS = 3  # the search timed them once; the race times them again, in turns
+OUTCLASSED = 20.0  # times the best trial
+OUTCLASSED_S = 1.0
 NUMPY = "numpy"
 NAIVE = "naive"
 
@@ -99,7 +101,7 @@ def race(
         text = task.texts[number]
         entries[f"tuned {place}"] = contestant(task, task.plans[number], text, row)
     fit = {name: e for name, e in entries.items() if isinstance(e, Contestant)}
-    times = pool.race({name: entry.kernel for name, entry in fit.items()}, looked_at=(NAIVE,))
+    times = pool.race({name: entry.kernel for name, entry in fit.items()}, looked_at=patience(task))
     finished = {name: t for name, t in times.items() if isinstance(t, Times)}
     kernels = [name for name in fit if name in finished]
     if not kernels:
@@ -144,6 +146,14 @@ def race(
         race=result,
     )
     return Raced(record, delivered, native)
+
+
+def patience(task: Task) -> dict[str, float]:
+    """Return how many seconds the untuned kernel may take where there is a tuned one.
+
+    It may be hundreds of times slower: then it is out of the race without having run to the end.
+    """
+    return {} if task.best_s is None else {NAIVE: max(OUTCLASSED_S, OUTCLASSED * task.best_s)}
 
 
 def exported(

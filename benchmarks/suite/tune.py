@@ -82,7 +82,10 @@ class Finalists(OursOnly):
     """
 
     def race(
-        self, contestants: Mapping[str, Program | Kernel], numpy: bool = True
+        self,
+        contestants: Mapping[str, Program | Kernel],
+        numpy: bool = True,
+        looked_at: Mapping[str, float] | None = None,
     ) -> dict[str, Race | Failed]:
         """Race the tuned kernels; without one that survives, the untuned one."""
         tuned = {name: one for name, one in contestants.items() if name != NAIVE}
