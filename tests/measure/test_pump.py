@@ -73,7 +73,7 @@ def test_where_every_core_is_timed_on_nothing_is_built_meanwhile(tmp_path: Path)
         found, held = flow([a, b], slot, frozenset({0}), 6)
     built, timed = [one for one, _ in found], [two for _, two in found]
     assert not any(overlap(one, two) for one in built for two in timed)
-    assert held == 1  # all that there was to build came first
+    assert 1 <= held <= 3  # never for less than there are builders
     assert any(overlap(one, two) for one in built for two in built if one is not two)
 
 
