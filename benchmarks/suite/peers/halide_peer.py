@@ -13,6 +13,8 @@ from benchmarks.suite.peers.common import Job, Ready, Unfit, module
 from benchmarks.suite.peers.halide_library import ENTRY, loaded
 
 SCHEDULER = "Adams2019"
+BEAM = 32  # its default
+DENSE_BEAM = 8  # with the default a convolution over channels is scheduled for minutes
 
 
 def prepare(job: Job) -> Ready:
@@ -53,7 +55,10 @@ def _build(job: Job, library: Path) -> None:
     plugin = Path(hl.__file__).parent / "lib64" / f"libautoschedule_{SCHEDULER.lower()}.so"
     hl.load_plugin(str(plugin))
     target, pipeline = hl.get_host_target(), hl.Pipeline(out)
-    settings = hl.AutoschedulerParams(SCHEDULER, {"parallelism": str(job.threads)})
+    beam = DENSE_BEAM if isinstance(job.form, Conv) and job.form.groups == 1 else BEAM
+    settings = hl.AutoschedulerParams(
+        SCHEDULER, {"parallelism": str(job.threads), "beam_size": str(beam)}
+    )
     pipeline.apply_autoscheduler(target, settings)
     prefix = str(library.with_suffix(""))
     pipeline.compile_to_static_library(prefix, given, ENTRY, target)
