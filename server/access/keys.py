@@ -1,0 +1,164 @@
+"""API keys: 256 random bits, stored as their sha256, shown once.
+
+A random key needs no slow hash: nobody guesses 256 bits. It is looked up by its digest, so that
+how long the comparison takes tells nothing about the key.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, Literal
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from ansorpy.errors import SpecError
+from server.db.models import ApiKeyRow, TenantRow
+
+Scope = Literal["read", "tune", "admin"]
+
+SCOPES: Final[tuple[Scope, ...]] = ("read", "tune", "admin")  # each includes those before it
+MARK: Final = "ansorpy"
+PREFIX_CHARS: Final = 8
+SECRET_BYTES: Final = 32
+MAX_KEY_CHARS: Final = 128
+DAY_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a valid key allows."""
+
+    tenant_id: int
+    tenant: str
+    scopes: frozenset[str]
+    key_id: int
+    expires_s: float | None
+
+
+def create(
+    tx: Session,
+    tenant: str,
+    scopes: Sequence[str],
+    now_s: float,
+    *,
+    expires_s: float | None = None,
+    label: str = "",
+) -> tuple[str, ApiKeyRow]:
+    """Add a key for a tenant, which is made where it is new; return the key and its row.
+
+    Raises:
+        SpecError: a scope or a name is wrong.
+    """
+    wrong = [scope for scope in scopes if scope not in SCOPES]
+    if wrong or not scopes:
+        raise SpecError(f"scope {wrong[0] if wrong else ''!r}: expected {', '.join(SCOPES)}")
+    if not 1 <= len(tenant) <= 64 or not tenant.isprintable():
+        raise SpecError(f"tenant {tenant[:80]!r}: expected 1 to 64 printable characters")
+    if len(label) > 80:
+        raise SpecError(f"label of {len(label)} characters, limit 80")
+    owner = tx.scalar(select(TenantRow).where(TenantRow.name == tenant))
+    if owner is None:
+        owner = TenantRow(name=tenant, created_s=now_s)
+        tx.add(owner)
+        tx.flush()
+    prefix = secrets.token_hex(PREFIX_CHARS // 2)
+    key = f"{MARK}_{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
+    row = ApiKeyRow(
+        tenant_id=owner.id, prefix=prefix, sha256=digest(key), scopes=",".join(sorted(set(scopes))),
+        label=label, created_s=now_s, expires_s=expires_s,
+    )  # fmt: skip
+    tx.add(row)
+    tx.flush()
+    return key, row
+
+
+def rotate(tx: Session, prefix: str, now_s: float, overlap_s: float) -> tuple[str, ApiKeyRow]:
+    """Replace a key: the new one has its scopes and lifetime, the old one ends after `overlap_s`.
+
+    Raises:
+        SpecError: no valid key has this prefix, or several have.
+    """
+    old = find(tx, prefix, now_s)
+    tenant = tx.get_one(TenantRow, old.tenant_id)
+    lifetime_s = None if old.expires_s is None else old.expires_s - old.created_s
+    key, row = create(
+        tx, tenant.name, old.scopes.split(","), now_s,
+        expires_s=None if lifetime_s is None else now_s + lifetime_s, label=old.label,
+    )  # fmt: skip
+    ends_s = now_s + overlap_s
+    old.expires_s = ends_s if old.expires_s is None else min(old.expires_s, ends_s)
+    return key, row
+
+
+def revoke(tx: Session, prefix: str, now_s: float) -> ApiKeyRow:
+    """End a key at once.
+
+    Raises:
+        SpecError: no valid key has this prefix, or several have.
+    """
+    row = find(tx, prefix, now_s)
+    row.revoked_s = now_s
+    return row
+
+
+def find(tx: Session, prefix: str, now_s: float) -> ApiKeyRow:
+    """Return the valid key of a prefix; SpecError where there is not exactly one."""
+    rows = [
+        row
+        for row in tx.scalars(select(ApiKeyRow).where(ApiKeyRow.prefix == prefix))
+        if is_valid(row, now_s)
+    ]
+    if len(rows) != 1:
+        raise SpecError(f"{len(rows)} valid keys begin with {prefix[:80]!r}, expected 1")
+    return rows[0]
+
+
+def listing(tx: Session) -> Sequence[tuple[ApiKeyRow, str]]:
+    """Return every key with the name of its tenant, oldest first."""
+    query = select(ApiKeyRow, TenantRow.name).join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
+    return [(row, name) for row, name in tx.execute(query.order_by(ApiKeyRow.id))]
+
+
+def count_valid(tx: Session, now_s: float) -> int:
+    """Return how many keys can be used now."""
+    query = select(func.count()).where(
+        ApiKeyRow.revoked_s.is_(None),
+        ApiKeyRow.expires_s.is_(None) | (ApiKeyRow.expires_s > now_s),
+    )
+    return tx.scalar(query) or 0
+
+
+def check(tx: Session, key: str, now_s: float) -> Grant | None:
+    """Return what a key allows now; None where it is unknown, expired, revoked or malformed."""
+    if len(key) > MAX_KEY_CHARS or not key.isascii():
+        return None
+    query = (
+        select(ApiKeyRow, TenantRow)
+        .join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
+        .where(ApiKeyRow.sha256 == digest(key), TenantRow.disabled_s.is_(None))
+    )
+    found = tx.execute(query).first()
+    if found is None or not is_valid(found[0], now_s):
+        return None
+    row, tenant = found
+    if row.used_s is None or now_s - row.used_s > 60:
+        row.used_s = now_s
+    return Grant(tenant.id, tenant.name, reach(row.scopes.split(",")), row.id, row.expires_s)
+
+
+def is_valid(row: ApiKeyRow, now_s: float) -> bool:
+    """Return whether a key can be used."""
+    return row.revoked_s is None and (row.expires_s is None or row.expires_s > now_s)
+
+
+def reach(scopes: Sequence[str]) -> frozenset[str]:
+    """Return the scopes with those that they include."""
+    highest = max(SCOPES.index(scope) for scope in SCOPES if scope in scopes)
+    return frozenset(SCOPES[: highest + 1])
+
+
+def digest(key: str) -> str:
+    """Return what is stored of a key."""
+    return sha256(key.encode()).hexdigest()

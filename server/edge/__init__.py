@@ -1,0 +1,1 @@
+"""What HTTP needs around the routes: problems, conditions, ranges, streams, headers, metrics."""

@@ -1,0 +1,125 @@
+"""The outermost layer: who may talk to us at all, and what every reply carries."""
+
+import logging
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.edge.metrics import Metrics
+from server.edge.problems import CODES, problem
+
+log = logging.getLogger("ansorpy.access")
+
+SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+HEADERS: Final = {
+    # No request leaves the site: scripts, styles and data come from here or not at all.
+    "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none';"
+    " frame-ancestors 'none'; form-action 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+UNKNOWN_ROUTE: Final = "(none)"
+
+
+class Outside:
+    """ASGI middleware: host and origin checks, security headers, request ids, counting.
+
+    Args:
+        local_only: the service needs no key. Then only names of this machine are taken as Host: a
+            web page whose name was pointed at 127.0.0.1 is turned away.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        local_only: bool,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.app = app
+        self.metrics = metrics
+        self.local_only = local_only
+        self.clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begin_s = self.clock()
+        request_id = uuid4().hex
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                self._count(scope, message["status"], self.clock() - begin_s, request_id)
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            status, detail = refusal
+            await problem(status, CODES[status], detail)(scope, receive, sending)
+            return
+        await self.app(scope, receive, sending)
+
+    def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self.local_only and not is_local_name(host):
+            detail = "without keys the service answers to names of this machine only"
+            return HTTPStatus.MISDIRECTED_REQUEST, detail
+        # A browser says where a request comes from; a page of another site may change nothing.
+        origin = headers.get("origin")
+        if scope["method"] not in SAFE and origin is not None and _netloc(origin) != host.lower():
+            return HTTPStatus.FORBIDDEN, "a page of another site may not do this"
+        return None
+
+    def _count(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+        route = getattr(scope.get("route"), "path", UNKNOWN_ROUTE)
+        method = scope["method"] if scope["method"].isalpha() and status != 405 else "OTHER"
+        self.metrics.count(method[:16], route, status, seconds)
+        log.info(
+            "%s %s %d %.1f ms %s", method[:16], route, status, seconds * 1e3, request_id,
+            extra={"route": route, "status": status, "seconds": seconds, "request": request_id},
+        )  # fmt: skip
+
+
+def is_local_name(host: str) -> bool:
+    """Return whether a Host header names this machine."""
+    name = urlsplit(f"//{host}").hostname if _is_sane(host) else None
+    return name is not None and is_loopback(name)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches `host`."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_sane(host: str) -> bool:
+    try:
+        return urlsplit(f"//{host}").netloc == host
+    except ValueError:
+        return False
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""

@@ -1,0 +1,137 @@
+"""Every error as RFC 9457 problem details, mapped once; no answer repeats what was sent."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from sqlalchemy.exc import OperationalError, TimeoutError
+from starlette.exceptions import HTTPException
+
+from ansorpy.errors import AnsorError, SpecError
+from server.access.errors import DeniedError, ForbiddenError, RateError
+from server.jobs.errors import BusyError, KeyReusedError, MoveError, UnknownError
+from server.schemas.problem import MEDIA_TYPE, Mistake, Problem
+
+log = logging.getLogger(__name__)
+
+MAX_MISTAKES: Final = 20
+MAX_DETAIL: Final = 500
+MAX_PLACE: Final = 80
+RETRY_S: Final = 5  # where the database does not answer
+
+# What an expected error means on the wire: the status, and one word for programs.
+MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
+    SpecError: (HTTPStatus.UNPROCESSABLE_ENTITY, "spec"),
+    UnknownError: (HTTPStatus.NOT_FOUND, "unknown"),
+    MoveError: (HTTPStatus.CONFLICT, "state"),
+    KeyReusedError: (HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency"),
+    BusyError: (HTTPStatus.TOO_MANY_REQUESTS, "quota"),
+    RateError: (HTTPStatus.TOO_MANY_REQUESTS, "rate"),
+    DeniedError: (HTTPStatus.UNAUTHORIZED, "key"),
+    ForbiddenError: (HTTPStatus.FORBIDDEN, "scope"),
+}
+# By status, where only a status is known (no route, no such method, a body that is too long).
+CODES: Final[Mapping[int, str]] = {
+    400: "request", 403: "origin", 404: "unknown", 405: "method", 406: "format", 408: "slow",
+    413: "length", 416: "range", 421: "host",
+}  # fmt: skip
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error with problem details."""
+    for kind in MEANING:
+        app.add_exception_handler(kind, _expected)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(ValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(OperationalError, _database)
+    app.add_exception_handler(TimeoutError, _database)
+    app.add_exception_handler(Exception, _bug)
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str = "",
+    errors: Sequence[Mistake] = (),
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """Return a problem as a response."""
+    body = Problem(
+        title=HTTPStatus(status).phrase,
+        status=int(status),
+        code=code,
+        detail=to_ascii(detail)[:MAX_DETAIL],
+        errors=list(errors),
+    )
+    return JSONResponse(body.model_dump(), int(status), dict(headers or {}), MEDIA_TYPE)
+
+
+def mistakes(errors: Sequence[Any]) -> list[Mistake]:
+    """Return what pydantic found, without values: a place holds field names and numbers only."""
+    return [
+        Mistake(place=".".join(_place(error["loc"], error["type"]))[:MAX_PLACE], code=error["type"])
+        for error in errors[:MAX_MISTAKES]
+    ]
+
+
+def _place(parts: Sequence[int | str], kind: str) -> list[str]:
+    # Keys that came in are words of the request: those of a mapping, and those that nobody knows.
+    known = list(parts)
+    if kind == "extra_forbidden" and known:
+        known[-1] = "?"
+    mapping = next((i for i, part in enumerate(known) if part in ("bind", "weights")), None)
+    if mapping is not None and len(known) > mapping + 1:
+        known[mapping + 1] = "?"
+    return [to_ascii(str(part)) for part in known]
+
+
+def to_ascii(text: str) -> str:
+    """Return the text with everything beyond ASCII escaped, control characters too."""
+    escaped = text.encode("ascii", "backslashreplace").decode()
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in escaped)
+
+
+def _expected(_: Request, error: Exception) -> JSONResponse:
+    status, code = next(MEANING[kind] for kind in type(error).__mro__ if kind in MEANING)
+    headers: dict[str, str] = {}
+    if isinstance(error, BusyError | RateError):
+        headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, DeniedError):
+        headers["WWW-Authenticate"] = "Bearer"
+    return problem(status, code, str(error), headers=headers)
+
+
+def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError | ValidationError)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", "", mistakes(error.errors()))
+
+
+def _plain(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    # Where the detail is our own it is more than the phrase that Starlette puts there.
+    detail = error.detail if error.detail != HTTPStatus(status).phrase else ""
+    return problem(status, CODES.get(status, "http"), detail, headers=error.headers)
+
+
+def _database(_: Request, error: Exception) -> JSONResponse:
+    log.error("the database does not answer: %s", type(error).__name__, exc_info=error)
+    return problem(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "database",
+        "the database does not answer",
+        headers={"Retry-After": str(RETRY_S)},
+    )
+
+
+def _bug(_: Request, error: Exception) -> JSONResponse:
+    log.error("unexpected error", exc_info=error)
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug", "the service made a mistake")
+
+

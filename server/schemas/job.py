@@ -1,0 +1,151 @@
+"""Jobs: what is asked, what is told."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from server.schemas.base import DIGEST_PATTERN, Name, Wire, Whole
+
+MAX_TEXT = 64 * 1024
+MAX_TASKS = 64
+MATMUL = "def mm(float(64,64) A, float(64,64) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+
+Extent = Annotated[int, Whole, Field(ge=1, le=2**31 - 1)]
+Weight = Annotated[float, Field(gt=0, le=1e9)]
+Trials = Annotated[int, Whole, Field(ge=1, le=100_000)]
+State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
+How = Literal["created", "repeated", "coalesced", "answered"]
+
+
+class Budget(Wire):
+    """When the search ends: whichever of these comes first."""
+
+    trials: Trials = Field(default=64, description="Candidates to measure, all tasks together.")
+    seconds: Annotated[float, Field(gt=0, le=86_400)] | None = Field(
+        default=None, description="Time for the whole job."
+    )
+    target_latency_s: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+        default=None, description="Stop once the weighted latency of all tasks is as low as this."
+    )
+    stop_if_gain_below: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="Stop once the last quarter of the trials gained a smaller share than this.",
+    )
+
+
+class JobRequest(Wire):
+    """What to tune (exactly one of `text` and `dags`), and how hard."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"text": MATMUL, "budget": {"trials": 64}}}
+    )
+
+    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)] | None = Field(
+        default=None, description="Tensor Comprehensions notation; several defs are several tasks."
+    )
+    dags: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_TASKS)] | None = Field(
+        default=None, description="DAGs in the JSON wire form."
+    )
+    bind: Annotated[dict[Name, Extent], Field(max_length=64)] = Field(
+        default_factory=dict, description="Extents of the symbols of `text`."
+    )
+    weights: Annotated[dict[Name, Weight], Field(max_length=MAX_TASKS)] = Field(
+        default_factory=dict, description="How often each task runs in the whole; 1 unless given."
+    )
+    cores: Annotated[int, Whole, Field(ge=1, le=256)] = Field(
+        default=1, description="Threads of the kernel."
+    )
+    budget: Budget = Field(default_factory=Budget)
+    seed: Annotated[int, Whole, Field(ge=0, le=2**32 - 1)] = 0
+    target: Annotated[str, Field(pattern="^([0-9a-f]{1,32})?$")] = Field(
+        default="", description="A digest from /v1/targets; any worker's unless given."
+    )
+    priority: Annotated[int, Whole, Field(ge=-100, le=100)] = Field(
+        default=0, description="Higher ones run first."
+    )
+    fresh: bool = Field(
+        default=False, description="Search anew, whatever earlier jobs found."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "JobRequest":
+        if (self.text is None) == (self.dags is None):
+            raise ValueError("exactly one of text and dags")
+        return self
+
+
+class TaskReply(Wire):
+    """How far one task is, and what came out; times in seconds."""
+
+    name: str
+    weight: float
+    trials: int = 0
+    sketches: int | None = None
+    best_s: float | None = None
+    baseline_s: float | None = Field(
+        default=None, description="The faster of the untuned kernel and NumPy, in the final race."
+    )
+    naive_s: float | None = None
+    numpy_s: float | None = None
+    winner: Literal["tuned", "baseline"] | None = None
+    verified: bool = False
+    flop: int | None = None
+    failures: dict[str, int] = Field(default_factory=dict, description="Failed trials by kind.")
+    kernel: Annotated[str, Field(pattern=DIGEST_PATTERN)] | None = Field(
+        default=None, description="sha256 of the package, the best so far while the job runs."
+    )
+    final: bool = Field(default=False, description="Whether the kernel won the final race.")
+
+
+class JobReply(Wire):
+    """A job: its state, how far it is, and what came out. Times since the epoch end in `_s`."""
+
+    id: str
+    state: State
+    reason: str = Field(description="Why it failed, paused or ended early.")
+    priority: int
+    budget: Budget
+    cores: int
+    target: str = Field(description="Digest of the target; empty until a worker has the job.")
+    created_s: float
+    updated_s: float
+    started_s: float | None
+    ended_s: float | None
+    trials: int = Field(description="Trials done so far.")
+    seconds: float = Field(description="Time worked so far, all leases together.")
+    best_s: float | None = Field(description="Weighted latency of all tasks, once all have one.")
+    attempts: int = Field(description="How many workers took it up.")
+    events: int = Field(description="The number of its last event.")
+    memory_bytes: int = Field(description="Of all tensors of its largest task.")
+    tasks: list[TaskReply]
+
+
+class JobSubmitted(JobReply):
+    """The job that a submission came to."""
+
+    how: How = Field(
+        description="created: a new job. repeated: the one this Idempotency-Key made before."
+        " coalesced: one that waits or runs for the same workload. answered: one that succeeded."
+    )
+
+
+class JobSummary(Wire):
+    """One line of the list of jobs."""
+
+    id: str
+    state: State
+    priority: int
+    tasks: list[str] = Field(description="The first names.")
+    task_count: int
+    created_s: float
+    updated_s: float
+    trials: int
+    trials_asked: int
+    best_s: float | None
+
+
+class JobPage(Wire):
+    """Jobs, newest first."""
+
+    jobs: list[JobSummary]
+    next: int | None = Field(description="`before` of the next page; null at the end.")
