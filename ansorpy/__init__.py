@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ansorpy import te as te
-    from ansorpy.artifact import load as load
     from ansorpy.artifact import load_native as load_native
     from ansorpy.client import Client as Client
+    from ansorpy.client import load as load
     from ansorpy.errors import AnsorError as AnsorError
     from ansorpy.errors import SpecError as SpecError
     from ansorpy.measure.host import local_target as local_target
@@ -33,7 +33,7 @@ _HOMES = {
     "Result": "ansorpy.tune",
     "SpecError": "ansorpy.errors",
     "Target": "ansorpy.target",
-    "load": "ansorpy.artifact",
+    "load": "ansorpy.client",
     "load_native": "ansorpy.artifact",
     "local_target": "ansorpy.measure.host",
 }

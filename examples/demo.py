@@ -18,10 +18,9 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ansorpy import Client
-from ansorpy.client import ServiceError
+from ansorpy.client import Job, ServiceError, TaskState
 
 HERE = Path(__file__).parent
 TASK = "conv2d_bias_relu"
@@ -78,18 +77,18 @@ def main() -> int:
         with service(Path(folder)) as client:
             text = (HERE / f"{TASK}.te").read_text()
             print(f"submitting examples/{TASK}.te for {options.seconds:.0f} s of search")
-            job_id = client.submit(
-                text=text, trials=options.trials, seconds=options.seconds, cores=options.cores
+            submitted = client.submit(
+                text, trials=options.trials, seconds=options.seconds, cores=options.cores
             )
-            job = follow(client, job_id)
-            if job["state"] != "done":
-                print(f"the job failed: {job['error']}")
+            job = follow(client, submitted.id)
+            if job.state != "succeeded":
+                print(f"the job {job.state}: {job.reason}")
                 return 1
-            path = client.download(job_id, TASK, Path(folder))
-            print(f"downloaded {path.name}, {path.stat().st_size} bytes; its digest is its ETag")
+            path = client.pull(job.id, TASK, Path(folder))
+            print(f"downloaded {path.name}, {path.stat().st_size} bytes; every byte was checked")
         print("self-test and bench in a process without ansorpy:")
         status = run_alone(path, Path(folder) / "alone", options.cores)
-        report(next(task for task in job["tasks"] if task["name"] == TASK))
+        report(job.task(TASK))
         return status
 
 
@@ -105,10 +104,10 @@ def service(folder: Path) -> Iterator[Client]:
     with log.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=stream, env=env)
     try:
-        client = Client(f"http://127.0.0.1:{port}")
-        wait_until_up(client, process, log)
-        print(f"the service listens on {client.url} (SQLite in a temporary folder)")
-        yield client
+        with Client(f"http://127.0.0.1:{port}", attempts=1) as client:
+            wait_until_up(client, process, log)
+            print(f"the service listens on {client.url} (SQLite in a temporary folder)")
+            yield client
     finally:
         process.terminate()
         process.wait(30)
@@ -128,16 +127,14 @@ def wait_until_up(client: Client, process: "subprocess.Popen[bytes]", log: Path)
     raise SystemExit("the service does not answer")
 
 
-def follow(client: Client, job_id: str) -> dict[str, Any]:
+def follow(client: Client, job_id: str) -> Job:
     """Print progress until the job ends."""
-    shown, job = "", dict[str, Any]()
-    for state in client.watch(job_id):
-        job = dict(state)
-        for name, facts in job["progress"].items():
-            best_s = facts["best_s"]
-            best = "none yet" if best_s is None else f"{best_s * 1e6:8.1f} us"
-            failed = sum(facts["failures"].values())
-            line = f"  {name}: {facts['trials']:4d} trials, best {best}, {failed} failed"
+    shown = ""
+    for job in client.watch(job_id):
+        for task in job.tasks:
+            best = "none yet" if task.best_s is None else f"{task.best_s * 1e6:8.1f} us"
+            failed = sum(task.failures.values())
+            line = f"  {task.name}: {task.trials:4d} trials, best {best}, {failed} failed"
             if line != shown:
                 print(line, flush=True)
                 shown = line
@@ -171,14 +168,14 @@ def run_alone(path: Path, folder: Path, cores: int) -> int:
     return finished.returncode
 
 
-def report(task: dict[str, Any]) -> None:
+def report(task: TaskState) -> None:
     """Print what the race measured."""
-    best_s, flop = task["best_s"], task["flop"]
-    print(f"latency {best_s * 1e6:.1f} us, {flop / best_s / 1e9:.1f} GFLOP/s", end="")
-    print(f" after {task['trials']} trials; winner: {task['winner']}")
-    if task["naive_s"] is not None:
-        ratio = task["naive_s"] / best_s
-        print(f"  the untuned kernel {task['naive_s'] * 1e6:.1f} us: ours is {ratio:.2f}x faster")
+    assert task.best_s is not None
+    print(f"latency {task.best_s * 1e6:.1f} us, {task.gflops or 0:.1f} GFLOP/s", end="")
+    print(f" after {task.trials} trials; winner: {task.winner}")
+    if task.naive_s is not None:
+        ratio = task.naive_s / task.best_s
+        print(f"  the untuned kernel {task.naive_s * 1e6:.1f} us: ours is {ratio:.2f}x faster")
 
 
 if __name__ == "__main__":

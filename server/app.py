@@ -1,33 +1,49 @@
 """The composition root of the service: builds every object once and connects them."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from pydantic import ValidationError
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+from sqlalchemy import Engine
 
-from ansorpy.errors import SpecError
-from server.db.upgrade import open_database
-from server.jobs.errors import BusyError, UnknownError
-from server.jobs.service import Jobs
-from server.routes import jobs
-from server.schemas import Health, Mistake, Problem
+from ansorpy.errors import AnsorError
+from server.access.principal import Gate, Principal
+from server.access.quota import Quota
+from server.access.rates import Rates
+from server.access.start import keys_needed
+from server.db.upgrade import LOCAL, local_tenant, open_database
+from server.edge.metrics import Metrics
+from server.edge.openapi import describe
+from server.edge.outside import Outside
+from server.edge.problems import install
+from server.edge.streams import Streams
+from server.routes import about, docs, jobs, kernels, records
+from server.routes.wired import Wired
+from server.service.about import About
+from server.service.explain import Explain
+from server.service.jobs import Jobs
+from server.service.kernels import Kernels
+from server.service.limits import RequestLimits
+from server.service.records import Records
 from server.settings import Settings
+from server.web.pages import STATIC
 from server.worker import Supervisor
-
-MAX_MISTAKES = 20
-MAX_DETAIL = 500
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Return the service; with `settings.embedded_worker` it runs its own worker process."""
+    """Return the service; with `settings.embedded_worker` it runs its own worker process.
+
+    Raises:
+        SpecError: others could reach it and there is no key, or a setting is wrong.
+    """
     engine = open_database(settings.url)
+    try:
+        parts = wire(settings, engine)
+    except AnsorError:
+        engine.dispose()
+        raise
     supervisor = Supervisor(settings, engine) if settings.embedded_worker else None
 
     @asynccontextmanager
@@ -39,65 +55,51 @@ def create_app(settings: Settings) -> FastAPI:
             supervisor.stop()
         engine.dispose()
 
-    app = FastAPI(title="ansorpy", version=version("ansorpy"), lifespan=lifespan)
-    app.state.max_body_bytes = settings.max_body_bytes
-    app.state.jobs = Jobs(engine, settings.max_queued_jobs)
-    app.include_router(jobs.router)
-
-    @app.get("/healthz", operation_id="health", tags=["service"])
-    def health() -> Health:
-        """Say that the service answers, and how its worker is."""
-        if supervisor is None:
-            return Health(status="ok", worker="none", pid=None)
-        return Health(status="ok", worker=supervisor.state, pid=supervisor.pid)
-
-    _answer_problems(app)
+    app = FastAPI(
+        title="ansorpy", version=version("ansorpy"), lifespan=lifespan, docs_url=None,
+        redoc_url=None,
+    )  # fmt: skip
+    app.state.wired = parts
+    app.add_middleware(Outside, metrics=parts.metrics, local_only=parts.gate.local is not None)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    for router in (jobs.router, kernels.router, records.router, about.router, docs.router):
+        app.include_router(router)
+    install(app)
+    describe(app)
     return app
 
 
-def _answer_problems(app: FastAPI) -> None:
-    """Map every expected error to problem details, once; no answer repeats what was sent."""
-
-    @app.exception_handler(RequestValidationError)
-    @app.exception_handler(ValidationError)
-    def _(_: Request, error: RequestValidationError | ValidationError) -> JSONResponse:
-        return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, "", _mistakes(error.errors()))
-
-    @app.exception_handler(SpecError)
-    def _(_: Request, error: SpecError) -> JSONResponse:
-        return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
-
-    @app.exception_handler(UnknownError)
-    def _(_: Request, error: UnknownError) -> JSONResponse:
-        return _problem(HTTPStatus.NOT_FOUND, str(error))
-
-    @app.exception_handler(BusyError)
-    def _(_: Request, error: BusyError) -> JSONResponse:
-        reply = _problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        reply.headers["Retry-After"] = str(error.retry_after_s)
-        return reply
-
-    @app.exception_handler(HTTPException)
-    def _(_: Request, error: HTTPException) -> JSONResponse:
-        return _problem(HTTPStatus(error.status_code), "")
-
-
-def _problem(status: HTTPStatus, detail: str, errors: Sequence[Mistake] = ()) -> JSONResponse:
-    body = Problem(
-        title=status.phrase,
-        status=status,
-        detail=_ascii(detail)[:MAX_DETAIL],
-        errors=list(errors),
+def wire(settings: Settings, engine: Engine) -> Wired:
+    """Return every object that a request may need."""
+    tenant_id = local_tenant(engine)
+    everything = frozenset(("read", "tune", "admin"))
+    anybody = Principal(tenant_id, LOCAL, everything, caller="")
+    queries = About(engine)
+    metrics = Metrics.of(queries.facts)
+    limits = RequestLimits(parts=settings.max_parts, tensor_bytes=settings.max_tensor_bytes)
+    quota = Quota(
+        settings.max_queued_jobs, settings.max_trials_per_day, settings.max_seconds_per_day
     )
-    return JSONResponse(body.model_dump(), status, media_type="application/problem+json")
-
-
-def _mistakes(errors: Sequence[Any]) -> list[Mistake]:
-    return [
-        Mistake(place=".".join(_ascii(str(part))[:80] for part in error["loc"]), code=error["type"])
-        for error in errors[:MAX_MISTAKES]
-    ]
-
-
-def _ascii(text: str) -> str:
-    return text.encode("ascii", "backslashreplace").decode()
+    return Wired(
+        settings=settings,
+        gate=Gate(engine, None if keys_needed(settings, engine) else anybody),
+        rates=Rates(
+            {
+                "read": settings.read_rate,
+                "tune": settings.tune_rate,
+                "admin": settings.admin_rate,
+                "denied": settings.denied_rate,
+            },
+            settings.rate_storage,
+        ),
+        metrics=metrics,
+        streams=Streams(
+            settings.event_poll_s, settings.event_stream_s, settings.max_event_streams,
+            metrics.streams,
+        ),
+        jobs=Jobs(engine, limits, quota),
+        kernels=Kernels(engine),
+        explain=Explain(engine),
+        about=queries,
+        records=Records(engine),
+    )  # fmt: skip

@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -135,18 +134,24 @@ def serve(
     import uvicorn
 
     from server.app import create_app
+    from server.logs import configure
 
     with wrong_input():
         changes = {"host": host, "port": port}
         given = {name: value for name, value in changes.items() if value is not None}
         settings = read_settings().model_copy(update=given)
-        if not settings.allow_remote and not is_loopback(settings.host):
-            raise SpecError(
-                f"--host {settings.host}: the service has no accounts yet and listens on loopback"
-                " only; set ANSORPY_ALLOW_REMOTE=1 if something in front of it protects it"
-            )
         database(settings).dispose()
-    uvicorn.run(create_app(settings), host=settings.host, port=settings.port)
+        service = create_app(settings)
+    configure(settings.log_format)
+    # No access log of its own: it would write addresses as they came in; ours names the route.
+    uvicorn.run(
+        service,
+        host=settings.host,
+        port=settings.port,
+        access_log=False,
+        log_config=None,
+        timeout_graceful_shutdown=5,
+    )
 
 
 @app.command()
@@ -287,14 +292,6 @@ def pairs(texts: list[str] | None, option: str, kind: type) -> dict[str, Any]:
         if not name or not equals:
             raise SpecError(f"{option} {text}: expected NAME={kind.__name__}")
     return found
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches `host`."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def as_object(last: Any) -> dict[str, Any]:

@@ -17,11 +17,24 @@ class Settings(BaseSettings):
     database_url: str = ""  # empty: SQLite in data_dir
     host: str = "127.0.0.1"
     port: int = Field(default=8720, ge=0, le=65535)
-    allow_remote: bool = False  # there are no accounts yet: loopback only, unless this is set
+    require_keys: bool = False  # also on loopback; always where others can reach the service
+    admin_key_file: Path | None = None  # holds a key that is valid for the local tenant
+    log_format: Literal["text", "json"] = "text"
     embedded_worker: bool = True
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
-    max_queued_jobs: int = Field(default=1000, ge=1)
-    log_format: Literal["text", "json"] = "text"
+    max_queued_jobs: int = Field(default=1000, ge=1)  # of one tenant, as all quotas
+    max_trials_per_day: int | None = Field(default=None, ge=1)
+    max_seconds_per_day: float | None = Field(default=None, gt=0)
+    max_parts: int = Field(default=4096, ge=16)  # objects of the JSON form of one request
+    max_tensor_bytes: int = Field(default=1 << 31, ge=1)  # of all tensors of one task
+    read_rate: str = "18000/minute"  # of one key, or of one address without keys
+    tune_rate: str = "120/minute"
+    admin_rate: str = "600/minute"
+    denied_rate: str = "60/minute"  # wrong keys, of one address
+    rate_storage: str = "memory://"  # as `limits` takes it; shared where several processes serve
+    event_poll_s: float = Field(default=0.25, gt=0)
+    event_stream_s: float = Field(default=3600.0, gt=0)  # then the reader comes back
+    max_event_streams: int = Field(default=64, ge=1)  # of one tenant
     lease_s: float = Field(default=30.0, gt=0)
     heartbeat_s: float = Field(default=5.0, gt=0)
     poll_s: float = Field(default=0.25, gt=0)

@@ -12,6 +12,7 @@ class Limits:
     """Upper limits, all inclusive."""
 
     nodes: int = 512
+    definitions: int = 128  # of one text
     rank: int = 8  # spatial axes, and reduce axes, of one node
     extent: int = 2**31 - 1
     elements: int = 2**31  # of one tensor

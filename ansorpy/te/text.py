@@ -39,8 +39,6 @@ def parse(
     sizes = dict(bind or {})
     _check_bind(sizes)
     defs = definitions(text, source)
-    if len(defs) > LIMITS.nodes:
-        raise SpecError(f"{source}: {len(defs)} definitions, limit {LIMITS.nodes}")
     seen: set[str] = set()
     used: set[str] = set()
     for definition in defs:

@@ -14,7 +14,7 @@
 The '(' of `NAME(...)` stands on the line of its name, so that a line may begin with '('.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -52,9 +52,12 @@ def definitions(text: str, source: str) -> tuple[Def, ...]:
     Raises:
         SpecError: the text does not follow the grammar, or is too large.
     """
-    parser = _Parser(list(tokens(text, source)))
-    found = []
+    # Tokens are read as they are wanted: a text that is wrong early costs little.
+    parser = _Parser(tokens(text, source))
+    found: list[Def] = []
     while parser.token.kind != "end":
+        if len(found) == LIMITS.definitions:
+            raise parser.token.at.error(f"more than {LIMITS.definitions} definitions")
         found.append(parser.definition())
     if not found:
         raise parser.token.at.error("no definition: write 'def NAME(...) -> (...) { ... }'")
@@ -63,15 +66,19 @@ def definitions(text: str, source: str) -> tuple[Def, ...]:
 
 @dataclass
 class _Parser:
-    stream: list[Token]
+    stream: Iterator[Token]
     position: int = 0
     nesting: int = 0
     terms: int = 0  # of the statement that is being read
     heights: dict[int, int] = field(default_factory=dict)  # of its terms, by id
 
+    read: list[Token] = field(default_factory=list)
+
     @property
     def token(self) -> Token:
-        return self.stream[self.position]
+        while len(self.read) <= self.position:
+            self.read.append(next(self.stream))
+        return self.read[self.position]
 
     def definition(self) -> Def:
         self.expect("def", "a definition starts with 'def'")

@@ -51,6 +51,28 @@ def create(
     Raises:
         SpecError: a scope or a name is wrong.
     """
+    prefix = secrets.token_hex(PREFIX_CHARS // 2)
+    key = f"{MARK}_{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
+    row = _add(tx, key, prefix, tenant, scopes, now_s, expires_s, label)
+    return key, row
+
+
+def install(tx: Session, key: str, tenant: str, scopes: Sequence[str], now_s: float) -> None:
+    """Make a key that somebody else drew valid; one that is known stays as it is."""
+    if tx.scalar(select(ApiKeyRow).where(ApiKeyRow.sha256 == digest(key))) is None:
+        _add(tx, key, digest(key)[:PREFIX_CHARS], tenant, scopes, now_s, None, "installed")
+
+
+def _add(
+    tx: Session,
+    key: str,
+    prefix: str,
+    tenant: str,
+    scopes: Sequence[str],
+    now_s: float,
+    expires_s: float | None,
+    label: str,
+) -> ApiKeyRow:
     wrong = [scope for scope in scopes if scope not in SCOPES]
     if wrong or not scopes:
         raise SpecError(f"scope {wrong[0] if wrong else ''!r}: expected {', '.join(SCOPES)}")
@@ -63,15 +85,13 @@ def create(
         owner = TenantRow(name=tenant, created_s=now_s)
         tx.add(owner)
         tx.flush()
-    prefix = secrets.token_hex(PREFIX_CHARS // 2)
-    key = f"{MARK}_{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
     row = ApiKeyRow(
         tenant_id=owner.id, prefix=prefix, sha256=digest(key), scopes=",".join(sorted(set(scopes))),
         label=label, created_s=now_s, expires_s=expires_s,
     )  # fmt: skip
     tx.add(row)
     tx.flush()
-    return key, row
+    return row
 
 
 def rotate(tx: Session, prefix: str, now_s: float, overlap_s: float) -> tuple[str, ApiKeyRow]:

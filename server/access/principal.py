@@ -48,12 +48,13 @@ class Gate:
             if self.local is None:
                 raise DeniedError("a key is needed: Authorization: Bearer ...")
             return self.local
-        digest = keys.digest(key)
+        return self.remembered(key) or self._look_up(key, keys.digest(key))
+
+    def remembered(self, key: str) -> Principal | None:
+        """Return who holds a key that was good a moment ago, without asking the database."""
         with self._lock:
-            until_s, principal = self._known.get(digest, (0.0, None))
-        if principal is not None and self.clock() < until_s:
-            return principal
-        return self._look_up(key, digest)
+            until_s, principal = self._known.get(keys.digest(key), (0.0, None))
+        return principal if self.clock() < until_s else None
 
     def _look_up(self, key: str, digest: str) -> Principal:
         with transaction(self.engine) as tx:

@@ -1,4 +1,4 @@
-"""How often somebody may ask: a moving window per caller and kind of request."""
+"""How often somebody may ask: a sliding window per caller and kind of request."""
 
 import math
 import time
@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from limits import RateLimitItem, parse
 from limits.storage import Storage, storage_from_string
-from limits.strategies import MovingWindowRateLimiter
+from limits.strategies import SlidingWindowCounterRateLimiter
 
 from server.access.errors import RateError
 
@@ -26,13 +26,13 @@ class Rates:
 
     rates: dict[Kind, str]
     storage: str = MEMORY
-    _limiter: MovingWindowRateLimiter = field(init=False)
+    _limiter: SlidingWindowCounterRateLimiter = field(init=False)
     _items: dict[Kind, RateLimitItem] = field(init=False)
 
     def __post_init__(self) -> None:
         storage = storage_from_string(self.storage)
         assert isinstance(storage, Storage)
-        object.__setattr__(self, "_limiter", MovingWindowRateLimiter(storage))
+        object.__setattr__(self, "_limiter", SlidingWindowCounterRateLimiter(storage))
         object.__setattr__(self, "_items", {kind: parse(r) for kind, r in self.rates.items()})
 
     def take(self, kind: Kind, caller: str) -> None:

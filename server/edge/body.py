@@ -6,13 +6,23 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from fastapi import HTTPException, Request
-from pydantic import BaseModel, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import BaseModel
+
+from ansorpy.errors import AnsorError
 
 BODY_S: Final = 30.0  # for the whole body to arrive
 MAX_DIGITS: Final = 40  # of one number
+MAX_KEYS: Final = 1024  # of one object
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class MalformedError(AnsorError):
+    """The body is not JSON that we take; `code` says why."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 async def read_bounded(request: Request, limit_bytes: int, limit_s: float = BODY_S) -> bytes:
@@ -39,48 +49,49 @@ async def read_bounded(request: Request, limit_bytes: int, limit_s: float = BODY
 
 def _too_long(limit_bytes: int) -> HTTPException:
     detail = f"the body is longer than {limit_bytes} bytes"
-    return HTTPException(HTTPStatus.CONTENT_TOO_LARGE, detail)
+    return HTTPException(413, detail)
 
 
 def parse(model: type[Model], body: bytes) -> Model:
     """Return what a JSON body says.
 
     Refused besides what the model refuses: a key that is there twice, NaN and infinity, numbers
-    of more than 40 digits, and bytes that are not UTF-8.
+    of more than 40 digits, objects of more than 1024 keys, and bytes that are not UTF-8.
 
     Raises:
-        ValidationError
+        MalformedError: it is not JSON, or not ours.
+        ValidationError: it is not what the model wants.
     """
     try:
-        text = body.decode("utf-8")
         found = json.loads(
-            text,
+            body.decode("utf-8"),
             object_pairs_hook=_unique,
             parse_constant=_no_constant,
             parse_int=_short_int,
             parse_float=_finite_float,
         )
-    except (ValueError, RecursionError) as error:
-        kind = _KINDS.get(str(error), "json_invalid")
-        if isinstance(error, RecursionError):
-            kind = "json_too_deep"
-        raise ValidationError.from_exception_data(
-            model.__name__,
-            [InitErrorDetails(type=PydanticCustomError(kind, "not JSON"), loc=(), input=None)],  # type: ignore[arg-type]
-            hide_input=True,
-        ) from None
+    except RecursionError:
+        raise MalformedError("json_too_deep") from None
+    except ValueError as error:
+        raise MalformedError(_KINDS.get(str(error), "json_invalid")) from None
     return model.model_validate(found)
 
 
 _TWICE: Final = "a key is there twice"
 _CONSTANT: Final = "NaN and infinity are not JSON"
 _LONG: Final = "a number of too many digits"
+_KEYS: Final = "an object of too many keys"
 _KINDS: Final = {
-    _TWICE: "json_key_twice", _CONSTANT: "json_not_finite", _LONG: "json_number_too_long"
-}  # fmt: skip
+    _TWICE: "json_key_twice",
+    _CONSTANT: "json_not_finite",
+    _LONG: "json_number_too_long",
+    _KEYS: "json_too_many_keys",
+}
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_KEYS:
+        raise ValueError(_KEYS)
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError(_TWICE)

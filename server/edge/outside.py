@@ -1,17 +1,17 @@
 """The outermost layer: who may talk to us at all, and what every reply carries."""
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.access.start import is_loopback
 from server.edge.metrics import Metrics
 from server.edge.problems import CODES, problem
 
@@ -29,6 +29,7 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 UNKNOWN_ROUTE: Final = "(none)"
+_HOST: Final = re.compile(r"(?P<name>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
 
 class Outside:
@@ -99,27 +100,9 @@ class Outside:
 
 def is_local_name(host: str) -> bool:
     """Return whether a Host header names this machine."""
-    name = urlsplit(f"//{host}").hostname if _is_sane(host) else None
-    return name is not None and is_loopback(name)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches `host`."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_sane(host: str) -> bool:
-    try:
-        return urlsplit(f"//{host}").netloc == host
-    except ValueError:
-        return False
+    found = _HOST.fullmatch(host)
+    return found is not None and is_loopback(found["name"].strip("[]"))
 
 
 def _netloc(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
+    return origin.lower().partition("://")[2]

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from ansorpy.errors import AnsorError, SpecError
 from server.access.errors import DeniedError, ForbiddenError, RateError
+from server.edge.body import MalformedError
 from server.jobs.errors import BusyError, KeyReusedError, MoveError, UnknownError
 from server.schemas.problem import MEDIA_TYPE, Mistake, Problem
 
@@ -48,6 +49,7 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, _expected)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(ValidationError, _invalid)
+    app.add_exception_handler(MalformedError, _malformed)
     app.add_exception_handler(HTTPException, _plain)
     app.add_exception_handler(OperationalError, _database)
     app.add_exception_handler(TimeoutError, _database)
@@ -112,6 +114,12 @@ def _invalid(_: Request, error: Exception) -> JSONResponse:
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", "", mistakes(error.errors()))
 
 
+def _malformed(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, MalformedError)
+    mistake = Mistake(place="body", code=error.code)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", "", [mistake])
+
+
 def _plain(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = error.status_code
@@ -133,5 +141,3 @@ def _database(_: Request, error: Exception) -> JSONResponse:
 def _bug(_: Request, error: Exception) -> JSONResponse:
     log.error("unexpected error", exc_info=error)
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug", "the service made a mistake")
-
-

@@ -1,96 +1,217 @@
 """/v1/jobs: parse, call the service, shape the reply. No logic."""
 
-from typing import Annotated, Any
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, HTTPException, Path, Request, Response, status
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse, StreamingResponse
 
-from server.jobs.service import Jobs
-from server.schemas import JobReply, JobRequest, Problem
+from server.edge.body import parse, read_bounded
+from server.edge.conditional import MAX_HEADER, matches, not_modified
+from server.edge.streams import MEDIA_TYPES
+from server.routes.wired import Reads, Tunes, WiredDep
+from server.schemas.base import NAME_PATTERN
+from server.schemas.explain import ExplainReply
+from server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted, State
+from server.schemas.problem import problems
+from server.service.jobs import Steer
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
-JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
-Task = Annotated[str, Path(pattern="^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
-
-
-def jobs_service(request: Request) -> Jobs:
-    """Return the service that `server.app` wired."""
-    service = request.app.state.jobs
-    assert isinstance(service, Jobs)
-    return service
-
-
-JobsDep = Annotated[Jobs, Depends(jobs_service)]
-
-
-async def read_bounded(request: Request) -> bytes:
-    """Return the body; HTTP 413 as soon as it is longer than the settings allow."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > request.app.state.max_body_bytes:
-            raise HTTPException(status.HTTP_413_CONTENT_TOO_LARGE)
-    return bytes(body)
-
-
-def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI entries of the problem+json answers of a route."""
-    schema = {"application/problem+json": {"schema": Problem.model_json_schema()}}
-    return {code: {"description": "Problem details", "content": schema} for code in codes}
+JobId = Annotated[
+    str,
+    Path(
+        pattern="^[0-9a-f]{32}$",
+        description="The id of a job.",
+        examples=["0123456789abcdef0123456789abcdef"],
+    ),
+]
+Task = Annotated[str, Path(pattern=NAME_PATTERN, description="The name of a task.")]
+Number = Annotated[int, Query(ge=0, le=2**53)]
+IfNoneMatch = Annotated[str | None, Header(max_length=MAX_HEADER, description="ETags you have.")]
+Key = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Any text of yours: the same request sent again makes no second job.",
+    ),
+]
+RETRY_S = "1"
+MAX_EVENT = 999_999_999  # their numbers are 32 bits wide
+PAGE = 20
+MAX_PAGE = 40  # keeps a reply under 16 KB
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobRequest"}}},
+    }
+}
 
 
 @router.post(
     "",
     operation_id="submitJob",
-    status_code=status.HTTP_202_ACCEPTED,
-    responses=problems(413, 422, 503),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": JobRequest.model_json_schema()}},
-        }
+    status_code=HTTPStatus.ACCEPTED,
+    response_model=JobSubmitted,
+    responses={
+        200: {"model": JobSubmitted, "description": "Tuned already: the kernels are there."},
+        **problems(408, 413, 422),
     },
+    openapi_extra=BODY,
 )
-async def submit(request: Request, response: Response, jobs: JobsDep) -> JobReply:
-    """Queue a tuning job; 202 because the work happens later."""
-    # Parsed from bytes: pydantic's own JSON reader refuses NaN, huge numbers and lone surrogates.
-    body = JobRequest.model_validate_json(await read_bounded(request))
-    job = await run_in_threadpool(jobs.submit, body)
+async def submit(
+    request: Request,
+    response: Response,
+    who: Tunes,
+    parts: WiredDep,
+    idempotency_key: Key = None,
+) -> JobSubmitted:
+    """Queue a tuning job; 202 because the work happens later.
+
+    A workload that was tuned already with at least this budget is answered at once, and one that
+    is being tuned is not tuned twice.
+    """
+    body = await read_bounded(request, parts.settings.max_body_bytes)
+    work = partial(_submit, parts, who.tenant_id, body, idempotency_key)
+    job = await run_in_threadpool(work)
+    answered = job.how == "answered"
+    response.status_code = HTTPStatus.OK if answered else HTTPStatus.ACCEPTED
     response.headers["Location"] = f"/v1/jobs/{job.id}"
-    response.headers["Retry-After"] = "1"
+    if not answered:
+        response.headers["Retry-After"] = RETRY_S
     return job
 
 
-@router.get("/{job_id}", operation_id="readJob", responses=problems(404, 422))
-def read(job_id: JobId, jobs: JobsDep) -> JobReply:
+def _submit(parts: WiredDep, tenant_id: int, body: bytes, key: str | None) -> JobSubmitted:
+    return parts.jobs.submit(tenant_id, parse(JobRequest, body), key)
+
+
+@router.get("", operation_id="listJobs", responses=problems(422))
+def listing(
+    who: Reads,
+    parts: WiredDep,
+    state: Annotated[State | None, Query(description="Only jobs in this state.")] = None,
+    before: Annotated[
+        int | None, Query(ge=0, le=2**53, description="`next` of the page before.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Jobs of one page.")] = PAGE,
+) -> JobPage:
+    """Return your jobs, newest first."""
+    return parts.jobs.page(who.tenant_id, state, before, limit)
+
+
+@router.get(
+    "/{job_id}",
+    operation_id="readJob",
+    response_model=JobReply,
+    responses={304: {"description": "Nothing changed."}, **problems(404, 422)},
+)
+def read(
+    job_id: JobId,
+    response: Response,
+    who: Reads,
+    parts: WiredDep,
+    if_none_match: IfNoneMatch = None,
+) -> Any:
     """Return the state, the progress and the results of a job."""
-    return jobs.read(job_id)
+    seen = parts.jobs.read(who.tenant_id, job_id, partial(matches, if_none_match))
+    headers = {"ETag": seen.tag, "Cache-Control": "private, no-cache"}
+    response.headers.update(headers)
+    return not_modified(headers) if seen.reply is None else seen.reply
+
+
+@router.post("/{job_id}/cancel", operation_id="cancelJob", responses=problems(404, 409, 422))
+def cancel(job_id: JobId, who: Tunes, parts: WiredDep) -> JobReply:
+    """End a job for good; the best so far can still be downloaded."""
+    return _steer(parts, who, job_id, "cancel")
+
+
+@router.post("/{job_id}/pause", operation_id="pauseJob", responses=problems(404, 409, 422))
+def pause(job_id: JobId, who: Tunes, parts: WiredDep) -> JobReply:
+    """Stop a job after its last stored round, until it is resumed."""
+    return _steer(parts, who, job_id, "pause")
+
+
+@router.post("/{job_id}/resume", operation_id="resumeJob", responses=problems(404, 409, 422))
+def resume(job_id: JobId, who: Tunes, parts: WiredDep) -> JobReply:
+    """Queue a paused job again; it goes on from its last stored round."""
+    return _steer(parts, who, job_id, "resume")
+
+
+def _steer(parts: WiredDep, who: Tunes, job_id: str, how: Steer) -> JobReply:
+    return parts.jobs.steer(who.tenant_id, job_id, how)
+
+
+@router.get(
+    "/{job_id}/events",
+    operation_id="followJob",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "Events in order; `id` is what Last-Event-ID and `after` resume from.",
+            "content": {media: {"schema": {"type": "string"}} for media in MEDIA_TYPES.values()},
+        },
+        **problems(404, 422),
+    },
+)
+async def events(
+    job_id: JobId,
+    who: Reads,
+    parts: WiredDep,
+    form: Annotated[
+        Literal["sse", "jsonl"], Query(alias="format", description="The form of the stream.")
+    ] = "sse",
+    after: Annotated[
+        int, Query(ge=0, le=MAX_EVENT, description="Only events after this number.")
+    ] = 0,
+    wait: Annotated[
+        bool | None, Query(description="For what has not happened yet; default: only as sse.")
+    ] = None,
+    last_event_id: Annotated[
+        str | None, Header(pattern="^[0-9]{1,9}$", description="As `after`; what browsers send.")
+    ] = None,
+) -> StreamingResponse:
+    """Follow a job: server-sent events, or JSONL."""
+    parts.streams.check(who.tenant_id)
+    begin = max(after, int(last_event_id or 0))
+    look = partial(parts.jobs.follow, who.tenant_id, job_id)
+    first = await run_in_threadpool(look, begin)
+    waits = form == "sse" if wait is None else wait
+    chunks = parts.streams.follow(who.tenant_id, look, first, begin, form, waits)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(chunks, media_type=MEDIA_TYPES[form], headers=headers)
+
+
+@router.get("/{job_id}/explain", operation_id="explainJob", responses=problems(404, 422))
+def explain(
+    job_id: JobId,
+    who: Reads,
+    parts: WiredDep,
+    task: Annotated[
+        str | None, Query(pattern=NAME_PATTERN, description="The first unless given.")
+    ] = None,
+    after: Annotated[Number, Query(description="`next` of the page before.")] = 0,
+) -> ExplainReply:
+    """Return why the sketches of a task are what they are, and what failed and why."""
+    return parts.explain.read(who.tenant_id, job_id, task, after)
 
 
 @router.get(
     "/{job_id}/kernels/{task}",
-    operation_id="downloadKernel",
-    response_class=Response,
+    operation_id="findKernel",
+    response_class=RedirectResponse,
+    status_code=HTTPStatus.TEMPORARY_REDIRECT,
     responses={
-        200: {"content": {"application/zip": {}}, "description": "The verified kernel"},
-        304: {"description": "The copy that the client has is still right"},
+        307: {"description": "The newest kernel of the task is at Location."},
         **problems(404, 422),
     },
 )
-def download(
-    job_id: JobId,
-    task: Task,
-    jobs: JobsDep,
-    if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
-) -> Response:
-    """Return the zip of one task; its ETag is the sha256 of the file."""
-    kernel = jobs.kernel(job_id, task)
-    headers = {
-        "ETag": f'"{kernel.sha256}"',
-        "Cache-Control": "private, max-age=31536000, immutable",
-    }
-    if if_none_match is not None and kernel.sha256 in if_none_match:
-        return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
-    headers["Content-Disposition"] = f'attachment; filename="{kernel.name}"'
-    return Response(kernel.content, media_type="application/zip", headers=headers)
+def kernel(job_id: JobId, task: Task, who: Reads, parts: WiredDep) -> RedirectResponse:
+    """Lead to the newest kernel of a task: the best so far while the job runs."""
+    digest = parts.jobs.kernel(who.tenant_id, job_id, task)
+    headers = {"Cache-Control": "private, no-cache"}
+    return RedirectResponse(f"/v1/kernels/{digest}", HTTPStatus.TEMPORARY_REDIRECT, headers)

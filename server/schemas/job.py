@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from server.schemas.base import DIGEST_PATTERN, Name, Wire, Whole
+from server.schemas.base import DIGEST_PATTERN, Name, Whole, Wire
 
 MAX_TEXT = 64 * 1024
 MAX_TASKS = 64
@@ -63,9 +63,7 @@ class JobRequest(Wire):
     priority: Annotated[int, Whole, Field(ge=-100, le=100)] = Field(
         default=0, description="Higher ones run first."
     )
-    fresh: bool = Field(
-        default=False, description="Search anew, whatever earlier jobs found."
-    )
+    fresh: bool = Field(default=False, description="Search anew, whatever earlier jobs found.")
 
     @model_validator(mode="after")
     def _one_source(self) -> "JobRequest":

@@ -27,22 +27,25 @@ class Problem(Wire):
     errors: list[Mistake] = Field(default_factory=list)
 
 
-def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI entries of the problems that a route may answer with."""
+def problems(*codes: int, everywhere: bool = True) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries of the problems that a route may answer with.
+
+    Args:
+        everywhere: those too that any route with a key has.
+    """
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         code: {"description": TITLES[code], "content": {MEDIA_TYPE: {"schema": schema}}}
-        for code in sorted({*codes, *EVERYWHERE})
+        for code in sorted({*codes, *(EVERYWHERE if everywhere else ())})
     }
 
 
-EVERYWHERE = (400, 401, 403, 429, 503)
+EVERYWHERE = (401, 403, 429, 503)
 TITLES = {
-    400: "The request cannot be understood",
     401: "No key, or one that is not valid (any more)",
     403: "The key may not do this, or a browser sends it for another site",
     404: "There is no such thing, or it belongs to somebody else",
-    406: "No such format",
+    408: "The body came too slowly",
     409: "The state does not allow it",
     413: "The body is too long",
     416: "No such range",

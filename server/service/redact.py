@@ -6,6 +6,7 @@ megabyte): names of nodes become their places, other words of the request an ell
 to three letters stay, numbers too: `extent 70000 > 65536` is what one needs to know.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -18,11 +19,12 @@ from ansorpy.te.text_terms import RESERVED
 SHORT: Final = 3
 MASK: Final = "(...)"
 _WORD: Final = re.compile(r"[A-Za-z0-9_\u0080-\U0010ffff]+(?:\.\.\.)?")
-_KEYS: Final = frozenset(
-    "ansorpy name nodes outputs kind placeholder constant compute shape dtype data axes dtypes body"
-    " combiner reduce_axes start attrs unroll no_split_inner const_axes layout_free flop const var"
-    " read at output op call cast select then other inf nan".split()
-)
+_KEYS: Final = (
+    "ansorpy", "name", "nodes", "outputs", "kind", "placeholder", "constant", "compute", "shape",
+    "dtype", "data", "axes", "dtypes", "body", "combiner", "reduce_axes", "start", "attrs",
+    "unroll", "no_split_inner", "const_axes", "layout_free", "flop", "const", "read", "output",
+    "call", "cast", "select", "then", "other",
+)  # fmt: skip
 VOCABULARY: Final = frozenset(
     (*_KEYS, *DTYPES, *COMBINERS, *BINARY, *FUNCTIONS, *KEYWORDS, *RESERVED)
 )
@@ -35,35 +37,24 @@ def redacted(message: str, text: str | None, dags: Sequence[Any], names: Iterabl
         text, dags: the workload, as it came in.
         names: further strings of the request.
     """
-    own = {word for part in (text or "", *strings(dags), *names) for word in _words(part)}
-    own = {word for word in own if len(word) > SHORT and word not in VOCABULARY}
+    own = "\n".join((text or "", json.dumps(dags, ensure_ascii=False), *names))
     places = dict(_places(dags))
 
     def told(match: "re.Match[str]") -> str:
         found = match.group()
         word = found.removesuffix("...")
-        if word.isdecimal() or not (word in own or not found.isascii() or found != word):
+        if found == word and (len(word) <= SHORT or word in VOCABULARY or word.isdecimal()):
+            return found if found.isascii() else MASK
+        if found == word and found.isascii() and not _is_word_of(word, own):
             return found
         return places.get(word, MASK)
 
     return _WORD.sub(told, message)
 
 
-def _words(text: str) -> Iterator[str]:
-    return (match.group() for match in _WORD.finditer(text))
-
-
-def strings(value: Any) -> Iterator[str]:
-    """Yield every key and string of a JSON value; without recursion, for any nesting."""
-    stack = [value]
-    while stack:
-        found = stack.pop()
-        if isinstance(found, str):
-            yield found
-        elif isinstance(found, Mapping):
-            stack += [*found, *found.values()]
-        elif isinstance(found, list):
-            stack += found
+def _is_word_of(word: str, text: str) -> bool:
+    # The text is searched for the few words of the message, not taken apart: it may be long.
+    return word in text and re.search(rf"(?<![A-Za-z0-9_]){word}(?![A-Za-z0-9_])", text) is not None
 
 
 def _places(dags: Sequence[Any]) -> Iterator[tuple[str, str]]:

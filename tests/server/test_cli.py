@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 import ansorpy.tune as ansorpy_tune
 from ansorpy.events import Finished
-from server.cli import app, as_text, is_loopback, pairs
+from server.cli import app, as_text, pairs
 from server.progress import as_line
 from tests.server.test_worker import DERIVED, ROUND, result
 
@@ -156,14 +156,6 @@ def test_a_database_of_another_version_is_wrong_input(env: dict[str, str]) -> No
 def test_pairs_keep_their_type() -> None:
     assert pairs(["a=2", "b=3"], "--bind", int) == {"a": 2, "b": 3}
     assert pairs(None, "--bind", int) == {}
-
-
-@pytest.mark.parametrize(
-    ("host", "answer"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("x", False)],
-)
-def test_loopback(host: str, answer: bool) -> None:
-    assert is_loopback(host) is answer
 
 
 def test_progress_is_one_line_per_event() -> None:

@@ -1,203 +1,190 @@
-import json
 from collections.abc import Iterator
-from hashlib import sha256
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
-from sqlalchemy import Engine
 
 from ansorpy.te.spec import to_json
 from ansorpy.te.text import parse
-from server.app import create_app
-from server.db.engine import transaction
-from server.db.models import PackageRow
-from server.db.upgrade import open_database
 from server.jobs import lease
-from server.settings import Settings
+from tests.server.service import MM, PROGRESS, RESULT, Service, package, service
 
-MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
-RESULT = {
-    "name": "mm", "best_s": 1e-3, "baseline_s": 2e-3, "naive_s": 2e-3, "numpy_s": None,
-    "trials": 16, "seconds": 1.5, "verified": True, "winner": "tuned", "flop": 240,
-    "failures": {"wrong": 1}, "kernel": True,
-}  # fmt: skip
+UNKNOWN = "0" * 32
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(
-        data_dir=tmp_path, embedded_worker=False, max_body_bytes=1 << 16, max_queued_jobs=3
-    )
+def running(url: str) -> Iterator[Service]:
+    with service(url, max_queued_jobs=3, max_body_bytes=1 << 16) as found:
+        yield found
 
 
-@pytest.fixture
-def client(settings: Settings) -> Iterator[TestClient]:
-    with TestClient(create_app(settings)) as client:
-        yield client
-
-
-@pytest.fixture
-def engine(settings: Settings, client: TestClient) -> Iterator[Engine]:
-    engine = open_database(settings.url)
-    yield engine
-    engine.dispose()
-
-
-def submit(client: TestClient, **changes: Any) -> str:
-    reply = client.post("/v1/jobs", json={"text": MM, **changes})
-    assert reply.status_code == 202, reply.text
-    return str(reply.json()["id"])
-
-
-def test_submit_queues_a_job_and_says_where_it_is(client: TestClient) -> None:
-    reply = client.post("/v1/jobs", json={"text": MM, "trials": 16})
+def test_submit_queues_a_job_and_says_where_it_is(running: Service) -> None:
+    reply = running.client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 16}})
     assert reply.status_code == 202
     job = reply.json()
+    assert job.pop("how") == "created"
     assert reply.headers["location"] == f"/v1/jobs/{job['id']}"
     assert reply.headers["retry-after"] == "1"
-    assert client.get(reply.headers["location"]).json() == job
-    assert (job["state"], job["attempt"], job["tasks"], job["error"]) == ("queued", 0, [], None)
+    assert running.client.get(reply.headers["location"]).json() == job
+    assert (job["state"], job["attempts"], job["reason"]) == ("queued", 0, "")
+    assert job["memory_bytes"] == 4 * (4 * 5 + 5 * 6 + 4 * 6)
+    assert [task["name"] for task in job["tasks"]] == ["mm"]
 
 
-def test_the_wire_form_is_taken_too(client: TestClient) -> None:
-    reply = client.post("/v1/jobs", json={"dags": [to_json(parse(MM)[0])]})
+def test_the_wire_form_is_taken_too(running: Service) -> None:
+    reply = running.client.post("/v1/jobs", json={"dags": [to_json(parse(MM)[0])]})
     assert reply.status_code == 202, reply.text
 
 
-def test_symbols_are_bound(client: TestClient) -> None:
+def test_symbols_are_bound(running: Service) -> None:
     text = MM.replace("float(5,6)", "float(5,N)")
-    assert client.post("/v1/jobs", json={"text": text}).status_code == 422
-    assert client.post("/v1/jobs", json={"text": text, "bind": {"N": 6}}).status_code == 202
+    assert running.client.post("/v1/jobs", json={"text": text}).status_code == 422
+    body = {"text": text, "bind": {"N": 6}}
+    assert running.client.post("/v1/jobs", json=body).status_code == 202
 
 
-def test_a_job_shows_progress_then_its_result(client: TestClient, engine: Engine) -> None:
-    job_id = submit(client)
-    facts = {"mm": {"trials": 16, "best_s": 1e-3, "failures": {"wrong": 1}, "sketches": 3}}
-    with transaction(engine) as tx:
-        claim = lease.claim(tx, "w", 1.0, 30.0)
-        assert claim is not None
-    with transaction(engine) as tx:
-        row = lease.hold(tx, claim, 2.0, 30.0)
-        assert row is not None
-        lease.note_progress(row, facts, 2.0)
-    job = client.get(f"/v1/jobs/{job_id}").json()
-    assert (job["state"], job["progress"]) == ("running", facts)
-    with transaction(engine) as tx:
-        row = lease.hold(tx, claim, 3.0, 30.0)
-        assert row is not None
-        lease.finish(tx, row, [RESULT], "trials", 3.0)
-    job = client.get(f"/v1/jobs/{job_id}").json()
+def test_integral_floats_are_integers(running: Service) -> None:
+    body = f'{{"text": "{MM}", "budget": {{"trials": 16.0}}, "cores": 2.0}}'
+    reply = running.client.post("/v1/jobs", content=body)
+    assert (reply.status_code, reply.json()["budget"]["trials"]) == (202, 16)
+    wrong = body.replace("16.0", "16.5")
+    assert running.client.post("/v1/jobs", content=wrong).status_code == 422
+
+
+def test_an_idempotency_key_makes_one_job(running: Service) -> None:
+    headers = {"Idempotency-Key": "mine"}
+    body = {"text": MM, "fresh": True}
+    first = running.client.post("/v1/jobs", json=body, headers=headers)
+    again = running.client.post("/v1/jobs", json=body, headers=headers)
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert (first.json()["how"], again.json()["how"]) == ("created", "repeated")
+    assert first.json()["id"] == again.json()["id"]
+    other = running.client.post("/v1/jobs", json={"text": MM, "seed": 3}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency")
+    for wrong in ("", "x" * 256, "two words"):
+        reply = running.client.post("/v1/jobs", json=body, headers={"Idempotency-Key": wrong})
+        assert reply.status_code == 422, wrong
+
+
+def test_equal_work_that_waits_is_done_once_and_what_is_done_is_answered(running: Service) -> None:
+    first = running.submit(budget={"trials": 64})
+    same = running.client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 32}})
+    assert (same.status_code, same.json()["how"], same.json()["id"]) == (202, "coalesced", first)
+    claimed = running.claim()
+    digest = running.deliver(claimed, package())
+    running.finish(claimed)
+    reply = running.client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 64}})
+    assert (reply.status_code, reply.json()["how"]) == (200, "answered")
+    assert reply.json()["tasks"][0]["kernel"] == digest
+    more = running.client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 65}})
+    assert (more.status_code, more.json()["how"]) == (202, "created")
+
+
+def test_a_job_shows_progress_then_its_result(running: Service) -> None:
+    job_id = running.submit()
+    claimed = running.claim()
+    running.progress(claimed)
+    (task,) = running.client.get(f"/v1/jobs/{job_id}").json()["tasks"]
+    assert {name: task[name] for name in PROGRESS["mm"]} == PROGRESS["mm"]
+    assert (task["kernel"], task["verified"], task["winner"]) == (None, False, None)
+    early = running.deliver(claimed, package(), final=False)
+    (task,) = running.client.get(f"/v1/jobs/{job_id}").json()["tasks"]
+    assert (task["kernel"], task["final"]) == (early, False)
+    running.finish(claimed)
+    job = running.client.get(f"/v1/jobs/{job_id}").json()
     assert job["state"] == "succeeded"
-    assert job["tasks"] == [{**RESULT, "kernel": f"/v1/jobs/{job_id}/kernels/mm"}]
+    told = ("best_s", "baseline_s", "naive_s", "winner", "verified", "flop", "failures", "trials")
+    assert {name: job["tasks"][0][name] for name in told} == {name: RESULT[name] for name in told}
 
 
-def test_a_failed_job_says_why(client: TestClient, engine: Engine) -> None:
-    job_id = submit(client)
+def test_an_etag_saves_a_reply_until_something_changes(running: Service) -> None:
+    path = f"/v1/jobs/{running.submit()}"
+    first = running.client.get(path)
+    tag = first.headers["etag"]
+    for header in (tag, f'"x", {tag}', "*", tag.removeprefix("W/")):
+        again = running.client.get(path, headers={"If-None-Match": header})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    running.progress(running.claim())
+    changed = running.client.get(path, headers={"If-None-Match": tag})
+    assert changed.status_code == 200
+    assert changed.headers["etag"] != tag
+
+
+def test_jobs_are_listed_newest_first_in_pages(running: Service) -> None:
+    ids = [running.submit(seed=n, fresh=True) for n in range(3)]
+    page = running.client.get("/v1/jobs", params={"limit": 2}).json()
+    assert [job["id"] for job in page["jobs"]] == [ids[2], ids[1]]
+    rest = running.client.get("/v1/jobs", params={"limit": 2, "before": page["next"]}).json()
+    assert ([job["id"] for job in rest["jobs"]], rest["next"]) == ([ids[0]], None)
+    running.client.post(f"/v1/jobs/{ids[1]}/cancel")
+    cancelled = running.client.get("/v1/jobs", params={"state": "cancelled"}).json()
+    assert [job["id"] for job in cancelled["jobs"]] == [ids[1]]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=41", "limit=-1", f"before={2**63}", "state=x"])
+def test_a_wrong_page_is_a_problem(running: Service, query: str) -> None:
+    assert running.client.get(f"/v1/jobs?{query}").status_code == 422
+
+
+def test_a_job_is_steered(running: Service) -> None:
+    path = f"/v1/jobs/{running.submit()}"
+    steps = [("pause", 200, "paused"), ("pause", 200, "paused"), ("resume", 200, "queued"),
+             ("cancel", 200, "cancelled"), ("cancel", 200, "cancelled")]  # fmt: skip
+    for how, status, state in steps:
+        reply = running.client.post(f"{path}/{how}")
+        assert (reply.status_code, reply.json()["state"]) == (status, state)
+    for how in ("pause", "resume"):
+        reply = running.client.post(f"{path}/{how}")
+        assert (reply.status_code, reply.json()["code"]) == (409, "state")
+
+
+def test_a_failed_job_says_why(running: Service) -> None:
+    job_id = running.submit()
     reason = "no candidate survived: crash: signal 11"
-    with transaction(engine) as tx:
-        claim = lease.claim(tx, "w", 1.0, 30.0)
-        assert claim is not None
-        row = lease.hold(tx, claim, 2.0, 30.0)
-        assert row is not None
-        lease.fail(tx, row, reason, 2.0)
-    job = client.get(f"/v1/jobs/{job_id}").json()
-    assert (job["state"], job["error"]) == ("failed", reason)
+    with running.held(running.claim()) as (tx, row, now_s):
+        lease.fail(tx, row, reason, now_s)
+    job = running.client.get(f"/v1/jobs/{job_id}").json()
+    assert (job["state"], job["reason"]) == ("failed", reason)
 
 
-def test_a_kernel_is_served_with_its_digest(client: TestClient, engine: Engine) -> None:
-    data = b"PK and so on"
-    digest = sha256(data).hexdigest()
-    job_id = submit(client)
-    url = f"/v1/jobs/{job_id}/kernels/mm"
-    assert client.get(url).status_code == 404
-    package = PackageRow(
-        sha256=digest, size_bytes=len(data), content=data, manifest="{}", created_s=0.0
-    )
-    with transaction(engine) as tx:
-        claim = lease.claim(tx, "w", 1.0, 30.0)
-        assert claim is not None
-        row = lease.hold(tx, claim, 2.0, 30.0)
-        assert row is not None
-        lease.add_kernel(tx, row, "mm", package, 1e-3, True, 2.0)
-    reply = client.get(url)
-    assert (reply.status_code, reply.content) == (200, data)
-    assert reply.headers["etag"] == f'"{digest}"'
-    assert reply.headers["content-type"] == "application/zip"
-    assert f'filename="mm-{digest[:12]}.zip"' in reply.headers["content-disposition"]
-    again = client.get(url, headers={"If-None-Match": reply.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
+def test_a_full_queue_asks_to_come_back(running: Service) -> None:
+    for seed in range(3):
+        running.submit(seed=seed, fresh=True)
+    reply = running.client.post("/v1/jobs", json={"text": MM, "fresh": True, "seed": 9})
+    assert (reply.status_code, reply.json()["code"]) == (429, "quota")
+    assert reply.headers["retry-after"] == "30"
 
 
-def test_a_full_queue_asks_to_come_back(client: TestClient) -> None:
-    for size in range(3):
-        submit(client, text=MM.replace("4", str(size + 6)))
-    reply = client.post("/v1/jobs", json={"text": MM})
-    assert (reply.status_code, reply.headers["retry-after"]) == (503, "30")
+def test_a_body_that_is_too_long_is_refused(running: Service) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b'{"text": "'
+        for _ in range(64):
+            yield b"x" * 4096
 
-
-HOSTILE = [
-    b"", b"null", b"[]", b"{", b'"text"', b"{}", b"\xff\xfe", b'{"text": NaN}',
-    b'{"text": ""}', b'{"text": "def"}', b'{"text": "\\ud800"}', b'{"text": "\\u0000"}',
-    b'{"text": 5}', b'{"text": "x", "dags": []}', b'{"dags": []}', b'{"dags": [{}]}',
-    b'{"dags": [[]]}', b'{"dags": [{"version": 1e999}]}', b'{"text": "x", "extra": 1}',
-    b'{"text": "x", "trials": 0}', b'{"text": "x", "trials": 1e3}', b'{"text": "x", "trials": "5"}',
-    b'{"text": "x", "trials": 99999999999999999999999999}', b'{"text": "x", "seconds": -1}',
-    b'{"text": "x", "seconds": 1e999}', b'{"text": "x", "seed": -1}', b'{"text": "x", "cores": 0}',
-    b'{"text": "x", "bind": {"../N": 4}}', b'{"text": "x", "bind": {"N": 0}}',
-    b'{"text": "x", "bind": {"N": 9223372036854775808}}', b'{"text": "x", "weights": {"a": NaN}}',
-    b'{"dags": ' + b"[" * 5000 + b"]" * 5000 + b"}",
-    json.dumps({"text": MM, "weights": {"nothing": 1.0}}).encode(),
-    json.dumps({"text": MM + MM}).encode(),
-    json.dumps({"text": "def a(float(99999999999) A) -> (B) { B(i) = A(i) }"}).encode(),
-    json.dumps({"text": "def a(float(4) A) -> (B) { B(i) = A(i + 1) where i in 0:4 }"}).encode(),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("body", HOSTILE, ids=lambda body: str(body[:40]))
-def test_a_wrong_body_is_a_problem_that_repeats_nothing(client: TestClient, body: bytes) -> None:
-    reply = client.post("/v1/jobs", content=body)
-    assert reply.status_code == 422
-    assert reply.headers["content-type"] == "application/problem+json"
-    problem = reply.json()
-    assert problem["status"] == 422
-    assert problem["detail"] or problem["errors"]
-    assert len(reply.content) < 4096
-    assert b'"input"' not in reply.content
-
-
-def test_a_huge_body_is_refused_before_it_is_read(client: TestClient) -> None:
-    reply = client.post("/v1/jobs", content=b'{"text": "' + b"x" * (1 << 17))
-    assert reply.status_code == 413
-    assert reply.headers["content-type"] == "application/problem+json"
-    assert reply.json()["status"] == 413
-    assert len(reply.content) < 4096
+    for body in (b'{"text": "' + b"x" * (1 << 17), chunks()):
+        reply = running.client.post("/v1/jobs", content=body)
+        assert (reply.status_code, reply.json()["code"]) == (413, "length")
+        assert len(reply.content) < 4096
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        f"/v1/jobs/{'0' * 32}", "/v1/jobs/nothing", f"/v1/jobs/{'0' * 32}/kernels/mm",
-        f"/v1/jobs/{'0' * 32}/kernels/..%2f..%2fetc", "/v1/jobs/..%2f..%2fetc%2fpasswd", "/nothing",
+        f"/v1/jobs/{UNKNOWN}", f"/v1/jobs/{UNKNOWN}/kernels/mm", f"/v1/jobs/{UNKNOWN}/events",
+        f"/v1/jobs/{UNKNOWN}/explain", f"/v1/kernels/{'0' * 64}", f"/v1/records?job={UNKNOWN}",
+        f"/v1/kernels/{'0' * 64}/kernel.py", "/nothing", "/v1", "/static/nothing",
+        f"/v1/jobs/{UNKNOWN}/kernels/..%2f..%2fetc%2fpasswd", "/static/..%2f..%2fapp.py",
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_a_problem(client: TestClient, path: str) -> None:
-    reply = client.get(path)
-    assert reply.status_code in (404, 422)
+def test_what_is_not_there_is_a_problem(running: Service, path: str) -> None:
+    reply = running.client.get(path)
+    assert (reply.status_code, reply.json()["code"]) == (404, "unknown")
     assert reply.headers["content-type"] == "application/problem+json"
 
 
-def test_every_operation_has_an_id_and_typed_problems(client: TestClient) -> None:
-    api = client.get("/openapi.json").json()
-    operations = [op for path in api["paths"].values() for op in path.values()]
-    ids = {op["operationId"] for op in operations}
-    assert ids == {"submitJob", "readJob", "downloadKernel", "health"}
-    for operation in operations:
-        for code, answer in operation["responses"].items():
-            if code >= "400":
-                assert list(answer["content"]) == ["application/problem+json"], operation
+@pytest.mark.parametrize("job_id", ["nothing", "..%2f..%2fetc", "0" * 31, "A" * 32, "%00" * 32])
+def test_what_is_no_id_is_a_problem(running: Service, job_id: str) -> None:
+    assert running.client.get(f"/v1/jobs/{job_id}").status_code in (404, 422)
 
 
-def test_health_says_how_the_worker_is(client: TestClient) -> None:
-    assert client.get("/healthz").json() == {"status": "ok", "worker": "none", "pid": None}
+def test_another_method_is_a_problem(running: Service) -> None:
+    reply = running.client.delete("/v1/jobs")
+    assert (reply.status_code, reply.json()["code"]) == (405, "method")

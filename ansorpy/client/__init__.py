@@ -1,0 +1,25 @@
+"""The client of the service, and kernels by their digest.
+
+>>> from ansorpy import Client
+>>> job = Client("http://127.0.0.1:8720").submit(text=..., trials=64)
+>>> kernel = ansorpy.load("sha256:...")
+
+`connection` speaks HTTP, `model` says what comes back, `service` is the client, `load` makes a
+digest callable.
+"""
+
+from ansorpy.client.connection import ServiceError
+from ansorpy.client.load import KernelCache, load
+from ansorpy.client.model import Event, Job, JobLine, TaskState
+from ansorpy.client.service import Client
+
+__all__ = [
+    "Client",
+    "Event",
+    "Job",
+    "JobLine",
+    "KernelCache",
+    "ServiceError",
+    "TaskState",
+    "load",
+]

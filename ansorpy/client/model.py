@@ -1,0 +1,142 @@
+"""What the service tells, as values. Fields that a newer service adds are left out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, TypeVar
+
+from ansorpy.errors import AnsorError
+
+State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
+ENDED: Final = ("succeeded", "failed", "cancelled")
+
+T = TypeVar("T")
+
+
+class ReplyError(AnsorError):
+    """The service answered something that this version does not understand."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """One task of a job; times in seconds."""
+
+    name: str
+    weight: float = 1.0
+    trials: int = 0
+    sketches: int | None = None
+    best_s: float | None = None
+    baseline_s: float | None = None
+    naive_s: float | None = None
+    numpy_s: float | None = None
+    winner: str | None = None
+    verified: bool = False
+    flop: int | None = None
+    failures: Mapping[str, int] = field(default_factory=dict)
+    kernel: str | None = None  # sha256 of the package
+    final: bool = False
+
+    @property
+    def gflops(self) -> float | None:
+        """GFLOP per second of the best, where both are known."""
+        if self.best_s is None or self.flop is None:
+            return None
+        return self.flop / self.best_s / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it is; times since the epoch, durations in seconds."""
+
+    id: str
+    state: State
+    tasks: tuple[TaskState, ...]
+    budget: Mapping[str, Any]
+    reason: str = ""
+    trials: int = 0
+    seconds: float = 0.0
+    best_s: float | None = None
+    created_s: float = 0.0
+    updated_s: float = 0.0
+    started_s: float | None = None
+    ended_s: float | None = None
+    cores: int = 1
+    target: str = ""
+    priority: int = 0
+    attempts: int = 0
+    events: int = 0
+    how: str = ""  # of a submission: created, repeated, coalesced, answered
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens."""
+        return self.state in ENDED
+
+    def task(self, name: str) -> TaskState:
+        """Return a task by name; KeyError."""
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """A job in a list."""
+
+    id: str
+    state: State
+    tasks: tuple[str, ...]
+    task_count: int
+    trials: int
+    trials_asked: int
+    best_s: float | None = None
+    created_s: float = 0.0
+    updated_s: float = 0.0
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in a job; `number` counts from 1."""
+
+    number: int
+    kind: str
+    at_s: float
+    body: Mapping[str, Any]
+
+
+def job_of(told: Any) -> Job:
+    """Return a job; ReplyError where it is none."""
+    known = _known(Job, told)
+    tasks = known.get("tasks", ())
+    return _made(
+        Job, {**known, "tasks": tuple(_made(TaskState, _known(TaskState, t)) for t in tasks)}
+    )
+
+
+def line_of(told: Any) -> JobLine:
+    """Return a line of the list; ReplyError where it is none."""
+    known = _known(JobLine, told)
+    return _made(JobLine, {**known, "tasks": tuple(known.get("tasks", ()))})
+
+
+def event_of(told: Any) -> Event:
+    """Return an event; ReplyError where it is none."""
+    if not isinstance(told, Mapping) or not {"id", "kind", "at_s"} <= set(told):
+        raise ReplyError(f"not an event: {str(told)[:80]!r}")
+    body = {name: value for name, value in told.items() if name not in ("id", "kind", "at_s")}
+    return Event(int(told["id"]), str(told["kind"]), float(told["at_s"]), body)
+
+
+def _known(kind: type[Any], told: Any) -> dict[str, Any]:
+    if not isinstance(told, Mapping):
+        raise ReplyError(f"not a {kind.__name__}: {str(told)[:80]!r}")
+    names = {f.name for f in fields(kind)}
+    return {name: value for name, value in told.items() if name in names}
+
+
+def _made(kind: type[T], values: Mapping[str, Any]) -> T:
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ReplyError(f"not a {kind.__name__}: {error}") from error

@@ -1,0 +1,255 @@
+"""A client of the service: submit, follow, steer, download, verify."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from ansorpy.artifact.package import unbox
+from ansorpy.client.connection import DEFAULT_URL, Connection, Place, ServiceError
+from ansorpy.client.model import Event, Job, JobLine, event_of, job_of, line_of
+from ansorpy.errors import PackageError
+from ansorpy.te.dag import Dag
+from ansorpy.te.spec import to_json
+
+QUIET_S = 45.0  # a stream of events says something at least every 15 s
+REST_S = 0.5  # before a broken stream is taken up again
+
+
+class Client:
+    """Talks to one service; use it as a context manager, or close it.
+
+    Requests are repeated where the connection breaks or the service is busy: a submission carries
+    an Idempotency-Key, so that no job is made twice.
+
+    Args:
+        key: an API key, where the service needs one.
+        attempts: how often a request is sent at most.
+        transport: of httpx; for tests.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        key: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        attempts: int = 6,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._connection = Connection(Place(url, key), timeout_s, attempts, transport)
+        self.url = self._connection.url
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._connection.close()
+
+    def health(self) -> Mapping[str, Any]:
+        """Return what /healthz says."""
+        told: Mapping[str, Any] = self._connection.get("/healthz")
+        return told
+
+    def ready(self) -> Mapping[str, Any]:
+        """Return what /readyz says: the database, and how many workers live."""
+        told: Mapping[str, Any] = self._connection.get("/readyz")
+        return told
+
+    def submit(
+        self,
+        text: str | None = None,
+        dags: Sequence[Dag] | None = None,
+        *,
+        trials: int = 64,
+        seconds: float | None = None,
+        target_latency_s: float | None = None,
+        stop_if_gain_below: float | None = None,
+        bind: Mapping[str, int] | None = None,
+        weights: Mapping[str, float] | None = None,
+        cores: int = 1,
+        seed: int = 0,
+        target: str = "",
+        priority: int = 0,
+        fresh: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Queue a job and return it; `how` says whether it is new.
+
+        Args:
+            text: Tensor Comprehensions notation; or `dags`.
+            idempotency_key: one of this call unless given; with one of your own, the same request
+                from another process makes no second job.
+
+        Raises:
+            ServiceError: the request is wrong (422), or too much (429).
+        """
+        budget = {
+            "trials": trials,
+            "seconds": seconds,
+            "target_latency_s": target_latency_s,
+            "stop_if_gain_below": stop_if_gain_below,
+        }
+        body: dict[str, Any] = {
+            "text": text,
+            "dags": None if dags is None else [to_json(dag) for dag in dags],
+            "bind": dict(bind or {}),
+            "weights": dict(weights or {}),
+            "cores": cores,
+            "budget": budget,
+            "seed": seed,
+            "target": target,
+            "priority": priority,
+            "fresh": fresh,
+        }
+        headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
+        return job_of(self._connection.send("POST", "/v1/jobs", body=body, headers=headers).json())
+
+    def job(self, job_id: str) -> Job:
+        """Return a job."""
+        return job_of(self._connection.get(f"/v1/jobs/{job_id}"))
+
+    def jobs(self, state: str | None = None) -> Iterator[JobLine]:
+        """Yield your jobs, newest first, a page at a time."""
+        before: int | None = None
+        while True:
+            told = self._connection.get("/v1/jobs", state=state, before=before)
+            yield from map(line_of, told["jobs"])
+            before = told["next"]
+            if before is None:
+                return
+
+    def watch(
+        self, job_id: str, every_s: float = 1.0, sleep: Callable[[float], object] = time.sleep
+    ) -> Iterator[Job]:
+        """Yield the job whenever it has changed; the last one has ended."""
+        etag = ""
+        while True:
+            headers = {"If-None-Match": etag} if etag else {}
+            reply = self._connection.send("GET", f"/v1/jobs/{job_id}", headers=headers)
+            if reply.status_code != 304:
+                etag = reply.headers.get("etag", "")
+                job = job_of(reply.json())
+                yield job
+                if job.ended:
+                    return
+            sleep(every_s)
+
+    def wait(
+        self, job_id: str, every_s: float = 1.0, sleep: Callable[[float], object] = time.sleep
+    ) -> Job:
+        """Return the job once it has ended."""
+        *_, last = self.watch(job_id, every_s, sleep)
+        return last
+
+    def events(
+        self, job_id: str, after: int = 0, sleep: Callable[[float], object] = time.sleep
+    ) -> Iterator[Event]:
+        """Yield what happens in a job, each event once, until it has ended.
+
+        A stream that breaks is taken up after the last event that came.
+
+        Raises:
+            ServiceError: there is no such job, or the service is away for long.
+        """
+        path = f"/v1/jobs/{job_id}/events"
+        failed = 0
+        while True:
+            query: dict[str, str | int | bool] = {"after": after, "format": "sse"}
+            try:
+                with self._connection.stream(path, query, QUIET_S) as lines:
+                    for line in lines:
+                        if line.startswith("data: "):
+                            event = event_of(json.loads(line[6:]))
+                            after, failed = event.number, 0
+                            yield event
+            except ServiceError as error:
+                failed += 1
+                if error.status not in (0, 429, 503) or failed >= self._connection.attempts:
+                    raise
+            job = self.job(job_id)
+            if job.ended and job.events <= after:
+                return
+            sleep(REST_S * 2**failed)
+
+    def cancel(self, job_id: str) -> Job:
+        """End a job for good; ServiceError 409 where it has ended."""
+        return self._steer(job_id, "cancel")
+
+    def pause(self, job_id: str) -> Job:
+        """Stop a job until it is resumed; ServiceError 409 where it has ended."""
+        return self._steer(job_id, "pause")
+
+    def resume(self, job_id: str) -> Job:
+        """Queue a paused job again."""
+        return self._steer(job_id, "resume")
+
+    def _steer(self, job_id: str, how: str) -> Job:
+        return job_of(self._connection.send("POST", f"/v1/jobs/{job_id}/{how}").json())
+
+    def explain(self, job_id: str, task: str | None = None) -> Iterator[Mapping[str, Any]]:
+        """Yield the pages of an explanation."""
+        after: int | None = 0
+        while after is not None:
+            told = self._connection.get(f"/v1/jobs/{job_id}/explain", task=task, after=after)
+            yield told
+            after = told["next"]
+
+    def package(self, digest: str) -> bytes:
+        """Return a kernel package whose every byte was checked.
+
+        Raises:
+            PackageError: what arrived is not what was asked for.
+        """
+        data = self._connection.send("GET", f"/v1/kernels/{digest}").content
+        unbox(data, f"kernel {digest[:12]}", digest)
+        return data
+
+    def pull(self, job_id: str, task: str, folder: Path) -> Path:
+        """Write the newest kernel package of a task into a folder and return its path.
+
+        Raises:
+            ServiceError: there is none (yet).
+            PackageError: what arrived is not what the service has.
+        """
+        digest = self.job(job_id).task(task).kernel
+        if digest is None:
+            raise ServiceError(f"task {task}: no kernel (yet)", 404, "unknown")
+        data = self.package(digest)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{task}-{digest[:12]}.zip"
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise PackageError(f"{path}: {error.strerror}") from error
+        return path
+
+    def records(self, job_id: str | None = None) -> Iterator[str]:
+        """Yield your records as JSONL lines, oldest first."""
+        query = {} if job_id is None else {"job": job_id}
+        with self._connection.stream("/v1/records", query, QUIET_S) as lines:
+            yield from (line for line in lines if line)
+
+    def targets(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the facts of every target that has a living worker, by digest."""
+        told = self._connection.get("/v1/targets")
+        return {target["target"]: target["facts"] for target in told["targets"]}
+
+    def workers(self) -> Sequence[Mapping[str, Any]]:
+        """Return the living workers; needs an admin key."""
+        told: Sequence[Mapping[str, Any]] = self._connection.get("/v1/workers")["workers"]
+        return told

@@ -1,0 +1,171 @@
+"""Examples of the OpenAPI document; a test reads each with the shape that it is an example of."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from server.schemas.job import MATMUL
+
+JOB: Final = "0123456789abcdef0123456789abcdef"
+DIGEST: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+DAG: Final = {
+    "ansorpy": 1,
+    "name": "relu",
+    "nodes": [
+        {"kind": "placeholder", "name": "A", "shape": [64], "dtype": "float32"},
+        {
+            "kind": "compute",
+            "name": "B",
+            "axes": [["i", 64]],
+            "dtypes": ["float32"],
+            "body": [
+                {
+                    "op": "max",
+                    "a": {"read": "A", "at": [{"var": "i"}]},
+                    "b": {"const": 0.0, "dtype": "float32"},
+                }
+            ],
+        },
+    ],
+    "outputs": ["B"],
+}
+BODIES: Final[Mapping[str, Any]] = {
+    "text": {
+        "summary": "A matrix product, in Tensor Comprehensions notation",
+        "value": {"text": MATMUL, "budget": {"trials": 64}},
+    },
+    "symbols": {
+        "summary": "Sizes given apart, an end after two minutes",
+        "value": {
+            "text": "def scale(float(N) A, float s) -> (B) { B(i) = A(i) * s }",
+            "bind": {"N": 4096},
+            "budget": {"trials": 256, "seconds": 120},
+        },
+    },
+    "dag": {
+        "summary": "A Dag in the JSON wire form",
+        "value": {"dags": [DAG], "cores": 2, "priority": 1},
+    },
+}
+_JOB: Final[Mapping[str, Any]] = {
+    "id": JOB,
+    "state": "succeeded",
+    "reason": "",
+    "priority": 0,
+    "budget": {
+        "trials": 64, "seconds": None, "target_latency_s": None, "stop_if_gain_below": None
+    },
+    "cores": 1,
+    "target": "5f2b9c0d1e3a4b6c",
+    "created_s": 1795000000.0,
+    "updated_s": 1795000031.5,
+    "started_s": 1795000000.3,
+    "ended_s": 1795000031.5,
+    "trials": 64,
+    "seconds": 31.2,
+    "best_s": 5.1e-06,
+    "attempts": 1,
+    "events": 12,
+    "memory_bytes": 49152,
+    "tasks": [
+        {
+            "name": "mm",
+            "weight": 1.0,
+            "trials": 64,
+            "sketches": 3,
+            "best_s": 5.1e-06,
+            "baseline_s": 9.3e-06,
+            "naive_s": 4.4e-05,
+            "numpy_s": 9.3e-06,
+            "winner": "tuned",
+            "verified": True,
+            "flop": 524288,
+            "failures": {"run-timeout": 1},
+            "kernel": DIGEST,
+            "final": True,
+        }
+    ],
+}  # fmt: skip
+REPLIES: Final[Mapping[str, Any]] = {
+    "JobReply": _JOB,
+    "JobSubmitted": {**_JOB, "how": "answered"},
+    "JobPage": {
+        "jobs": [
+            {
+                "id": JOB,
+                "state": "running",
+                "priority": 0,
+                "tasks": ["mm"],
+                "task_count": 1,
+                "created_s": 1795000000.0,
+                "updated_s": 1795000012.5,
+                "trials": 32,
+                "trials_asked": 64,
+                "best_s": 5.4e-06,
+            }
+        ],
+        "next": None,
+    },
+    "ExplainReply": {
+        "job": JOB,
+        "task": "mm",
+        "tasks": ["mm"],
+        "target_known": True,
+        "sketches": 3,
+        "visits": [
+            {
+                "number": 0,
+                "stage": "C",
+                "sketch": None,
+                "verdicts": [
+                    {
+                        "rule": "Tiling",
+                        "verdict": "apply_alone",
+                        "why": "reuse: A is read without j",
+                        "successors": [1],
+                    }
+                ],
+            }
+        ],
+        "visit_count": 4,
+        "next": 1,
+        "trials": 64,
+        "failures": [],
+    },
+    "Health": {"status": "ok"},
+    "Ready": {"status": "ok", "database": "sqlite", "workers": 1},
+    "Targets": {
+        "targets": [{"target": "5f2b9c0d1e3a4b6c", "facts": {"kind": "cpu", "vector_bits": 512}}]
+    },
+    "RuleSets": {
+        "sets": [
+            {
+                "kind": "cpu",
+                "version": "cpu@1f3a5b7c9d0e",
+                "rules": [
+                    {
+                        "name": "Tiling",
+                        "parameters": {"structure": "'SSRSRS'"},
+                        "summary": "Tile every axis and interleave the levels.",
+                        "text": "Tile every axis and interleave the levels.",
+                    }
+                ],
+            }
+        ]
+    },
+    "Workers": {
+        "workers": [
+            {
+                "id": "box.4242.1",
+                "host": "box",
+                "pid": 4242,
+                "state": "busy",
+                "job": JOB,
+                "target": "5f2b9c0d1e3a4b6c",
+                "facts": {},
+                "started_s": 1795000000.0,
+                "heartbeat_s": 1795000012.0,
+                "jobs_done": 3,
+            }
+        ]
+    },
+}

@@ -1,0 +1,56 @@
+"""What the service tells about itself."""
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from server.routes.wired import Admins, Reads, WiredDep
+from server.schemas.problem import problems
+from server.schemas.service import Health, Ready, RuleSets, Targets, Workers
+
+router = APIRouter(tags=["service"])
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+METRICS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The text exposition format.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    },
+    **problems(),
+}
+
+
+@router.get("/v1/targets", operation_id="listTargets", responses=problems())
+def targets(_: Reads, parts: WiredDep) -> Targets:
+    """Return the machines that jobs can be tuned for now."""
+    return parts.about.targets()
+
+
+@router.get("/v1/rules", operation_id="listRules", responses=problems())
+def rules(_: Reads, parts: WiredDep) -> RuleSets:
+    """Return the derivation rules: names, order, and what each does."""
+    return parts.about.rules()
+
+
+@router.get("/v1/workers", operation_id="listWorkers", responses=problems())
+def workers(who: Admins, parts: WiredDep) -> Workers:
+    """Return the living workers."""
+    return parts.about.workers(who.tenant_id)
+
+
+@router.get("/metrics", operation_id="metrics", response_class=Response, responses=METRICS)
+def metrics(_: Admins, parts: WiredDep) -> Response:
+    """Return counts and durations for Prometheus."""
+    return Response(parts.metrics.text(), media_type=PROMETHEUS)
+
+
+@router.get("/healthz", operation_id="health")
+async def health() -> Health:
+    """Say that the process answers."""
+    return Health()
+
+
+@router.get("/readyz", operation_id="ready", responses=problems(503, everywhere=False))
+def ready(parts: WiredDep) -> Ready:
+    """Say that the database answers, and how many workers live."""
+    return parts.about.ready()

@@ -1,0 +1,14 @@
+"""/docs: the reference of the API for people."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from server.web.reference import page
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/docs", response_class=HTMLResponse)
+def docs(request: Request) -> HTMLResponse:
+    """Return the OpenAPI document as a page."""
+    return HTMLResponse(page(request.app.openapi()))

@@ -1,0 +1,82 @@
+"""/v1/kernels: packages by their digest, immutable."""
+
+from hashlib import sha256 as digest_of
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Path, Response
+
+from server.edge.conditional import MAX_HEADER, content, matches, not_modified
+from server.routes.wired import Reads, WiredDep
+from server.schemas.base import DIGEST_PATTERN
+from server.schemas.problem import problems
+from server.service.kernels import MEDIA_TYPES
+
+router = APIRouter(prefix="/v1/kernels", tags=["kernels"])
+
+ZIP = "application/zip"
+FOREVER = "private, max-age=31536000, immutable"
+Sha256 = Annotated[str, Path(pattern=DIGEST_PATTERN, description="The digest of a package.")]
+FileName = Annotated[
+    Literal["kernel.py", "constants.npz", "manifest.json"],
+    Path(description="A file of the package."),
+]
+Given = Annotated[str | None, Header(max_length=MAX_HEADER)]
+
+
+def _answers(*media_types: str) -> dict[int | str, dict[str, Any]]:
+    binary = {media: {"schema": {"type": "string", "format": "binary"}} for media in media_types}
+    return {
+        200: {"description": "The bytes; the ETag is their sha256.", "content": binary},
+        206: {"description": "The range that was asked for.", "content": binary},
+        304: {"description": "You have it."},
+        **problems(404, 416, 422),
+    }
+
+
+@router.get(
+    "/{sha256}", operation_id="downloadKernel", response_class=Response, responses=_answers(ZIP)
+)
+def package(
+    sha256: Sha256,
+    who: Reads,
+    parts: WiredDep,
+    if_none_match: Given = None,
+    range_: Annotated[Given, Header(alias="Range")] = None,
+    if_range: Given = None,
+) -> Response:
+    """Return a kernel package: readable source and what vouches for it, in a zip."""
+    etag = f'"{sha256}"'
+    headers = {
+        "ETag": etag,
+        "Cache-Control": FOREVER,
+        "Content-Disposition": f'attachment; filename="kernel-{sha256[:12]}.zip"',
+    }
+    if matches(if_none_match, etag):
+        parts.kernels.exists(who.tenant_id, sha256)
+        return not_modified(headers)
+    data = parts.kernels.content(who.tenant_id, sha256)
+    return content(data, etag, ZIP, headers, range_, if_range)
+
+
+@router.get(
+    "/{sha256}/{file}",
+    operation_id="downloadKernelFile",
+    response_class=Response,
+    responses=_answers(*sorted(set(MEDIA_TYPES.values()))),
+)
+def file(
+    sha256: Sha256,
+    file: FileName,
+    who: Reads,
+    parts: WiredDep,
+    if_none_match: Given = None,
+    range_: Annotated[Given, Header(alias="Range")] = None,
+    if_range: Given = None,
+) -> Response:
+    """Return one file of a package."""
+    data = parts.kernels.file(who.tenant_id, sha256, file)
+    etag = f'"{digest_of(data).hexdigest()}"'
+    headers = {"ETag": etag, "Cache-Control": FOREVER}
+    if matches(if_none_match, etag):
+        return not_modified(headers)
+    return content(data, etag, MEDIA_TYPES[file], headers, range_, if_range)

@@ -1,0 +1,39 @@
+"""/v1/records: what trials left behind, as JSONL."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from server.routes.wired import Reads, WiredDep
+from server.schemas.problem import problems
+
+router = APIRouter(prefix="/v1/records", tags=["records"])
+
+JSONL = "application/x-ndjson"
+
+
+@router.get(
+    "",
+    operation_id="exportRecords",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "One record per line, oldest first.",
+            "content": {JSONL: {"schema": {"type": "string"}}},
+        },
+        **problems(404, 422),
+    },
+)
+def export(
+    who: Reads,
+    parts: WiredDep,
+    job: Annotated[
+        str | None, Query(pattern="^[0-9a-f]{32}$", description="Only those of one job.")
+    ] = None,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Only those after this number.")] = 0,
+) -> StreamingResponse:
+    """Return your records; `ansorpy records import` takes them in elsewhere."""
+    parts.records.check(who.tenant_id, job)
+    lines = parts.records.lines(who.tenant_id, job, after)
+    return StreamingResponse(lines, media_type=JSONL, headers={"Cache-Control": "no-store"})

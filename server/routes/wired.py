@@ -1,0 +1,90 @@
+"""What the routes are given: the objects that `server.app` made, and who asks."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from server.access.errors import DeniedError, ForbiddenError
+from server.access.keys import Scope
+from server.access.principal import Gate, Principal, bearer
+from server.access.rates import Rates
+from server.edge.metrics import Metrics
+from server.edge.streams import Streams
+from server.service.about import About
+from server.service.explain import Explain
+from server.service.jobs import Jobs
+from server.service.kernels import Kernels
+from server.service.records import Records
+from server.settings import Settings
+
+COOKIE = "ansorpy_key"  # where a browser keeps the key that a page of ours was given
+
+
+@dataclass(frozen=True)
+class Wired:
+    """Every object that a request may need."""
+
+    settings: Settings
+    gate: Gate
+    rates: Rates
+    metrics: Metrics
+    streams: Streams
+    jobs: Jobs
+    kernels: Kernels
+    explain: Explain
+    about: About
+    records: Records
+
+
+def wired(request: Request) -> Wired:
+    """Return what `server.app` wired."""
+    found = request.app.state.wired
+    assert isinstance(found, Wired)
+    return found
+
+
+WiredDep = Annotated[Wired, Depends(wired)]
+# For the OpenAPI document; the header itself is read below, where a wrong scheme has a message.
+Documented = Annotated[
+    HTTPAuthorizationCredentials | None,
+    Depends(HTTPBearer(auto_error=False, scheme_name="key", description="An API key.")),
+]
+
+
+def needs(scope: Scope) -> Callable[..., Awaitable[Principal]]:
+    """Return the dependency that admits who may do `scope`, at the rate of such requests.
+
+    It runs before anything of the request is looked at.
+    """
+
+    async def admitted(request: Request, parts: WiredDep, _: Documented) -> Principal:
+        address = request.client.host if request.client is not None else ""
+        try:
+            principal = await _admit(request, parts.gate)
+        except DeniedError:
+            parts.rates.take("denied", address)
+            raise
+        if scope not in principal.scopes:
+            raise ForbiddenError(f"this needs a key with the scope {scope}")
+        # Without keys there is one principal: then addresses are told apart.
+        parts.rates.take(scope, principal.caller or address)
+        return principal
+
+    return admitted
+
+
+async def _admit(request: Request, gate: Gate) -> Principal:
+    key = bearer(request.headers.get("authorization")) or request.cookies.get(COOKIE)
+    if key is None:
+        return gate.admit(None)
+    known = gate.remembered(key)
+    return known if known is not None else await run_in_threadpool(gate.admit, key)
+
+
+Reads = Annotated[Principal, Depends(needs("read"))]
+Tunes = Annotated[Principal, Depends(needs("tune"))]
+Admins = Annotated[Principal, Depends(needs("admin"))]

@@ -1,0 +1,151 @@
+"""Use cases of a job: submit, look, steer, follow. Everything belongs to a tenant."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sqlalchemy import Engine
+
+from ansorpy.errors import SpecError
+from server.access.quota import Quota, check_quota
+from server.db.engine import now, reading, transaction
+from server.db.models import JobRow
+from server.jobs import queries
+from server.jobs.errors import UnknownError
+from server.jobs.states import ENDED, State
+from server.jobs.submission import Budget, Submission, read_dags
+from server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted
+from server.service.limits import RequestLimits, check_parts, check_request
+from server.service.redact import redacted
+from server.service.shapes import job_reply, job_summary
+
+Steer = Literal["cancel", "pause", "resume"]
+
+_STEERS: Final = {"cancel": queries.cancel, "pause": queries.pause, "resume": queries.resume}
+PAGE: Final = 200  # events read at a time
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """One event; `line` is it as JSON."""
+
+    number: int
+    kind: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A page of events, and whether more can come after them."""
+
+    events: Sequence[JobEvent]
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A job as it is; `tag` changes whenever the reply would."""
+
+    tag: str
+    reply: JobReply | None  # None: the caller has it
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """What the routes of jobs call."""
+
+    engine: Engine
+    limits: RequestLimits
+    quota: Quota
+
+    def submit(
+        self, tenant_id: int, request: JobRequest, idempotency_key: str | None
+    ) -> JobSubmitted:
+        """Queue a job, or find the one that does or did the same.
+
+        Raises:
+            SpecError: the workload is wrong or too large.
+            KeyReusedError: the key came with another request before.
+            BusyError: the tenant has used up what it may.
+        """
+        submission = self._submission(request)
+        with transaction(self.engine) as tx:
+            now_s = now(tx)
+            found = queries.submit(
+                tx, tenant_id, submission, now_s,
+                idempotency_key=idempotency_key, max_queued=self.quota.queued_jobs,
+            )  # fmt: skip
+            if found.how == "created":
+                check_quota(tx, tenant_id, self.quota, now_s)
+            kernels = queries.kernels_of(tx, tenant_id, found.job.id)
+            reply = job_reply(found.job, kernels)
+        return JobSubmitted(**reply.model_dump(), how=found.how)
+
+    def _submission(self, request: JobRequest) -> Submission:
+        asked = request.budget
+        try:
+            check_parts(request.dags or (), self.limits)
+            dags = read_dags(request.text, request.dags, request.bind)
+            check_request(dags, asked.trials, asked.seconds, self.limits)
+            return Submission(
+                dags=dags,
+                budget=Budget(**asked.model_dump()),
+                weights=request.weights,
+                cores=request.cores,
+                seed=request.seed,
+                target=request.target,
+                priority=request.priority,
+                fresh=request.fresh,
+                text=request.text,
+            )
+        except SpecError as error:
+            names = (*request.bind, *request.weights)
+            told = redacted(str(error), request.text, request.dags or (), names)
+            raise SpecError(told) from None
+
+    def read(self, tenant_id: int, job_id: str, has: Callable[[str], bool]) -> Seen:
+        """Return a job, or only its tag where the caller `has` that already; UnknownError."""
+        with reading(self.engine) as tx:
+            row = queries.find(tx, tenant_id, job_id)
+            tag = f'W/"{row.version}.{row.events}"'
+            if has(tag):
+                return Seen(tag, None)
+            return Seen(tag, job_reply(row, queries.kernels_of(tx, tenant_id, job_id)))
+
+    def page(self, tenant_id: int, state: State | None, before: int | None, limit: int) -> JobPage:
+        """Return a page of the list, newest first."""
+        with reading(self.engine) as tx:
+            rows, after = queries.listing(tx, tenant_id, state=state, before=before, limit=limit)
+            return JobPage(jobs=[job_summary(row) for row in rows], next=after)
+
+    def steer(self, tenant_id: int, job_id: str, how: Steer) -> JobReply:
+        """Cancel, pause or resume a job.
+
+        Raises:
+            UnknownError, MoveError
+        """
+        with transaction(self.engine) as tx:
+            row = _STEERS[how](tx, tenant_id, job_id, now(tx))
+            return job_reply(row, queries.kernels_of(tx, tenant_id, job_id))
+
+    def follow(self, tenant_id: int, job_id: str, after: int) -> Followed:
+        """Return the next events after number `after`; UnknownError."""
+        with reading(self.engine) as tx:
+            job: JobRow = queries.find(tx, tenant_id, job_id)
+            rows = queries.events_after(tx, tenant_id, job_id, after, PAGE)
+            events = [_event(row.seq, row.kind, row.at_s, row.body) for row in rows]
+            return Followed(events, job.state in ENDED and len(rows) < PAGE)
+
+    def kernel(self, tenant_id: int, job_id: str, task: str) -> str:
+        """Return the digest of the newest kernel of a task; UnknownError."""
+        with reading(self.engine) as tx:
+            for row in queries.kernels_of(tx, tenant_id, job_id):
+                if row.task == task:
+                    return row.sha256
+        raise UnknownError("no such kernel (yet)")
+
+
+def _event(number: int, kind: str, at_s: float, body: str) -> JobEvent:
+    facts: dict[str, Any] = {"id": number, "kind": kind, "at_s": at_s, **json.loads(body)}
+    return JobEvent(number, kind, json.dumps(facts, allow_nan=False, separators=(",", ":")))

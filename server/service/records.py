@@ -1,0 +1,35 @@
+"""Records as JSONL: what a tenant's trials left behind."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Engine
+
+from server.db.engine import reading
+from server.jobs import queries
+
+PAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the route of records calls."""
+
+    engine: Engine
+
+    def check(self, tenant_id: int, job_id: str | None) -> None:
+        """Raise UnknownError where the job is not there."""
+        if job_id is not None:
+            with reading(self.engine) as tx:
+                queries.find(tx, tenant_id, job_id)
+
+    def lines(self, tenant_id: int, job_id: str | None, after: int) -> Iterator[str]:
+        """Yield records after number `after` as JSONL, oldest first, a page at a time."""
+        while True:
+            with reading(self.engine) as tx:
+                rows = queries.records_after(tx, tenant_id, after, PAGE, job_id)
+            yield "".join(f"{row.body}\n" for row in rows)
+            if len(rows) < PAGE:
+                return
+            after = rows[-1].seq

@@ -1,0 +1,118 @@
+"""Rows of the database to shapes on the wire."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from server.db.models import JobRow, KernelRow
+from server.jobs.submission import Submission
+from server.schemas.job import Budget, JobReply, JobSummary, TaskReply
+from server.service.limits import tensor_bytes
+
+SUMMARY_TASKS: Final = 3
+MAX_REASON: Final = 1000  # characters
+RESULT_FIELDS: Final = (
+    "best_s", "baseline_s", "naive_s", "numpy_s", "winner", "verified", "flop",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What replies tell of a request; worked out once per request, not once per look."""
+
+    names: tuple[str, ...]
+    weights: tuple[float, ...]
+    memory_bytes: int
+
+
+@lru_cache(maxsize=1024)
+def _asked(request: str) -> Asked:
+    submission = Submission.of(request)
+    return Asked(
+        tuple(dag.name for dag in submission.dags),
+        tuple(submission.weights.get(dag.name, 1.0) for dag in submission.dags),
+        max(map(tensor_bytes, submission.dags)),
+    )
+
+
+def asked(row: JobRow) -> Asked:
+    """Return what a job was asked."""
+    return _asked(row.request)
+
+
+def job_reply(row: JobRow, kernels: Sequence[KernelRow]) -> JobReply:
+    """Return all that is told of a job."""
+    facts = asked(row)
+    progress = json.loads(row.progress)
+    results = {result["name"]: result for result in json.loads(row.results)}
+    delivered = {kernel.task: kernel for kernel in kernels}
+    return JobReply(
+        id=row.id,
+        state=row.state,  # type: ignore[arg-type]  # the database holds no other
+        reason=row.reason[:MAX_REASON],
+        priority=row.priority,
+        budget=Budget(
+            trials=row.trials,
+            seconds=row.seconds,
+            target_latency_s=row.target_latency_s,
+            stop_if_gain_below=row.stop_if_gain_below,
+        ),
+        cores=row.cores,
+        target=row.target,
+        created_s=row.created_s,
+        updated_s=row.updated_s,
+        started_s=row.started_s,
+        ended_s=row.ended_s,
+        trials=row.trials_done,
+        seconds=row.seconds_done,
+        best_s=row.best_s,
+        attempts=row.attempts,
+        events=row.events,
+        memory_bytes=facts.memory_bytes,
+        tasks=[
+            task_reply(
+                name, weight, progress.get(name, {}), results.get(name, {}), delivered.get(name)
+            )
+            for name, weight in zip(facts.names, facts.weights, strict=True)
+        ],
+    )
+
+
+def task_reply(
+    name: str,
+    weight: float,
+    progress: Mapping[str, Any],
+    result: Mapping[str, Any],
+    kernel: KernelRow | None,
+) -> TaskReply:
+    """Return one task: the result where there is one, else how far it is."""
+    known = {**progress, **result}
+    return TaskReply(
+        name=name,
+        weight=weight,
+        trials=known.get("trials", 0),
+        sketches=known.get("sketches"),
+        failures=known.get("failures", {}),
+        kernel=None if kernel is None else kernel.sha256,
+        final=kernel is not None and kernel.final,
+        **{field: known[field] for field in RESULT_FIELDS if field in known},
+    )
+
+
+def job_summary(row: JobRow) -> JobSummary:
+    """Return one line of the list."""
+    names = asked(row).names
+    return JobSummary(
+        id=row.id,
+        state=row.state,  # type: ignore[arg-type]
+        priority=row.priority,
+        tasks=list(names[:SUMMARY_TASKS]),
+        task_count=len(names),
+        created_s=row.created_s,
+        updated_s=row.updated_s,
+        trials=row.trials_done,
+        trials_asked=row.trials,
+        best_s=row.best_s,
+    )

@@ -1,0 +1,1 @@
+"""Pages for people: templates, styles and scripts, all served by this process."""

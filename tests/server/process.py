@@ -1,0 +1,84 @@
+"""The service as it is run: a process of its own, on a port of its own."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import httpx
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+START_S = 60.0
+
+
+@dataclass(frozen=True)
+class Live:
+    """A running service."""
+
+    url: str
+    pid: int
+    http: httpx.Client
+
+    def get(self, path: str, **arguments: Any) -> httpx.Response:
+        """GET a path."""
+        return self.http.get(path, **arguments)
+
+    def post(self, path: str, **arguments: Any) -> httpx.Response:
+        """POST to a path."""
+        return self.http.post(path, **arguments)
+
+    def resident_bytes(self) -> int:
+        """Return the memory that the process has."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def process(url: str, **environment: str) -> Iterator[Live]:
+    """Run `ansorpy serve` on a database; without a worker unless the environment says so."""
+    port = free_port()
+    env = {
+        **os.environ,
+        "ANSORPY_DATABASE_URL": url,
+        "ANSORPY_EMBEDDED_WORKER": "0",
+        **environment,
+    }
+    command = [sys.executable, "-m", "server", "serve", "--port", str(port)]
+    with TemporaryFile() as log:
+        child = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            place = f"http://127.0.0.1:{port}"
+            with httpx.Client(base_url=place, timeout=60.0) as http:
+                _wait(http, child, log)
+                yield Live(place, child.pid, http)
+        finally:
+            child.terminate()
+            child.wait(timeout=30)
+
+
+def _wait(http: httpx.Client, child: "subprocess.Popen[bytes]", log: IO[bytes]) -> None:
+    end_s = time.monotonic() + START_S
+    while time.monotonic() < end_s:
+        if child.poll() is not None:
+            log.seek(0)
+            raise AssertionError(log.read().decode())
+        try:
+            http.get("/healthz")
+        except httpx.TransportError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError("the service does not answer")

@@ -1,0 +1,118 @@
+"""A service to test: on any database, with jobs brought to any state as a worker would."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fastapi.testclient import TestClient
+from sqlalchemy import Engine
+
+from ansorpy.artifact.package import unbox
+from ansorpy.te.text import parse
+from server.access import keys
+from server.app import create_app
+from server.db.engine import now, transaction
+from server.db.models import PackageRow
+from server.db.upgrade import open_database
+from server.jobs import lease
+from server.settings import Settings
+from tests.artifact.test_pack import packed
+
+MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+PROGRESS = {"mm": {"trials": 16, "best_s": 1e-3, "failures": {"wrong": 1}, "sketches": 3}}
+RESULT: Mapping[str, Any] = {
+    "name": "mm", "best_s": 1e-3, "baseline_s": 2e-3, "naive_s": 2e-3, "numpy_s": None,
+    "trials": 16, "seconds": 1.5, "verified": True, "winner": "tuned", "flop": 240,
+    "failures": {"wrong": 1}, "kernel": True,
+}  # fmt: skip
+
+
+@cache
+def package(text: str = MM) -> bytes:
+    """Return a real kernel package."""
+    with TemporaryDirectory() as folder:
+        return packed(parse(text)[0], Path(folder))[0].read_bytes()
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running service and its database."""
+
+    client: TestClient
+    engine: Engine
+
+    def submit(self, text: str = MM, **changes: Any) -> str:
+        """Queue a job and return its id."""
+        reply = self.client.post("/v1/jobs", json={"text": text, **changes})
+        assert reply.status_code in (200, 202), reply.text
+        return str(reply.json()["id"])
+
+    def key(self, tenant: str, *scopes: str, expires_s: float | None = None) -> dict[str, str]:
+        """Return the header with a new key of a tenant."""
+        with transaction(self.engine) as tx:
+            key, _ = keys.create(tx, tenant, scopes, now(tx), expires_s=expires_s)
+        return {"Authorization": f"Bearer {key}"}
+
+    def claim(self) -> lease.Claim:
+        """Take the next job, as a worker would."""
+        with transaction(self.engine) as tx:
+            claimed = lease.claim(tx, "w", now(tx), 30.0, target="f00d")
+        assert claimed is not None
+        return claimed
+
+    @contextmanager
+    def held(self, claimed: lease.Claim) -> Iterator[Any]:
+        """Give (transaction, row, time) of a claimed job."""
+        with transaction(self.engine) as tx:
+            row = lease.hold(tx, claimed, now(tx), 30.0)
+            assert row is not None
+            yield tx, row, now(tx)
+
+    def progress(self, claimed: lease.Claim) -> None:
+        """Store progress."""
+        with self.held(claimed) as (_, row, now_s):
+            lease.note_progress(row, PROGRESS, now_s)
+
+    def deliver(self, claimed: lease.Claim, content: bytes, final: bool = True) -> str:
+        """Store a kernel; return its digest."""
+        digest = sha256(content).hexdigest()
+        with self.held(claimed) as (tx, row, now_s):
+            made = PackageRow(
+                sha256=digest, size_bytes=len(content), content=content,
+                manifest=unbox(content, "p").files["manifest.json"].decode(), created_s=now_s,
+            )  # fmt: skip
+            lease.add_kernel(tx, row, "mm", made, 1e-3, final, now_s)
+        return digest
+
+    def finish(self, claimed: lease.Claim) -> None:
+        """End a job well."""
+        with self.held(claimed) as (tx, row, now_s):
+            lease.finish(tx, row, [RESULT], "trials", now_s)
+
+    def succeed(self, **changes: Any) -> tuple[str, str]:
+        """Bring a new job to its end; return its id and the digest of its kernel."""
+        job_id = self.submit(**changes)
+        claimed = self.claim()
+        digest = self.deliver(claimed, package())
+        self.finish(claimed)
+        return job_id, digest
+
+
+@contextmanager
+def service(
+    url: str, headers: Mapping[str, str] | None = None, **settings: Any
+) -> Iterator[Service]:
+    """Run a service on a database; without a worker of its own."""
+    given: dict[str, Any] = {"embedded_worker": False, "event_stream_s": 0.5, "event_poll_s": 0.05}
+    app = create_app(Settings(database_url=url, **{**given, **settings}))
+    with TestClient(app, base_url="http://localhost", headers=dict(headers or {})) as client:
+        engine = open_database(url)
+        try:
+            yield Service(client, engine)
+        finally:
+            engine.dispose()

@@ -1,0 +1,264 @@
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+
+from ansorpy.errors import SpecError
+from server.access import keys
+from server.access.errors import DeniedError, RateError
+from server.access.principal import Gate, bearer
+from server.access.rates import Rates
+from server.access.start import is_loopback
+from server.db.engine import now, transaction
+from server.db.models import ApiKeyRow, TenantRow
+from tests.server.service import MM, service
+
+
+def key_of(engine: Engine, *scopes: str, tenant: str = "a", lifetime_s: float | None = None) -> str:
+    with transaction(engine) as tx:
+        now_s = now(tx)
+        ends_s = None if lifetime_s is None else now_s + lifetime_s
+        return keys.create(tx, tenant, scopes or ("admin",), now_s, expires_s=ends_s)[0]
+
+
+def test_a_key_is_256_random_bits_and_only_its_digest_is_stored(engine: Engine) -> None:
+    first, second = key_of(engine), key_of(engine)
+    assert first != second
+    assert len(first.split("_", 2)[2]) >= 43  # base64 of 32 bytes
+    with transaction(engine) as tx:
+        rows = tx.scalars(select(ApiKeyRow)).all()
+        for row in rows:
+            stored = " ".join(str(value) for value in vars(row).values())
+            assert first not in stored
+            assert second not in stored
+        assert {row.sha256 for row in rows} == {keys.digest(first), keys.digest(second)}
+
+
+def test_scopes_include_those_below(engine: Engine) -> None:
+    for scope, reach in (
+        ("read", {"read"}),
+        ("tune", {"read", "tune"}),
+        ("admin", set(keys.SCOPES)),
+    ):
+        with transaction(engine) as tx:
+            grant = keys.check(tx, keys.create(tx, "a", (scope,), 0.0)[0], 1.0)
+        assert grant is not None
+        assert set(grant.scopes) == reach
+
+
+@pytest.mark.parametrize("scopes", [(), ("write",), ("read", "root")])
+def test_a_wrong_scope_is_refused(engine: Engine, scopes: tuple[str, ...]) -> None:
+    with transaction(engine) as tx, pytest.raises(SpecError, match="expected read, tune, admin"):
+        keys.create(tx, "a", scopes, 0.0)
+
+
+def test_a_key_ends_when_it_expires_is_revoked_or_its_tenant_is_disabled(engine: Engine) -> None:
+    with transaction(engine) as tx:
+        short, _ = keys.create(tx, "a", ("read",), 0.0, expires_s=10.0)
+        gone, row = keys.create(tx, "a", ("read",), 0.0)
+        other, _ = keys.create(tx, "b", ("read",), 0.0)
+        assert keys.check(tx, short, 9.0) is not None
+        assert keys.check(tx, short, 10.0) is None
+        keys.revoke(tx, row.prefix, 5.0)
+        assert keys.check(tx, gone, 5.0) is None
+        assert keys.check(tx, other, 5.0) is not None
+        tx.scalars(select(TenantRow).where(TenantRow.name == "b")).one().disabled_s = 5.0
+        tx.flush()
+        assert keys.check(tx, other, 5.0) is None
+        for wrong in ("", "ansorpy_x_y", gone[:-1], gone + "x", "x" * 1000, "ä" * 40):
+            assert keys.check(tx, wrong, 1.0) is None
+
+
+def test_a_rotated_key_lives_as_long_and_the_old_one_a_little_longer(engine: Engine) -> None:
+    with transaction(engine) as tx:
+        old, row = keys.create(tx, "a", ("read", "tune"), 0.0, expires_s=100.0, label="ci")
+        new, fresh = keys.rotate(tx, row.prefix, 50.0, overlap_s=10.0)
+        assert (fresh.scopes, fresh.label, fresh.expires_s) == (row.scopes, "ci", 150.0)
+        assert keys.check(tx, old, 59.0) is not None
+        assert keys.check(tx, old, 60.0) is None
+        assert keys.check(tx, new, 149.0) is not None
+        with pytest.raises(SpecError, match="0 valid keys"):
+            keys.rotate(tx, row.prefix, 70.0, 0.0)
+
+
+def test_a_revoked_key_goes_on_for_seconds_at_most(engine: Engine) -> None:
+    clock = [0.0]
+    gate = Gate(engine, None, clock=lambda: clock[0])
+    key = key_of(engine)
+    assert gate.admit(key).tenant == "a"
+    with transaction(engine) as tx:
+        keys.revoke(tx, key.split("_")[1], now(tx))
+    assert gate.admit(key).tenant == "a"  # remembered
+    clock[0] = 5.0
+    with pytest.raises(DeniedError, match="not valid"):
+        gate.admit(key)
+
+
+def test_only_the_scheme_bearer_is_known() -> None:
+    assert bearer("Bearer abc") == bearer("bearer  abc ") == "abc"
+    assert bearer(None) is None
+    with pytest.raises(DeniedError, match="Bearer"):
+        bearer("Basic YTpi")
+
+
+def test_with_keys_in_the_database_every_request_needs_one(url: str, engine: Engine) -> None:
+    key = key_of(engine, "read")
+    with service(url) as running:
+        for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": f"Basic {key}"}):
+            reply = running.client.get("/v1/jobs", headers=headers)
+            assert (reply.status_code, reply.json()["code"]) == (401, "key")
+            assert reply.headers["www-authenticate"] == "Bearer"
+        headers = {"Authorization": f"Bearer {key}"}
+        assert running.client.get("/v1/jobs", headers=headers).status_code == 200
+        running.client.cookies.set("ansorpy_key", key)
+        assert running.client.get("/v1/jobs").status_code == 200
+        for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
+            assert running.client.get(path).status_code == 200
+
+
+def test_a_key_may_do_what_its_scope_says(url: str, engine: Engine) -> None:
+    allowed = {
+        "read": {"/v1/jobs": 200, "POST": 403, "/v1/workers": 403, "/metrics": 403},
+        "tune": {"/v1/jobs": 200, "POST": 202, "/v1/workers": 403, "/metrics": 403},
+        "admin": {"/v1/jobs": 200, "POST": 202, "/v1/workers": 200, "/metrics": 200},
+    }
+    for scope, wanted in allowed.items():
+        with service(url, {"Authorization": f"Bearer {key_of(engine, scope)}"}) as running:
+            for path, status in wanted.items():
+                if path == "POST":
+                    reply = running.client.post("/v1/jobs", json={"text": MM, "fresh": True})
+                else:
+                    reply = running.client.get(path)
+                assert reply.status_code == status, (scope, path)
+                if status == 403:
+                    assert reply.json()["code"] == "scope"
+
+
+@pytest.mark.parametrize("changes", [{"host": "0.0.0.0"}, {"host": "::"}, {"require_keys": True}])
+def test_without_keys_nobody_else_may_reach_the_service(
+    url: str, engine: Engine, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(SpecError, match="ansorpy keys create"), service(url, **changes):
+        pass
+    key_of(engine)
+    with service(url, **changes) as running:
+        assert running.client.get("/v1/jobs").status_code == 401
+
+
+def test_an_expired_key_is_no_key(url: str, engine: Engine) -> None:
+    key_of(engine, lifetime_s=-1.0)
+    with pytest.raises(SpecError, match="ansorpy keys create"), service(url, host="0.0.0.0"):
+        pass
+
+
+def test_a_key_may_come_from_a_file(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("k" * 40 + "\n")
+    with service(url, host="0.0.0.0", admin_key_file=file) as running:
+        headers = {"Authorization": "Bearer " + "k" * 40}
+        assert running.client.get("/v1/workers", headers=headers).status_code == 200
+        assert running.client.get("/v1/workers").status_code == 401
+    with service(url, host="0.0.0.0", admin_key_file=file):
+        pass  # a second start finds it there
+    for text in ("short", "ä" * 40):
+        file.write_text(text)
+        with pytest.raises(SpecError, match="ADMIN_KEY_FILE"), service(url, admin_key_file=file):
+            pass
+
+
+def test_wrong_keys_are_slowed_down(url: str, engine: Engine) -> None:
+    good = {"Authorization": f"Bearer {key_of(engine)}"}
+    with service(url, denied_rate="3/minute") as running:
+        wrong = {"Authorization": "Bearer wrong"}
+        codes = [running.client.get("/v1/jobs", headers=wrong).status_code for _ in range(5)]
+        assert codes == [401, 401, 401, 429, 429]
+        assert running.client.get("/v1/jobs", headers=good).status_code == 200
+
+
+def test_rates_are_per_kind_and_per_caller(url: str) -> None:
+    with service(url, read_rate="2/minute", tune_rate="1/minute") as running:
+        reads = [running.client.get("/v1/jobs") for _ in range(3)]
+        assert [reply.status_code for reply in reads] == [200, 200, 429]
+        assert reads[2].json()["code"] == "rate"
+        assert 1 <= int(reads[2].headers["retry-after"]) <= 60
+        posts = [running.client.post("/v1/jobs", content=b"{}").status_code for _ in range(2)]
+        assert posts == [422, 429]  # counted before the body is looked at
+    rates = Rates({"read": "1/minute"})
+    rates.take("read", "a")
+    rates.take("read", "b")
+    with pytest.raises(RateError, match="more than 1 per 1 minute"):
+        rates.take("read", "a")
+
+
+def test_a_day_has_so_many_trials(url: str) -> None:
+    with service(url, max_trials_per_day=100) as running:
+        running.submit(budget={"trials": 60}, fresh=True)
+        body = {"text": MM, "budget": {"trials": 41}, "fresh": True}
+        refused = running.client.post("/v1/jobs", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (429, "quota")
+        assert "100 trials" in refused.json()["detail"]
+        claimed = running.claim()
+        running.finish(claimed)  # it used none of its trials
+        assert running.client.post("/v1/jobs", json=body).status_code == 202
+        assert len(running.client.get("/v1/jobs").json()["jobs"]) == 2
+
+
+def test_a_tenant_may_have_limits_of_its_own(url: str, engine: Engine) -> None:
+    key = {"Authorization": f"Bearer {key_of(engine)}"}
+    with transaction(engine) as tx:
+        row = tx.scalars(select(TenantRow).where(TenantRow.name == "a")).one()
+        row.max_queued_jobs, row.max_seconds_per_day = 2, 10.0
+    with service(url, key) as running:
+        body = {"text": MM, "fresh": True, "budget": {"seconds": 8}}
+        codes = [running.client.post("/v1/jobs", json=body).status_code for _ in range(2)]
+        assert codes == [202, 429]
+
+
+def test_names_of_other_machines_are_no_host_without_keys(url: str, engine: Engine) -> None:
+    with service(url) as running:
+        for host in ("evil.example", "evil.example:8720", "127.0.0.1.evil.example", "", "a b"):
+            reply = running.client.get("/v1/jobs", headers={"Host": host})
+            assert (reply.status_code, reply.json()["code"]) == (421, "host"), host
+        for host in ("localhost:8720", "127.0.0.1", "[::1]:8720"):
+            assert running.client.get("/v1/jobs", headers={"Host": host}).status_code == 200
+    key = {"Authorization": f"Bearer {key_of(engine)}", "Host": "tuner.example"}
+    with service(url, key) as running:
+        assert running.client.get("/v1/jobs").status_code == 200
+
+
+def test_a_page_of_another_site_changes_nothing(url: str) -> None:
+    with service(url) as running:
+        for origin in ("http://evil.example", "null", "http://localhost:99", "http://localhost."):
+            headers = {"Origin": origin}
+            reply = running.client.post("/v1/jobs", json={"text": MM}, headers=headers)
+            assert (reply.status_code, reply.json()["code"]) == (403, "origin"), origin
+            assert "access-control-allow-origin" not in reply.headers
+        own = {"Origin": "http://localhost"}
+        assert running.client.post("/v1/jobs", json={"text": MM}, headers=own).status_code == 202
+
+
+def test_every_reply_carries_the_headers_that_keep_browsers_safe(url: str) -> None:
+    with service(url) as running:
+        for path in ("/v1/jobs", "/nothing", "/docs", "/static/reference.css"):
+            headers = running.client.get(path).headers
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "default-src 'self'" in headers["content-security-policy"]
+            assert len(headers["x-request-id"]) == 32
+
+
+@pytest.mark.parametrize(
+    ("host", "answer"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("x", False)],
+)
+def test_loopback(host: str, answer: bool) -> None:
+    assert is_loopback(host) is answer
+
+
+def test_the_database_is_not_asked_again_for_a_known_key(url: str, engine: Engine) -> None:
+    gate = Gate(engine, None, clock=time.monotonic)
+    key = key_of(engine)
+    assert gate.remembered(key) is None
+    principal = gate.admit(key)
+    assert gate.remembered(key) is principal

@@ -1,0 +1,89 @@
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.server.service import Service, package, service
+
+
+@pytest.fixture
+def running(url: str) -> Iterator[Service]:
+    with service(url, max_event_streams=1) as found:
+        yield found
+
+
+def parsed(text: str) -> list[dict[str, str]]:
+    blocks = [block for block in text.split("\n\n") if block and not block.startswith(":")]
+    return [dict(line.split(": ", 1) for line in block.splitlines()) for block in blocks]
+
+
+def test_an_ended_job_tells_its_events_and_closes(running: Service) -> None:
+    job_id, _ = running.succeed()
+    reply = running.client.get(f"/v1/jobs/{job_id}/events")
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    events = parsed(reply.text)
+    assert [event["event"] for event in events] == [
+        "state", "state", "kernel", "finished", "state",
+    ]  # fmt: skip
+    assert [event["id"] for event in events] == ["1", "2", "3", "4", "5"]
+    bodies = [json.loads(event["data"]) for event in events]
+    assert [body.get("state") for body in bodies] == [
+        "queued", "running", None, None, "succeeded",
+    ]  # fmt: skip
+    assert [body["id"] for body in bodies] == [1, 2, 3, 4, 5]
+
+
+def test_a_stream_resumes_after_the_last_event_that_came(running: Service) -> None:
+    job_id, _ = running.succeed()
+    path = f"/v1/jobs/{job_id}/events"
+    rest = running.client.get(path, headers={"Last-Event-ID": "3"})
+    assert [event["id"] for event in parsed(rest.text)] == ["4", "5"]
+    assert parsed(running.client.get(path, params={"after": 4}).text)[0]["id"] == "5"
+    assert running.client.get(path, params={"after": 5}).text == ""
+    assert running.client.get(path, headers={"Last-Event-ID": "x"}).status_code == 422
+
+
+def test_jsonl_tells_what_there_is(running: Service) -> None:
+    job_id = running.submit()
+    reply = running.client.get(f"/v1/jobs/{job_id}/events", params={"format": "jsonl"})
+    assert reply.headers["content-type"].startswith("application/x-ndjson")
+    (event,) = map(json.loads, reply.text.splitlines())
+    assert (event["id"], event["kind"], event["state"]) == (1, "state", "queued")
+
+
+def test_a_stream_waits_for_what_happens_and_survives_another_process(url: str) -> None:
+    with service(url, event_stream_s=20.0) as running:
+        job_id = running.submit()
+
+        def work() -> None:
+            time.sleep(0.3)
+            claimed = running.claim()
+            running.deliver(claimed, package())
+            time.sleep(0.3)
+            running.finish(claimed)
+
+        package()
+        worker = threading.Thread(target=work)
+        worker.start()
+        reply = running.client.get(f"/v1/jobs/{job_id}/events")
+        worker.join()
+    assert [event["id"] for event in parsed(reply.text)] == ["1", "2", "3", "4", "5"]
+    with service(url) as another:
+        headers = {"Last-Event-ID": "4"}
+        rest = another.client.get(f"/v1/jobs/{job_id}/events", headers=headers)
+    assert [event["id"] for event in parsed(rest.text)] == ["5"]
+
+
+def test_one_stream_too_many_is_refused_and_a_closed_one_counts_no_more(running: Service) -> None:
+    path = f"/v1/jobs/{running.submit()}/events"
+    seen: list[int] = []
+    follower = threading.Thread(target=lambda: seen.append(running.client.get(path).status_code))
+    follower.start()
+    time.sleep(0.2)
+    refused = running.client.get(path)
+    follower.join()
+    assert (refused.status_code, refused.json()["code"], seen) == (429, "rate", [200])
+    assert refused.headers["retry-after"] == "5"
+    assert running.client.get(path).status_code == 200

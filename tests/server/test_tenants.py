@@ -1,0 +1,116 @@
+"""Everything that belongs to somebody is unknown to everybody else.
+
+The routes come from the OpenAPI document: a new one is in the matrix by itself, and one with a
+parameter that nobody here knows fails.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from server.db.records import record_row
+from tests.server.service import MM, Service, service
+from tests.test_records import trial
+
+OPEN = {"/healthz", "/readyz"}  # these tell nothing of anybody
+
+
+@dataclass(frozen=True)
+class Two:
+    """Two tenants; the ids are those of the first."""
+
+    running: Service
+    owner: dict[str, str]
+    other: dict[str, str]
+    ids: dict[str, str]
+
+    @property
+    def operations(self) -> list[tuple[str, str, dict[str, Any]]]:
+        document = self.running.client.get("/openapi.json").json()
+        return [
+            (method, path, operation)
+            for path, methods in document["paths"].items()
+            for method, operation in methods.items()
+        ]
+
+    def call(self, method: str, path: str, headers: dict[str, str], **query: str) -> Any:
+        names = re.findall(r"{(\w+)}", path)
+        assert set(names) <= set(self.ids), f"{path}: say here what {names} may be"
+        place = path.format(**self.ids)
+        return self.running.client.request(
+            method, place, headers=headers, params=query, follow_redirects=False
+        )
+
+
+@pytest.fixture
+def two(url: str) -> Iterator[Two]:
+    with service(url) as first:
+        owner, other = first.key("owner", "admin"), first.key("other", "admin")
+    with service(url, owner) as running:
+        job_id, digest = running.succeed()
+        claimed_id = running.submit(fresh=True)
+        with running.held(running.claim()) as (tx, row, _):
+            tx.add(record_row(trial(1.0), row.tenant_id, row.id, 1))
+        ids = {"job_id": job_id, "sha256": digest, "file": "kernel.py", "task": "mm"}
+        running.client.headers.pop("Authorization")
+        yield Two(running, owner, other, {**ids, "job": claimed_id})
+
+
+def test_every_route_with_an_id_of_somebody_else_is_not_found(two: Two) -> None:
+    tried = 0
+    for method, path, _ in two.operations:
+        if "{" not in path:
+            continue
+        own = two.call(method, path, two.owner)
+        foreign = two.call(method, path, two.other)
+        assert own.status_code in (200, 307, 409), (method, path, own.text)
+        assert foreign.status_code == 404, (method, path, foreign.text)
+        missing = {**two.ids, "job_id": "0" * 32, "sha256": "0" * 64}
+        nothing = Two(two.running, two.owner, two.other, missing).call(method, path, two.other)
+        assert nothing.json() == foreign.json(), "foreign and missing can be told apart"
+        tried += 1
+    assert tried >= 9
+
+
+def test_no_list_names_what_is_somebody_elses(two: Two) -> None:
+    secrets = {two.ids["job_id"], two.ids["sha256"], two.ids["job"]}
+    seen = 0
+    for method, path, _ in two.operations:
+        if method != "get" or "{" in path:
+            continue
+        told = two.call(method, path, two.other).text
+        assert not any(secret in told for secret in secrets), path
+        mine = two.call(method, path, two.owner).text
+        seen += any(secret in mine for secret in secrets)
+    assert seen >= 1
+    assert two.call("get", "/v1/records", two.other).text == ""
+    assert two.call("get", "/v1/records", two.owner).text.count("\n") == 1
+    assert two.call("get", "/v1/records", two.other, job=two.ids["job"]).status_code == 404
+    assert two.call("get", "/v1/records", two.owner, job=two.ids["job"]).status_code == 200
+
+
+def test_every_route_needs_a_key_but_those_that_tell_nothing(two: Two) -> None:
+    for method, path, operation in two.operations:
+        status = two.call(method, path, {}).status_code
+        if path in OPEN:
+            assert status == 200
+            assert "security" not in operation
+        else:
+            assert status == 401, (method, path)
+            assert operation["security"] == [{"key": []}]
+
+
+def test_a_key_that_may_only_read_changes_nothing(two: Two) -> None:
+    reader = two.running.key("owner", "read")
+    for method, path, _ in two.operations:
+        if method != "get":
+            assert two.call(method, path, reader).status_code == 403, path
+
+
+def test_the_same_work_of_another_tenant_is_done_again(two: Two) -> None:
+    mine = two.running.client.post("/v1/jobs", json={"text": MM}, headers=two.owner)
+    other = two.running.client.post("/v1/jobs", json={"text": MM}, headers=two.other)
+    assert (mine.json()["how"], other.json()["how"]) == ("answered", "created")
