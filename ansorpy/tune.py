@@ -16,7 +16,7 @@ from types import ModuleType
 
 from platformdirs import user_data_path
 
-from ansorpy.artifact.load import LoadedKernel, load
+from ansorpy.artifact import LoadedKernel, load
 from ansorpy.cost.model import CostModel
 from ansorpy.errors import SpecError
 from ansorpy.events import (

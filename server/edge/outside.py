@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.access.start import is_loopback
 from server.edge.metrics import Metrics
 from server.edge.problems import CODES, problem
+from server.logs import facts
 
 log = logging.getLogger("ansorpy.access")
 
@@ -92,10 +93,14 @@ class Outside:
         route = getattr(scope.get("route"), "path", UNKNOWN_ROUTE)
         method = scope["method"] if scope["method"].isalpha() and status != 405 else "OTHER"
         self.metrics.count(method[:16], route, status, seconds)
-        log.info(
-            "%s %s %d %.1f ms %s", method[:16], route, status, seconds * 1e3, request_id,
-            extra={"route": route, "status": status, "seconds": seconds, "request": request_id},
-        )  # fmt: skip
+        told = facts(
+            method=method[:16],
+            route=route,
+            status=status,
+            ms=round(seconds * 1e3, 2),
+            request=request_id,
+        )
+        log.info("answered", extra=told)
 
 
 def is_local_name(host: str) -> bool:

@@ -1,7 +1,7 @@
 """/v1/kernels: packages by their digest, immutable."""
 
 from hashlib import sha256 as digest_of
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Response
 
@@ -9,17 +9,14 @@ from server.edge.conditional import MAX_HEADER, content, matches, not_modified
 from server.routes.wired import Reads, WiredDep
 from server.schemas.base import DIGEST_PATTERN
 from server.schemas.problem import problems
-from server.service.kernels import MEDIA_TYPES
+from server.service.kernels import MEDIA_TYPES, FileName
 
 router = APIRouter(prefix="/v1/kernels", tags=["kernels"])
 
 ZIP = "application/zip"
 FOREVER = "private, max-age=31536000, immutable"
 Sha256 = Annotated[str, Path(pattern=DIGEST_PATTERN, description="The digest of a package.")]
-FileName = Annotated[
-    Literal["kernel.py", "constants.npz", "manifest.json"],
-    Path(description="A file of the package."),
-]
+File = Annotated[FileName, Path(description="A file of the package.")]
 Given = Annotated[str | None, Header(max_length=MAX_HEADER)]
 
 
@@ -66,7 +63,7 @@ def package(
 )
 def file(
     sha256: Sha256,
-    file: FileName,
+    file: File,
     who: Reads,
     parts: WiredDep,
     if_none_match: Given = None,

@@ -4,19 +4,26 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final
+from typing import Final, Literal
 
 from sqlalchemy import Engine
 
-from ansorpy.artifact.package import MANIFEST, NAMES, unbox
+from ansorpy.artifact.package import NAMES, unbox
 from server.db.engine import reading
 from server.jobs import queries
 from server.jobs.errors import UnknownError
 
-MEDIA_TYPES: Final[Mapping[str, str]] = {
+FileName = Literal[
+    "kernel.py", "constants.npz", "kernel.so", "kernel.o", "kernel.h", "native.py", "manifest.json"
+]
+MEDIA_TYPES: Final[Mapping[FileName, str]] = {
     "kernel.py": "text/x-python; charset=utf-8",
     "constants.npz": "application/octet-stream",
-    MANIFEST: "application/json",
+    "kernel.so": "application/octet-stream",
+    "kernel.o": "application/octet-stream",
+    "kernel.h": "text/x-c; charset=utf-8",
+    "native.py": "text/x-python; charset=utf-8",
+    "manifest.json": "application/json",
 }
 assert set(MEDIA_TYPES) == set(NAMES)
 REMEMBERED_BYTES: Final = 1 << 24

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansorpy.artifact.kernel_file import WORST_TOLERANCE, make_test
-from ansorpy.artifact.load import LoadedKernel, load, unpack
-from ansorpy.artifact.pack import pack
+from ansorpy.artifact import LoadedKernel, load, make_test, pack, unpack
+from ansorpy.artifact.kernel_file import WORST_TOLERANCE
 from ansorpy.errors import PackageError
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Race, Record

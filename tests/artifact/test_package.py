@@ -7,9 +7,10 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from ansorpy.artifact.load import LoadedKernel, check_machine, load, load_package
+from ansorpy.artifact import LoadedKernel, load, load_package, unbox
+from ansorpy.artifact.load import check_machine
 from ansorpy.artifact.needs import lacking, needed_features
-from ansorpy.artifact.package import MANIFEST, box, parse_digest, unbox
+from ansorpy.artifact.package import MANIFEST, box, parse_digest
 from ansorpy.errors import PackageError
 from ansorpy.target import Target
 from ansorpy.te.text import parse

@@ -41,9 +41,9 @@ def lease_owner(settings: Settings, job_id: str) -> str:
 def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, poll_s=0.05)
     killed: set[int] = set()
-    with TestClient(create_app(settings)) as client:
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
         # A budget that no test waits for: every worker that takes the job is killed in it.
-        body = {"text": MM, "seconds": 3600.0, "trials": 100_000}
+        body = {"text": MM, "budget": {"seconds": 3600.0, "trials": 100_000}}
         job_id = client.post("/v1/jobs", json=body).json()["id"]
         end_s = time.monotonic() + 240
         while (job := wait_for(client, job_id, "running", "failed"))["state"] == "running":
@@ -52,7 +52,7 @@ def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path:
             if owner is not None and owner.pid not in killed:
                 killed.add(owner.pid)
                 os.kill(owner.pid, signal.SIGKILL)
-    assert "poison: the worker was lost 3 times" in job["error"]
+    assert "poison: the worker was lost 3 times" in job["reason"]
     assert len(killed) == 3
 
 
@@ -60,11 +60,11 @@ def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path:
 @pytest.mark.measure
 def test_the_service_tunes_with_its_own_worker(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, poll_s=0.05)
-    with TestClient(create_app(settings)) as client:
-        job_id = client.post("/v1/jobs", json={"text": MM, "trials": 2}).json()["id"]
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        job_id = client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 2}}).json()["id"]
         job = wait_for(client, job_id, *ENDED)
         assert job["state"] == "succeeded", job
         (task,) = job["tasks"]
         assert task["verified"]
-        zipped = client.get(task["kernel"])
+        zipped = client.get(f"/v1/jobs/{job_id}/kernels/mm")
         assert zipped.content[:2] == b"PK"
