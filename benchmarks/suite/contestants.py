@@ -34,6 +34,7 @@ class Contestant:
 OURS: Final = "ansorpy"
 OURS_RUNTIME: Final = "ansorpy_rt"
 OURS_64: Final = "ansorpy_64"
+OURS_WINOGRAD: Final = "ansorpy_winograd"  # other rounding: never in the ratios
 METASCHEDULE: Final = "metaschedule"
 DUEL_TRIALS: Final = 64
 
@@ -50,6 +51,10 @@ _ALL: Final = (
     Contestant(OURS_RUNTIME, "ansorpy", OWN, "ansorpy_peer", _US, ours=True),
     Contestant(
         OURS_64, f"ansorpy, {DUEL_TRIALS} trials", OWN, "ansorpy_peer", _US, ours=True
+    ),
+    Contestant(
+        OURS_WINOGRAD, "ansorpy, weights constant, Winograd allowed", OWN, "ansorpy_peer", _US,
+        constant_weights=True, ours=True,
     ),
     Contestant("numpy", "NumPy", BASE, "numpy_peer", ("numpy",)),
     Contestant("torch", "torch", BASE, "torch_peer", ("torch",), "eager"),

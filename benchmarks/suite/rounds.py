@@ -16,7 +16,14 @@ from ansorpy.measure.host import local_target
 from benchmarks.common import RAW, Results, Row, duration, say
 from benchmarks.suite.cases import DUEL
 from benchmarks.suite.contest import Party, Terms, drop, hold, party, prepare
-from benchmarks.suite.contestants import CONTESTANTS, METASCHEDULE, OURS, OURS_64, Contestant
+from benchmarks.suite.contestants import (
+    CONTESTANTS,
+    METASCHEDULE,
+    OURS,
+    OURS_64,
+    OURS_WINOGRAD,
+    Contestant,
+)
 from benchmarks.suite.metaschedule import tuning_of
 from benchmarks.suite.peers.tvm_peer import LIBRARY
 from benchmarks.suite.rows import ROWS
@@ -55,6 +62,8 @@ def players(plan: Plan, case: str) -> list[Contestant]:
         left_out.add(OURS)
     if case not in DUEL:
         left_out.add(OURS_64)
+    if not any((case, OURS_WINOGRAD, threads) in plan.kernels for threads in plan.threads):
+        left_out.add(OURS_WINOGRAD)
     return [one for one in plan.who if one.name not in left_out]
 
 

@@ -24,14 +24,15 @@ from ansorpy.measure.timing import Race
 from ansorpy.records import MemoryStore, Record
 from ansorpy.session.final import NAIVE
 from ansorpy.session.pools import Pools
+from ansorpy.state.rule import Rule
 from ansorpy.tune import Request, run
 from benchmarks.common import RAW, commit, duration, say, today
 from benchmarks.speed import OursOnly
 from benchmarks.suite.cases import DUEL
-from benchmarks.suite.contestants import DUEL_TRIALS, OURS, OURS_64, OURS_RUNTIME
+from benchmarks.suite.contestants import DUEL_TRIALS, OURS, OURS_64, OURS_RUNTIME, OURS_WINOGRAD
 from benchmarks.suite.options import rows_parser, selected
 from benchmarks.suite.rows import ROWS
-from rules import CPU
+from rules import CPU, WINOGRAD2, WINOGRAD4
 
 KERNELS: Final = RAW / "suite" / "kernels"
 
@@ -50,13 +51,18 @@ class Wanted:
     @property
     def constant_weights(self) -> bool:
         """Whether weights may be packed ahead of time."""
-        return self.who == OURS
+        return self.who in (OURS, OURS_WINOGRAD)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules of the search."""
+        return (*WINOGRAD2, *WINOGRAD4, *CPU) if self.who == OURS_WINOGRAD else CPU
 
     @property
     def path(self) -> Path:
         """Where the zip is kept. A kernel that does not care is shared by several players."""
-        packed = "-packed" if self.constant_weights else ""
-        return KERNELS / f"{self.case}{packed}-{self.trials}x{self.threads}-s{self.seed}.zip"
+        how = {OURS: "-packed", OURS_WINOGRAD: "-winograd"}.get(self.who, "")
+        return KERNELS / f"{self.case}{how}-{self.trials}x{self.threads}-s{self.seed}.zip"
 
     @property
     def curve(self) -> Path:
@@ -71,6 +77,10 @@ def wanted(cases: Sequence[str], args: Namespace) -> Iterator[Wanted]:
             if ROWS[case].has_weights:
                 yield Wanted(case, OURS, threads, args.trials, args.tune_seconds, args.seed)
             yield Wanted(case, OURS_RUNTIME, threads, args.trials, args.tune_seconds, args.seed)
+            if args.winograd and ROWS[case].winograd:
+                yield Wanted(
+                    case, OURS_WINOGRAD, threads, args.trials, args.tune_seconds, args.seed
+                )
             if case in DUEL:
                 yield Wanted(case, OURS_64, threads, DUEL_TRIALS, None, args.seed)
 
@@ -131,7 +141,7 @@ def tuned(one: Wanted) -> None:
     def pools() -> Pools:
         return Pools(Finalists)
 
-    for event in run(request, CPU, store, KERNELS / "work", pools=pools):
+    for event in run(request, one.rules, store, KERNELS / "work", pools=pools):
         last = event
     assert isinstance(last, Finished)
     if last.stopped == "interrupted":
@@ -159,6 +169,8 @@ def tune_all(some: Sequence[Wanted], deadline_s: float) -> bool:
             say(f"time is up: {len(missing) - at} kernels were not tuned")
             return False
         left = (now_s - begin_s) / at * (len(missing) - at) if at else None
+        if one.curve.exists():
+            continue  # two players share it
         say(f"tune {at + 1}/{len(missing)}, {duration(left)} left: {one.path.stem}")
         tuned(one)
     return True

@@ -57,3 +57,8 @@ def test_the_suite_has_the_rows_that_were_asked_for() -> None:
     large = [row for row in ROWS.values() if row.case.batch == LARGE_BATCH]
     assert len(large) == len(BATCHED) + 2
     assert len(ROWS) == 35 + len(BATCHED) + 1
+
+
+def test_winograd_fits_plain_convolutions_of_three_by_three() -> None:
+    fits = {row.name for row in ROWS.values() if row.winograd and row.case.batch == 1}
+    assert fits == {"c2d_r64", "c2d_r128", "c2d_r256", "c2d_r512", "convlayer"}

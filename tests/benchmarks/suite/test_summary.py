@@ -125,3 +125,10 @@ def test_names_are_those_of_the_table() -> None:
     assert set(PEERS) < set(CONTESTANTS)
     assert not any(CONTESTANTS[name].ours for name in PEERS)
     assert all(case.batch in (1, 16) for case in CASES.values())
+
+
+def test_winograd_rounds_otherwise_and_is_in_no_ratio() -> None:
+    row = one(WITH_WEIGHTS, ansorpy=2.0, ansorpy_rt=2.0, ansorpy_winograd=0.5, ort=3.0)
+    best = best_of(row)
+    assert best is not None
+    assert (best.peer, best.ratio) == ("ort", 1.5)
