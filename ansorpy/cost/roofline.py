@@ -67,7 +67,16 @@ class RooflineModel:
 
     def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
         """Return one array of scores per batch; features as `ansorpy.features.extract` gives."""
-        return [1.0 / self.cycles(batch).sum(axis=1) for batch in batches]
+        sizes = [batch.shape[0] * batch.shape[1] for batch in batches]
+        if not sum(sizes):
+            return [np.zeros(len(batch)) for batch in batches]
+        # All at once: with many plans there are many small batches.
+        rows = np.concatenate([batch.reshape(-1, 1, batch.shape[2]) for batch in batches])
+        parts = np.split(self.cycles(rows)[:, 0], np.cumsum(sizes)[:-1])
+        return [
+            1.0 / part.reshape(batch.shape[:2]).sum(axis=1)
+            for part, batch in zip(parts, batches, strict=True)
+        ]
 
     def update(self, samples: Sequence[Sample]) -> None:
         """Do nothing."""

@@ -208,7 +208,7 @@ def _plain_lanes(stage: Stage, work: Work) -> list[str | None]:
     if work.combines is not None:
         names = [name for name, _ in work.axes]
     spatial = ["@".join(loop.axes) for loop in stage.loops if loop.kind is AxisKind.SPATIAL]
-    if stage.loops[-1].annotation == "unroll" and len(spatial) > 1:
+    if len(spatial) > 1 and stage.loops[-1].annotation == "unroll":
         return [spatial[-2]]  # what is written out takes no lanes
     candidates = spatial[-1:]
     if work.combiner is not None and work.combines is None and names[-1] not in spatial:

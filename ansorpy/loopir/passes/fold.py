@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Phase, Program, Seq, Stmt, Store, Tile
-from ansorpy.te.expr import Binary, Const, Expr, Var, substitute
-from ansorpy.te.intervals import NO_FACTS, Fact, Interval, assume, bounds, linear, simplify
+from ansorpy.loopir.passes.bound import Scope
+from ansorpy.te.expr import Binary, Const, Expr, Var
+from ansorpy.te.intervals import Fact, Interval, assume, bounds, linear
 
 Facts = tuple[Fact, ...]
 
@@ -21,13 +22,13 @@ def fold(program: Program, values: Mapping[str, int]) -> Program:
     Raises:
         LoweringError: a shape still mentions a variable.
     """
-    sizes: dict[str, Expr] = {name: Const(value) for name, value in values.items()}
+    scope = Scope(values)
     phases = []
     for phase in program.phases:
-        body = _fold(phase.body, sizes, {}, NO_FACTS)
+        body = _fold(phase.body, scope)
         if body is not None:
             phases.append(Phase(phase.name, body, phase.ahead))
-    buffers = tuple(_shape(buffer, sizes) for buffer in program.buffers)
+    buffers = tuple(_shape(buffer, scope) for buffer in program.buffers)
     return Program(program.name, buffers, tuple(phases))
 
 
@@ -37,54 +38,41 @@ def refold(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt | None:
     Args:
         ranges: first and last value of the loop variables outside of it.
     """
-    return _fold(stmt, {}, ranges, NO_FACTS)
+    return _fold(stmt, Scope({}, ranges))
 
 
-def _fold(
-    stmt: Stmt, values: Mapping[str, Expr], ranges: Mapping[str, Interval], facts: Facts
-) -> Stmt | None:
+def _fold(stmt: Stmt, scope: Scope) -> Stmt | None:
     """Return the folded statement, None where it does nothing."""
-
-    def simple(expr: Expr) -> Expr:
-        return simplify(substitute(expr, values), ranges, facts)
-
     match stmt:
         case Store():
-            index, stored = tuple(map(simple, stmt.index)), tuple(map(simple, stmt.values))
-            return replace(stmt, index=index, values=stored)
+            index, stored = map(scope.simple, stmt.index), map(scope.simple, stmt.values)
+            return replace(stmt, index=tuple(index), values=tuple(stored))
         case For():
-            return _fold_for(stmt, simple(stmt.extent), values, ranges, facts)
+            return _fold_for(stmt, scope.simple(stmt.extent), scope)
         case If():
-            return _fold_if(stmt, simple(stmt.cond), values, ranges, facts)
+            return _fold_if(stmt, scope.simple(stmt.cond), scope)
         case Seq(stmts=stmts):
-            parts = [_fold(part, values, ranges, facts) for part in stmts]
+            parts = [_fold(part, scope) for part in stmts]
             kept = tuple(part for part in parts if part is not None)
             return (kept[0] if len(kept) == 1 else Seq(kept)) if kept else None
         case Alloc(buffer=buffer, body=body):
-            inner = _fold(body, values, ranges, facts)
-            return None if inner is None else Alloc(_shape(buffer, values), inner)
+            inner = _fold(body, scope)
+            return None if inner is None else Alloc(_shape(buffer, scope), inner)
         case Tile():
             raise LoweringError("a Tile cannot be folded: fold comes first")
 
 
-def _fold_for(
-    stmt: For,
-    extent: Expr,
-    values: Mapping[str, Expr],
-    ranges: Mapping[str, Interval],
-    facts: Facts,
-) -> Stmt | None:
-    extent = _whole_tile(extent, ranges, facts)
-    low, high = bounds(extent, ranges, facts)
+def _fold_for(stmt: For, extent: Expr, scope: Scope) -> Stmt | None:
+    extent = _whole_tile(extent, scope.ranges, scope.facts)
+    low, high = bounds(extent, scope.ranges, scope.facts)
     if high <= 0:
         return None
     if low == high == 1:
-        return _fold(stmt.body, {**values, stmt.var: Const(0)}, ranges, facts)
-    inside = {**ranges, stmt.var: (0, high - 1)}
-    known = facts
+        return _fold(stmt.body, scope.inside(stmt.var, value=0))
+    inside = scope.inside(stmt.var, interval=(0, high - 1))
     if low != high:
-        known = _below(Var(stmt.var), extent, inside, facts)
-    body = _fold(stmt.body, values, inside, known)
+        inside = inside.where(_below(Var(stmt.var), extent, inside.ranges, scope.facts))
+    body = _fold(stmt.body, inside)
     return None if body is None else For(stmt.var, extent, body, stmt.kind)
 
 
@@ -116,27 +104,22 @@ def _below(var: Expr, extent: Expr, ranges: Mapping[str, Interval], facts: Facts
             return assume(Binary("lt", var, extent), ranges, facts)
 
 
-def _fold_if(
-    stmt: If,
-    cond: Expr,
-    values: Mapping[str, Expr],
-    ranges: Mapping[str, Interval],
-    facts: Facts,
-) -> Stmt | None:
+def _fold_if(stmt: If, cond: Expr, scope: Scope) -> Stmt | None:
     if isinstance(cond, Const):
         chosen = stmt.then if cond.value else stmt.other
-        return None if chosen is None else _fold(chosen, values, ranges, facts)
-    then = _fold(stmt.then, values, ranges, assume(cond, ranges, facts))
+        return None if chosen is None else _fold(chosen, scope)
+    then = _fold(stmt.then, scope.where(assume(cond, scope.ranges, scope.facts)))
     other = None
     if stmt.other is not None:
-        other = _fold(stmt.other, values, ranges, assume(cond, ranges, facts, holds=False))
+        denied = assume(cond, scope.ranges, scope.facts, holds=False)
+        other = _fold(stmt.other, scope.where(denied))
     if then is None and other is None:
         return None
     return If(cond, Seq(()) if then is None else then, other)
 
 
-def _shape(buffer: Buffer, values: Mapping[str, Expr]) -> Buffer:
-    shape = tuple(simplify(substitute(extent, values), {}) for extent in buffer.shape)
+def _shape(buffer: Buffer, scope: Scope) -> Buffer:
+    shape = tuple(scope.simple(extent) for extent in buffer.shape)
     if not all(isinstance(extent, Const) for extent in shape):
         raise LoweringError(f"buffer {buffer.name!r}: shape {tuple(map(str, shape))} is not known")
     return replace(buffer, shape=shape)

@@ -1,0 +1,92 @@
+"""Put numbers for sizes into index expressions, each sub-expression once.
+
+The expressions of a symbolic program repeat themselves: of some 2,400 nodes of a convolution 700
+are different objects. Sums and products of variables are folded bottom-up into linear forms that
+are remembered by object; the general rules then see little.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ansorpy.te.expr import INDEX, Binary, Call, Const, Expr, Var, children, rebuild
+from ansorpy.te.forms import Form
+from ansorpy.te.intervals import Fact, Interval, simplify
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is known at a place: values of sizes and of loops that run once, ranges, facts.
+
+    `known` holds the forms of expressions by identity: a scope inside knows them too, since its
+    own variables do not occur in them. The program must outlive it.
+    """
+
+    values: Mapping[str, int]
+    ranges: Mapping[str, Interval] = field(default_factory=dict)
+    facts: tuple[Fact, ...] = ()
+    known: dict[int, Form | None] = field(default_factory=dict)
+
+    def simple(self, expr: Expr) -> Expr:
+        """Return an expression with its sizes replaced, simplified."""
+        form = self._form(expr)
+        if form is not None:
+            return form.expr()
+        return simplify(self._replaced(expr), self.ranges, self.facts)
+
+    def _replaced(self, expr: Expr) -> Expr:
+        form = self._form(expr)
+        if form is not None:
+            return form.expr()
+        return rebuild(expr, tuple(self._replaced(part) for part in children(expr)))
+
+    def _form(self, expr: Expr) -> Form | None:
+        """Return the linear form of a sum or product of variables, None for anything else."""
+        key = id(expr)
+        if key not in self.known:
+            self.known[key] = self._computed(expr)
+        return self.known[key]
+
+    def _computed(self, expr: Expr) -> Form | None:
+        match expr:
+            case Const(value=value, dtype=dtype):
+                return Form(int(value), {}) if dtype == INDEX else None
+            case Var(name=name):
+                return self._variable(expr, name)
+            case Binary(op="add" | "sub" | "mul" as op, a=a, b=b):
+                first, second = self._form(a), self._form(b)
+                if first is None or second is None:
+                    return None
+                if op != "mul":
+                    return first.plus(second, 1 if op == "add" else -1)
+                if first.terms and second.terms:
+                    return None
+                return first.scaled(second.const) if first.terms else second.scaled(first.const)
+            case Call(fn="neg", a=a):
+                inner = self._form(a)
+                return None if inner is None else inner.scaled(-1)
+            case _:
+                return None
+
+    def _variable(self, expr: Expr, name: str) -> Form:
+        if name in self.values:
+            return Form(self.values[name], {})
+        low, high = self.ranges.get(name, (0, 1))
+        return Form(low, {}) if low == high else Form(0, {expr: 1})
+
+    def inside(
+        self,
+        var: str,
+        value: int | None = None,
+        interval: Interval | None = None,
+    ) -> "Scope":
+        """Return the scope of a loop body, where `var` has one value or an interval of them."""
+        return Scope(
+            self.values if value is None else {**self.values, var: value},
+            self.ranges if interval is None else {**self.ranges, var: interval},
+            self.facts,
+            dict(self.known),
+        )
+
+    def where(self, facts: tuple[Fact, ...]) -> "Scope":
+        """Return the same scope with other facts."""
+        return Scope(self.values, self.ranges, facts, self.known)
