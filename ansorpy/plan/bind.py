@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import Program
+from ansorpy.loopir.passes.begin import begin
 from ansorpy.loopir.passes.fold import fold
 from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.passes.promote import promote
@@ -36,6 +37,7 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
         raise LoweringError(f"a row of {len(row)} values for a plan of {len(plan.sizes)} sizes")
     values = {size.name: int(value) for size, value in zip(plan.sizes, row, strict=True)}
     yield "fold", (program := fold(plan.program, values))
+    yield "begin", (program := begin(program))
     yield "tasks", (program := tasks(program))
     yield "peel", (program := peel(program))
     yield "tile", (program := tile(program, target))

@@ -74,6 +74,7 @@ def _all_is_tiled(program: Program) -> None:
 
 _AFTER = {
     "fold": _shapes_are_known,
+    "begin": _shapes_are_known,
     "tasks": _tasks_are_counted,
     "peel": _unrolled_loops_are_counted,
     "tile": _all_is_tiled,

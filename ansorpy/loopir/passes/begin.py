@@ -1,0 +1,71 @@
+"""Set accumulators before the loops that fill them, not in their first iteration.
+
+for k: { if k == 0: C[i] = 0; C[i] += A[k, i] }      ->      C[i] = 0; for k: C[i] += A[k, i]
+"""
+
+from dataclasses import replace
+
+from ansorpy.loopir.nodes import For, If, LoopKind, Program, Seq, Stmt
+from ansorpy.loopir.rewrite import map_phases, map_stmt, substitute_stmt
+from ansorpy.te.expr import Binary, Const, Expr, Var, substitute
+
+ZERO = Const(0)
+
+
+def begin(program: Program) -> Program:
+    """Return the program with what runs first in a first iteration moved before the loop.
+
+    Needs a bound program. Keeps the meaning: the order of all stores is the same. Afterwards no
+    serial loop of known extent begins with a guard `var == 0`; a reduction whose inner part runs
+    once can then stay in registers (see `promote`).
+    """
+    return map_phases(program, lambda body: map_stmt(body, _begin))
+
+
+def _begin(stmt: Stmt) -> Stmt:
+    match stmt:
+        case For(
+            var=var,
+            extent=Const(value=extent),
+            kind=LoopKind.SERIAL,
+            body=Seq(stmts=(If(cond=cond, then=then, other=None), *rest)),
+        ) if extent >= 1 and rest:
+            left = _without(cond, var)
+            if left is None:
+                return stmt
+            first = substitute_stmt(then, {var: ZERO})
+            if left:
+                first = If(_all([substitute(part, {var: ZERO}) for part in left]), first)
+            body = rest[0] if len(rest) == 1 else Seq(tuple(rest))
+            return Seq((first, replace(stmt, body=body)))
+        case Seq(stmts=stmts) if any(isinstance(part, Seq) for part in stmts):
+            flat = [each for part in stmts for each in _parts(part)]
+            return Seq(tuple(flat))
+        case _:
+            return stmt
+
+
+def _parts(stmt: Stmt) -> tuple[Stmt, ...]:
+    return stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+
+
+def _without(cond: Expr, var: str) -> list[Expr] | None:
+    """Return the other parts of a conjunction with `var == 0`; None where it is not one."""
+    parts = _conjunction(cond)
+    test = Binary("eq", Var(var), ZERO)
+    return [part for part in parts if part != test] if test in parts else None
+
+
+def _conjunction(cond: Expr) -> list[Expr]:
+    match cond:
+        case Binary(op="and", a=a, b=b):
+            return [*_conjunction(a), *_conjunction(b)]
+        case _:
+            return [cond]
+
+
+def _all(parts: list[Expr]) -> Expr:
+    answer, *rest = parts
+    for part in rest:
+        answer = Binary("and", answer, part)
+    return answer
