@@ -64,6 +64,8 @@ class Race:
     native_sha256: str = ""  # of the exported object that passed every case; "": none did
     native_s: tuple[float, ...] = ()  # of a call of its library
     native_note: str = ""  # why there is none
+    reformulated: str = ""  # what is computed another way (ADR-0035), for people; "": nothing
+    errors: tuple[float, ...] = ()  # seen on random inputs, one per output array
 
     @property
     def best_s(self) -> float:
@@ -304,6 +306,6 @@ def _outcome_from_json(obj: Mapping[str, Any]) -> Outcome:
 
 
 def _race_from_json(obj: Mapping[str, Any]) -> Race:
-    arrays = ("tuned_s", "naive_s", "numpy_s", "span", "tolerances", "native_s")
+    arrays = ("tuned_s", "naive_s", "numpy_s", "span", "tolerances", "native_s", "errors")
     given = {name: tuple(map(float, obj[name])) for name in arrays if name in obj}
     return Race(**{**obj, **given})

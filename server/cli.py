@@ -56,6 +56,9 @@ def tune(
     weight: Weights = None,
     out: Annotated[Path, typer.Option(help="Folder for the kernels.")] = Path("kernels"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier runs know.")] = False,
+    allow: Annotated[
+        list[str] | None, typer.Option(help="winograd2, winograd4: may round in another way.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Search fast kernels for the tasks of FILE and write each as a zip."""
@@ -78,6 +81,7 @@ def tune(
             seed=seed,
             weights=pairs(weight, "--weight", float),
             fresh=fresh,
+            allow=tuple(allow or ()),
         )
         engine = database(read_settings())
         store = SqlStore(engine, local_tenant(engine))

@@ -134,6 +134,8 @@ def _manifest(
             "inputs": list(race.span),
             "tolerances": list(race.tolerances),
             "exact_on_integers_up_to": race.magnitude,
+            "reformulated": race.reformulated or None,
+            "errors_seen": list(race.errors),
             "source_sha256": record.source_sha256,
         },
         "latency_s": _spread(race.delivered_s),

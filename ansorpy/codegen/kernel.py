@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ansorpy.loopir.nodes import Buffer
+from ansorpy.te.dag import Dag
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,11 @@ class Kernel:
 
     `buffers` fixes the order of the addresses that every phase receives; all of them are
     64-byte aligned and row-major. INPUT and CONSTANT ones are only read; OUTPUT and GLOBAL ones
-    are written before they are read.
+    are written before they are read. `meaning` is that of the program.
     """
 
     source: str
     phases: tuple[PhaseInfo, ...]
     buffers: tuple[Buffer, ...]
     threads: int
+    meaning: Dag | None = None

@@ -49,7 +49,7 @@ def emit(program: Program, target: Target, threads: int = 1) -> Kernel:
         _drivers(program, threads),
     ]
     source = "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
-    return Kernel(source, phase_infos(program), program.buffers, threads)
+    return Kernel(source, phase_infos(program), program.buffers, threads, program.meaning)
 
 
 @dataclass

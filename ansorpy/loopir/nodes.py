@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from ansorpy.te.dag import Dag
 from ansorpy.te.expr import Expr
 
 
@@ -134,11 +135,15 @@ class Phase:
 
 @dataclass(frozen=True)
 class Program:
-    """Buffers (all but LOCAL and REGISTER ones) and phases that run one after the other."""
+    """Buffers (all but LOCAL and REGISTER ones) and phases that run one after the other.
+
+    `meaning` is the Dag that it computes, in every rounding; None: the one that was asked for.
+    """
 
     name: str
     buffers: tuple[Buffer, ...]
     phases: tuple[Phase, ...]
+    meaning: Dag | None = None
 
     @cached_property
     def by_name(self) -> Mapping[str, Buffer]:

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN, Built
+from ansorpy.measure.cases import load_cases, save_cases
 from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.cores import (
     exclusive,
@@ -18,11 +21,13 @@ from ansorpy.measure.cores import (
 )
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Call, Pump, Steps
+from ansorpy.measure.reformulated import reformulated
 from ansorpy.measure.slot import Answer, Limits, Reply, Spec, Worker
 from ansorpy.measure.timing import Protocol
 from ansorpy.measure.trial import Trial
 from ansorpy.measure.verdict import failed_build
 from ansorpy.target import Target
+from ansorpy.te.dag import Dag
 
 CHILD: Final = "ansorpy.measure.child"
 THREAD_COUNTS: Final = (
@@ -63,6 +68,7 @@ class Crew:
         self.target = target
         self.settings = settings
         self._folder = TemporaryDirectory(prefix="ansorpy-measure-", dir=settings.folder)
+        self._cases: dict[Dag | None, Path] = {None: self.folder}
         self._locks = lock_folder()
         self._cores = slot_cores(target.cores)
         places = usable_cores()
@@ -126,12 +132,33 @@ class Crew:
         """Return a worker on the cores of the slot whose child may start threads."""
         return self.worker(self._cores, threads, bare=True)
 
-    def trial_of(self, built: Built, best_s: float | None, backend: str | None = None) -> Trial:
-        """Return what the slot is asked about machine code."""
+    def job_of(self, what: Program | Kernel) -> BuildJob:
+        """Return what a builder is asked; what a program means is none of its business."""
+        return BuildJob(self.settings.backend, replace(what, meaning=None), self.target)
+
+    def trial_of(
+        self,
+        built: Built,
+        meaning: Dag | None,
+        best_s: float | None,
+        backend: str | None = None,
+    ) -> Trial:
+        """Return what the slot is asked about machine code of a program with this meaning."""
         return Trial(
-            backend or self.settings.backend, built, self._folder.name, self.settings.protocol,
-            self.target.cores, best_s,
+            backend or self.settings.backend, built, str(self.cases_of(meaning)),
+            self.settings.protocol, self.target.cores, best_s,
         )  # fmt: skip
+
+    def cases_of(self, meaning: Dag | None) -> Path:
+        """Return the folder of the cases that fit a meaning; made when it is first asked for."""
+        if meaning not in self._cases:
+            folder = self.folder / f"meaning{len(self._cases)}"
+            folder.mkdir()
+            cases, fixed = load_cases(self.folder)
+            assert meaning is not None  # those of the task itself are there from the start
+            save_cases(reformulated(cases, meaning), fixed, folder)
+            self._cases[meaning] = folder
+        return self._cases[meaning]
 
     def flow(
         self,

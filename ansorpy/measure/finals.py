@@ -1,13 +1,14 @@
 """The final race, process by process, and who is in the next one."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import Built
 from ansorpy.measure.baseline import numpy_call
-from ansorpy.measure.child import BuildDone, BuildJob
+from ansorpy.measure.child import BuildDone
 from ansorpy.measure.crew import Crew
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Steps
@@ -21,6 +22,14 @@ from ansorpy.te.dag import Dag
 RACE: Final = "ansorpy.measure.race"
 
 
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Machine code that passed; `errors` were seen on the first case where all were run."""
+
+    built: Built
+    errors: tuple[float, ...]
+
+
 def race(
     crew: Crew,
     dag: Dag,
@@ -30,14 +39,15 @@ def race(
 ) -> dict[str, Race | Failed]:
     """Build and check the contestants, then race them; as `MeasurePool.race`."""
     names = list(contestants)
+    meanings = [one.meaning for one in contestants.values()]
 
-    def after(number: int, done: BuildDone) -> Steps[Built | Failed]:
-        return fit(crew, done, looked_at.get(names[number]))
+    def after(number: int, done: BuildDone) -> Steps[Fit | Failed]:
+        return fit(crew, done, meanings[number], looked_at.get(names[number]))
 
-    jobs = [BuildJob(crew.settings.backend, one, crew.target) for one in contestants.values()]
+    jobs = [crew.job_of(one) for one in contestants.values()]
     verdicts = crew.flow(jobs, crew.settings.source_timeout_s, after)
     found: dict[str, Race | Failed] = {}
-    kernels: dict[str, Built] = {}
+    kernels: dict[str, Fit] = {}
     for name, verdict in zip(names, verdicts, strict=True):
         if isinstance(verdict, Failed):
             found[name] = verdict
@@ -48,22 +58,24 @@ def race(
     return {name: found[name] for name in (*names, NUMPY) if name in found}
 
 
-def fit(crew: Crew, done: BuildDone, look_s: float | None) -> Steps[Built | Failed]:
+def fit(
+    crew: Crew, done: BuildDone, meaning: Dag | None, look_s: float | None
+) -> Steps[Fit | Failed]:
     """Check machine code as long as that takes, or only look at it for at most `look_s`.
 
     Returns:
         The machine code, or what is wrong with it.
     """
-    job = crew.trial_of(done.built, None)
+    job = crew.trial_of(done.built, meaning, None)
     if look_s is None:
         verdict = yield from check(crew, job, True, crew.settings.race_timeout_s)
     else:
         verdict = yield from check(crew, job, True, look_s, "look")
-    return verdict if isinstance(verdict, Failed) else done.built
+    return verdict if isinstance(verdict, Failed) else Fit(done.built, verdict.errors)
 
 
 def _race_all(
-    crew: Crew, kernels: Mapping[str, Built], numpy: Dag | None
+    crew: Crew, kernels: Mapping[str, Fit], numpy: Dag | None
 ) -> dict[str, Race | Failed]:
     everyone = [*kernels, *(() if numpy is None else (NUMPY,))]
     runs: dict[str, list[tuple[float, ...]]] = {}
@@ -71,7 +83,7 @@ def _race_all(
     for _ in range(crew.settings.race_processes if everyone else 0):
         job = RaceJob(
             crew.settings.backend,
-            tuple((name, built) for name, built in kernels.items() if name in left),
+            tuple((name, one.built) for name, one in kernels.items() if name in left),
             str(crew.folder),
             crew.settings.protocol,
             crew.target.cores,
@@ -87,7 +99,10 @@ def _race_all(
         ours = {name: found for name, found in times.items() if name != NUMPY}
         stay = {*rivals(times), *(rivals(ours) if ours else ())}
         left = [name for name in left if name in stay]
-    return {name: Race(tuple(found)) for name, found in runs.items()}
+    return {
+        name: Race(tuple(found), kernels[name].errors if name in kernels else ())
+        for name, found in runs.items()
+    }
 
 
 def _process(crew: Crew, job: RaceJob) -> Mapping[str, tuple[float, ...]] | Failed:

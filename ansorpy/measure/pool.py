@@ -80,14 +80,18 @@ class MeasurePool:
         def after(number: int, done: BuildDone) -> Steps[Outcome]:
             nonlocal best_s, fresh
             first, fresh = fresh, False
-            outcome = yield from trial(self.crew, self.crew.trial_of(done.built, best_s), first)
+            job = self.crew.trial_of(done.built, programs[number].meaning, best_s)
+            outcome = yield from trial(self.crew, job, first)
             if not isinstance(outcome, Measured):
                 return outcome
             best_s = outcome.cost_s if best_s is None else min(best_s, outcome.cost_s)
             return replace(outcome, build_s=done.build_s)
 
+        for meaning in {program.meaning for program in programs}:
+            self.crew.cases_of(meaning)  # before any core is held
+        jobs = [self.crew.job_of(program) for program in programs]
         with self._intact():
-            return self.crew.flow(self._jobs(programs), self.settings.build_timeout_s, after)
+            return self.crew.flow(jobs, self.settings.build_timeout_s, after)
 
     def race(
         self,
@@ -109,13 +113,13 @@ class MeasurePool:
 
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         """Build a kernel and run every case; None where all hold."""
-        (job,) = self._jobs([kernel])
+        job = self.crew.job_of(kernel)
         with self._intact():
             done = at_once(built(self.crew, job, self.settings.source_timeout_s))
             if isinstance(done, Failed):
                 return done
             with self.crew.hold():
-                verdict = at_once(finals.fit(self.crew, done, None))
+                verdict = at_once(finals.fit(self.crew, done, kernel.meaning, None))
         return verdict if isinstance(verdict, Failed) else None
 
     def export(self, what: Export) -> Exported | Failed:
@@ -127,11 +131,8 @@ class MeasurePool:
                 return done
             assert isinstance(done.built, Library)
             with self.crew.hold():
-                outcome = at_once(trial_of_library(self.crew, done.built))
+                outcome = at_once(trial_of_library(self.crew, done.built, what.program.meaning))
         return outcome if isinstance(outcome, Failed) else Exported(done.built, outcome)
-
-    def _jobs(self, what: Sequence[Program | Kernel]) -> list[BuildJob]:
-        return [BuildJob(self.settings.backend, one, self.target) for one in what]
 
     @contextmanager
     def _intact(self) -> Generator[None]:

@@ -40,9 +40,13 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Seconds of one call: per fresh process, per visit, one undisturbed sample."""
+    """Seconds of one call: per fresh process, per visit, one undisturbed sample.
+
+    `errors` are the largest distances to the float64 reference on random inputs, per output.
+    """
 
     times_s: tuple[tuple[float, ...], ...]
+    errors: tuple[float, ...] = ()
 
     @property
     def per_process_s(self) -> tuple[float, ...]:

@@ -30,6 +30,7 @@ from ansorpy.plan.plan import Plan, StageChoice
 from ansorpy.plan.regions import Regions
 from ansorpy.state.query import fixed_sizes
 from ansorpy.state.state import Attached, Combine, Root, State
+from ansorpy.state.steps import meaning
 from ansorpy.target import Target
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
 from ansorpy.te.expr import Binary, Const, Expr, Read, Var, reads, substitute, transform
@@ -106,7 +107,10 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
         ),
         *(pack.buffer for pack in work.packs.values()),
     ]
-    program = Program(state.dag.name, tuple(buffers), tuple(phases))
+    became = meaning(state)
+    program = Program(
+        state.dag.name, tuple(buffers), tuple(phases), None if became is state.dag else became
+    )
     domains = {name: made for name, made in work.domains.items() if name not in work.forwarded}
     sizes = columns(state, domains, target)
     return Plan(state, choices, sizes, program, conditions(sizes, domains, program, target))

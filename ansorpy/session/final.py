@@ -26,6 +26,7 @@ from ansorpy.plan.plan import Plan
 from ansorpy.records import Race, Record
 from ansorpy.replay import plan_text
 from ansorpy.session.task import Task, versions
+from ansorpy.state.steps import reformulations
 
 FINALISTS = 3  # the search timed them once; the race times them again, in turns
 OUTCLASSED = 20.0  # times the best trial
@@ -43,6 +44,7 @@ class Contestant:
     schedule: str  # for people
     kernel: Kernel
     program: Program
+    reformulated: str = ""  # for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Conte
     try:
         program = bind(plan, row, task.target)
         kernel = emit(program, task.target, task.target.cores)
-        return Contestant(text, row, schedule_text(plan, row), kernel, program)
+        became = "; ".join(map(str, reformulations(plan.state)))
+        return Contestant(text, row, schedule_text(plan, row), kernel, program, became)
     except (LoweringError, BuildError) as error:
         return Failed("build", str(error))
 
@@ -116,7 +119,7 @@ def race(
         if failed is not None:
             return [failed]
     native, digest, native_s = exported(task, pool, delivered)
-    test = make_test(task.dag)
+    test = make_test(task.dag, delivered.kernel.meaning)
     result = Race(
         winner=winner,
         delivered="naive" if chosen == NAIVE else "tuned",
@@ -132,6 +135,8 @@ def race(
         native_sha256=digest,
         native_s=native_s,
         native_note=native if isinstance(native, str) else "",
+        reformulated=delivered.reformulated,
+        errors=finished[chosen].errors,
     )
     record = Record(
         key=task.key,

@@ -1,5 +1,6 @@
 """The rule set of a target, found without importing upward."""
 
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from ansorpy.errors import SpecError
@@ -8,12 +9,27 @@ from ansorpy.state.rule import Rule
 GROUP = "ansorpy.rules"
 
 
-def find_rules(kind: str) -> tuple[Rule, ...]:
+def find_rules(kind: str, allow: Sequence[str] = ()) -> tuple[Rule, ...]:
     """Return the rule set that is registered for a kind of target.
 
+    Args:
+        allow: words; the sets that are registered as "<kind>+<word>" come first, by name.
+
     Raises:
-        SpecError: none is registered, or it is not a tuple of rules.
+        SpecError: none is registered, one is not a tuple of rules, or a word is not known.
     """
+    prefix = f"{kind}+"
+    names = [point.name for point in entry_points(group=GROUP)]
+    known = sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+    for word in allow:
+        if word not in known:
+            listed = ", ".join(known) or "nothing"
+            raise SpecError(f"allow {word!r}: what may be allowed for {kind} is {listed}")
+    more = (_load(prefix + word) for word in sorted(set(allow)))
+    return (*(rule for rules in more for rule in rules), *_load(kind))
+
+
+def _load(kind: str) -> tuple[Rule, ...]:
     found = entry_points(group=GROUP, name=kind)
     if not found:
         known = sorted(point.name for point in entry_points(group=GROUP))

@@ -25,6 +25,7 @@ from ansorpy.replay import plan_from_text, plan_text
 from ansorpy.search import Candidate
 from ansorpy.sketch import Derivation, derive
 from ansorpy.state.rule import Rule
+from ansorpy.state.steps import Winograd, reformulations
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count, workload_key
 from ansorpy.te.dag import Dag
@@ -53,6 +54,7 @@ class Task:
     known: int = 0  # of earlier ones
     rounds: int = 0
     seconds: float = 0.0
+    allowed: frozenset[Winograd] = frozenset()  # what the rules may reformulate
 
     @staticmethod
     def of(dag: Dag, target: Target, rules: str) -> "Task":
@@ -83,6 +85,7 @@ class Task:
             SpecError: no sketch, too many, or none that can be lowered.
         """
         derivation = derive(self.dag, self.target, rules)
+        self.allowed = frozenset(s for state in derivation.sketches for s in reformulations(state))
         for plan in all_plans(derivation.sketches, self.target):
             if len(sample(plan, 1, np.random.default_rng(0))):  # else its sizes leave no row
                 self.add_plan(plan, plan_text(plan))
@@ -135,6 +138,8 @@ class Task:
             plan = plan_from_text(self.dag, self.target, record.plan)
         except RecordError:
             return None
+        if not self.allowed.issuperset(reformulations(plan.state)):
+            return None  # of a request that allowed more
         return self.add_plan(plan, record.plan)
 
     def learn(self, chosen: Sequence[Candidate], outcomes: Sequence[Outcome]) -> list[Failed]:

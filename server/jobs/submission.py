@@ -51,6 +51,7 @@ class Submission:
     priority: int = 0
     fresh: bool = False  # neither answered from earlier jobs nor started from their records
     text: str | None = None  # what the Dags were parsed from, for people
+    allow: tuple[str, ...] = ()  # what may change how results are rounded: "winograd2" ...
 
     def __post_init__(self) -> None:
         names = [dag.name for dag in self.dags]
@@ -72,6 +73,7 @@ class Submission:
             "priority": self.priority,
             "fresh": self.fresh,
             "text": self.text,
+            "allow": list(self.allow),
             "budget": {name: getattr(budget, name) for name in Budget.__slots__},
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -81,7 +83,8 @@ class Submission:
         """Return the submission of a stored document."""
         fields: dict[str, Any] = json.loads(document)
         dags = tuple(map(from_json, fields.pop("dags")))
-        return Submission(dags=dags, **{**fields, "budget": Budget(**fields["budget"])})
+        made = {"budget": Budget(**fields["budget"]), "allow": tuple(fields.get("allow", ()))}
+        return Submission(dags=dags, **{**fields, **made})
 
     @property
     def sha256(self) -> str:
@@ -90,11 +93,12 @@ class Submission:
 
     @property
     def workload(self) -> str:
-        """The digest of what is computed: tasks, their names and weights, threads."""
+        """The digest of what is computed: tasks, their names and weights, threads, freedoms."""
         tasks = sorted(
             (dag.name, workload_key(dag), self.weights.get(dag.name, 1.0)) for dag in self.dags
         )
-        return sha256(json.dumps([tasks, self.cores]).encode()).hexdigest()
+        freedoms = [sorted(set(self.allow))] if self.allow else []
+        return sha256(json.dumps([tasks, self.cores, *freedoms]).encode()).hexdigest()
 
 
 def read_dags(

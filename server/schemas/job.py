@@ -64,6 +64,10 @@ class JobRequest(Wire):
         default=0, description="Higher ones run first."
     )
     fresh: bool = Field(default=False, description="Search anew, whatever earlier jobs found.")
+    allow: Annotated[list[Literal["winograd2", "winograd4"]], Field(max_length=2)] = Field(
+        default_factory=list,
+        description="What may change how results are rounded, besides the order of sums.",
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> "JobRequest":

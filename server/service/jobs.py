@@ -94,6 +94,7 @@ class Jobs:
                 weights=request.weights,
                 cores=request.cores,
                 seed=request.seed,
+                allow=tuple(sorted(set(request.allow))),
                 target=request.target,
                 priority=request.priority,
                 fresh=request.fresh,

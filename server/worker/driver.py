@@ -129,6 +129,7 @@ def engine_tune() -> Tune:
             seed=submission.seed,
             weights=submission.weights,
             fresh=submission.fresh,
+            allow=submission.allow,
             target_latency_s=budget.target_latency_s,
             stop_if_gain_below=budget.stop_if_gain_below,
         )

@@ -34,6 +34,12 @@ def test_the_wire_form_is_taken_too(running: Service) -> None:
     assert reply.status_code == 202, reply.text
 
 
+def test_only_known_freedoms_are_taken(running: Service) -> None:
+    for words, status in ((["winograd4", "winograd2"], 202), (["fast"], 422)):
+        reply = running.client.post("/v1/jobs", json={"text": MM, "allow": words})
+        assert reply.status_code == status, reply.text
+
+
 def test_symbols_are_bound(running: Service) -> None:
     text = MM.replace("float(5,6)", "float(5,N)")
     assert running.client.post("/v1/jobs", json={"text": text}).status_code == 422

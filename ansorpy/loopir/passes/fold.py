@@ -29,7 +29,7 @@ def fold(program: Program, values: Mapping[str, int]) -> Program:
         if body is not None:
             phases.append(Phase(phase.name, body, phase.ahead))
     buffers = tuple(_shape(buffer, scope) for buffer in program.buffers)
-    return Program(program.name, buffers, tuple(phases))
+    return replace(program, buffers=buffers, phases=tuple(phases))
 
 
 def refold(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt | None:

@@ -3,7 +3,7 @@
 from ansorpy.state.steps.insert import CacheRead, CacheWrite, Rfactor
 from ansorpy.state.steps.location import ComputeAt, ComputeInline, ComputeRoot
 from ansorpy.state.steps.order import Annotate, Fuse, Reorder
-from ansorpy.state.steps.reformulate import Winograd, meaning
+from ansorpy.state.steps.reformulate import Winograd, meaning, reformulations
 from ansorpy.state.steps.regroup import SplitGroups, SplitPhases
 from ansorpy.state.steps.split import FollowFusedSplit, FollowSplit, Split
 from ansorpy.state.steps.tensorize import Tensorize
@@ -26,4 +26,5 @@ __all__ = [
     "Tensorize",
     "Winograd",
     "meaning",
+    "reformulations",
 ]

@@ -6,7 +6,7 @@ from typing import ClassVar
 from ansorpy.errors import SpecError, StepError
 from ansorpy.state.state import Stage, State, whole_loops
 from ansorpy.state.steps.guard import compute_of, free_name, untouched
-from ansorpy.te.dag import Compute, Dag, Node
+from ansorpy.te.dag import Dag
 from ansorpy.te.winograd import recognise, rewrite
 
 
@@ -31,26 +31,26 @@ class Winograd:
         """
         stage, node = compute_of(state, self.stage, self)
         untouched(state, stage, self)
-        source = {each.name: each.node for each in state.stages}
-        nodes = self.nodes(node, source)
+        found, why = recognise(node)
+        if found is None:
+            raise StepError(f"{self}: {why.why}")
+        try:
+            nodes = rewrite(found, self.outputs, state.stage(found.data.tensor).node.shape)
+        except SpecError as error:
+            raise StepError(f"{self}: {error}") from error
         for each in nodes[:-1]:
             free_name(state, each.name, self)
         at = state.index[self.stage]
         made = (Stage(each, whole_loops(each)) for each in nodes)
         return replace(state, stages=(*state.stages[:at], *made, *state.stages[at + 1 :]))
 
-    def nodes(self, node: Compute, nodes: dict[str, Node]) -> tuple[Compute, ...]:
-        """Return the nodes that take the place of one; StepError where it is not recognised."""
-        found, why = recognise(node)
-        if found is None:
-            raise StepError(f"{self}: {why.why}")
-        try:
-            return rewrite(found, self.outputs, nodes[found.data.tensor].shape)
-        except SpecError as error:
-            raise StepError(f"{self}: {error}") from error
-
     def __str__(self) -> str:
         return f"{self.stage}.winograd(outputs={self.outputs})"
+
+
+def reformulations(state: State) -> tuple[Winograd, ...]:
+    """Return the steps of a state that change how its results are rounded."""
+    return tuple(step for step in state.steps if isinstance(step, Winograd))
 
 
 def meaning(state: State) -> Dag:
@@ -59,12 +59,9 @@ def meaning(state: State) -> Dag:
     Its values are those of `state.dag` but for rounding; the error bounds of its kernels are its
     own. All other steps keep both.
     """
-    dag = state.dag
-    for step in state.steps:
-        if isinstance(step, Winograd):
-            at = dag.index[step.stage]
-            node = dag.nodes[at]
-            assert isinstance(node, Compute)  # as the step found
-            made = step.nodes(node, {each.name: each for each in dag.nodes})
-            dag = replace(dag, nodes=(*dag.nodes[:at], *made, *dag.nodes[at + 1 :]))
-    return dag
+    last = reformulations(state)[-1:]
+    if not last:
+        return state.dag
+    upto = state.steps.index(last[0]) + 1
+    then = State.naive(state.dag).do(*state.steps[:upto])
+    return replace(state.dag, nodes=tuple(stage.node for stage in then.stages))

@@ -1,0 +1,88 @@
+"""Rules that change how results are rounded come in where a request allows them by name."""
+
+import pytest
+
+from ansorpy.errors import SpecError
+from ansorpy.measure.outcome import Measured
+from ansorpy.replay import plan_from_text
+from ansorpy.search import Candidate
+from ansorpy.session.final import Contestant, contestant
+from ansorpy.session.rules import find_rules
+from ansorpy.session.task import Task, rules_name
+from ansorpy.state.steps import reformulations
+from ansorpy.target import Target
+from ansorpy.te.library.conv import Window, conv2d
+from ansorpy.tune import Request
+from rules import CPU, WINOGRAD2, WINOGRAD4
+
+TARGET = Target(vector_bits=256, registers=16)
+DAG = conv2d(1, 8, 8, 8, 8, 3, Window(padding=1))
+
+
+def explored(*allow: str) -> Task:
+    rules = find_rules("cpu", allow)
+    task = Task.of(DAG, TARGET, rules_name("cpu", rules))
+    task.explore(rules)
+    return task
+
+
+def reformulated(task: Task) -> set[str]:
+    return {str(step) for plan in task.plans for step in reformulations(plan.state)}
+
+
+def test_nothing_is_allowed_unless_it_is_asked_for() -> None:
+    assert find_rules("cpu") == CPU
+    assert Request((DAG,), TARGET).allow == ()
+    assert reformulated(explored()) == set()
+
+
+def test_what_is_allowed_comes_first_whatever_the_order() -> None:
+    both = (*WINOGRAD2, *WINOGRAD4, *CPU)
+    assert find_rules("cpu", ("winograd4", "winograd2", "winograd4")) == both
+    assert reformulated(explored("winograd2", "winograd4")) == {
+        "conv.winograd(outputs=2)", "conv.winograd(outputs=4)",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "listed"), [("cpu", "winograd2, winograd4"), ("cuda", "nothing")])
+def test_an_unknown_word_is_refused_with_those_that_there_are(kind: str, listed: str) -> None:
+    with pytest.raises(
+        SpecError, match=f"allow 'fast': what may be allowed for {kind} is {listed}"
+    ):
+        find_rules(kind, ("fast",))
+
+
+def test_other_freedoms_are_another_rule_set_so_no_answer_is_shared() -> None:
+    assert len({explored(*words).rules for words in ((), ("winograd2",), ("winograd4",))}) == 3
+
+
+def test_records_of_a_request_that_allowed_more_are_not_recalled() -> None:
+    free = explored("winograd4")
+    assert reformulations(free.plans[0].state), "what is allowed comes first"
+    row = tuple(1 for _ in free.plans[0].sizes)
+    (record,) = free.records([Candidate(0, row)], [Measured((1e-3,))])
+    for words, known in (((), 0), (("winograd2",), 0), (("winograd4",), 1)):
+        task = explored(*words)
+        task.recall([record])
+        assert task.known == known
+        texts = {f"conv.winograd(outputs={word[-1]})" for word in words}
+        assert reformulated(task) == texts
+
+
+def test_a_record_says_which_formulation_it_was_and_replays() -> None:
+    task = explored("winograd4")
+    again = plan_from_text(DAG, TARGET, task.texts[0])
+    assert again == task.plans[0]
+    assert list(map(str, reformulations(again.state))) == ["conv.winograd(outputs=4)"]
+
+
+def test_a_contestant_says_what_was_reformulated() -> None:
+    task = explored("winograd2")
+    row = tuple(
+        max(1, size.multiple_of) if size.role == "tile" else size.values[0]
+        for size in task.plans[0].sizes
+    )
+    entry = contestant(task, task.plans[0], task.texts[0], row)
+    assert isinstance(entry, Contestant), entry
+    assert entry.reformulated == "conv.winograd(outputs=2)"
+    assert entry.kernel.meaning == entry.program.meaning != DAG
