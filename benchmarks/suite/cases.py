@@ -99,6 +99,15 @@ BATCHED: Final = (
 )  # fmt: skip
 
 
+def takes_winograd(case: str) -> bool:
+    """Return whether Winograd's transforms apply: three taps, step 1, no dilation, no groups."""
+    match CASES[case].form:
+        case Conv(kernel=3, stride=1, dilation=1, groups=1):
+            return True
+        case _:
+            return False
+
+
 def batched(case: Case) -> Case:
     """Return the case with sixteen inputs at once; needs a form that has a batch."""
     form = case.form

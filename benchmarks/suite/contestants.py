@@ -28,16 +28,19 @@ class Contestant:
     variant: str = ""
     constant_weights: bool = False
     ours: bool = False
+    allow: tuple[str, ...] = ()  # what else may change how results are rounded
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
 OURS: Final = "ansorpy"
 OURS_RUNTIME: Final = "ansorpy_rt"
 OURS_64: Final = "ansorpy_64"
-OURS_WINOGRAD: Final = "ansorpy_winograd"  # other rounding: never in the ratios
+OURS_WINOGRAD: Final = "ansorpy_winograd"
+OURS_RUNTIME_WINOGRAD: Final = "ansorpy_rt_winograd"
 METASCHEDULE: Final = "metaschedule"
 DUEL_TRIALS: Final = 64
 
+_TRANSFORMS: Final = ("winograd2", "winograd4")
 _XLA: Final = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen={many} intra_op_parallelism_threads={threads}"
 }
@@ -50,11 +53,15 @@ _ALL: Final = (
     ),
     Contestant(OURS_RUNTIME, "ansorpy", OWN, "ansorpy_peer", _US, ours=True),
     Contestant(
-        OURS_64, f"ansorpy, {DUEL_TRIALS} trials", OWN, "ansorpy_peer", _US, ours=True
+        OURS_WINOGRAD, "ansorpy, weights constant, Winograd allowed", OWN, "ansorpy_peer", _US,
+        constant_weights=True, ours=True, allow=_TRANSFORMS,
     ),
     Contestant(
-        OURS_WINOGRAD, "ansorpy, weights constant, Winograd allowed", OWN, "ansorpy_peer", _US,
-        constant_weights=True, ours=True,
+        OURS_RUNTIME_WINOGRAD, "ansorpy, Winograd allowed", OWN, "ansorpy_peer", _US, ours=True,
+        allow=_TRANSFORMS,
+    ),
+    Contestant(
+        OURS_64, f"ansorpy, {DUEL_TRIALS} trials", OWN, "ansorpy_peer", _US, ours=True
     ),
     Contestant("numpy", "NumPy", BASE, "numpy_peer", ("numpy",)),
     Contestant("torch", "torch", BASE, "torch_peer", ("torch",), "eager"),
@@ -86,6 +93,11 @@ _ALL: Final = (
 )  # fmt: skip
 CONTESTANTS: Final[Mapping[str, Contestant]] = MappingProxyType({c.name: c for c in _ALL})
 PEERS: Final = tuple(c.name for c in _ALL if not c.ours)
+
+
+WITH_WINOGRAD: Final[Mapping[str, str]] = MappingProxyType(
+    {OURS: OURS_WINOGRAD, OURS_RUNTIME: OURS_RUNTIME_WINOGRAD}
+)
 
 
 def ours_against(peer: str) -> str:

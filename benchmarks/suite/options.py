@@ -25,9 +25,6 @@ def rows_parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument(
         "--tune-seconds", type=float, default=60.0, help="of a kernel of ours, at most"
     )
-    parser.add_argument(
-        "--winograd", action="store_true", help="also kernels of ours that may use Winograd"
-    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="stop in good order after that"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.common import Row, duration, percent, table, times
-from benchmarks.suite.cases import CASES
+from benchmarks.suite.cases import CASES, takes_winograd
 from benchmarks.suite.contestants import CONTESTANTS, OURS, OURS_RUNTIME, PEERS
 from benchmarks.suite.duel import Duel
 from benchmarks.suite.forms import has_weights
@@ -21,7 +21,11 @@ from benchmarks.suite.summary import (
 )
 
 COUNTS: Final = {1: "One thread", 2: "Two threads"}
-HEADS: Final = {"best": "**the best of all**", "best_runtime": "**the best, weights at run time**"}
+HEADS: Final = {
+    "best": "**the best of all**",
+    "best_winograd": "**the best of all, Winograd allowed to us**",
+    "best_runtime": "**the best, weights at run time**",
+}
 
 HOW: Final = """\
 A figure is the median over fresh processes of each process' median; everybody in turns, on the
@@ -32,9 +36,11 @@ float64. We write into held memory, as do the peers that can.
 they are for the peer: against ONNX Runtime, OpenVINO and torch with packed weights our packed
 kernel counts; against all others our kernel that takes weights at every call. "Best peer" is the
 fastest of all; "without packing" compares us with the fastest of those that take weights at run
-time. GFLOP are those of the formula; those of inserted zeros do not count. "Of FMA" is the share
-of the peak that independent FMAs reach on these cores in the same contest, "of copy" that of a
-plain copy moving as many bytes. "Spread" is that of our processes.
+time. "Winograd allowed" is the ratio where the request also allows `winograd2` and `winograd4`,
+which round differently ("How exact" has the errors); "=" where they do not apply. GFLOP are those
+of the formula; those of inserted zeros do not count. "Of FMA" is the share of the peak that
+independent FMAs reach on these cores in the same contest, "of copy" that of a plain copy moving
+as many bytes. "Spread" is that of our processes.
 """
 
 
@@ -124,6 +130,7 @@ def _rows(rows: Sequence[Row]) -> str:
             "best peer": lambda r: CONTESTANTS[r["best"].peer].title if r["best"] else "-",
             "its time": lambda r: duration(r["best"].time_s) if r["best"] else "-",
             "faster by": lambda r: times(r["best"].ratio) if r["best"] else "-",
+            "Winograd allowed": lambda r: _winograd(r),
             "without packing": lambda r: times(r["runtime"].ratio) if r["runtime"] else "-",
             "GFLOP/s": lambda r: _figure(r, lambda r, s: f"{r['flop'] / s / 1e9:.1f}"),
             "of FMA": lambda r: _figure(r, lambda r, s: percent(share_of_fma(r, s))),
@@ -131,6 +138,10 @@ def _rows(rows: Sequence[Row]) -> str:
             "spread": lambda r: percent(_spread(r)),
         },
     )
+
+
+def _winograd(row: Row) -> str:
+    return times(row["best"].winograd) if row["best"] and takes_winograd(row["case"]) else "="
 
 
 def _packed(row: Row) -> str:

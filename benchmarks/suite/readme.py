@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.common import RESULTS, Row, duration, percent, table, times
-from benchmarks.suite.cases import CASES
+from benchmarks.suite.cases import CASES, takes_winograd
 from benchmarks.suite.contestants import CONTESTANTS, OURS, OURS_RUNTIME
 from benchmarks.suite.environments import ROOT
 from benchmarks.suite.summary import best_of, best_runtime, means, ours_s, share_of_fma
@@ -31,6 +31,11 @@ def section(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         for count, one in found.items()
         if "best" in one
     )
+    allowed = "; ".join(
+        f"{times(one['best_winograd'].ratio)} on {count} thread{'s'[: count > 1]}"
+        for count, one in found.items()
+        if "best_winograd" in one
+    )
     body = table(
         some,
         {
@@ -38,13 +43,15 @@ def section(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
             "ansorpy": lambda r: duration(_ours_s(r)),
             "best peer": lambda r: _peer(r),
             "faster by": lambda r: times(best.ratio) if (best := best_of(r)) else "-",
+            "Winograd allowed": lambda r: _winograd(r),
             "without packing": lambda r: times(best.ratio) if (best := best_runtime(r)) else "-",
             "of FMA": lambda r: percent(share_of_fma(r, s)) if (s := _ours_s(r)) else "-",
         },
     )
     return (
         f"{machine['model']} ({machine['vector_bits']} bits), float32, {facts['date'][:10]},"
-        f" {threads} threads. In the geometric mean we run at {told}.\n\n{body}"
+        f" {threads} threads. In the geometric mean we run at {told};"
+        f" with Winograd's transforms allowed {allowed}.\n\n{body}"
     )
 
 
@@ -53,6 +60,11 @@ def _ours_s(row: Row) -> float | None:
     best = best_of(row)
     packed = best is not None and CONTESTANTS[best.peer].constant_weights
     return ours_s(row, OURS if packed else OURS_RUNTIME)
+
+
+def _winograd(row: Row) -> str:
+    best = best_of(row)
+    return times(best.winograd) if best is not None and takes_winograd(row["case"]) else "="
 
 
 def _peer(row: Row) -> str:

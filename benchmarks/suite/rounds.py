@@ -14,14 +14,14 @@ from typing import Any, Final
 from ansorpy.measure.cores import slot_cores
 from ansorpy.measure.host import local_target
 from benchmarks.common import RAW, Results, Row, duration, say
-from benchmarks.suite.cases import DUEL
+from benchmarks.suite.cases import DUEL, takes_winograd
 from benchmarks.suite.contest import Party, Terms, drop, hold, party, prepare
 from benchmarks.suite.contestants import (
     CONTESTANTS,
     METASCHEDULE,
     OURS,
     OURS_64,
-    OURS_WINOGRAD,
+    WITH_WINOGRAD,
     Contestant,
 )
 from benchmarks.suite.metaschedule import tuning_of
@@ -60,10 +60,10 @@ def players(plan: Plan, case: str) -> list[Contestant]:
     left_out = set()
     if not ROWS[case].has_weights:
         left_out.add(OURS)
+    if not takes_winograd(case):
+        left_out.update(WITH_WINOGRAD.values())
     if case not in DUEL:
         left_out.add(OURS_64)
-    if not any((case, OURS_WINOGRAD, threads) in plan.kernels for threads in plan.threads):
-        left_out.add(OURS_WINOGRAD)
     return [one for one in plan.who if one.name not in left_out]
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from ansorpy.te.dag import Dag
 from benchmarks.suite.cases import CASES, Case
 from benchmarks.suite.dags import dag_of
-from benchmarks.suite.forms import Conv, Form, has_weights
+from benchmarks.suite.forms import Form, has_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,6 @@ class Row:
     def has_weights(self) -> bool:
         """Whether `constant_weights` makes a difference."""
         return has_weights(self.form)
-
-    @property
-    def winograd(self) -> bool:
-        """Whether Winograd's algorithm fits: an NCHW conv2d of 3 x 3 windows, stride 1."""
-        match self.form:
-            case Conv(kernel=3, stride=1, dilation=1, groups=1, nhwc=False) as conv:
-                return conv.rank == 2
-            case _:
-                return False
 
     def dag(self, constant_weights: bool = False) -> Dag:
         """Return the Dag, named after the row; its placeholders are called as the form's inputs.

@@ -14,6 +14,7 @@ from benchmarks.suite.contestants import (
     OURS,
     OURS_RUNTIME,
     PEERS,
+    WITH_WINOGRAD,
     ours_against,
 )
 from benchmarks.suite.forms import has_weights, moved_bytes
@@ -88,6 +89,14 @@ def ratio_without_packing(row: Row, peer: str) -> float | None:
     return None if CONTESTANTS[peer].constant_weights else ratio(row, peer)
 
 
+def ratio_with_winograd(row: Row, peer: str) -> float | None:
+    """Return the same with Winograd's transforms allowed to us."""
+    theirs, who = time_s(row, peer), ours_against(peer)
+    allowed = time_s(row, WITH_WINOGRAD[who])
+    ours = ours_s(row, who) if allowed is None else allowed
+    return theirs / ours if theirs is not None and ours is not None else None
+
+
 @dataclass(frozen=True, slots=True)
 class Best:
     """The fastest of some peers in a row, and how many times faster we are."""
@@ -95,6 +104,7 @@ class Best:
     peer: str
     time_s: float
     ratio: float | None
+    winograd: float | None  # with the transforms allowed, where they apply
 
 
 def best_of(row: Row, peers: Iterable[str] = PEERS) -> Best | None:
@@ -103,7 +113,7 @@ def best_of(row: Row, peers: Iterable[str] = PEERS) -> Best | None:
     if not found:
         return None
     fastest_s, name = min(found)
-    return Best(name, fastest_s, ratio(row, name))
+    return Best(name, fastest_s, ratio(row, name), ratio_with_winograd(row, name))
 
 
 def best_runtime(row: Row) -> Best | None:
@@ -142,6 +152,7 @@ def means(rows: Sequence[Row], threads: int) -> dict[str, Mean]:
 
     found = {
         "best": over(lambda row: best.ratio if (best := best_of(row)) else None),
+        "best_winograd": over(lambda row: best.winograd if (best := best_of(row)) else None),
         "best_runtime": over(lambda row: best.ratio if (best := best_runtime(row)) else None),
         **{peer: against(peer) for peer in PEERS},
     }

@@ -24,15 +24,20 @@ from ansorpy.measure.timing import Race
 from ansorpy.records import MemoryStore, Record
 from ansorpy.session.final import NAIVE
 from ansorpy.session.pools import Pools
-from ansorpy.state.rule import Rule
 from ansorpy.tune import Request, run
 from benchmarks.common import RAW, commit, duration, say, today
 from benchmarks.speed import OursOnly
-from benchmarks.suite.cases import DUEL
-from benchmarks.suite.contestants import DUEL_TRIALS, OURS, OURS_64, OURS_RUNTIME, OURS_WINOGRAD
+from benchmarks.suite.cases import DUEL, takes_winograd
+from benchmarks.suite.contestants import (
+    CONTESTANTS,
+    DUEL_TRIALS,
+    OURS,
+    OURS_64,
+    OURS_RUNTIME,
+    WITH_WINOGRAD,
+)
 from benchmarks.suite.options import rows_parser, selected
 from benchmarks.suite.rows import ROWS
-from rules import CPU, WINOGRAD2, WINOGRAD4
 
 KERNELS: Final = RAW / "suite" / "kernels"
 
@@ -51,18 +56,14 @@ class Wanted:
     @property
     def constant_weights(self) -> bool:
         """Whether weights may be packed ahead of time."""
-        return self.who in (OURS, OURS_WINOGRAD)
-
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        """The rules of the search."""
-        return (*WINOGRAD2, *WINOGRAD4, *CPU) if self.who == OURS_WINOGRAD else CPU
+        return CONTESTANTS[self.who].constant_weights
 
     @property
     def path(self) -> Path:
         """Where the zip is kept. A kernel that does not care is shared by several players."""
-        how = {OURS: "-packed", OURS_WINOGRAD: "-winograd"}.get(self.who, "")
-        return KERNELS / f"{self.case}{how}-{self.trials}x{self.threads}-s{self.seed}.zip"
+        packed = "-packed" if self.constant_weights else ""
+        packed += "-winograd" if CONTESTANTS[self.who].allow else ""
+        return KERNELS / f"{self.case}{packed}-{self.trials}x{self.threads}-s{self.seed}.zip"
 
     @property
     def curve(self) -> Path:
@@ -77,10 +78,8 @@ def wanted(cases: Sequence[str], args: Namespace) -> Iterator[Wanted]:
             if ROWS[case].has_weights:
                 yield Wanted(case, OURS, threads, args.trials, args.tune_seconds, args.seed)
             yield Wanted(case, OURS_RUNTIME, threads, args.trials, args.tune_seconds, args.seed)
-            if args.winograd and ROWS[case].winograd:
-                yield Wanted(
-                    case, OURS_WINOGRAD, threads, args.trials, args.tune_seconds, args.seed
-                )
+            for who in WITH_WINOGRAD.values() if takes_winograd(case) else ():
+                yield Wanted(case, who, threads, args.trials, args.tune_seconds, args.seed)
             if case in DUEL:
                 yield Wanted(case, OURS_64, threads, DUEL_TRIALS, None, args.seed)
 
@@ -92,10 +91,7 @@ class Finalists(OursOnly):
     """
 
     def race(
-        self,
-        contestants: Mapping[str, Program | Kernel],
-        numpy: bool = True,
-        looked_at: Mapping[str, float] | None = None,
+        self, contestants: Mapping[str, Program | Kernel], numpy: bool = True
     ) -> dict[str, Race | Failed]:
         """Race the tuned kernels; without one that survives, the untuned one."""
         tuned = {name: one for name, one in contestants.items() if name != NAIVE}
@@ -134,14 +130,14 @@ def tuned(one: Wanted) -> None:
     dag = ROWS[one.case].dag(one.constant_weights)
     request = Request(
         (dag,), local_target(one.threads), one.trials, seconds=one.seconds, seed=one.seed,
-        fresh=True,
+        fresh=True, allow=CONTESTANTS[one.who].allow,
     )  # fmt: skip
     store = WatchedStore()
 
     def pools() -> Pools:
         return Pools(Finalists)
 
-    for event in run(request, one.rules, store, KERNELS / "work", pools=pools):
+    for event in run(request, None, store, KERNELS / "work", pools=pools):
         last = event
     assert isinstance(last, Finished)
     if last.stopped == "interrupted":

@@ -36,10 +36,12 @@ def test_the_page_has_a_line_per_row_with_its_ratios() -> None:
     text = page(ROWS, [], FACTS, {})
     two, one = text.split("## One thread\n")[0], text.split("## One thread\n")[1]
     cells = line(two, "conv2d 64 at 56, 3x3")
-    assert cells[1:7] == [
-        "1 ms", "2 ms", "ONNX Runtime, weights constant", "1.5 ms", "1.5x", "1.5x",
+    assert cells[1:8] == [
+        "1 ms", "2 ms", "ONNX Runtime, weights constant", "1.5 ms", "1.5x", "1.5x", "1.5x",
     ]  # fmt: skip
-    assert line(two, "matmul 512")[1:7] == ["=", "1 ms", "torch", "800 us", "0.8x", "0.8x"]
+    assert line(two, "matmul 512")[1:8] == [
+        "=", "1 ms", "torch", "800 us", "0.8x", "=", "0.8x",
+    ]  # fmt: skip
     assert line(one, "matmul 512")[2:6] == ["2 ms", "torch", "4 ms", "2x"]
     assert "| **the best of all** | 1.1x (2 rows; 0.80 gmm_512 to 1.50 c2d_r64) |" in text
 

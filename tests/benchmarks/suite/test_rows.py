@@ -6,7 +6,7 @@ import pytest
 from ansorpy import te
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Placeholder
-from benchmarks.suite.cases import BATCHED, DUEL, LARGE_BATCH
+from benchmarks.suite.cases import BATCHED, DUEL, LARGE_BATCH, takes_winograd
 from benchmarks.suite.dags import dag_of
 from benchmarks.suite.forms import Form, TransposedConv
 from benchmarks.suite.reference import random_inputs, reference
@@ -60,5 +60,8 @@ def test_the_suite_has_the_rows_that_were_asked_for() -> None:
 
 
 def test_winograd_fits_plain_convolutions_of_three_by_three() -> None:
-    fits = {row.name for row in ROWS.values() if row.winograd and row.case.batch == 1}
-    assert fits == {"c2d_r64", "c2d_r128", "c2d_r256", "c2d_r512", "convlayer"}
+    fits = {name for name, row in ROWS.items() if takes_winograd(name) and row.case.batch == 1}
+    assert fits == {
+        "c2d_r64", "c2d_r128", "c2d_r256", "c2d_r512", "convlayer", "c3d", "c2d_r64_nhwc",
+        "c2d_r512_nhwc",
+    }  # fmt: skip

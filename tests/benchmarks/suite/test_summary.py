@@ -13,6 +13,7 @@ from benchmarks.suite.summary import (
     merged,
     ours_s,
     ratio,
+    ratio_with_winograd,
     share_of_copy,
     share_of_fma,
 )
@@ -127,8 +128,10 @@ def test_names_are_those_of_the_table() -> None:
     assert all(case.batch in (1, 16) for case in CASES.values())
 
 
-def test_winograd_rounds_otherwise_and_is_in_no_ratio() -> None:
-    row = one(WITH_WEIGHTS, ansorpy=2.0, ansorpy_rt=2.0, ansorpy_winograd=0.5, ort=3.0)
-    best = best_of(row)
-    assert best is not None
-    assert (best.peer, best.ratio) == ("ort", 1.5)
+def test_winograd_counts_where_the_weights_are_as_the_peers_and_only_where_it_was_tuned() -> None:
+    row = one(WITH_WEIGHTS, ansorpy=2.0, ansorpy_rt=4.0, ansorpy_winograd=1.0, ort=3.0, torch=6.0)
+    found = best_of(row)
+    assert found is not None
+    assert (found.peer, found.ratio, found.winograd) == ("ort", 1.5, 3.0)
+    assert ratio_with_winograd(row, "torch") == 1.5  # at run time it was not tuned
+    assert means([row], 2)["best_winograd"].ratio == pytest.approx(3.0)
