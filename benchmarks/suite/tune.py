@@ -91,14 +91,17 @@ class Finalists(OursOnly):
     """
 
     def race(
-        self, contestants: Mapping[str, Program | Kernel], numpy: bool = True
+        self,
+        contestants: Mapping[str, Program | Kernel],
+        numpy: bool = True,
+        looked_at: Mapping[str, float] | None = None,
     ) -> dict[str, Race | Failed]:
         """Race the tuned kernels; without one that survives, the untuned one."""
         tuned = {name: one for name, one in contestants.items() if name != NAIVE}
-        found = super().race(tuned, numpy) if tuned else {}
+        found = super().race(tuned, numpy, looked_at) if tuned else {}
         if any(isinstance(one, Race) for one in found.values()):
             return found
-        return found | super().race({NAIVE: contestants[NAIVE]}, numpy)
+        return found | super().race({NAIVE: contestants[NAIVE]}, numpy, looked_at)
 
 
 class WatchedStore(MemoryStore):
