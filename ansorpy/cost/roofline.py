@@ -34,7 +34,7 @@ class Rates:
     """Cycles of one core for one vector (or one byte, tile, task); only proportions matter.
 
     Close to a fit of measured candidates of 35 subgraphs on a Zen 4 core
-    (docs/adr/0038), and to what the processor's manual says.
+    (docs/adr/0036), and to what the processor's manual says.
     """
 
     multiply_add: float = 1.0

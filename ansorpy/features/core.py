@@ -1,7 +1,7 @@
 """Feature group 6: what a core is asked for: vector steps, loads, chains, bytes past its caches.
 
 Ours, not Ansor's: the 164 count iterations and bytes of a loop nest; these count what the
-register tile makes of them, with tails as long as they are (ADR-0038).
+register tile makes of them, with tails as long as they are (ADR-0036).
 """
 
 from collections.abc import Sequence
