@@ -1,15 +1,31 @@
-FROM python:3.12-slim
-# libgomp: the threading layer of parallel kernels
-RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 \
-    && rm -rf /var/lib/apt/lists/* && useradd --create-home ansorpy && install -d -o ansorpy /data
-WORKDIR /app
+# Two stages: what builds is not what runs. Dependencies are those of requirements*.lock, by hash.
+FROM python:3.12-slim-bookworm AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/ansorpy
+WORKDIR /src
+COPY requirements.lock requirements-build.lock ./
+RUN /opt/ansorpy/bin/pip install --require-hashes --only-binary :all: -r requirements.lock
+RUN pip install --require-hashes --only-binary :all: -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY ansorpy ansorpy
 COPY rules rules
 COPY server server
-RUN pip install --no-cache-dir .
-USER ansorpy
-# Inside a container the port is only as public as its publisher makes it.
-ENV ANSORPY_DATA_DIR=/data ANSORPY_ALLOW_REMOTE=1
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /opt/ansorpy/bin/pip install --no-deps /wheels/*.whl
+
+FROM python:3.12-slim-bookworm
+# libgomp1: the threading layer of parallel kernels; gcc: links kernel.so; bubblewrap: the sandbox.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends libgomp1 gcc libc6-dev bubblewrap \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin ansorpy \
+    && install -d -o ansorpy -g ansorpy /data
+COPY --from=build /opt/ansorpy /opt/ansorpy
+ENV PATH=/opt/ansorpy/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANSORPY_DATA_DIR=/data \
+    ANSORPY_LOG_FORMAT=json
+USER 10001:10001
+WORKDIR /data
 EXPOSE 8720
-CMD ["ansorpy", "serve", "--host", "0.0.0.0"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["ansorpy"]
+CMD ["serve", "--host", "0.0.0.0"]

@@ -19,9 +19,11 @@ from server.edge.openapi import describe
 from server.edge.outside import Outside
 from server.edge.problems import install
 from server.edge.streams import Streams
-from server.routes import about, docs, jobs, kernels, records
+from server.routes import about, docs, jobs, kernels, login, pages, records
 from server.routes.wired import Wired
 from server.service.about import About
+from server.service.charts import Charts
+from server.service.dashboard import Dashboard
 from server.service.explain import Explain
 from server.service.jobs import Jobs
 from server.service.kernels import Kernels
@@ -62,8 +64,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.wired = parts
     app.add_middleware(Outside, metrics=parts.metrics, local_only=parts.gate.local is not None)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    for router in (jobs.router, kernels.router, records.router, about.router, docs.router):
-        app.include_router(router)
+    for part in (jobs, kernels, records, about, docs, login, pages):
+        app.include_router(part.router)
     install(app)
     describe(app)
     return app
@@ -102,4 +104,6 @@ def wire(settings: Settings, engine: Engine) -> Wired:
         explain=Explain(engine),
         about=queries,
         records=Records(engine),
+        charts=Charts(engine),
+        dashboard=Dashboard(engine),
     )  # fmt: skip

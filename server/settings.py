@@ -6,6 +6,9 @@ from typing import Literal
 from platformdirs import user_data_path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from sqlalchemy.engine import make_url
+
+from ansorpy.errors import SpecError
 
 
 class Settings(BaseSettings):
@@ -15,6 +18,7 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(default_factory=lambda: user_data_path("ansorpy"))
     database_url: str = ""  # empty: SQLite in data_dir
+    database_password_file: Path | None = None  # holds the password of database_url
     host: str = "127.0.0.1"
     port: int = Field(default=8720, ge=0, le=65535)
     require_keys: bool = False  # also on loopback; always where others can reach the service
@@ -46,5 +50,18 @@ class Settings(BaseSettings):
 
     @property
     def url(self) -> str:
-        """The database to use."""
-        return self.database_url or f"sqlite:///{self.data_dir / 'ansorpy.db'}"
+        """The database to use.
+
+        Raises:
+            SpecError: the file of the password cannot be read.
+        """
+        if not self.database_url:
+            return f"sqlite:///{self.data_dir / 'ansorpy.db'}"
+        if self.database_password_file is None:
+            return self.database_url
+        try:
+            password = self.database_password_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(f"ANSORPY_DATABASE_PASSWORD_FILE: {error}") from error
+        full = make_url(self.database_url).set(password=password)
+        return full.render_as_string(hide_password=False)

@@ -15,6 +15,8 @@ from server.access.rates import Rates
 from server.edge.metrics import Metrics
 from server.edge.streams import Streams
 from server.service.about import About
+from server.service.charts import Charts
+from server.service.dashboard import Dashboard
 from server.service.explain import Explain
 from server.service.jobs import Jobs
 from server.service.kernels import Kernels
@@ -38,6 +40,8 @@ class Wired:
     explain: Explain
     about: About
     records: Records
+    charts: Charts
+    dashboard: Dashboard
 
 
 def wired(request: Request) -> Wired:

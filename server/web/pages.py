@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from server.web import words
+
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
 
@@ -13,13 +15,16 @@ STATIC: Final = HERE / "static"
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """Return the templates of the service; a name that is missing is an error."""
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    for name in ("latency", "span", "moment", "ratio", "rate", "python"):
+        made.filters[name] = getattr(words, name)
+    return made
 
 
 def render(template: str, **values: Any) -> str:

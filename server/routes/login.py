@@ -1,0 +1,71 @@
+"""/login: a browser keeps an API key in a cookie that no script can read."""
+
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.datastructures import QueryParams
+
+from server.access.errors import DeniedError
+from server.edge.body import read_bounded
+from server.routes.page_route import PageRoute
+from server.routes.wired import COOKIE, WiredDep
+from server.web.pages import render
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+MAX_FORM_BYTES: Final = 4096
+KEEP_S: Final = 7 * 86400
+HOME: Final = "/jobs"
+Next = Annotated[str, Query(max_length=256)]
+
+
+@router.get("/login", response_class=HTMLResponse)
+def form(parts: WiredDep, next: Next = HOME) -> HTMLResponse:
+    """Return the form."""
+    return _form(parts, own_path(next))
+
+
+@router.post("/login", response_class=HTMLResponse)
+async def login(request: Request, parts: WiredDep) -> Response:
+    """Check the key, keep it in a cookie, lead on."""
+    body = await read_bounded(request, MAX_FORM_BYTES)
+    fields = QueryParams(body.decode("utf-8", "replace"))  # a form has the form of a query
+    key = fields.get("key", "").strip()
+    place = own_path(fields.get("next", HOME))
+    address = request.client.host if request.client is not None else ""
+    try:
+        await run_in_threadpool(parts.gate.admit, key)
+    except DeniedError as error:
+        parts.rates.take("denied", address)
+        return _form(parts, place, str(error), HTTPStatus.UNAUTHORIZED)
+    reply = RedirectResponse(place, HTTPStatus.SEE_OTHER)
+    reply.set_cookie(
+        COOKIE, key, max_age=KEEP_S, httponly=True, samesite="strict",
+        secure=request.url.scheme == "https",
+    )  # fmt: skip
+    return reply
+
+
+@router.post("/logout")
+def logout() -> Response:
+    """Forget the key."""
+    reply = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+    reply.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return reply
+
+
+def own_path(path: str) -> str:
+    """Return a path of this site; the list of jobs where it may be anything else."""
+    plain = path.startswith("/") and not path.startswith("//")
+    return path if plain and path.isprintable() and path.isascii() and "\\" not in path else HOME
+
+
+def _form(
+    parts: WiredDep, place: str, error: str = "", status: HTTPStatus = HTTPStatus.OK
+) -> HTMLResponse:
+    needed = parts.gate.local is None
+    text = render("login.html", next=place, error=error, needed=needed, who=None, here="login")
+    return HTMLResponse(text, status)

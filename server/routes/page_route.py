@@ -1,0 +1,62 @@
+"""A route of a page: errors become pages too, and forms may say where they come from."""
+
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.routing import APIRoute
+from starlette.datastructures import URL
+
+from ansorpy.errors import AnsorError
+from server.access.errors import DeniedError
+from server.edge.problems import MEANING
+from server.web.pages import render
+
+# With the stricter policy of the API a browser would send `Origin: null` with a form of our own.
+REFERRER: Final = "same-origin"
+ADVICE: Final = {
+    HTTPStatus.NOT_FOUND: "It may be somebody else's, or the address has a mistake.",
+    HTTPStatus.FORBIDDEN: "Sign in with a key that may.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Wait a few seconds, then load the page again.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "The address has a mistake.",
+}
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class PageRoute(APIRoute):
+    """Answers people: an expected error is a page, and a missing key the way to sign in."""
+
+    def get_route_handler(self) -> Handler:
+        """Return the handler with errors made into pages."""
+        inner = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                reply = await inner(request)
+            except DeniedError:
+                place = URL("/login").include_query_params(next=request.url.path)
+                reply = RedirectResponse(place, HTTPStatus.SEE_OTHER)
+            except RequestValidationError:
+                reply = failed(HTTPStatus.UNPROCESSABLE_ENTITY, "There is no such page")
+            except AnsorError as error:
+                kinds = [kind for kind in type(error).__mro__ if kind in MEANING]
+                if not kinds:
+                    raise
+                reply = failed(MEANING[kinds[0]][0], str(error))
+            reply.headers["Referrer-Policy"] = REFERRER
+            reply.headers.setdefault("Cache-Control", "private, no-store")
+            return reply
+
+        return handler
+
+
+def failed(status: HTTPStatus, message: str) -> HTMLResponse:
+    """Return the page of an error."""
+    text = render(
+        "error.html", status=int(status), title=status.phrase, message=message,
+        advice=ADVICE.get(status, ""), who=None, here="",
+    )  # fmt: skip
+    return HTMLResponse(text, status)

@@ -1,0 +1,149 @@
+"""The dashboard: pages for people, and the numbers of every chart for programs."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from server.access.errors import ForbiddenError
+from server.access.principal import Principal
+from server.jobs.errors import UnknownError
+from server.jobs.states import MOVES, State
+from server.routes.page_route import PageRoute
+from server.routes.wired import COOKIE, Reads, WiredDep
+from server.schemas.base import NAME_PATTERN
+from server.service.charts import COLUMNS, Chart
+from server.web.pages import render
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+PAGE: Final = 20
+CHOICES: Final = 40  # jobs that a comparison offers
+ID: Final = "^[0-9a-f]{32}$"
+MEDIA_TYPES: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+SOURCE: Final = "kernel.py"
+
+JobId = Annotated[str, Path(pattern=ID)]
+OtherId = Annotated[str | None, Query(pattern=f"{ID}|^$")]
+Task = Annotated[str | None, Query(pattern=NAME_PATTERN)]
+
+
+def _page(request: Request, who: Principal, template: str, here: str, **values: Any) -> Response:
+    name = who.tenant if COOKIE in request.cookies else None
+    return HTMLResponse(render(template, who=name, here=here, **values))
+
+
+@router.get("/")
+def home() -> RedirectResponse:
+    """Lead to the jobs."""
+    return RedirectResponse("/jobs")
+
+
+@router.get("/jobs", response_class=HTMLResponse)
+def jobs(
+    request: Request,
+    who: Reads,
+    parts: WiredDep,
+    state: State | None = None,
+    before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+) -> Response:
+    """Return the list of jobs, newest first."""
+    page = parts.jobs.page(who.tenant_id, state, before, PAGE)
+    return _page(
+        request, who, "jobs.html", "jobs", page=page, states=tuple(MOVES), state=state,
+        before=before, now_s=parts.dashboard.now_s(),
+    )  # fmt: skip
+
+
+@router.get("/jobs/{job_id}", response_class=HTMLResponse)
+def job(
+    request: Request, job_id: JobId, who: Reads, parts: WiredDep, task: Task = None
+) -> Response:
+    """Return the page of a job; its script goes on from there."""
+    look = parts.dashboard.look(who.tenant_id, job_id)
+    chosen = look.job.tasks[0] if task is None else _task_of(look.job, task)
+    winner = parts.dashboard.winner(who.tenant_id, job_id, chosen.name)
+    source = ""
+    if chosen.kernel is not None:
+        source = parts.kernels.file(who.tenant_id, chosen.kernel, SOURCE).decode()
+    return _page(
+        request, who, "job.html", "jobs", job=look.job, look=look, chosen=chosen, winner=winner,
+        source=source, charts=COLUMNS,
+    )  # fmt: skip
+
+
+def _task_of(job: Any, name: str) -> Any:
+    for task in job.tasks:
+        if task.name == name:
+            return task
+    raise UnknownError("the job has no such task")
+
+
+@router.get("/jobs/{job_id}/charts/{chart}.{form}")
+def chart(
+    job_id: JobId,
+    chart: Chart,
+    form: Literal["csv", "jsonl"],
+    who: Reads,
+    parts: WiredDep,
+) -> Response:
+    """Return the numbers of a chart."""
+    rows = parts.charts.rows(who.tenant_id, job_id, chart)
+    return table(rows, COLUMNS[chart], form, f"{chart}-{job_id[:8]}")
+
+
+@router.get("/compare", response_class=HTMLResponse)
+def compare(
+    request: Request, who: Reads, parts: WiredDep, a: OtherId = None, b: OtherId = None
+) -> Response:
+    """Return two jobs side by side."""
+    choices = parts.jobs.page(who.tenant_id, None, None, CHOICES).jobs
+    looks = [parts.dashboard.look(who.tenant_id, job_id) for job_id in (a, b) if job_id]
+    return _page(request, who, "compare.html", "compare", choices=choices, looks=looks, a=a, b=b)
+
+
+@router.get("/compare/latency.{form}")
+def compared(
+    who: Reads,
+    parts: WiredDep,
+    form: Literal["csv", "jsonl"],
+    a: Annotated[str, Query(pattern=ID)],
+    b: Annotated[str, Query(pattern=ID)],
+) -> Response:
+    """Return the latencies of two jobs in one table."""
+    rows = [
+        {"job": job_id, **row}
+        for job_id in (a, b)
+        for row in parts.charts.rows(who.tenant_id, job_id, "latency")
+    ]
+    return table(rows, ("job", *COLUMNS["latency"]), form, f"latency-{a[:8]}-{b[:8]}")
+
+
+@router.get("/workers", response_class=HTMLResponse)
+def workers(request: Request, who: Reads, parts: WiredDep) -> Response:
+    """Return the living workers."""
+    if "admin" not in who.scopes:
+        raise ForbiddenError("the workers are shown to keys with the scope admin")
+    found = parts.about.workers(who.tenant_id).workers
+    now_s = parts.dashboard.now_s()
+    return _page(request, who, "workers.html", "workers", workers=found, now_s=now_s)
+
+
+def table(
+    rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...], form: str, name: str
+) -> Response:
+    """Return rows as CSV or as JSONL, for download."""
+    out = io.StringIO()
+    if form == "csv":
+        writer = csv.DictWriter(out, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        out.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"'}
+    return Response(out.getvalue(), HTTPStatus.OK, headers, MEDIA_TYPES[form])

@@ -1,0 +1,94 @@
+"""The numbers behind every chart of the dashboard, from the events of a job."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sqlalchemy import Engine
+
+from server.db.engine import reading
+from server.jobs import queries
+
+Chart = Literal["latency", "shares", "quality", "failures"]
+Row = Mapping[str, Any]
+
+PAGE: Final = 500
+COLUMNS: Final[Mapping[Chart, tuple[str, ...]]] = {
+    "latency": ("round", "task", "trials", "seconds", "best_s", "latency_s"),
+    "shares": ("task", "trials", "share"),
+    "quality": (
+        "round", "task", "trials", "candidates", "spearman", "kendall", "top_k_recall", "k", "peak",
+    ),
+    "failures": ("task", "kind", "count"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Charts:
+    """What the downloads of charts call."""
+
+    engine: Engine
+
+    def rows(self, tenant_id: int, job_id: str, chart: Chart) -> list[Row]:
+        """Return the rows of a chart, with its COLUMNS; UnknownError.
+
+        Of `latency`: `trials` are those of the whole job, `best_s` is of the task, `latency_s`
+        the weighted sum of all tasks once each has one; `round` counts the rounds of the job.
+        """
+        return list(_MAKE[chart](self._rounds(tenant_id, job_id)))
+
+    def _rounds(self, tenant_id: int, job_id: str) -> Iterator[Row]:
+        """Yield the rounds of a job, numbered, with the trials of all tasks up to each."""
+        number, after = 0, 0
+        trials: dict[str, int] = {}
+        while True:
+            with reading(self.engine) as tx:
+                page = queries.events_after(tx, tenant_id, job_id, after, PAGE)
+            for event in page:
+                if event.kind == "round":
+                    body = json.loads(event.body)
+                    number += 1
+                    trials[body["task"]] = body["trials"]
+                    yield {**body, "number": number, "all_trials": sum(trials.values())}
+            if len(page) < PAGE:
+                return
+            after = page[-1].seq
+
+
+def _latency(rounds: Iterator[Row]) -> Iterator[Row]:
+    for row in rounds:
+        yield {
+            "round": row["number"], "task": row["task"], "trials": row["all_trials"],
+            "seconds": row["seconds"], "best_s": row["best_s"], "latency_s": row.get("latency_s"),
+        }  # fmt: skip
+
+
+def _quality(rounds: Iterator[Row]) -> Iterator[Row]:
+    for row in rounds:
+        told = {name: row["quality"].get(name) for name in COLUMNS["quality"][3:]}
+        yield {
+            "round": row["number"], "task": row["task"], "trials": row["all_trials"], **told
+        }  # fmt: skip
+
+
+def _shares(rounds: Iterator[Row]) -> Iterator[Row]:
+    trials = {row["task"]: row["trials"] for row in rounds}
+    total = sum(trials.values())
+    for task, count in trials.items():
+        yield {"task": task, "trials": count, "share": count / total if total else 0.0}
+
+
+def _failures(rounds: Iterator[Row]) -> Iterator[Row]:
+    last = {row["task"]: row["failures"] for row in rounds}
+    for task, kinds in last.items():
+        for kind, count in sorted(kinds.items()):
+            yield {"task": task, "kind": kind, "count": count}
+
+
+_MAKE: Final[Mapping[Chart, Callable[[Iterator[Row]], Iterator[Row]]]] = {
+    "latency": _latency,
+    "shares": _shares,
+    "quality": _quality,
+    "failures": _failures,
+}

@@ -1,0 +1,132 @@
+"""What the pages for people show beyond the API: the failures, the request and the winner."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import Engine, select
+
+from ansorpy.errors import AnsorError
+from ansorpy.records import Record, decode
+from ansorpy.replay import replay
+from ansorpy.state.state import State
+from ansorpy.state.text import replay as replay_steps
+from ansorpy.target import Target
+from server.db.engine import now, reading
+from server.db.models import RecordRow
+from server.jobs import queries
+from server.jobs.errors import UnknownError
+from server.schemas.job import JobReply
+from server.service.explain import EXAMPLE_CHARS, NEXT_STEPS, target_of
+from server.service.shapes import job_reply
+
+MAX_LINES: Final = 2000  # of a loop nest on a page
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Trials that failed in one way."""
+
+    kind: str
+    count: int
+    examples: tuple[str, ...]
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The best program of a task so far. `note` says why something is not there."""
+
+    task: str
+    cost_s: float | None = None
+    final: bool = False
+    sketch: str = ""  # its loops, sizes open
+    loops: str = ""  # its loops, with numbers
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One job at one moment."""
+
+    job: JobReply
+    now_s: float
+    text: str  # the request in tensor-expression notation; "" where it came as JSON
+    failures: tuple[Failure, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)  # of the target
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """What the pages call."""
+
+    engine: Engine
+
+    def now_s(self) -> float:
+        """Return the time by the clock of the database."""
+        with reading(self.engine) as tx:
+            return now(tx)
+
+    def look(self, tenant_id: int, job_id: str) -> Look:
+        """Return all that the page of a job shows at first; UnknownError."""
+        with reading(self.engine) as tx:
+            known = queries.explain(tx, tenant_id, job_id)
+            kernels = queries.kernels_of(tx, tenant_id, job_id)
+            return Look(
+                job=job_reply(known.job, kernels),
+                now_s=now(tx),
+                text=known.submission.text or "",
+                failures=tuple(map(_failure, known.failures)),
+                facts=known.target.get("target", {}),
+            )
+
+    def winner(self, tenant_id: int, job_id: str, task: str) -> Winner:
+        """Return the best program of a task, made again from its record; UnknownError."""
+        with reading(self.engine) as tx:
+            known = queries.explain(tx, tenant_id, job_id)
+            # The race that ends a task has round 0: it comes before any trial.
+            best = (
+                select(RecordRow.body)
+                .where(RecordRow.job_id == job_id, RecordRow.task == task)
+                .where(RecordRow.cost_s.is_not(None) | (RecordRow.round == 0))
+                .order_by(RecordRow.round != 0, RecordRow.cost_s, RecordRow.seq)
+                .limit(1)
+            )
+            body = tx.scalar(best)
+        dag = next((dag for dag in known.submission.dags if dag.name == task), None)
+        if dag is None:
+            raise UnknownError("the job has no such task")
+        if body is None:
+            return Winner(task, note="No trial has been measured yet.")
+        record = decode(body)
+        final, cost_s = record.race is not None, record.cost_s
+        cores = known.submission.cores
+        target = target_of(known.target, cores) or Target(cores=cores)
+        try:
+            sketch = _sketch(dag, record)
+            loops = _shortened(str(replay(dag, target, record)))
+        except AnsorError as error:  # a record of another version of the rules
+            note = f"The record cannot be replayed here: {error}"
+            return Winner(task, cost_s, final, note=note)
+        return Winner(task, cost_s, final, str(sketch), loops)
+
+
+def _sketch(dag: Any, record: Record) -> State:
+    return replay_steps(dag, json.loads(record.plan)["steps"])
+
+
+def _shortened(text: str) -> str:
+    lines: Sequence[str] = text.splitlines()
+    if len(lines) <= MAX_LINES:
+        return text
+    return "\n".join([*lines[:MAX_LINES], f"... {len(lines) - MAX_LINES} lines more"])
+
+
+def _failure(known: queries.FailureKind) -> Failure:
+    return Failure(
+        known.kind,
+        known.count,
+        tuple(example[:EXAMPLE_CHARS] for example in known.examples),
+        NEXT_STEPS.get(known.kind, "Report the messages."),
+    )

@@ -1,0 +1,45 @@
+// What the events of a job add up to: one point per round, on the trials and seconds of the job.
+
+export class History {
+  constructor(tasks, weights) {
+    this.tasks = tasks; // names
+    this.weights = weights; // one per task
+    this.points = [];
+    this.trials = new Map();
+    this.best = new Map();
+    this.baseline = null;
+    this.state = "";
+  }
+
+  take(event) {
+    if (event.kind === "state") this.state = event.state;
+    if (event.kind === "finished") this.finish(event.tasks);
+    if (event.kind !== "round") return;
+    this.trials.set(event.task, event.trials);
+    this.best.set(event.task, event.best_s);
+    const one = this.tasks.length === 1;
+    this.points.push({
+      round: this.points.length + 1,
+      task: event.task,
+      trials: [...this.trials.values()].reduce((sum, count) => sum + count, 0),
+      seconds: event.seconds,
+      latency: one && this.weights[0] === 1 ? event.best_s : event.latency_s ?? null,
+      best: Object.fromEntries(this.best),
+      quality: event.quality,
+    });
+  }
+
+  finish(results) {
+    if (!results.every((result) => typeof result.baseline_s === "number")) return;
+    const weight = (name) => this.weights[this.tasks.indexOf(name)] ?? 1;
+    this.baseline = results.reduce((sum, r) => sum + weight(r.name) * r.baseline_s, 0);
+  }
+
+  get ended() {
+    return ["succeeded", "failed", "cancelled"].includes(this.state);
+  }
+
+  get last() {
+    return this.points[this.points.length - 1];
+  }
+}

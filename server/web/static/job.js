@@ -1,0 +1,94 @@
+// The page of a job: charts from its event stream, from the first event on and as they happen.
+
+import { Chart, latency, onSwitch } from "./charts.js";
+import { History } from "./history.js";
+import { refresh } from "./refresh.js";
+
+const MAX_LINES = 8; // tasks that get a line of their own
+const REFRESH_MS = 1500;
+const KINDS = ["state", "derived", "round", "improved", "kernel", "finished"];
+
+const job = document.getElementById("job").dataset;
+const names = job.tasks.split(" ");
+const weights = job.weights.split(" ").map(Number);
+const seen = new History(names, weights);
+seen.baseline = job.baseline ? Number(job.baseline) : null;
+let along = "trials";
+
+const curve = new Chart(document.getElementById("latency"), () => {
+  const several = names.length > 1;
+  const lines = [{ label: several ? "all, weighted" : "best", color: "--accent", step: true, width: 2.5, points: seen.points.length < 40 }];
+  const data = [seen.points.map((p) => p[along]), seen.points.map((p) => p.latency)];
+  if (several && names.length <= MAX_LINES)
+    for (const name of names) {
+      lines.push({ label: name, color: "--dim", step: true, width: 1 });
+      data.push(seen.points.map((p) => p.best[name] ?? null));
+    }
+  if (seen.baseline !== null) {
+    lines.push({ label: "untuned or NumPy", color: "--text", dash: [6, 4], width: 1.5 });
+    data.push(seen.points.map(() => seen.baseline));
+  }
+  return { x: along === "trials" ? "trials" : "seconds", y: "latency", lines, data };
+});
+
+const quality = new Chart(document.getElementById("quality"), () => {
+  const told = seen.points.filter((p) => p.quality && "spearman" in p.quality);
+  return {
+    x: "round", y: "unit",
+    lines: [
+      { label: "rank correlation", color: "--accent", points: true },
+      { label: "top-k recall", color: "--dim", points: true, dash: [4, 3] },
+    ],
+    data: [told.map((p) => p.round), told.map((p) => p.quality.spearman), told.map((p) => p.quality.top_k_recall)],
+  };
+});
+
+function caption() {
+  const last = seen.last;
+  if (last === undefined) return;
+  const parts = [`${latency(last.latency)} after ${last.trials} trials and ${last.seconds.toFixed(1)} s`];
+  if (seen.baseline !== null) parts.push(`untuned or NumPy: ${latency(seen.baseline)}`);
+  document.getElementById("latency-text").textContent = `${parts.join("; ")}.`;
+  const told = seen.points.filter((p) => p.quality && "spearman" in p.quality);
+  if (told.length === 0) return;
+  const mean = (name) => told.reduce((sum, p) => sum + p.quality[name], 0) / told.length;
+  document.getElementById("quality-text").textContent =
+    `On average over ${told.length} rounds: rank correlation ${mean("spearman").toFixed(2)}, ` +
+    `top-${told[0].quality.k} recall ${mean("top_k_recall").toFixed(2)}, each before the model learned from its round.`;
+}
+
+let pending = null;
+function refreshSoon() {
+  pending ??= setTimeout(() => {
+    pending = null;
+    refresh().catch(() => say("The page could not be brought up to date; the charts go on.", false));
+  }, REFRESH_MS);
+}
+
+function say(text, on) {
+  const live = document.getElementById("live");
+  if (live.textContent !== text) live.textContent = text;
+  live.classList.toggle("on", on);
+}
+
+const tellState = (state) => say(TOLD[state] ?? "", state === "running");
+const TOLD = { queued: "Waits for a worker.", running: "Live.", paused: "Paused." };
+const stream = new EventSource(`/v1/jobs/${job.id}/events`);
+const arrived = (message) => {
+  const event = JSON.parse(message.data);
+  seen.take(event);
+  curve.draw();
+  quality.draw();
+  caption();
+  if (seen.ended) stream.close();
+  if (event.at_s < Number(job.now)) return; // the page shows that already
+  tellState(seen.state);
+  refreshSoon();
+};
+for (const kind of KINDS) stream.addEventListener(kind, arrived);
+stream.onerror = () => {
+  if (stream.readyState === EventSource.CLOSED) say("The stream of events has ended; load the page again.", false);
+  else say("The connection was lost; it is being made again.", false);
+};
+tellState(job.state);
+onSwitch((value) => { along = value; curve.draw(); });

@@ -1,0 +1,25 @@
+// Parts of a page ([data-part]) that follow the server: loaded again, replaced where they changed.
+
+export async function refresh() {
+  const reply = await fetch(location.href, { headers: { Accept: "text/html" } });
+  if (reply.redirected) location.reload(); // the key is not valid any more
+  if (!reply.ok) throw new Error(`status ${reply.status}`);
+  // Parsed as a document of its own: nothing in it runs, and the server has escaped it.
+  const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const next = fresh.getElementById(part.id);
+    if (next === null || next.isEqualNode(part)) continue;
+    for (const opened of part.querySelectorAll("details[id]")) {
+      const same = next.querySelector(`#${opened.id}`);
+      if (same !== null) same.open = opened.open;
+    }
+    if (!next.isEqualNode(part)) part.replaceChildren(...document.adoptNode(next).childNodes);
+  }
+}
+
+const own = document.querySelector("script[data-every]");
+if (own !== null) {
+  setInterval(() => {
+    if (!document.hidden) refresh().catch(() => {}); // the next one may work
+  }, 1000 * Number(own.dataset.every));
+}

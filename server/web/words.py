@@ -1,0 +1,63 @@
+"""Numbers and code for people: filters of the templates."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+MINUTE_S: Final = 60.0
+HOUR_S: Final = 3600.0
+DAY_S: Final = 86400.0
+NOTHING: Final = "–"  # noqa: RUF001 - an en dash, for a number that is not there
+
+
+def latency(seconds: float | None) -> str:
+    """Return a short time with three significant digits: `12.3 µs`."""
+    if seconds is None:
+        return NOTHING
+    scale, unit = next(((s, u) for s, u in UNITS if seconds >= s), (1e-9, "ns"))
+    value = seconds / scale
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f} {unit}"
+
+
+def span(seconds: float | None) -> str:
+    """Return a long time: `42 s`, `3 min 5 s`, `2 h 10 min`, `4 d`."""
+    if seconds is None:
+        return NOTHING
+    if seconds < MINUTE_S:
+        return f"{seconds:.0f} s"
+    if seconds < HOUR_S:
+        return f"{int(seconds // MINUTE_S)} min {int(seconds % MINUTE_S)} s"
+    if seconds < DAY_S:
+        return f"{int(seconds // HOUR_S)} h {int(seconds % HOUR_S // MINUTE_S)} min"
+    return f"{int(seconds // DAY_S)} d"
+
+
+def moment(epoch_s: float | None) -> str:
+    """Return a time of the clock: `2026-03-01 12:30:05 UTC`."""
+    if epoch_s is None:
+        return NOTHING
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def ratio(value: float | None) -> str:
+    """Return how many times: `5.2x`."""
+    return NOTHING if value is None else f"{value:.2f}×"  # noqa: RUF001 - the sign of times
+
+
+def rate(flop: int | None, seconds: float | None) -> str:
+    """Return GFLOP/s."""
+    if not flop or not seconds:
+        return NOTHING
+    return f"{flop / seconds / 1e9:.1f}"
+
+
+def python(source: str) -> Markup:
+    """Return Python with its words coloured by classes; all of it escaped."""
+    formatter = HtmlFormatter(nowrap=True, classprefix="p-")
+    return Markup(highlight(source, PythonLexer(), formatter))  # pygments escapes

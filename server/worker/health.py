@@ -1,0 +1,25 @@
+"""`python -m server.worker.health`: exit code 0 where a worker of this host is alive.
+
+For the health check of a container, whose host name is its own.
+"""
+
+import sys
+
+from server.db.engine import connect, now, reading
+from server.jobs import queries
+from server.settings import Settings
+from server.worker.identity import Identity
+
+
+def alive(settings: Settings, host: str) -> bool:
+    """Return whether the heartbeat of a worker of that host is young."""
+    engine = connect(settings.url)
+    try:
+        with reading(engine) as tx:
+            return any(row.host == host for row in queries.workers(tx, now(tx)))
+    finally:
+        engine.dispose()
+
+
+if __name__ == "__main__":
+    sys.exit(0 if alive(Settings(), Identity.mine().host) else 1)

@@ -1,0 +1,31 @@
+"""`python -m tests.server.shots URL JOB [OTHER]`: the pictures in docs/images, of a real job."""
+
+import sys
+from pathlib import Path
+
+from tests.server.chromium import PHONE, browser, page_of
+
+IMAGES = Path(__file__).parent.parent.parent / "docs" / "images"
+
+
+def main(url: str, job: str, other: str) -> None:
+    """Take a picture of every page."""
+    IMAGES.mkdir(exist_ok=True)
+    wanted = (
+        ("job-light", f"/jobs/{job}", None, "light"),
+        ("job-dark", f"/jobs/{job}", None, "dark"),
+        ("job-phone", f"/jobs/{job}", PHONE, "light"),
+        ("jobs-light", "/jobs", None, "light"),
+        ("compare-dark", f"/compare?a={job}&b={other}", None, "dark"),
+        ("workers-light", "/workers", None, "light"),
+    )
+    with browser() as running:
+        for name, path, size, scheme in wanted:
+            with page_of(running, url, size=size, scheme=scheme) as watched:
+                watched.page.goto(path)
+                watched.page.wait_for_timeout(1500)
+                watched.page.screenshot(path=IMAGES / f"{name}.png", full_page=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else sys.argv[2])

@@ -1,0 +1,202 @@
+"""The dashboard in Chromium, with a job that really runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import pytest
+
+from server.db.upgrade import open_database
+from tests.server.chromium import PHONE, Watched, browser, missing, page_of
+from tests.server.process import Live, process
+from tests.server.service import MM, Service
+from tests.server.test_pages import poison
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
+
+BIG = "def mm(float(128,128) A, float(128,128) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+END_MS = 150_000
+PAINTED = """id => {
+  const canvas = document.querySelector(`#${id} canvas`);
+  if (!canvas) return 0;
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  let count = 0;
+  for (let i = 3; i < data.length; i += 4) if (data[i] > 0) count++;
+  return count;
+}"""
+TRIALS = "document.querySelector('#latency-text').textContent.match(/after (\\d+) trials/)?.[1]"
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, str]]:
+    """A service with a worker, and the URL of its database."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('browser') / 'ansorpy.db'}"
+    with process(url, ANSORPY_EMBEDDED_WORKER="1") as running:
+        yield running, url
+
+
+@pytest.fixture(scope="module")
+def job(live: tuple[Live, str], chromium: Any) -> str:
+    """A job that was watched from its first round to its end."""
+    running, _ = live
+    request = {"text": BIG, "budget": {"trials": 48, "seconds": 60}}
+    job_id = str(running.post("/v1/jobs", json=request).json()["id"])
+    with page_of(chromium, running.url) as watched:
+        page = watched.page
+        page.goto(f"/jobs/{job_id}")
+        page.wait_for_function(TRIALS, timeout=END_MS)
+        first = int(page.evaluate(TRIALS))
+        page.wait_for_selector("#head .state.succeeded", timeout=END_MS)
+        page.wait_for_function(
+            "document.querySelector('#latency-text').textContent.includes('untuned or NumPy')"
+        )
+        last = int(page.evaluate(TRIALS))
+        assert 0 < first < last <= 48
+        assert page.evaluate(PAINTED, "latency") > 500
+        page.wait_for_selector("#source .p-k", state="attached")
+        clean(watched)
+    return job_id
+
+
+def clean(watched: Watched) -> None:
+    assert watched.foreign == []
+    assert watched.errors == []
+
+
+def test_a_job_is_followed_to_its_end_without_loading_the_page_again(job: str) -> None:
+    assert len(job) == 32  # the fixture has watched it
+
+
+def test_the_same_page_loaded_afterwards(job: str, live: tuple[Live, str], chromium: Any) -> None:
+    with page_of(chromium, live[0].url) as watched:
+        page = watched.page
+        page.goto(f"/jobs/{job}")
+        page.wait_for_function(TRIALS)
+        page.get_by_text("time", exact=True).click()
+        page.wait_for_function(
+            "document.querySelector('#latency .u-legend').textContent.includes('seconds')"
+        )
+        assert page.evaluate(PAINTED, "latency") > 500
+        for name in ("loops", "source"):
+            page.locator(f"#{name} summary").click()
+            assert page.locator(f"#{name} pre").inner_text().strip()
+        with page.expect_download() as download:
+            page.get_by_role("link", name="latency as CSV").click()
+        assert Path(download.value.path()).read_text().startswith("round,task,trials,seconds")
+        clean(watched)
+
+
+def test_no_page_is_wider_than_a_phone(job: str, live: tuple[Live, str], chromium: Any) -> None:
+    with page_of(chromium, live[0].url, size=PHONE) as watched:
+        paths = ("/jobs", f"/jobs/{job}", "/workers", f"/compare?a={job}&b={job}", "/login")
+        for path in paths:
+            watched.page.goto(path)
+            watched.page.wait_for_timeout(300)
+            assert watched.page.evaluate(OVERFLOW) <= 0, path
+        clean(watched)
+
+
+def test_two_jobs_share_a_chart(job: str, live: tuple[Live, str], chromium: Any) -> None:
+    with page_of(chromium, live[0].url) as watched:
+        watched.page.goto(f"/compare?a={job}&b={job}")
+        watched.page.wait_for_selector("#latency canvas")
+        assert "after" in watched.page.locator("#latency-text").inner_text()
+        clean(watched)
+
+
+def test_dark_where_the_system_is(job: str, live: tuple[Live, str], chromium: Any) -> None:
+    seen = {}
+    for scheme in ("light", "dark"):
+        with page_of(chromium, live[0].url, scheme=scheme) as watched:
+            watched.page.goto(f"/jobs/{job}")
+            watched.page.wait_for_selector("#latency canvas")
+            seen[scheme] = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
+            clean(watched)
+    assert seen["light"] != seen["dark"]
+
+
+def test_keyboard_and_labels(job: str, live: tuple[Live, str], chromium: Any) -> None:
+    with page_of(chromium, live[0].url) as watched:
+        page = watched.page
+        page.goto(f"/jobs/{job}")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        nameless = page.evaluate(
+            """[...document.querySelectorAll('input, select, button')].filter(
+                 (e) => e.type !== 'hidden' && !e.labels?.length && !e.textContent.trim()
+               ).map((e) => e.outerHTML)"""
+        )
+        assert nameless == []
+        page.locator(".switch input").first.focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function(
+            "document.querySelector('#latency .u-legend').textContent.includes('seconds')"
+        )
+        clean(watched)
+
+
+def test_strings_from_outside_do_nothing(live: tuple[Live, str], chromium: Any, job: str) -> None:
+    running, url = live
+    engine = open_database(url)
+    evil = poison(Service(running.http, engine))  # type: ignore[arg-type]  # also an httpx.Client
+    engine.dispose()
+    with page_of(chromium, running.url) as watched:
+        page = watched.page
+        for path in (f"/jobs/{evil}", "/workers", f"/compare?a={evil}&b={evil}"):
+            page.goto(path)
+            page.wait_for_timeout(300)
+            assert page.evaluate("typeof window.evil") == "undefined", path
+            assert page.locator("img").count() == 0
+        clean(watched)
+
+
+def test_the_policy_forbids_what_stands_in_a_page(live: tuple[Live, str], chromium: Any) -> None:
+    with page_of(chromium, live[0].url) as watched:
+        watched.page.goto("/jobs")
+        watched.page.evaluate(
+            """() => {
+              const script = document.createElement('script');
+              script.textContent = 'window.evil = 1';
+              document.body.append(script);
+            }"""
+        )
+        assert watched.page.evaluate("typeof window.evil") == "undefined"
+        assert any("Content Security Policy" in error for error in watched.errors)
+
+
+def test_a_key_is_asked_for_and_kept_where_no_script_sees_it(tmp_path: Path, chromium: Any) -> None:
+    key = tmp_path / "key"
+    key.write_text(token_hex(32))
+    url = f"sqlite:///{tmp_path / 'ansorpy.db'}"
+    with process(
+        url, ANSORPY_REQUIRE_KEYS="1", ANSORPY_ADMIN_KEY_FILE=str(key)
+    ) as running, page_of(chromium, running.url) as watched:  # fmt: skip
+        bearer = {"Authorization": f"Bearer {key.read_text()}"}
+        job_id = running.post("/v1/jobs", json={"text": MM}, headers=bearer).json()["id"]
+        page = watched.page
+        page.goto(f"/jobs/{job_id}")
+        page.get_by_label("API key").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("alert").wait_for()
+        watched.errors.clear()  # Chromium tells of the 401
+        page.get_by_label("API key").fill(key.read_text())
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(f"**/jobs/{job_id}")
+        page.get_by_text(
+            "Waits for a worker."
+        ).wait_for()  # the stream of events has the cookie too
+        (cookie,) = page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        assert page.evaluate("document.cookie") == ""
+        page.get_by_role("button", name="Sign out").click()
+        page.wait_for_url("**/login")
+        assert page.context.cookies() == []
+        clean(watched)

@@ -1,0 +1,252 @@
+"""The dashboard without a browser: what is shown, to whom, and that nothing of it is markup."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Engine, update
+
+from ansorpy.measure.outcome import Failed
+from ansorpy.records import Record
+from server.access import keys
+from server.db.engine import now, transaction
+from server.db.models import JobRow, WorkerRow
+from server.db.records import record_row
+from server.jobs.events import add_event
+from server.routes.login import HOME, own_path
+from server.service.charts import COLUMNS
+from server.web.words import latency, span
+from tests.server.service import Service, service
+
+WEB = Path(__file__).parent.parent.parent / "server" / "web"
+EVIL = "<script>window.evil=1</script><img src=x onerror=window.evil=1>\"'&"
+ROUND = {
+    "task": "mm", "trials": 8, "best_s": 2e-3, "round": 1, "failures": {"wrong": 1},
+    "quality": {
+        "candidates": 8, "kendall": 0.4, "spearman": 0.5, "top_k_recall": 0.75, "peak": 0.9, "k": 8,
+    },
+    "spent": {}, "latency_s": 2e-3, "seconds": 1.5,
+}  # fmt: skip
+
+
+def tell(running: Service, claimed: Any, **changes: Any) -> None:
+    with running.held(claimed) as (tx, row, now_s):
+        add_event(tx, row, "round", {**ROUND, **changes}, now_s)
+
+
+def poison(running: Service) -> str:
+    """Return a job whose every string is a script, as far as the database takes it."""
+    job_id = running.submit(
+        text=f"# {EVIL}\n" + "def mm(float(4) A) -> (C) { C(i) = A(i) }",
+        target="feed",  # which no worker has
+    )
+    with transaction(running.engine) as tx:
+        failed = Record("k/t/1", "k", "cpu@0", "{}", (), Failed("wrong", EVIL))
+        tenant = tx.query(JobRow.tenant_id).filter(JobRow.id == job_id).scalar()
+        tx.add(record_row(failed, tenant, job_id, "mm", 1))
+        tx.execute(update(JobRow).where(JobRow.id == job_id).values(reason=EVIL))
+        now_s = now(tx)
+        tx.add(
+            WorkerRow(
+                id="evil", host=EVIL, pid=1, state="idle", job_id=None, target="t",
+                facts=json.dumps({"target": {"name": EVIL}}), started_s=now_s, heartbeat_s=now_s,
+            )
+        )  # fmt: skip
+    return job_id
+
+
+def test_without_jobs_the_list_says_how_to_make_one(url: str) -> None:
+    with service(url) as running:
+        assert running.client.get("/", follow_redirects=False).headers["location"] == "/jobs"
+        page = running.client.get("/jobs")
+        assert page.status_code == 200
+        assert "No jobs yet" in page.text
+        assert "No job is failed" in running.client.get("/jobs?state=failed").text
+        assert "No worker is alive" in running.client.get("/workers").text
+        assert "No jobs yet" in running.client.get("/compare").text
+
+
+def test_the_list_has_pages_and_states(url: str) -> None:
+    with service(url) as running:
+        ids = [running.submit(fresh=True) for _ in range(21)]
+        first = running.client.get("/jobs").text
+        assert ids[-1] in first
+        assert ids[0] not in first
+        older = re.search(r'href="(/jobs\?before=\d+)"', first)
+        assert older is not None
+        assert ids[0] in running.client.get(older[1]).text
+        assert ids[-1] not in running.client.get("/jobs?state=succeeded").text
+
+
+def test_a_job_that_waits_and_one_that_is_done(url: str) -> None:
+    with service(url) as running:
+        waiting = running.client.get(f"/jobs/{running.submit()}").text
+        assert "No trial has been measured yet" in waiting
+        claimed = running.claim()
+        tell(running, claimed)
+        running.progress(claimed)
+        running.client.post(f"/v1/jobs/{claimed.job_id}/cancel")
+        job_id, digest = running.succeed(fresh=True)
+        page = running.client.get(f"/jobs/{job_id}").text
+        assert f"/v1/kernels/{digest}" in page
+        assert "2.00×" in page  # noqa: RUF001 - baseline 2 ms, best 1 ms
+        assert 'class="p-k"' in page  # the source is coloured
+        compared = running.client.get(f"/compare?a={claimed.job_id}&b={job_id}").text
+        assert 'id="comparison"' in compared
+
+
+@pytest.mark.parametrize("chart", COLUMNS)
+def test_every_chart_can_be_downloaded(chart: str, url: str) -> None:
+    with service(url) as running:
+        job_id = running.submit()
+        claimed = running.claim()
+        tell(running, claimed)
+        tell(running, claimed, trials=16, best_s=1e-3, latency_s=1e-3, seconds=3.0)
+        place = f"/jobs/{job_id}/charts/{chart}"
+        reply = running.client.get(f"{place}.csv")
+        rows = list(csv.DictReader(io.StringIO(reply.text)))
+        lines = running.client.get(f"{place}.jsonl").text.splitlines()
+        assert [{k: str(v) for k, v in json.loads(line).items()} for line in lines] == rows
+        assert tuple(rows[0]) == COLUMNS[chart]  # type: ignore[index]
+        wanted = {
+            "latency": {"trials": "16", "best_s": "0.001"},
+            "quality": {"spearman": "0.5", "round": "2"},
+            "shares": {"trials": "16", "share": "1.0"},
+            "failures": {"kind": "wrong", "count": "1"},
+        }[chart]
+        assert rows[-1].items() >= wanted.items()
+
+
+def test_two_jobs_in_one_table(url: str) -> None:
+    with service(url) as running:
+        a, b = running.submit(fresh=True), running.submit(fresh=True)
+        for _ in range(2):
+            tell(running, running.claim())
+        text = running.client.get(f"/compare/latency.csv?a={a}&b={b}").text
+        assert [row["job"] for row in csv.DictReader(io.StringIO(text))] == [a, b]
+
+
+def test_what_is_somebody_elses_is_not_there(url: str, engine: Engine) -> None:
+    with transaction(engine) as tx:
+        own, _ = keys.create(tx, "own", ("read", "tune"), now(tx))
+        other, _ = keys.create(tx, "other", ("read", "tune"), now(tx))
+    with service(url, {"Authorization": f"Bearer {own}"}) as running:
+        job_id = running.submit()
+        foreign = {"Authorization": f"Bearer {other}"}
+        for path in (
+            f"/jobs/{job_id}", f"/jobs/{job_id}/charts/latency.csv", f"/compare?a={job_id}",
+            f"/compare/latency.csv?a={job_id}&b={job_id}",
+        ):  # fmt: skip
+            assert running.client.get(path).status_code == 200, path
+            missing = running.client.get(path, headers=foreign)
+            assert missing.status_code == 404, path
+            assert missing.headers["content-type"].startswith("text/html")
+        assert job_id not in running.client.get("/jobs", headers=foreign).text
+        assert running.client.get("/workers").status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/jobs/x", "/jobs?state=x", "/jobs?before=-1", "/compare?a=x"])
+def test_a_wrong_address_is_a_page_that_says_so(path: str, url: str) -> None:
+    with service(url) as running:
+        reply = running.client.get(path)
+        assert reply.status_code == 422
+        assert "<h1>" in reply.text
+
+
+def test_signing_in_and_out(url: str, engine: Engine) -> None:
+    with transaction(engine) as tx:
+        key, _ = keys.create(tx, "local", ("read",), now(tx))
+    with service(url) as running:
+        away = running.client.get("/jobs", follow_redirects=False)
+        assert (away.status_code, away.headers["location"]) == (303, "/login?next=%2Fjobs")
+        form = running.client.get("/login?next=/jobs")
+        assert form.headers["referrer-policy"] == "same-origin"
+        for wrong in ("", "x", key[:-1], EVIL):
+            refused = running.client.post("/login", data={"key": wrong})
+            assert refused.status_code == 401
+            assert EVIL not in refused.text
+        own = {"Origin": "http://localhost"}
+        for origin in ("http://evil.example", "null"):
+            post = running.client.post("/login", data={"key": key}, headers={"Origin": origin})
+            assert post.status_code == 403
+        good = running.client.post(
+            "/login", data={"key": key, "next": "/compare"}, headers=own, follow_redirects=False
+        )
+        assert (good.status_code, good.headers["location"]) == (303, "/compare")
+        cookie = good.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert running.client.get("/jobs", follow_redirects=False).status_code == 200
+        running.client.post("/logout", headers=own)
+        assert running.client.get("/jobs", follow_redirects=False).status_code == 303
+
+
+def test_signing_in_is_counted(url: str, engine: Engine) -> None:
+    with transaction(engine) as tx:
+        keys.create(tx, "local", ("read",), now(tx))
+    with service(url, denied_rate="3/minute") as running:
+        statuses = [running.client.post("/login", data={"key": "x"}).status_code for _ in range(5)]
+        assert statuses == [401, 401, 401, 429, 429]
+
+
+@given(st.one_of(st.text(), st.from_regex(r"[/\\]{1,3}[a-z.:/\\]{0,12}")))
+def test_after_signing_in_one_stays_on_this_site(place: str) -> None:
+    found = own_path(place)
+    assert found == HOME or re.fullmatch(r"/([^/\\].*)?", found)
+
+
+def test_words_from_outside_are_text(url: str) -> None:
+    with service(url) as running:
+        job_id = poison(running)
+        for path in (f"/jobs/{job_id}", "/workers", "/jobs", f"/compare?a={job_id}&b={job_id}"):
+            page = running.client.get(path)
+            assert page.status_code == 200
+            assert "<script>w" not in page.text
+            assert "<img" not in page.text
+        assert running.client.get(f"/jobs/{job_id}").text.count("&lt;script&gt;window.evil") == 3
+
+
+def test_no_page_holds_a_script_or_a_style_or_leads_away() -> None:
+    for path in (WEB / "templates").glob("*.html"):
+        text = path.read_text()
+        assert not re.search(r"<script(?![^>]*\bsrc=\"/static/)|<style|\sstyle=|\son[a-z]+=", text)
+        assert not re.search(r"(?:src|href|action)=\"(?:https?:)?//", text), path
+    for path in (WEB / "static").glob("*.js"):
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|https?://",
+                             path.read_text()), path  # fmt: skip
+    assert "MIT" in (WEB / "static" / "vendor" / "uplot" / "LICENSE").read_text()
+
+
+def palette(css: str) -> dict[str, str]:
+    return dict(re.findall(r"(--[a-z-]+): (#[0-9a-f]{3,6})\b", css))
+
+
+def luminance(color: str) -> float:
+    digits = color[1:] if len(color) == 7 else "".join(c * 2 for c in color[1:])
+    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_colours_can_be_read_in_both_modes() -> None:
+    css = (WEB / "static" / "dashboard.css").read_text()
+    light, dark = css.split("@media (prefers-color-scheme: dark)")[:2]
+    for colors in (palette(light), palette(light) | palette(dark.split("}")[0])):
+        pairs = [(on, back) for on in ("--text", "--dim", "--accent", "--good", "--bad", "--wait")
+                 for back in ("--page", "--card", "--faint")]  # fmt: skip
+        for on, back in [*pairs, ("--on-accent", "--accent")]:
+            a, b = sorted((luminance(colors[on]), luminance(colors[back])))
+            assert (b + 0.05) / (a + 0.05) >= 4.5, (on, back)  # WCAG 2.2, 1.4.3 AA
+
+
+def test_numbers_for_people() -> None:
+    assert [latency(s) for s in (None, 2.5, 1.234e-3, 45.6e-6, 123e-9)] == [
+        "–", "2.50 s", "1.23 ms", "45.6 µs", "123 ns",  # noqa: RUF001
+    ]  # fmt: skip
+    assert [span(s) for s in (5, 65, 7500, 90000)] == ["5 s", "1 min 5 s", "2 h 5 min", "1 d"]
