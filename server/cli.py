@@ -1,27 +1,31 @@
 """The `ansorpy` command: the composition root for people.
 
 Results go to standard output, progress and complaints to standard error. Exit codes: 0 a verified
-kernel, 2 wrong input, 3 nothing survived, 130 interrupted (with the best so far written).
+kernel, 2 wrong input, 3 nothing survived, 4 no service answers, 130 interrupted (with the best so
+far written).
 """
 
 import gc
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from ansorpy.errors import SpecError
+from server.commands import keys, records, remote
+from server.commands.common import (
+    INTERRUPTED,
+    NOTHING_SURVIVED,
+    database,
+    pairs,
+    read_settings,
+    wrong_input,
+)
 from server.progress import reporter
-from server.settings import Settings
 
-WRONG_INPUT = 2
-NOTHING_SURVIVED = 3
-INTERRUPTED = 130
 GC_THRESHOLD = 50_000  # new objects between two collections; Python's default is 700 to 2000
 
 app = typer.Typer(
@@ -42,6 +46,15 @@ Weights = Annotated[
     list[str] | None, typer.Option("--weight", help="NAME=3: how often a task occurs.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+for command in (
+    remote.submit, remote.status, remote.watch, remote.cancel, remote.pause, remote.resume,
+):  # fmt: skip
+    app.command()(command)
+app.add_typer(remote.kernels, name="kernels")
+app.add_typer(records.app, name="records")
+app.add_typer(keys.app, name="keys")
 
 
 @app.command()
@@ -196,41 +209,6 @@ def upgrade() -> None:
     typer.echo(f"{place}: {told}")
 
 
-@contextmanager
-def wrong_input() -> Iterator[None]:
-    """Turn a SpecError into one line on standard error and exit code 2."""
-    try:
-        yield
-    except SpecError as error:
-        typer.echo(f"ansorpy: {error}", err=True)
-        raise typer.Exit(WRONG_INPUT) from error
-
-
-def read_settings() -> Settings:
-    """Return what the environment sets; SpecError names the variable that is wrong."""
-    try:
-        return Settings()
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        name = "_".join(map(str, first["loc"])).upper()
-        raise SpecError(f"ANSORPY_{name}: {first['msg']}") from error
-
-
-def database(settings: Settings) -> Any:
-    """Return the open database of records and jobs; SpecError where there is none to open."""
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from server.db.upgrade import open_database
-
-    try:
-        return open_database(settings.url)
-    except (OSError, SQLAlchemyError) as error:
-        reason = str(error).splitlines()[0]
-        raise SpecError(
-            f"the database under {settings.data_dir} does not open: {reason}"
-        ) from error
-
-
 def keep_best(events: Any) -> Iterator[Any]:
     """Yield the events; a Ctrl-C while we print one is handed to the tuning, which ends early."""
     event = next(events)
@@ -282,20 +260,6 @@ def derivations(file: str, target: str, cores: int, bind: list[str] | None) -> l
     machine = target_of(target, cores)
     rules = find_rules(target)
     return [derive(d, machine, rules) for d in read_file(file, pairs(bind, "--bind", int))]
-
-
-def pairs(texts: list[str] | None, option: str, kind: type) -> dict[str, Any]:
-    """Return NAME=VALUE options as a mapping; SpecError names the one that is wrong."""
-    found: dict[str, Any] = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        try:
-            found[name] = kind(value)
-        except ValueError:
-            equals = ""
-        if not name or not equals:
-            raise SpecError(f"{option} {text}: expected NAME={kind.__name__}")
-    return found
 
 
 def as_object(last: Any) -> dict[str, Any]:

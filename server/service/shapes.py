@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from ansorpy.te.analysis import flop_count
 from server.db.models import JobRow, KernelRow
 from server.jobs.submission import Submission
 from server.schemas.job import Budget, JobReply, JobSummary, TaskReply
@@ -24,6 +25,7 @@ class Asked:
 
     names: tuple[str, ...]
     weights: tuple[float, ...]
+    flops: tuple[int, ...]
     memory_bytes: int
 
 
@@ -33,6 +35,7 @@ def _asked(request: str) -> Asked:
     return Asked(
         tuple(dag.name for dag in submission.dags),
         tuple(submission.weights.get(dag.name, 1.0) for dag in submission.dags),
+        tuple(map(flop_count, submission.dags)),
         max(map(tensor_bytes, submission.dags)),
     )
 
@@ -73,22 +76,20 @@ def job_reply(row: JobRow, kernels: Sequence[KernelRow]) -> JobReply:
         memory_bytes=facts.memory_bytes,
         tasks=[
             task_reply(
-                name, weight, progress.get(name, {}), results.get(name, {}), delivered.get(name)
+                name,
+                weight,
+                {"flop": flop, **progress.get(name, {}), **results.get(name, {})},
+                delivered.get(name),
             )
-            for name, weight in zip(facts.names, facts.weights, strict=True)
+            for name, weight, flop in zip(facts.names, facts.weights, facts.flops, strict=True)
         ],
     )
 
 
 def task_reply(
-    name: str,
-    weight: float,
-    progress: Mapping[str, Any],
-    result: Mapping[str, Any],
-    kernel: KernelRow | None,
+    name: str, weight: float, known: Mapping[str, Any], kernel: KernelRow | None
 ) -> TaskReply:
-    """Return one task: the result where there is one, else how far it is."""
-    known = {**progress, **result}
+    """Return one task: what is known of it, the result before the progress."""
     return TaskReply(
         name=name,
         weight=weight,

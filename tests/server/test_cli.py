@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 import ansorpy.tune as ansorpy_tune
 from ansorpy.events import Finished
-from server.cli import app, as_text, pairs
+from server.cli import app, as_text
+from server.commands.common import pairs
 from server.progress import as_line
 from tests.server.test_worker import DERIVED, ROUND, result
 

@@ -1,0 +1,1 @@
+"""Commands of `ansorpy`, one file per group; `server.cli` puts them together."""

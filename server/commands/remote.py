@@ -1,0 +1,203 @@
+"""`ansorpy submit | status | watch | cancel | pause | resume | kernels pull`: talk to a service.
+
+Where it is comes from ANSORPY_URL, the key from ANSORPY_API_KEY or ANSORPY_API_KEY_FILE.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ansorpy.errors import PackageError, SpecError
+from server.commands.common import (
+    INTERRUPTED,
+    NO_SERVICE,
+    NOTHING_SURVIVED,
+    WRONG_INPUT,
+    pairs,
+    stop,
+)
+from server.commands.watching import as_line, watcher
+
+if TYPE_CHECKING:  # the client loads when it is first used: `ansorpy tune` does without
+    from ansorpy.client import Client, Job
+
+kernels = typer.Typer(help="Kernels of the service.", no_args_is_help=True)
+
+File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Out = Annotated[Path, typer.Option(help="Folder for the kernels.")]
+
+
+@contextmanager
+def service() -> Iterator["Client"]:
+    """Give a client of the service that the environment names; tell what goes wrong in one line."""
+    from ansorpy.client import Client, ServiceError
+    from ansorpy.client.connection import place_of
+
+    try:
+        place = place_of()
+        with Client(place.url, place.key) as client:
+            yield client
+    except ServiceError as error:
+        code = WRONG_INPUT if 400 <= error.status < 500 else NO_SERVICE
+        raise stop(error, code) from error
+    except (SpecError, PackageError) as error:
+        raise stop(error, WRONG_INPUT) from error
+
+
+def submit(
+    file: File,
+    trials: Annotated[int, typer.Option(min=1, help="Candidates to measure.")] = 64,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
+    target_latency: Annotated[
+        float | None, typer.Option(help="Stop once as fast as this, in seconds.")
+    ] = None,
+    stop_if_gain_below: Annotated[
+        float | None, typer.Option(help="Stop once the last quarter gained less, e.g. 0.01.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    cores: Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")] = 1,
+    bind: Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol.")] = None,
+    weight: Annotated[list[str] | None, typer.Option(help="NAME=3: how often it occurs.")] = None,
+    target: Annotated[str, typer.Option(help="Digest of a target; any unless given.")] = "",
+    priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier jobs know.")] = False,
+    idempotency_key: Annotated[str | None, typer.Option(help="Once per key.")] = None,
+    watch_it: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Queue a job and print its id."""
+    with service() as client:
+        job = client.submit(
+            **_workload(file, pairs(bind, "--bind", int)),
+            trials=trials,
+            seconds=seconds,
+            target_latency_s=target_latency,
+            stop_if_gain_below=stop_if_gain_below,
+            weights=pairs(weight, "--weight", float),
+            cores=cores,
+            seed=seed,
+            target=target,
+            priority=priority,
+            fresh=fresh,
+            idempotency_key=idempotency_key,
+        )
+        typer.echo(_json(job) if as_json else job.id)
+        if job.how != "created":
+            typer.echo(f"{job.how}: {as_line(job)}", err=True)
+        if watch_it:
+            _follow(client, job.id)
+
+
+def status(
+    job: Annotated[str | None, typer.Argument(help="A job; all of them unless given.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show a job, or the newest ones."""
+    with service() as client:
+        if job is not None:
+            found = client.job(job)
+            typer.echo(_json(found) if as_json else as_line(found))
+            return
+        lines = [line for line, _ in zip(client.jobs(state), range(limit), strict=False)]
+    if as_json:
+        typer.echo(json.dumps([asdict(line) for line in lines], indent=2))
+        return
+    for line in lines:
+        more = "" if line.task_count == len(line.tasks) else f" and {line.task_count} in all"
+        names = ", ".join(line.tasks) + more
+        typer.echo(f"{line.id}  {line.state:9}  {line.trials}/{line.trials_asked}  {names}")
+
+
+def watch(job: JobId) -> None:
+    """Follow a job to its end; exit code 0 where it succeeded, else 3."""
+    with service() as client:
+        _follow(client, job)
+
+
+def cancel(job: JobId) -> None:
+    """End a job for good."""
+    with service() as client:
+        typer.echo(as_line(client.cancel(job)))
+
+
+def pause(job: JobId) -> None:
+    """Stop a job until it is resumed."""
+    with service() as client:
+        typer.echo(as_line(client.pause(job)))
+
+
+def resume(job: JobId) -> None:
+    """Queue a paused job again."""
+    with service() as client:
+        typer.echo(as_line(client.resume(job)))
+
+
+@kernels.command()
+def pull(
+    what: Annotated[str, typer.Argument(help="A job, or sha256:... of a package.")],
+    task: Annotated[list[str] | None, typer.Option(help="Only these tasks of the job.")] = None,
+    out: Out = Path("kernels"),
+) -> None:
+    """Download kernel packages, check every byte, and print where they are."""
+    with service() as client:
+        if what.startswith("sha256:"):
+            typer.echo(_pull_digest(client, what, out))
+            return
+        names = task or [t.name for t in client.job(what).tasks if t.kernel is not None]
+        if not names:
+            raise SpecError(f"{what}: no kernel (yet)")
+        for name in names:
+            typer.echo(client.pull(what, name, out))
+
+
+def _pull_digest(client: "Client", what: str, out: Path) -> Path:
+    from ansorpy.artifact.package import parse_digest
+
+    digest = parse_digest(what)
+    data = client.package(digest)
+    path = out / f"kernel-{digest[:12]}.zip"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from error
+    return path
+
+
+def _follow(client: "Client", job_id: str) -> None:
+    try:
+        with watcher(sys.stderr) as show:
+            for job in client.watch(job_id):
+                show(job)
+    except KeyboardInterrupt:
+        typer.echo(f"the job goes on: ansorpy watch {job_id}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if job.state != "succeeded":
+        raise typer.Exit(NOTHING_SURVIVED)
+
+
+def _workload(file: str, bind: dict[str, Any]) -> dict[str, Any]:
+    """Return a file as the arguments of `Client.submit`; a JSON DAG is read and checked here."""
+    from ansorpy.te.spec import loads
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{file}: {error}") from error
+    if text.lstrip().startswith("{"):
+        return {"dags": (loads(text),)}
+    return {"text": text, "bind": bind}
+
+
+def _json(job: "Job") -> str:
+    return json.dumps(asdict(job), indent=2)

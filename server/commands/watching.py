@@ -1,0 +1,111 @@
+"""The progress of a job for people: bars on a terminal, plain lines anywhere else."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+if TYPE_CHECKING:
+    from ansorpy.client import Job, TaskState
+
+Show = Callable[["Job"], None]
+
+
+@contextmanager
+def watcher(stream: TextIO) -> Iterator[Show]:
+    """Give a function that shows a job whenever it has changed."""
+    if not stream.isatty():
+        yield _plain(stream)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[facts]}"),
+    )
+    with Progress(*columns, console=Console(file=stream)) as progress:
+        whole = progress.add_task("", total=None, facts="")
+        bars = {"": whole}
+
+        def show(job: "Job") -> None:
+            asked = int(job.budget["trials"])
+            progress.update(
+                whole, total=asked, completed=job.trials, description=f"{job.id[:8]} {job.state}",
+                facts=f"{job.trials}/{asked} trials, ETA {clock(eta_s(job))}",
+            )  # fmt: skip
+            for task in job.tasks:
+                if task.name not in bars:
+                    bars[task.name] = progress.add_task(f"  {task.name}", total=asked, facts="")
+                bar = bars[task.name]
+                progress.update(bar, completed=task.trials, facts=facts_of(task))
+
+        yield show
+
+
+def _plain(stream: TextIO) -> Show:
+    last: list[str] = [""]
+
+    def show(job: "Job") -> None:
+        line = as_line(job)
+        if line != last[0]:
+            last[0] = line
+            stream.write(line + "\n")
+            stream.flush()
+
+    return show
+
+
+def as_line(job: "Job") -> str:
+    """Return one line about a job."""
+    told = [f"{job.state}: {job.trials}/{job.budget['trials']} trials"]
+    if job.state == "running":
+        told.append(f"ETA {clock(eta_s(job))}")
+    told += [f"{task.name} {facts_of(task)}" for task in job.tasks]
+    if job.reason:
+        told.append(job.reason)
+    return "; ".join(told)
+
+
+def facts_of(task: "TaskState") -> str:
+    """Return the best of a task, its rate, and how many trials failed."""
+    best = "none yet" if task.best_s is None else f"best {duration(task.best_s)}"
+    rate = task.gflops
+    told = [best] if rate is None else [f"{best}, {rate:.1f} GFLOP/s"]
+    failed = sum(task.failures.values())
+    if failed:
+        told.append(f"{failed} failed")
+    return ", ".join(told)
+
+
+def eta_s(job: "Job") -> float | None:
+    """Return the seconds that the search may still take: by trials, by time, whichever is less.
+
+    None where nothing is known, and where the job does not run.
+    """
+    if job.state != "running":
+        return None
+    left: list[float] = []
+    if job.trials > 0 and job.seconds > 0:
+        left.append((int(job.budget["trials"]) - job.trials) * job.seconds / job.trials)
+    seconds = job.budget.get("seconds")
+    if seconds is not None:
+        left.append(float(seconds) - job.seconds)
+    return max(0.0, min(left)) if left else None
+
+
+def duration(seconds: float) -> str:
+    """Return a latency in the unit that reads best."""
+    for unit, size in (("us", 1e-6), ("ms", 1e-3)):
+        if seconds < 1000 * size:
+            return f"{seconds / size:.4g} {unit}"
+    return f"{seconds:.4g} s"
+
+
+def clock(seconds: float | None) -> str:
+    """Return minutes and seconds."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,224 @@
+"""The commands that talk to a service, against a real one."""
+
+import json
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ansorpy.artifact.package import unbox
+from ansorpy.client.model import Job, job_of
+from ansorpy.records import MemoryStore, import_jsonl
+from ansorpy.te.spec import dumps
+from ansorpy.te.text import parse
+from server.cli import app
+from server.commands.watching import as_line, clock, duration, eta_s, facts_of, watcher
+from server.db.records import record_row
+from server.db.upgrade import open_database
+from server.edge.examples import REPLIES
+from tests.server.process import Live, process
+from tests.server.service import MM, Service, package
+from tests.test_records import trial
+
+JOB = job_of(REPLIES["JobReply"])
+
+
+class Stage(Service):
+    """A running service, and its database as a worker sees it."""
+
+    def __init__(self, live: Live, url: str) -> None:
+        super().__init__(client=live.http, engine=open_database(url))  # type: ignore[arg-type]
+        self.env = {"ANSORPY_URL": live.url, "ANSORPY_DATABASE_URL": url}
+
+    def run(self, *arguments: str, text: str | None = None, **more: str) -> Result:
+        """Run one command."""
+        return CliRunner().invoke(app, arguments, env={**self.env, **more}, input=text)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('commands') / 'ansorpy.db'}"
+    with process(url) as live:
+        found = Stage(live, url)
+        yield found
+        found.engine.dispose()
+
+
+def test_a_job_is_submitted_followed_and_pulled(stage: Stage, tmp_path: Path) -> None:
+    submitted = stage.run("submit", "-", "--trials", "8", "--fresh", text=MM)
+    assert (submitted.exit_code, submitted.stderr) == (0, "")
+    job_id = submitted.stdout.strip()
+    assert stage.run("status", job_id).stdout.startswith("queued: 0/8 trials; mm none yet")
+    assert stage.run("kernels", "pull", job_id).exit_code == 2
+    claimed = stage.claim()
+    stage.progress(claimed)
+    digest = stage.deliver(claimed, package())
+    stage.finish(claimed)
+    watched = stage.run("watch", job_id)
+    assert watched.exit_code == 0
+    assert watched.stderr.startswith("succeeded: 16/8 trials; mm best 1 ms, ")
+    pulled = stage.run("kernels", "pull", job_id, "--out", str(tmp_path))
+    (path,) = pulled.stdout.split()
+    assert unbox(Path(path).read_bytes(), path).digest == digest
+    same = stage.run("kernels", "pull", f"sha256:{digest}", "--out", str(tmp_path))
+    assert Path(same.stdout.strip()).read_bytes() == package()
+    again = stage.run("submit", "-", "--trials", "8", text=MM)
+    assert (again.stdout.strip(), again.exit_code) == (job_id, 0)
+    assert again.stderr.startswith("answered: succeeded")
+
+
+def test_a_dag_in_json_is_submitted_too(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "mm.json"
+    file.write_text(dumps(parse(MM)[0]))
+    arguments = ("submit", str(file), "--fresh", "--priority", "5", "--cores", "2", "--json")
+    found = json.loads(stage.run(*arguments).stdout)
+    assert (found["state"], found["priority"], found["cores"]) == ("queued", 5, 2)
+    assert stage.run("cancel", found["id"]).stdout.startswith("cancelled")
+
+
+def test_jobs_are_listed_and_steered(stage: Stage) -> None:
+    job_id = stage.submit(fresh=True)
+    assert stage.run("pause", job_id).stdout.startswith("paused: 0/64 trials")
+    (line,) = stage.run("status", "--state", "paused").stdout.splitlines()
+    assert line.split() == [job_id, "paused", "0/64", "mm"]
+    listed = json.loads(stage.run("status", "--json", "--limit", "1").stdout)
+    assert [job["id"] for job in listed] == [job_id]
+    assert stage.run("resume", job_id).stdout.startswith("queued")
+    assert stage.run("cancel", job_id).exit_code == 0
+    watched = stage.run("watch", job_id)
+    assert (watched.exit_code, watched.stderr.split(":")[0]) == (3, "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("submit", "nowhere.te"), "nowhere.te"),
+        (("submit", "-"), "422 Unprocessable"),
+        (("submit", "-", "--bind", "N"), "expected NAME=int"),
+        (("status", "0" * 32), "404 Not Found: no such job"),
+        (("watch", "x"), "422"),
+        (("cancel", "0" * 32), "404"),
+        (("kernels", "pull", "sha256:x"), "64 hex digits"),
+        (("kernels", "pull", "sha256:" + "0" * 64), "404"),
+        (("kernels", "pull", "0" * 32, "--task", "mm"), "404"),
+        (("records", "export", "--job", "0" * 32), "--job needs --remote"),
+        (("records", "import", "nowhere.jsonl"), "nowhere.jsonl"),
+        (("records", "import", "-"), "-, line 1: not a record"),
+        (("keys", "create", "--scope", "root"), "expected read, tune, admin"),
+        (("keys", "rotate", "nothing"), "0 valid keys"),
+        (("keys", "revoke", "nothing"), "0 valid keys"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    stage: Stage, arguments: tuple[str, ...], message: str
+) -> None:
+    found = stage.run(*arguments, text="def nonsense")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert message in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_a_service_that_is_not_there_is_exit_code_4(stage: Stage) -> None:
+    found = stage.run("status", ANSORPY_URL="http://127.0.0.1:9", ANSORPY_API_KEY="k")
+    assert found.exit_code == 4
+    assert "127.0.0.1:9" in found.stderr
+
+
+def test_a_wrong_address_is_exit_code_2(stage: Stage) -> None:
+    assert stage.run("status", ANSORPY_URL="ftp://x").exit_code == 2
+    assert stage.run("status", ANSORPY_API_KEY_FILE="/nowhere").exit_code == 2
+
+
+def test_records_travel_as_lines(stage: Stage, tmp_path: Path) -> None:
+    stage.submit(fresh=True)
+    with stage.held(stage.claim()) as (tx, row, _):
+        tx.add(record_row(trial(1.0), row.tenant_id, row.id, "mm", 1))
+        job_id = row.id
+    file = tmp_path / "records.jsonl"
+    local = stage.run("records", "export", "--out", str(file))
+    assert local.stderr.endswith("records\n")
+    remote = stage.run("records", "export", "--remote", "--job", job_id)
+    assert tuple(import_jsonl(remote.stdout.splitlines())) == (trial(1.0),)
+    other = {"ANSORPY_DATABASE_URL": f"sqlite:///{tmp_path}/other.db"}
+    for new in (1, 0):
+        taken = stage.run("records", "import", str(file), **other)
+        assert (taken.exit_code, taken.stderr) == (0, f"{new} new records\n")
+    store = MemoryStore()
+    store.append(list(import_jsonl(stage.run("records", "export", **other).stdout.splitlines())))
+    assert store.count() == 1
+
+
+def test_keys_are_made_listed_replaced_and_ended(tmp_path: Path) -> None:
+    env = {"ANSORPY_DATABASE_URL": f"sqlite:///{tmp_path}/keys.db"}
+
+    def run(*arguments: str) -> Result:
+        found = CliRunner().invoke(app, ("keys", *arguments), env=env)
+        assert found.exit_code == 0, found.stderr
+        return found
+
+    made = run("create", "--tenant", "ci", "--scope", "read", "--days", "1", "--label", "nightly")
+    key = made.stdout.strip()
+    prefix = key.split("_")[1]
+    assert key not in made.stderr
+    (line,) = run("list").stdout.splitlines()
+    assert line.split("  ")[:3] == [prefix, "ci", "read"]
+    assert line.endswith("nightly")
+    assert key not in line
+    new = run("rotate", prefix, "--overlap-hours", "0").stdout.strip().split("_")[1]
+    old, fresh = run("list").stdout.splitlines()
+    assert "ended" in old
+    assert fresh.split("  ")[0] == new
+    run("revoke", new)
+    assert "revoked" in run("list").stdout.splitlines()[1]
+
+
+def job(**changes: object) -> Job:
+    return job_of({**REPLIES["JobReply"], **changes})
+
+
+def test_a_line_tells_best_rate_trials_and_eta() -> None:
+    running = job(state="running", trials=16, seconds=8.0)
+    assert as_line(running) == (
+        "running: 16/64 trials; ETA 0:24; mm best 5.1 us, 102.8 GFLOP/s, 1 failed"
+    )
+    assert as_line(job(state="failed", reason="poison")).endswith("poison")
+
+
+def test_the_eta_is_the_sooner_of_trials_and_time() -> None:
+    budget = dict(JOB.budget)
+    assert eta_s(job(state="running", trials=16, seconds=8.0)) == 24.0
+    limited = job(state="running", trials=16, seconds=8.0, budget={**budget, "seconds": 10.0})
+    assert eta_s(limited) == 2.0
+    assert eta_s(job(state="running", trials=0, seconds=0.0)) is None
+    assert eta_s(job(state="queued")) is None
+
+
+def test_durations_read_well() -> None:
+    assert [duration(s) for s in (5.1e-6, 1.25e-3, 2.0)] == ["5.1 us", "1.25 ms", "2 s"]
+    assert [clock(s) for s in (None, 0.4, 61.0, 3700.0)] == ["-", "0:00", "1:01", "1:01:40"]
+    assert facts_of(JOB.tasks[0]) == "best 5.1 us, 102.8 GFLOP/s, 1 failed"
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_there_are_bars() -> None:
+    stream = Terminal()
+    with watcher(stream) as show:
+        show(job(state="running", trials=16, seconds=8.0))
+        show(JOB)
+    told = stream.getvalue()
+    assert "64/64 trials" in told
+    assert "102.8 GFLOP/s" in told
+
+
+def test_elsewhere_a_line_comes_once() -> None:
+    stream = StringIO()
+    with watcher(stream) as show:
+        show(JOB)
+        show(JOB)
+    assert stream.getvalue().count("\n") == 1
