@@ -13,12 +13,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.access.start import is_loopback
 from server.edge.metrics import Metrics
-from server.edge.problems import CODES, problem
+from server.edge.problems import CODES, PROBLEM_CODE, problem
 from server.logs import facts
 
 log = logging.getLogger("ansorpy.access")
 
 SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+METHODS: Final = SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 HEADERS: Final = {
     # No request leaves the site: scripts, styles and data come from here or not at all.
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none';"
@@ -91,10 +92,12 @@ class Outside:
 
     def _count(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         route = getattr(scope.get("route"), "path", UNKNOWN_ROUTE)
-        method = scope["method"] if scope["method"].isalpha() and status != 405 else "OTHER"
-        self.metrics.count(method[:16], route, status, seconds)
+        method = scope["method"] if scope["method"] in METHODS else "OTHER"
+        self.metrics.count(method, route, status, seconds)
+        if PROBLEM_CODE in scope:
+            self.metrics.refused.labels(scope[PROBLEM_CODE]).inc()
         told = facts(
-            method=method[:16],
+            method=method,
             route=route,
             status=status,
             ms=round(seconds * 1e3, 2),

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from sqlalchemy.exc import OperationalError, TimeoutError
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from ansorpy.errors import AnsorError, SpecError
 from server.access.errors import DeniedError, ForbiddenError, RateError
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 MAX_MISTAKES: Final = 20
 MAX_DETAIL: Final = 500
 MAX_PLACE: Final = 80
+PROBLEM_CODE: Final = "ansorpy.problem"
 RETRY_S: Final = 5  # where the database does not answer
 
 # What an expected error means on the wire: the status, and one word for programs.
@@ -56,13 +58,28 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _bug)
 
 
+class ProblemResponse(JSONResponse):
+    """A problem; its code is left in the scope, for whoever counts."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, body: Problem, headers: Mapping[str, str] | None) -> None:
+        super().__init__(body.model_dump(), body.status, dict(headers or {}))
+        self.code = body.code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        scope[PROBLEM_CODE] = self.code
+        await super().__call__(scope, receive, send)
+
+
 def problem(
     status: int,
     code: str,
     detail: str = "",
     errors: Sequence[Mistake] = (),
     headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
+) -> ProblemResponse:
     """Return a problem as a response."""
     body = Problem(
         title=HTTPStatus(status).phrase,
@@ -71,7 +88,7 @@ def problem(
         detail=to_ascii(detail)[:MAX_DETAIL],
         errors=list(errors),
     )
-    return JSONResponse(body.model_dump(), int(status), dict(headers or {}), MEDIA_TYPE)
+    return ProblemResponse(body, headers)
 
 
 def mistakes(errors: Sequence[Any]) -> list[Mistake]:

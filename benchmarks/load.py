@@ -1,0 +1,263 @@
+"""The service under load: many pollers while a job is tuned.
+
+    python -m benchmarks.load [--seconds 60] [--pollers 50] [--share-cores] [--out FILE]
+
+Runs `ansorpy serve` on SQLite, with its embedded worker, and tunes the same job twice with the same
+seed: quiet, then while `pollers` connections ask for it again and again, without a pause, then
+quiet again. Told are requests per second, the median and 99th percentile of their durations, and
+how the latencies compare that both jobs measured of the same candidates (those of the first round,
+the untuned kernel and NumPy: what a search chooses later depends on the times it saw).
+
+The process that answers and the pollers keep off the last core, on which the worker times;
+`--share-cores` lets them run anywhere.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from ansorpy.client import Client, Job, ServiceError
+from ansorpy.measure.cores import slot_cores, usable_cores
+from ansorpy.measure.outcome import Measured
+from ansorpy.records import Record, import_jsonl
+from benchmarks.common import say
+
+TEXT: Final = "def mm(float(256,256) A, float(256,256) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+RATE: Final = "1000000000/second"  # the limits of the service are not what is measured
+START_S: Final = 60.0
+TOLERANCE: Final = 0.05  # how far measured latencies may be from quiet ones
+Key = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the pollers saw; durations in seconds."""
+
+    durations_s: tuple[float, ...]
+    statuses: dict[int, int]
+    seconds: float
+
+    @property
+    def per_s(self) -> float:
+        """Requests per second."""
+        return len(self.durations_s) / self.seconds
+
+    def quantile_s(self, share: float) -> float:
+        """Return the duration that `share` of the requests stayed under."""
+        ordered = sorted(self.durations_s)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Latencies under load divided by quiet ones, of candidates that both jobs measured."""
+
+    ratios: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return statistics.median(self.ratios)
+
+
+@contextmanager
+def service(folder: Path, share_cores: bool) -> Iterator[Client]:
+    """Run the service in `folder` while the block runs."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = {
+        **os.environ,
+        "ANSORPY_DATA_DIR": str(folder),
+        "ANSORPY_READ_RATE": RATE,
+    }
+    command = [sys.executable, "-m", "server", "serve", "--port", str(port)]
+    with (folder / "service.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+    try:
+        with Client(f"http://127.0.0.1:{port}", attempts=1) as client:
+            wait_for_worker(client, process)
+            if not share_cores:
+                keep_off(process.pid)
+            yield client
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def wait_for_worker(client: Client, process: "subprocess.Popen[bytes]") -> None:
+    """Return when the service answers and its worker has come up."""
+    end_s = time.monotonic() + START_S
+    while time.monotonic() < end_s:
+        if process.poll() is not None:
+            raise SystemExit("the service did not start")
+        try:
+            if client.ready()["workers"] > 0:
+                return
+        except ServiceError:
+            pass
+        time.sleep(0.2)
+    raise SystemExit("no worker came up")
+
+
+def keep_off(pid: int) -> None:
+    """Move every thread of a process off the core that is timed on; its children stay."""
+    others = set(usable_cores()) - slot_cores(1)
+    if not others:
+        say("only one core: everybody shares it")
+        return
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), others)
+
+
+async def poll(url: str, path: str, end_s: float, durations_s: list[float]) -> dict[int, int]:
+    """Ask again and again until `end_s`; return how often each status came."""
+    statuses: dict[int, int] = {}
+    async with httpx.AsyncClient(base_url=url, timeout=30.0) as http:
+        while time.perf_counter() < end_s:
+            begin_s = time.perf_counter()
+            reply = await http.get(path)
+            durations_s.append(time.perf_counter() - begin_s)
+            statuses[reply.status_code] = statuses.get(reply.status_code, 0) + 1
+    return statuses
+
+
+async def poll_all(url: str, path: str, pollers: int, seconds: float) -> Served:
+    """Let `pollers` connections ask for `seconds`."""
+    durations_s: list[float] = []
+    begin_s = time.perf_counter()
+    tasks = [poll(url, path, begin_s + seconds, durations_s) for _ in range(pollers)]
+    statuses: dict[int, int] = {}
+    for found in await asyncio.gather(*tasks):
+        for status, count in found.items():
+            statuses[status] = statuses.get(status, 0) + count
+    return Served(tuple(durations_s), statuses, time.perf_counter() - begin_s)
+
+
+def poller(arguments: argparse.Namespace) -> None:
+    """Be the process of the pollers: print what they saw as JSON."""
+    if not arguments.share_cores:
+        keep_off(os.getpid())
+    served = asyncio.run(
+        poll_all(arguments.url, arguments.path, arguments.pollers, arguments.seconds)
+    )
+    told = [served.durations_s, served.statuses, served.seconds]
+    sys.stdout.write(json.dumps(told))
+
+
+def tuned(client: Client, seconds: float, seed: int) -> Job:
+    """Queue the job."""
+    return client.submit(TEXT, trials=100_000, seconds=seconds, seed=seed, fresh=True)
+
+
+def served_while(client: Client, job: Job, options: argparse.Namespace) -> Served:
+    """Poll a job from a process of its own, from the moment at which it runs."""
+    while client.job(job.id).state == "queued":
+        time.sleep(0.05)
+    command = [
+        sys.executable, "-m", "benchmarks.load", "--url", client.url, "--path",
+        f"/v1/jobs/{job.id}", "--pollers", str(options.pollers), "--seconds", str(options.seconds),
+        *(["--share-cores"] if options.share_cores else []),
+    ]  # fmt: skip
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    durations_s, statuses, seconds = json.loads(done.stdout)
+    counts = {int(status): count for status, count in statuses.items()}
+    return Served(tuple(durations_s), counts, seconds)
+
+
+def latencies_s(records: Sequence[Record]) -> dict[Key, float]:
+    """Return what was measured of every candidate; of the final race its kernels and NumPy."""
+    found: dict[Key, float] = {}
+    for record in records:
+        if record.race is not None:
+            found["naive", ()] = min(record.race.naive_s, default=0.0)
+            found["numpy", ()] = min(record.race.numpy_s, default=0.0)
+        elif isinstance(record.outcome, Measured) and not record.outcome.aborted:
+            found[record.plan, record.row] = record.outcome.cost_s
+    return {key: cost_s for key, cost_s in found.items() if cost_s > 0}
+
+
+def compared(quiet: Sequence[Record], loaded: Sequence[Record]) -> Compared:
+    """Return the ratios of what both have."""
+    before, after = latencies_s(quiet), latencies_s(loaded)
+    return Compared(tuple(after[key] / before[key] for key in before if key in after))
+
+
+def report(served: Served, load: Compared, noise: Compared, pollers: int) -> str:
+    """Return the results as Markdown."""
+    statuses = ", ".join(f"{status}: {count}" for status, count in sorted(served.statuses.items()))
+    spread = sorted(load.ratios)
+    return "\n".join(
+        [
+            f"| {pollers} pollers, no pause, {served.seconds:.0f} s | |",
+            "|---|---:|",
+            f"| requests per second | {served.per_s:.0f} |",
+            f"| median | {served.quantile_s(0.5) * 1e3:.1f} ms |",
+            f"| 99th percentile | {served.quantile_s(0.99) * 1e3:.1f} ms |",
+            f"| slowest | {max(served.durations_s) * 1e3:.1f} ms |",
+            f"| by status | {statuses} |",
+            f"| candidates measured quiet and under load | {len(load.ratios)} |",
+            f"| latency under load / quiet, median | {load.median:.4f} |",
+            f"| the same, smallest to largest | {spread[0]:.3f} to {spread[-1]:.3f} |",
+            f"| quiet / quiet again, median | {noise.median:.4f} |",
+        ]
+    )
+
+
+def main() -> int:
+    """Run both jobs and tell; return 1 where load changed what was measured."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--pollers", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--share-cores", action="store_true")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    parser.add_argument("--path", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.url:
+        poller(options)
+        return 0
+    found: list[list[Record]] = []
+    served: Served | None = None
+    with (
+        tempfile.TemporaryDirectory(prefix="ansorpy-load-") as folder,
+        service(Path(folder), options.share_cores) as client,
+    ):
+        for name in ("quiet", "loaded", "quiet again"):
+            say(f"tuning, {name}")
+            job = tuned(client, options.seconds, options.seed)
+            if name == "loaded":
+                served = served_while(client, job, options)
+            ended = client.wait(job.id)
+            if ended.state != "succeeded":
+                raise SystemExit(f"the job {ended.state}: {ended.reason}")
+            found.append(list(import_jsonl(client.records(job.id))))
+    assert served is not None
+    load, noise = compared(found[0], found[1]), compared(found[0], found[2])
+    text = report(served, load, noise, options.pollers)
+    say(text)
+    if options.out:
+        options.out.write_text(text + "\n")
+    errors = sum(count for status, count in served.statuses.items() if status >= 400)
+    return int(errors > 0 or abs(load.median - 1) > TOLERANCE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

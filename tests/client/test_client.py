@@ -1,0 +1,347 @@
+"""The client against a running service, with a network that fails now and then."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from ansorpy.artifact.package import MANIFEST, box, unbox
+from ansorpy.client import Client, Job, KernelCache, ServiceError, load
+from ansorpy.client.connection import Place, place_of
+from ansorpy.client.model import ReplyError, event_of, job_of
+from ansorpy.errors import PackageError, SpecError
+from ansorpy.te.text import parse
+from server.db.upgrade import open_database
+from server.edge.examples import REPLIES
+from tests.server.process import Live, process
+from tests.server.service import MM, Service, package
+
+Answer = httpx.Response | Exception
+
+
+class Faulty(httpx.BaseTransport):
+    """The network, but for faults: each takes one request, in order."""
+
+    def __init__(self, *faults: Callable[[httpx.Request, httpx.BaseTransport], Answer]) -> None:
+        self.real = httpx.HTTPTransport()
+        self.faults = list(faults)
+        self.seen: list[httpx.Request] = []
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.seen.append(request)
+        if not self.faults:
+            return self.real.handle_request(request)
+        answer = self.faults.pop(0)(request, self.real)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.real.close()
+
+
+def unreachable(_: httpx.Request, __: httpx.BaseTransport) -> Answer:
+    return httpx.ConnectError("no route")
+
+
+def lost_reply(request: httpx.Request, real: httpx.BaseTransport) -> Answer:
+    real.handle_request(request).close()  # the service did it; nobody heard
+    return httpx.ReadError("connection reset")
+
+
+def busy(_: httpx.Request, __: httpx.BaseTransport) -> Answer:
+    body = {"title": "Too Many Requests", "status": 429, "code": "rate", "detail": "later"}
+    return httpx.Response(429, headers={"Retry-After": "1"}, content=json.dumps(body))
+
+
+def busy_for_long(_: httpx.Request, __: httpx.BaseTransport) -> Answer:
+    return httpx.Response(429, headers={"Retry-After": "3600"}, content=b"{}")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('client') / 'ansorpy.db'}"
+
+
+@pytest.fixture(scope="module")
+def live(url: str) -> Iterator[Live]:
+    # Streams that end all the time: a reader must not notice.
+    with process(url, ANSORPY_EVENT_STREAM_S="0.3", ANSORPY_EVENT_POLL_S="0.05") as found:
+        yield found
+
+
+@pytest.fixture
+def stage(live: Live, url: str) -> Iterator[Service]:
+    engine = open_database(url)
+    yield Service(live.http, engine)  # type: ignore[arg-type]
+    engine.dispose()
+
+
+@contextmanager
+def client_of(live: Live, *faults: Callable[..., Answer]) -> Iterator[tuple[Client, Faulty]]:
+    network = Faulty(*faults)
+    with Client(live.url, transport=network) as client:
+        yield client, network
+
+
+def test_a_submission_whose_reply_was_lost_makes_one_job(live: Live) -> None:
+    with client_of(live, unreachable, lost_reply) as (client, network):
+        before = {job.id for job in client.jobs()}
+        network.faults = [unreachable, lost_reply]
+        job = client.submit(MM, trials=8, fresh=True)
+        assert job.how == "repeated"
+        assert {job.id for job in client.jobs()} - before == {job.id}
+    keys = {r.headers["idempotency-key"] for r in network.seen if r.method == "POST"}
+    assert len(keys) == 1
+
+
+def test_the_service_says_when_to_come_back(live: Live) -> None:
+    with client_of(live, busy) as (client, network):
+        begin_s = time.monotonic()
+        client.health()
+        assert time.monotonic() - begin_s >= 1.0
+        assert len(network.seen) == 2
+        network.faults = [busy_for_long]
+        with pytest.raises(ServiceError) as caught:
+            client.health()
+    assert (caught.value.status, caught.value.retry_after_s) == (429, 3600.0)
+    assert len(network.seen) == 3
+
+
+def test_what_is_wrong_is_not_tried_again(live: Live) -> None:
+    with client_of(live) as (client, network), pytest.raises(ServiceError) as caught:
+        client.submit("def nonsense")
+    assert (caught.value.status, caught.value.code) == (422, "spec")
+    assert "text:1:" in str(caught.value)
+    assert len(network.seen) == 1
+
+
+def test_a_service_that_is_away_is_told_after_some_attempts() -> None:
+    place = r"127\.0\.0\.1:9/healthz"
+    with (
+        Client("http://127.0.0.1:9", attempts=2) as client,
+        pytest.raises(ServiceError, match=place) as caught,
+    ):
+        client.health()
+    assert caught.value.status == 0
+
+
+def test_a_job_is_followed_to_its_end(live: Live, stage: Service) -> None:
+    package()
+    with client_of(live) as (client, _):
+        job = client.submit(dags=parse(MM), trials=8, fresh=True, seconds=60.0)
+        assert (job.state, job.budget["seconds"], job.how) == ("queued", 60.0, "created")
+
+        def work() -> None:
+            claimed = stage.claim()
+            stage.progress(claimed)
+            stage.deliver(claimed, package())
+            time.sleep(0.5)
+            stage.finish(claimed)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        states = [seen.state for seen in client.watch(job.id, every_s=0.02)]
+        worker.join()
+        assert states[-1] == "succeeded"
+        assert "running" in states
+        # Nobody is told the same twice: what did not change was a 304.
+        assert len(states) <= 6
+        assert client.wait(job.id).task("mm").winner == "tuned"
+
+
+def test_every_event_comes_once_though_streams_end(live: Live, stage: Service) -> None:
+    package()
+    with client_of(live) as (client, network):
+        job = client.submit(MM, trials=8, fresh=True)
+
+        def work() -> None:
+            time.sleep(0.8)
+            claimed = stage.claim()
+            time.sleep(0.8)
+            stage.deliver(claimed, package())
+            stage.finish(claimed)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        events = list(client.events(job.id, sleep=lambda s: time.sleep(s / 20)))
+        worker.join()
+        assert [event.number for event in events] == [1, 2, 3, 4, 5]
+        assert [event.kind for event in events] == ["state", "state", "kernel", "finished", "state"]
+        assert sum(r.url.path.endswith("/events") for r in network.seen) >= 3
+        rest = list(client.events(job.id, after=3))
+        assert [event.number for event in rest] == [4, 5]
+        with pytest.raises(ServiceError, match="404"):
+            next(client.events("0" * 32))
+
+
+def test_a_job_is_steered(live: Live) -> None:
+    with client_of(live) as (client, _):
+        job = client.submit(MM, trials=8, fresh=True)
+        assert client.pause(job.id).state == "paused"
+        assert client.resume(job.id).state == "queued"
+        assert client.cancel(job.id).state == "cancelled"
+        with pytest.raises(ServiceError) as caught:
+            client.resume(job.id)
+    assert (caught.value.status, caught.value.code) == (409, "state")
+
+
+def test_jobs_are_listed_page_by_page(live: Live) -> None:
+    with client_of(live) as (client, network):
+        ids = [client.submit(MM, trials=8, fresh=True, seed=n).id for n in range(25)]
+        listed = [job.id for job in client.jobs("queued")]
+        assert listed[:25] == ids[::-1]
+        assert sum(r.method == "GET" for r in network.seen) >= 2
+        for job_id in ids:
+            client.cancel(job_id)
+
+
+def test_explanations_and_records_come_whole(live: Live, stage: Service) -> None:
+    with client_of(live) as (client, _):
+        job = client.submit(MM, trials=8, fresh=True)
+        pages = list(client.explain(job.id, "mm"))
+        assert sum(len(page["visits"]) for page in pages) == pages[0]["visit_count"]
+        assert list(client.records(job.id)) == []
+        assert client.targets() == {}
+        assert client.workers() == []
+        assert client.ready()["database"] == "sqlite"
+
+
+def test_a_kernel_is_pulled_and_checked(live: Live, stage: Service, tmp_path: Path) -> None:
+    job_id, digest = stage.succeed(fresh=True)
+
+    def flipped(request: httpx.Request, real: httpx.BaseTransport) -> Answer:
+        reply = real.handle_request(request)
+        data = bytearray(reply.read())
+        data[len(data) // 2] ^= 1
+        return httpx.Response(200, content=bytes(data))
+
+    with client_of(live) as (client, network):
+        path = client.pull(job_id, "mm", tmp_path)
+        assert path.read_bytes() == package()
+        network.faults = [flipped]
+        with pytest.raises(PackageError, match=f"expected {digest}"):
+            client.package(digest)
+        waiting = client.submit(MM, trials=9, fresh=True)
+        with pytest.raises(ServiceError, match="no kernel"):
+            client.pull(waiting.id, "mm", tmp_path)
+        client.cancel(waiting.id)
+
+
+def test_the_key_goes_to_the_service_only(live: Live) -> None:
+    def away(_: httpx.Request, __: httpx.BaseTransport) -> Answer:
+        return httpx.Response(307, headers={"Location": "http://evil.example/"})
+
+    network = Faulty(away)
+    with Client(live.url, "secret", transport=network) as client, pytest.raises(ServiceError):
+        client.health()
+    assert [request.url.host for request in network.seen] == ["127.0.0.1"]
+    assert network.seen[0].headers["authorization"] == "Bearer secret"
+
+
+@pytest.mark.measure
+def test_a_digest_is_loaded_from_the_service_once(
+    live: Live, stage: Service, tmp_path: Path
+) -> None:
+    _, digest = stage.succeed(fresh=True)
+    cache = KernelCache(tmp_path)
+    kernel = load(f"sha256:{digest}", url=live.url, cache=cache)
+    a = np.arange(20, dtype=np.float32).reshape(4, 5)
+    b = np.arange(30, dtype=np.float32).reshape(5, 6)
+    np.testing.assert_allclose(kernel(a, b), a @ b)
+    assert kernel.digest == digest
+    again = load(f"sha256:{digest}", url="http://127.0.0.1:9", cache=cache)
+    np.testing.assert_allclose(again(a, b), a @ b)
+    np.testing.assert_allclose(load(cache.path(digest))(a, b), a @ b)
+
+
+class Shelf:
+    """A source of packages that says what it likes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def package(self, digest: str) -> bytes:
+        return self.data
+
+
+def test_a_cache_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
+    cache = KernelCache(tmp_path)
+    digest = unbox(package(), "p").digest
+    path = cache.put(package(), digest)
+    for at in range(0, len(package()), 997):
+        changed = bytearray(package())
+        changed[at] ^= 0x80
+        path.write_bytes(changed)
+        with pytest.raises(PackageError, match=f"expected {digest}"):
+            load(f"sha256:{digest}", cache=cache)
+
+
+def test_another_package_than_was_asked_for_is_refused_and_not_kept(tmp_path: Path) -> None:
+    cache = KernelCache(tmp_path)
+    with pytest.raises(PackageError, match="expected " + "0" * 64):
+        load("sha256:" + "0" * 64, cache=cache, source=Shelf(package()))
+    with pytest.raises(PackageError, match="expected " + "0" * 64):
+        cache.put(package(), "0" * 64)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kernel_for_another_processor_is_refused_and_not_kept(tmp_path: Path) -> None:
+    found = unbox(package(), "p")
+    files = {name: data for name, data in found.files.items() if name != MANIFEST}
+    target = {**found.manifest["target"], "needs": ["avx99"]}
+    data = box(files, {**found.manifest, "target": target})
+    digest = unbox(data, "p").digest
+    with pytest.raises(PackageError, match="made for a processor with avx99"):
+        load(f"sha256:{digest}", cache=KernelCache(tmp_path), source=Shelf(data))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["sha256:", "sha256:xyz", "sha256:" + "A" * 64])
+def test_what_is_no_digest_is_refused(what: str) -> None:
+    with pytest.raises(PackageError, match="64 hex digits"):
+        load(what)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PackageError, match="No such file"):
+        load(tmp_path / "nothing.zip")
+
+
+def test_the_environment_says_where_and_with_which_key(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("from a file\n")
+    assert place_of(environment={}) == Place("http://127.0.0.1:8720")
+    told = {"ANSORPY_URL": "https://x", "ANSORPY_API_KEY": "k", "ANSORPY_API_KEY_FILE": str(file)}
+    assert place_of(environment=told) == Place("https://x", "k")
+    del told["ANSORPY_API_KEY"]
+    assert place_of(environment=told) == Place("https://x", "from a file")
+    assert place_of("http://y", "z", told) == Place("http://y", "z")
+    with pytest.raises(SpecError, match="ANSORPY_API_KEY_FILE"):
+        place_of(environment={"ANSORPY_API_KEY_FILE": "/nowhere"})
+    with pytest.raises(SpecError, match="ftp://x: expected http"):
+        Place("ftp://x")
+
+
+def test_what_a_newer_service_adds_is_left_out() -> None:
+    told = {**REPLIES["JobReply"], "new": 1}
+    told["tasks"] = [{**told["tasks"][0], "newer": 2}]
+    job = job_of(told)
+    assert isinstance(job, Job)
+    assert (job.id, job.task("mm").gflops) == (told["id"], pytest.approx(102.8, rel=1e-3))
+    with pytest.raises(KeyError):
+        job.task("other")
+
+
+@pytest.mark.parametrize("told", [None, [], {}, {"id": "x"}])
+def test_what_is_no_job_or_event_is_told(told: object) -> None:
+    with pytest.raises(ReplyError, match="not a"):
+        job_of(told)
+    with pytest.raises(ReplyError, match="not a"):
+        event_of(told)

@@ -1,0 +1,39 @@
+"""What Schemathesis checks besides its own: the size of replies; and what it counts.
+
+Loaded by `schemathesis` itself (SCHEMATHESIS_HOOKS); the counts go to the file FUZZ_COUNTS.
+"""
+
+import atexit
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+
+MAX_REPLY_BYTES = 16 * 1024
+DOWNLOADS = ("application/zip", "application/x-ndjson", "text/event-stream", "text/plain")
+
+statuses: Counter[str] = Counter()
+largest = [0]
+
+
+@schemathesis.check
+def small_reply(_ctx: Any, response: Any, case: Any) -> None:
+    """A reply that is no download is under 16 KB."""
+    statuses[str(response.status_code)] += 1
+    media = response.headers.get("content-type", [""])[0]
+    if not media.startswith(DOWNLOADS) and "/v1/kernels/" not in case.path:
+        size = len(response.content)
+        largest[0] = max(largest[0], size)
+        assert size < MAX_REPLY_BYTES, f"{size} bytes"
+
+
+@atexit.register
+def tell() -> None:
+    """Write what was counted."""
+    place = os.environ.get("FUZZ_COUNTS")
+    if place and statuses:
+        told = {"statuses": dict(statuses), "largest_bytes": largest[0]}
+        Path(place).write_text(json.dumps(told))

@@ -1,0 +1,141 @@
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from server.edge.examples import BODIES, REPLIES
+from server.edge.openapi import PROBLEM
+from server.schemas.problem import Problem
+from tests.server.service import Service, service
+
+SHAPES = ("job", "explain", "service")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Service]:
+    with service(f"sqlite:///{tmp_path}/openapi.db") as found:
+        yield found
+
+
+@pytest.fixture
+def document(running: Service) -> Mapping[str, Any]:
+    told: Mapping[str, Any] = running.client.get("/openapi.json").json()
+    return told
+
+
+def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+def test_the_operations_are_these(document: Mapping[str, Any]) -> None:
+    assert {f"{method} {path}": o["operationId"] for method, path, o in operations(document)} == {
+        "post /v1/jobs": "submitJob",
+        "get /v1/jobs": "listJobs",
+        "get /v1/jobs/{job_id}": "readJob",
+        "post /v1/jobs/{job_id}/cancel": "cancelJob",
+        "post /v1/jobs/{job_id}/pause": "pauseJob",
+        "post /v1/jobs/{job_id}/resume": "resumeJob",
+        "get /v1/jobs/{job_id}/events": "followJob",
+        "get /v1/jobs/{job_id}/explain": "explainJob",
+        "get /v1/jobs/{job_id}/kernels/{task}": "findKernel",
+        "get /v1/kernels/{sha256}": "downloadKernel",
+        "get /v1/kernels/{sha256}/{file}": "downloadKernelFile",
+        "get /v1/records": "exportRecords",
+        "get /v1/targets": "listTargets",
+        "get /v1/rules": "listRules",
+        "get /v1/workers": "listWorkers",
+        "get /metrics": "metrics",
+        "get /healthz": "health",
+        "get /readyz": "ready",
+    }
+
+
+def test_every_problem_is_typed_and_has_an_example(document: Mapping[str, Any]) -> None:
+    for _, path, operation in operations(document):
+        for code, answer in operation["responses"].items():
+            if code < "400":
+                continue
+            (media,) = answer["content"]
+            assert media == "application/problem+json", path
+            told = answer["content"][media]
+            assert told["schema"] == {"$ref": "#/components/schemas/Problem"}
+            assert Problem.model_validate(told["example"]) == Problem.model_validate(PROBLEM)
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_every_json_reply_has_an_example(document: Mapping[str, Any]) -> None:
+    for _, path, operation in operations(document):
+        for code, answer in operation["responses"].items():
+            for media, content in answer.get("content", {}).items():
+                if media == "application/json" and code < "300":
+                    assert "example" in content or "schema" in content, path
+                    name = content["schema"].get("$ref", "").rpartition("/")[2]
+                    assert not name or content["example"] == REPLIES[name], path
+
+
+def test_every_example_is_one(running: Service) -> None:
+    models = {
+        name: value
+        for module in SHAPES
+        for name, value in vars(import_module(f"server.schemas.{module}")).items()
+        if isinstance(value, type) and issubclass(value, BaseModel)
+    }
+    for name, example in REPLIES.items():
+        models[name].model_validate(example)
+    for number, body in enumerate(BODIES.values()):
+        reply = running.client.post("/v1/jobs", json={**body["value"], "seed": number})
+        assert reply.status_code == 202, reply.text
+
+
+def test_every_parameter_is_explained(document: Mapping[str, Any]) -> None:
+    for _, path, operation in operations(document):
+        for parameter in operation.get("parameters", ()):
+            if parameter["in"] != "header":
+                assert parameter.get("description"), f"{path}: {parameter['name']}"
+
+
+class Links(HTMLParser):
+    """Collects what a page refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.ids: set[str] = set()
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name in ("href", "src") and value:
+                self.found.append(value)
+            if name == "id" and value:
+                self.ids.add(value)
+
+
+def test_the_reference_asks_nobody_else(running: Service, document: Mapping[str, Any]) -> None:
+    reply = running.client.get("/docs")
+    assert reply.headers["content-type"].startswith("text/html")
+    page = Links()
+    page.feed(reply.text)
+    assert "script" not in page.tags
+    for link in page.found:
+        if link.startswith("#"):
+            assert link[1:] in page.ids
+        elif not link.startswith("data:"):
+            assert link.startswith("/"), link
+            assert running.client.get(link).status_code == 200, link
+    for _, path, operation in operations(document):
+        assert operation["operationId"] in page.ids
+        assert path in reply.text
+
+
+def test_what_is_shown_is_escaped() -> None:
+    from server.web.pages import environment
+
+    assert environment().from_string("{{ x }}").render(x="<b>") == "&lt;b&gt;"
