@@ -86,12 +86,14 @@ class Client:
         target: str = "",
         priority: int = 0,
         fresh: bool = False,
+        allow: Sequence[str] = (),
         idempotency_key: str | None = None,
     ) -> Job:
         """Queue a job and return it; `how` says whether it is new.
 
         Args:
             text: Tensor Comprehensions notation; or `dags`.
+            allow: what may change how results are rounded: "winograd2", "winograd4".
             idempotency_key: one of this call unless given; with one of your own, the same request
                 from another process makes no second job.
 
@@ -115,6 +117,7 @@ class Client:
             "target": target,
             "priority": priority,
             "fresh": fresh,
+            "allow": list(allow),
         }
         headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
         return job_of(self._connection.send("POST", "/v1/jobs", body=body, headers=headers).json())

@@ -69,6 +69,9 @@ def submit(
     target: Annotated[str, typer.Option(help="Digest of a target; any unless given.")] = "",
     priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier jobs know.")] = False,
+    allow: Annotated[
+        list[str] | None, typer.Option(help="winograd2, winograd4: other roundings.")
+    ] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="Once per key.")] = None,
     watch_it: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
     as_json: AsJson = False,
@@ -87,6 +90,7 @@ def submit(
             target=target,
             priority=priority,
             fresh=fresh,
+            allow=allow or (),
             idempotency_key=idempotency_key,
         )
         typer.echo(_json(job) if as_json else job.id)
