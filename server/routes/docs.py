@@ -11,4 +11,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/docs", response_class=HTMLResponse)
 def docs(request: Request) -> HTMLResponse:
     """Return the OpenAPI document as a page."""
-    return HTMLResponse(page(request.app.openapi()))
+    state = request.app.state
+    if not hasattr(state, "reference"):  # made once: it changes with the program only
+        state.reference = page(request.app.openapi())
+    return HTMLResponse(state.reference)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, Final, get_args
 
 from sqlalchemy import Engine
@@ -14,6 +15,7 @@ from ansorpy.target import Target
 from server.db.engine import reading
 from server.jobs import queries
 from server.jobs.errors import UnknownError
+from server.jobs.submission import Submission
 from server.schemas.explain import ExplainReply, FailureReply, RuleVerdict, VisitReply
 
 PAGE_BYTES: Final = 11_000  # of the visits of one reply
@@ -55,10 +57,9 @@ class Explain:
             raise UnknownError("the job has no such task")
         target = target_of(known.target, known.submission.cores)
         try:
-            derivation = derive(
-                dags[name], target or Target(cores=known.submission.cores),
-                find_rules("cpu" if target is None else target.kind), SKETCHES,
-            )  # fmt: skip
+            derivation = derived(
+                known.job.request, name, target or Target(cores=known.submission.cores)
+            )
         except SpecError:
             raise SpecError(f"the derivation has more than {SKETCHES} sketches") from None
         visits, following = page(derivation, after)
@@ -82,6 +83,17 @@ class Explain:
                 for failure in known.failures
             ],
         )
+
+
+@lru_cache(maxsize=8)
+def derived(request: str, task: str, target: Target) -> Derivation:
+    """Return the derivation of a task of a stored request; kept, for its pages are asked in turn.
+
+    Raises:
+        SpecError: it has too many sketches.
+    """
+    (dag,) = (dag for dag in Submission.of(request).dags if dag.name == task)
+    return derive(dag, target, find_rules(target.kind), SKETCHES)
 
 
 def page(derivation: Derivation, after: int) -> tuple[list[VisitReply], int | None]:
