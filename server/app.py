@@ -59,7 +59,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     app = FastAPI(
         title="ansorpy", version=version("ansorpy"), lifespan=lifespan, docs_url=None,
-        redoc_url=None,
+        redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     app.state.wired = parts
     app.add_middleware(Outside, metrics=parts.metrics, local_only=parts.gate.local is not None)

@@ -1,6 +1,7 @@
 """Every error as RFC 9457 problem details, mapped once; no answer repeats what was sent."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -137,12 +138,25 @@ def _malformed(_: Request, error: Exception) -> JSONResponse:
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", "", [mistake])
 
 
-def _plain(_: Request, error: Exception) -> JSONResponse:
+def _plain(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = error.status_code
+    headers = dict(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        # Starlette names those of the first route of the path only.
+        headers["Allow"] = ", ".join(_methods(request)) or headers.get("Allow", "")
     # Where the detail is our own it is more than the phrase that Starlette puts there.
     detail = error.detail if error.detail != HTTPStatus(status).phrase else ""
-    return problem(status, CODES.get(status, "http"), detail, headers=error.headers)
+    return problem(status, CODES.get(status, "http"), detail, headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods that the OpenAPI document has for a path."""
+    found: set[str] = set()
+    for path, methods in request.app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), request.url.path):
+            found |= {method.upper() for method in methods}
+    return sorted(found)
 
 
 def _database(_: Request, error: Exception) -> JSONResponse:

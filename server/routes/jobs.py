@@ -169,7 +169,8 @@ async def events(
         int, Query(ge=0, le=MAX_EVENT, description="Only events after this number.")
     ] = 0,
     wait: Annotated[
-        bool | None, Query(description="For what has not happened yet; default: only as sse.")
+        Literal["true", "false"] | None,
+        Query(description="For what has not happened yet; default: only as sse."),
     ] = None,
     last_event_id: Annotated[
         str | None, Header(pattern="^[0-9]{1,9}$", description="As `after`; what browsers send.")
@@ -180,7 +181,7 @@ async def events(
     begin = max(after, int(last_event_id or 0))
     look = partial(parts.jobs.follow, who.tenant_id, job_id)
     first = await run_in_threadpool(look, begin)
-    waits = form == "sse" if wait is None else wait
+    waits = wait == "true" or (wait is None and form == "sse")
     chunks = parts.streams.follow(who.tenant_id, look, first, begin, form, waits)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(chunks, media_type=MEDIA_TYPES[form], headers=headers)
@@ -206,6 +207,10 @@ def explain(
     response_class=RedirectResponse,
     status_code=HTTPStatus.TEMPORARY_REDIRECT,
     responses={
+        200: {
+            "description": "The package, for who follows the redirect.",
+            "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
+        },
         307: {"description": "The newest kernel of the task is at Location."},
         **problems(404, 422),
     },

@@ -194,3 +194,6 @@ def test_what_is_no_id_is_a_problem(running: Service, job_id: str) -> None:
 def test_another_method_is_a_problem(running: Service) -> None:
     reply = running.client.delete("/v1/jobs")
     assert (reply.status_code, reply.json()["code"]) == (405, "method")
+    assert reply.headers["allow"] == "GET, POST"
+    job = running.client.put(f"/v1/jobs/{UNKNOWN}/cancel")
+    assert (job.status_code, job.headers["allow"]) == (405, "POST")
