@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SECONDS_DEMO ?= 60
 
-.PHONY: help setup demo test check fix golden test-all bench bench-peers bench-suite columnar serve clean
+.PHONY: help setup demo test check fix golden test-all bench bench-peers bench-suite columnar serve clean load
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ bench-suite: $(VENV)/bench.ok  ## the operator suite against its peers: tune, co
 
 columnar: $(VENV)/bench.ok  ## candidates sampled, featurised and scored per second on one core
 	$(BIN)/python -m benchmarks.columnar
+
+load: $(VENV)/bench.ok  ## the service under 50 pollers while a job is tuned (four minutes)
+	$(BIN)/python -m benchmarks.load
 
 clean:  ## remove the virtual environment and the caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .demo
