@@ -83,6 +83,16 @@ def stage(live: Live, url: str) -> Iterator[Service]:
     engine.dispose()
 
 
+@pytest.fixture(autouse=True)
+def nothing_waits(request: pytest.FixtureRequest) -> None:
+    """A worker takes the oldest job: those of other tests must be gone."""
+    if {"live", "stage"} & set(request.fixturenames):
+        live: Live = request.getfixturevalue("live")
+        with Client(live.url) as client:
+            for job in client.jobs("queued"):
+                client.cancel(job.id)
+
+
 @contextmanager
 def client_of(live: Live, *faults: Callable[..., Answer]) -> Iterator[tuple[Client, Faulty]]:
     network = Faulty(*faults)
