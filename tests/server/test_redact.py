@@ -22,7 +22,7 @@ def test_words_of_a_text_are_hidden_and_its_place_is_told() -> None:
         == "text:1:15: the end of the text instead of the dtype of a parameter"
     )
     message = told(f"def f(float(4) A) -> (B) {{ B(i) = A(i) * {SECRET} }}")
-    assert message.startswith("text:1:43: '(...)' is not")
+    assert message.startswith("text:1:40: A(i) is float32, but (...) is int64")
     assert told(f"def f({SECRET}(4) A) -> (B) {{}}").startswith("text:1:7: dtype '(...)' is not")
 
 
