@@ -44,6 +44,18 @@ RETRY_S = "1"
 MAX_EVENT = 999_999_999  # their numbers are 32 bits wide
 PAGE = 20
 MAX_PAGE = 40  # keeps a reply under 16 KB
+TEXT: dict[str, Any] = {"schema": {"type": "string"}}
+EVENT: dict[str, Any] = {  # as OpenAPI describes server-sent events
+    "schema": {
+        "type": "object",
+        "properties": {
+            "data": {"type": "string"},
+            "event": {"type": "string"},
+            "id": {"type": "string"},
+            "retry": {"type": "integer", "minimum": 0},
+        },
+    }
+}
 BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -153,7 +165,7 @@ def _steer(parts: WiredDep, who: Tunes, job_id: str, how: Steer) -> JobReply:
     responses={
         200: {
             "description": "Events in order; `id` is what Last-Event-ID and `after` resume from.",
-            "content": {media: {"schema": {"type": "string"}} for media in MEDIA_TYPES.values()},
+            "content": {MEDIA_TYPES["sse"]: EVENT, MEDIA_TYPES["jsonl"]: TEXT},
         },
         **problems(404, 422),
     },

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Engine, func, select
 
@@ -26,6 +26,8 @@ from server.schemas.service import (
     WorkerReply,
     Workers,
 )
+
+TEXT_CHARS: Final = 400  # of the docstring of a rule: two sets of them are one small reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,10 @@ def rule_set(kind: str, rules: tuple[Rule, ...]) -> RuleSet:
 def _rule(rule: Rule) -> RuleReply:
     text = inspect.getdoc(type(rule)) or ""
     return RuleReply(
-        name=name_of(rule), parameters=_parameters(rule), summary=text.partition("\n")[0], text=text
+        name=name_of(rule),
+        parameters=_parameters(rule),
+        summary=text.partition("\n")[0][:TEXT_CHARS],
+        text=text[:TEXT_CHARS],
     )
 
 
