@@ -68,6 +68,15 @@ class Improved:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivered:
+    """The best so far of a task was raced, verified and written, while the search goes on."""
+
+    task: str
+    kernel: Path  # the zip
+    best_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """What one task came to.
 
@@ -101,4 +110,4 @@ class Finished:
     stopped: Stopped
 
 
-Event = Started | Derived | RoundDone | Improved | Finished
+Event = Started | Derived | RoundDone | Improved | Delivered | Finished

@@ -30,11 +30,13 @@ from ansorpy.events import (
     TaskResult,
 )
 from ansorpy.measure.host import local_target
-from ansorpy.records import MemoryStore, Record, Store, default_store
-from ansorpy.session import final, past
+from ansorpy.records import MemoryStore, Store, default_store
+from ansorpy.session import past
+from ansorpy.session.delivery import Deliveries
 from ansorpy.session.goal import Goal
 from ansorpy.session.journal import Journal, StoreJournal
 from ansorpy.session.model import default_model
+from ansorpy.session.pace import Pace
 from ansorpy.session.pools import Pools
 from ansorpy.session.round import play
 from ansorpy.session.rules import find_rules
@@ -136,20 +138,21 @@ def run(
     stopped: Stopped = "store"
     if open_tasks:
         model = default_model(request.target, request.seed) if model is None else model
+        pace = Pace(request.seconds, begin_s, len(open_tasks), clock)
         with pools() as opened:
+            deliveries = Deliveries(opened, journal, digest, out, pace)
             try:
                 for task in open_tasks:
                     yield explore(task, rules, clock)
                     task.recall(known[task.name])
                     model.update(list(task.samples(list(task.costs_s))))
-                standing = stand(open_tasks, request, results, clock)
+                standing = stand(open_tasks, request, results, pace, clock)
                 model.update(standing.go_on(kept))
-                stopped = yield from search(standing, model, journal, opened, clock, begin_s)
+                stopped = yield from search(standing, model, journal, opened, deliveries, clock)
             except KeyboardInterrupt:
                 stopped = "interrupted"
             for task in open_tasks:
-                race = kept.races.get(task.name)
-                results[task.name] = finish(task, opened, journal, digest, out, race)
+                results[task.name] = deliveries.finish(task, kept.races.get(task.name))
     done = tuple(result for result in results.values() if result is not None)
     yield Finished(done, clock() - begin_s, stopped)
 
@@ -179,14 +182,16 @@ def stand(
     tasks: Sequence[Task],
     request: Request,
     results: Mapping[str, TaskResult | None],
+    pace: Pace,
     clock: Callable[[], float],
 ) -> Standing:
     """Return the standing of a search that begins."""
     answered = [result for result in results.values() if result is not None]
     rest_s = sum(request.weights.get(r.name, 1.0) * (r.best_s or 0.0) for r in answered)
     goal = Goal(request.weights, request.target_latency_s, request.stop_if_gain_below, rest_s)
-    settings = Settings(request.trials, request.seconds, early_stop_trials=request.patience)
-    return Standing(tasks, settings, request.weights, request.seed, goal, clock)
+    # The seconds are kept by the pace, which knows what the end takes.
+    settings = Settings(request.trials, early_stop_trials=request.patience)
+    return Standing(tasks, settings, request.weights, request.seed, goal, pace, clock)
 
 
 def search(
@@ -194,41 +199,29 @@ def search(
     model: CostModel,
     journal: Journal,
     pools: Pools,
+    deliveries: Deliveries,
     clock: Callable[[], float],
-    begin_s: float,
 ) -> Generator[Event, None, Stopped]:
     """Play rounds until the search is over; return why it is."""
     while (turn := standing.next_turn()) is not None:
         task = standing.tasks[turn.task.name]
         before_s = task.best_s
-        played = play(task, turn.trials, model, pools.of(task), standing.picking, clock)
-        standing.report(turn, len(played.chosen), played.best_s)
+        played = play(
+            task, turn.trials, model, pools.of(task), standing.picking, clock, standing.pace.late
+        )
+        standing.report(turn, len(played.chosen), played.best_s, played.spent)
         done = RoundDone(
             task.name, task.rounds, task.trials, task.best_s, dict(task.failures),
             played.quality, played.spent,
         )  # fmt: skip
-        records = task.records(played.chosen, played.outcomes)
-        journal.round(done, records, standing.checkpoint(clock() - begin_s))
+        journal.round(done, task.records(played.chosen, played.outcomes), standing.checkpoint())
         if task.best_s is not None and (before_s is None or task.best_s < before_s - MIN_GAIN):
             yield Improved(task.name, task.best_s, task.trials)
         yield done
+        delivered = deliveries.on_the_way(task)
+        if delivered is not None:
+            yield delivered
     return standing.why_over()
-
-
-def finish(
-    task: Task, pools: Pools, journal: Journal, digest: str, out: Path, kept: Record | None
-) -> TaskResult:
-    """Race the best of a task, keep the record, write the zip; a race that is kept stands."""
-    if kept is not None:
-        path = past.deliver_again(task, kept, out)
-        if path is not None:
-            return final.result_of(task, kept, path)
-    raced = final.race(task, pools.of(task), digest)
-    if isinstance(raced, list):
-        return final.empty_result(task, raced)
-    path = final.deliver(task, raced.record, raced.entry, raced.native, out)
-    journal.race(task.name, raced.record)
-    return final.result_of(task, raced.record, path)
 
 
 class Kernels(Mapping[str, LoadedKernel]):

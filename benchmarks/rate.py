@@ -76,13 +76,18 @@ class LoggingPool(MeasurePool):
         self.log = log
         log.open_s += time.perf_counter() - begin_s
 
-    def measure(self, programs: Sequence[Program], best_s: float | None = None) -> list[Outcome]:
+    def measure(
+        self,
+        programs: Sequence[Program],
+        best_s: float | None = None,
+        late: Callable[[], bool] = lambda: False,
+    ) -> list[Outcome | None]:
         """Return one outcome per program, in order."""
         begin_s = time.perf_counter()
-        outcomes = super().measure(programs, best_s)
+        outcomes = super().measure(programs, best_s, late)
         self.log.measure_s += time.perf_counter() - begin_s
         self.log.programs += programs
-        self.log.outcomes += outcomes
+        self.log.outcomes += [outcome for outcome in outcomes if outcome is not None]
         return outcomes
 
 

@@ -80,7 +80,7 @@ class Arm:
             self.think_s += played.spent.propose_s + played.spent.train_s
         else:
             found = self._random(count)
-            outcomes = measure(self.task, found, pool)
+            found, outcomes = measure(self.task, found, pool)
             self.task.learn(found, outcomes)
         self.costs_s += costs_of(outcomes).tolist()
 

@@ -1,7 +1,7 @@
 """Trials that several searches share: a program that was measured is not measured again."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -80,13 +80,19 @@ class SharedPool(MeasurePool):
         self.cache = cache
         self.asked = 0
 
-    def measure(self, programs: Sequence[Program], best_s: float | None = None) -> list[Outcome]:
-        """Return one outcome per program, in order."""
+    def measure(
+        self,
+        programs: Sequence[Program],
+        best_s: float | None = None,
+        late: Callable[[], bool] = lambda: False,
+    ) -> list[Outcome | None]:
+        """Return one outcome per program, in order; it is never late: there are no seconds."""
         keys = [identity(program) for program in programs]
         new = {k: p for k, p in zip(keys, programs, strict=True) if k not in self.cache.known}
         if new:
             outcomes = super().measure(list(new.values()), self.cache.best_s)
             for key, outcome in zip(new, outcomes, strict=True):
+                assert outcome is not None
                 self.cache.add(key, outcome)
         self.asked += len(programs)
         return [self.cache.known[key] for key in keys]

@@ -183,14 +183,15 @@ def worker() -> None:
 
 @app.command()
 def doctor() -> None:
-    """Check what ansorpy needs of this machine."""
-    from server.doctor import diagnose
+    """Check what ansorpy needs of this machine; name what is missing, and how to get it."""
+    from server.doctor.examine import examine
 
+    bad = False
     with wrong_input():
-        findings = diagnose(read_settings())
-    for finding in findings:
-        typer.echo(f"{'ok  ' if finding.good else 'BAD '} {finding.name}: {finding.text}")
-    if not all(finding.good for finding in findings):
+        for finding in examine(read_settings()):
+            typer.echo(f"{finding.state:4} {finding.name}: {finding.text}")
+            bad = bad or finding.state == "bad"
+    if bad:
         raise typer.Exit(1)
 
 

@@ -7,7 +7,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ansorpy.events import Derived, Event, Finished, Improved, RoundDone, Started
+from ansorpy.events import Delivered, Derived, Event, Finished, Improved, RoundDone, Started
 
 Report = Callable[[Event], None]
 
@@ -61,6 +61,8 @@ def as_line(event: Event) -> str:
             return f"{task}: {sketches} sketches, {plans} plans"
         case Improved(task=task, best_s=best_s, trials=trials):
             return f"{task}: best {_time(best_s)} after {trials} trials"
+        case Delivered(task=task, kernel=kernel, best_s=best_s):
+            return f"{task}: {_time(best_s)} verified and written to {kernel}"
         case RoundDone():
             failed = sum(event.failures.values())
             spent = event.spent

@@ -39,15 +39,21 @@ class FakePool:
         self.closed = False
         self.measured: list[Program] = []
 
-    def measure(self, programs: Sequence[Program], best_s: float | None = None) -> list[Outcome]:
+    def measure(
+        self,
+        programs: Sequence[Program],
+        best_s: float | None = None,
+        late: Callable[[], bool] = lambda: False,
+    ) -> list[Outcome | None]:
         self.measured += programs
-        return [self.verdict(program) for program in programs]
+        return [None if late() else self.verdict(program) for program in programs]
 
     def race(
         self,
         contestants: Mapping[str, Program | Kernel],
         numpy: bool = True,
         looked_at: Mapping[str, float] | None = None,
+        late: Callable[[], bool] = lambda: False,
     ) -> dict[str, Race | Failed]:
         if self.fails:
             return {name: Failed("wrong", "C[0] is 1, not 2") for name in contestants}

@@ -22,6 +22,7 @@ from ansorpy.measure.cores import (
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Call, Pump, Steps
 from ansorpy.measure.reformulated import reformulated
+from ansorpy.measure.sandbox.ladder import Mode
 from ansorpy.measure.slot import Answer, Limits, Reply, Spec, Worker
 from ansorpy.measure.timing import Protocol
 from ansorpy.measure.trial import Trial
@@ -59,6 +60,7 @@ class Settings:
     seed: int = 0
     edges: bool = True  # check zeros, subnormals and large values too
     folder: str | None = None  # where temporary files go; None: the usual place
+    sandbox: Mode = "auto"  # what this machine has; "required" refuses to start without isolation
 
 
 class Crew:
@@ -73,7 +75,9 @@ class Crew:
         self._cores = slot_cores(target.cores)
         places = usable_cores()
         builders = settings.builders or len(places)
-        self.builders = [self.worker({places[i % len(places)]}) for i in range(builders)]
+        self.builders = [
+            self.worker({places[i % len(places)]}, programs=True) for i in range(builders)
+        ]
         self.slot = self.worker(self._cores)
         self.runner = self.worker(self._cores, threads=target.cores, bare=True)
 
@@ -110,10 +114,20 @@ class Crew:
         return exclusive(self._cores, self._locks)
 
     def worker(
-        self, cores: "frozenset[int] | set[int]", threads: int = 1, bare: bool = False
+        self,
+        cores: "frozenset[int] | set[int]",
+        threads: int = 1,
+        bare: bool = False,
+        programs: bool = False,
     ) -> Worker:
-        """Return a worker, not yet started; a `bare` one imports nothing before its only child."""
+        """Return a worker, not yet started; a `bare` one imports nothing before its only child.
+
+        Args:
+            programs: whether its children may start other programs.
+        """
         env = dict.fromkeys(THREAD_COUNTS, str(threads))
+        # Its index files are pickles: a private one, in the only folder that may be written.
+        env["NUMBA_CACHE_DIR"] = self._folder.name
         if threads > 1:
             # Without the binding a launch after a pause costs milliseconds.
             env |= {"OMP_PROC_BIND": "true", "NUMBA_THREADING_LAYER": "omp"}
@@ -125,6 +139,8 @@ class Crew:
                 env=tuple(env.items()),
                 limits=self.settings.limits,
                 folder=self._folder.name,
+                sandbox=self.settings.sandbox,
+                programs=programs,
             )
         )
 

@@ -39,6 +39,7 @@ NOTE: Final = struct.Struct("<QI")  # fault address (0: none), note bytes
 BOX_BYTES: Final = 16 * 1024
 EXCERPT_BYTES: Final = 2_000
 PDEATHSIG: Final = 1  # prctl option
+CONFINE: Final = "ansorpy.measure.sandbox.confine:confine"
 
 Orders = dict[str, Any]
 
@@ -136,6 +137,7 @@ def _be_child(
                 with suppress(OSError):  # that of the listing itself
                     os.close(fd)
         _limit(orders)
+        find(CONFINE)(orders["sandbox"])
         serve = find(orders["serve"])
         serve(link_fd, box)
         status = 0
@@ -163,6 +165,10 @@ def _limit(orders: Orders) -> None:
         resource.setrlimit(what, (value, value))
 
 
+def _was_killed(status: int) -> bool:
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
 class Daemon:
     """The supervisor: at most one child, at most one call at a time."""
 
@@ -182,8 +188,9 @@ class Daemon:
                 self.retire()
             served = self.calls
             reply, answer = self._call(header["timeout_s"], blob)
-            if reply["is"] == "died" and served:
-                # An earlier candidate may have hurt the child: the accused gets a fresh one.
+            if reply["is"] == "died" and (served or _was_killed(reply["status"])):
+                # An earlier candidate may have hurt the child, or somebody killed it: the accused
+                # gets a fresh one.
                 reply, answer = self._call(header["timeout_s"], blob)
             send(self.outlet, reply, answer)
 
@@ -257,6 +264,7 @@ def main(orders: Orders) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.sched_setaffinity(0, orders["cores"])
     daemon = Daemon(orders, inlet, outlet)
+    find(CONFINE)  # loaded before the first fork, so that no child has to
     for name in orders["preload"]:
         importlib.import_module(name)
     for name in orders["warm"]:

@@ -1,6 +1,6 @@
 """The final race, process by process, and who is in the next one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +36,7 @@ def race(
     contestants: Mapping[str, Program | Kernel],
     numpy: bool,
     looked_at: Mapping[str, float],
+    late: Callable[[], bool],
 ) -> dict[str, Race | Failed]:
     """Build and check the contestants, then race them; as `MeasurePool.race`."""
     names = list(contestants)
@@ -54,7 +55,8 @@ def race(
         else:
             kernels[name] = verdict
     with crew.hold():
-        found |= _race_all(crew, kernels, dag if numpy and numpy_call(dag) is not None else None)
+        rival = dag if numpy and numpy_call(dag) is not None else None
+        found |= _race_all(crew, kernels, rival, late)
     return {name: found[name] for name in (*names, NUMPY) if name in found}
 
 
@@ -75,12 +77,14 @@ def fit(
 
 
 def _race_all(
-    crew: Crew, kernels: Mapping[str, Fit], numpy: Dag | None
+    crew: Crew, kernels: Mapping[str, Fit], numpy: Dag | None, late: Callable[[], bool]
 ) -> dict[str, Race | Failed]:
     everyone = [*kernels, *(() if numpy is None else (NUMPY,))]
     runs: dict[str, list[tuple[float, ...]]] = {}
     left = everyone
-    for _ in range(crew.settings.race_processes if everyone else 0):
+    for number in range(crew.settings.race_processes if everyone else 0):
+        if number and late():
+            break
         job = RaceJob(
             crew.settings.backend,
             tuple((name, one.built) for name, one in kernels.items() if name in left),

@@ -7,7 +7,7 @@ runner     times on several threads, in one long-lived child of its own (an Open
 racers     fresh interpreters for finalists and baselines on several threads
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -69,16 +69,24 @@ class MeasurePool:
         """End every process and remove the folder; may be called twice."""
         self.crew.close()
 
-    def measure(self, programs: Sequence[Program], best_s: float | None = None) -> list[Outcome]:
-        """Return one outcome per program, in order.
+    def measure(
+        self,
+        programs: Sequence[Program],
+        best_s: float | None = None,
+        late: Callable[[], bool] = lambda: False,
+    ) -> list[Outcome | None]:
+        """Return one outcome per program, in order; None for those that it was too late for.
 
         Args:
             best_s: the best time so far: what is hopelessly slower is given up early.
+            late: once it says so, nothing further is measured.
         """
         fresh = True
 
-        def after(number: int, done: BuildDone) -> Steps[Outcome]:
+        def after(number: int, done: BuildDone) -> Steps[Outcome | None]:
             nonlocal best_s, fresh
+            if late():
+                return None
             first, fresh = fresh, False
             job = self.crew.trial_of(done.built, programs[number].meaning, best_s)
             outcome = yield from trial(self.crew, job, first)
@@ -98,6 +106,7 @@ class MeasurePool:
         contestants: Mapping[str, Program | Kernel],
         numpy: bool = True,
         looked_at: Mapping[str, float] | None = None,
+        late: Callable[[], bool] = lambda: False,
     ) -> dict[str, Race | Failed]:
         """Check the contestants, then time them in turns in several fresh processes.
 
@@ -107,9 +116,10 @@ class MeasurePool:
         Args:
             looked_at: names that run one case only, and seconds that this may take; whoever wants
                 to deliver them has to `verify`.
+            late: once it says so, no further process is started.
         """
         with self._intact():
-            return finals.race(self.crew, self.dag, contestants, numpy, looked_at or {})
+            return finals.race(self.crew, self.dag, contestants, numpy, looked_at or {}, late)
 
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         """Build a kernel and run every case; None where all hold."""

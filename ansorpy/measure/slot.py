@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from ansorpy.errors import RunError
 from ansorpy.measure import daemon
+from ansorpy.measure.sandbox.ladder import Mode, climb
 
 GRACE_S: Final = 10.0  # how long after its own time-out a daemon may stay silent
 START_S: Final = 120.0  # numba and llvmlite from a cold disk
+ATTEMPTS: Final = 3  # a daemon runs no candidate: where one dies, it is nobody's fault here
 SERVE: Final = "ansorpy.measure.child:serve"
 
 
@@ -39,7 +41,9 @@ class Spec:
     warm: tuple[str, ...] = ()  # "module:function", called with the black box before any fork
     env: tuple[tuple[str, str], ...] = ()
     limits: Limits = Limits()
-    folder: str = "/"  # the working directory, and what TMPDIR says
+    folder: str = "/"  # the working directory, what TMPDIR says, all that may be written
+    sandbox: Mode = "auto"
+    programs: bool = False  # whether a child may start others: the linker
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,24 +94,31 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._timeout_s = 0.0
         self._ready = False
+        self._call: tuple[dict[str, Any], bytes] = ({}, b"")  # in progress
+        self._left = 0  # daemons that may still die of it
 
     def start(self) -> None:
         """Start the daemon, unless it runs; it preloads while the caller goes on."""
         if self._process is not None:
             return
+        ladder = climb(self.spec.sandbox)
         orders = {
             "cores": sorted(self.spec.cores), "serve": SERVE,
             "preload": self.spec.preload, "warm": self.spec.warm,
+            "sandbox": ladder.orders(self.spec.folder, self.spec.programs),
             "limits": {name: getattr(self.spec.limits, name) for name in Limits.__slots__},
         }  # fmt: skip
+        # Settings of a service may be secrets; a candidate has no business with them.
+        harmless = {k: v for k, v in os.environ.items() if not k.startswith("ANSORPY_")}
         env = {
-            **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            **harmless, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "TMPDIR": self.spec.folder, **dict(self.spec.env),
         }  # fmt: skip
         # -P: the script's own folder must not shadow other modules. A session of its own, so
         # that Ctrl-C reaches the parent only, and one kill reaches all of it.
+        command = [sys.executable, "-P", daemon.__file__, json.dumps(orders)]
         self._process = subprocess.Popen(
-            [sys.executable, "-P", daemon.__file__, json.dumps(orders)],
+            ladder.wrap(command, self.spec.folder),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             cwd=self.spec.folder, env=env, start_new_session=True, bufsize=0,
         )  # fmt: skip
@@ -122,26 +133,27 @@ class Worker:
         """Ask for `function(argument)` ("module:function"); `fresh`: in a new child."""
         self._timeout_s = timeout_s
         header = {"timeout_s": timeout_s, "fresh": fresh}
-        blob = pickle.dumps((function, argument))
-        self._await_ready()
-        try:
-            daemon.send(self._pipes()[0], header, blob)
-        except BrokenPipeError:  # somebody killed it while it was idle
-            self.kill()
-            self._await_ready()
-            daemon.send(self._pipes()[0], header, blob)
+        self._call = header, pickle.dumps((function, argument))
+        self._left = ATTEMPTS
+        self._send()
 
     def receive(self) -> Reply:
-        """Return the reply to the call in progress; a silent daemon counts as late."""
-        try:
-            return self._reply(self._frame(self._timeout_s * 2 + GRACE_S))  # it may try twice
-        except TimeoutError:
-            self.kill()
-            return Late(self._timeout_s, "", "the worker process did not answer")
-        except (EOFError, ConnectionError):
-            excerpt = self._last_words()
-            self.kill()
-            return Died(-signal.SIGKILL, "", None, excerpt)
+        """Return the reply to the call in progress; a silent daemon counts as late.
+
+        Where the daemon was killed, another one gets the call.
+        """
+        while True:
+            try:
+                return self._reply(self._frame(self._timeout_s * 2 + GRACE_S))  # it may try twice
+            except TimeoutError:
+                self.kill()
+                return Late(self._timeout_s, "", "the worker process did not answer")
+            except (EOFError, ConnectionError):
+                excerpt = self._last_words()
+                self.kill()
+                if self._left <= 0:
+                    return Died(-signal.SIGKILL, "", None, excerpt)
+                self._send()
 
     def call(
         self, function: str, argument: object, timeout_s: float, *, fresh: bool = False
@@ -183,17 +195,33 @@ class Worker:
         assert self._process.stdout is not None
         return self._process.stdin.fileno(), self._process.stdout.fileno()
 
+    def _send(self) -> None:
+        """Hand the call to the daemon; it may have been killed while it was idle."""
+        while True:
+            self._left -= 1
+            self._await_ready()
+            try:
+                daemon.send(self._pipes()[0], *self._call)
+            except BrokenPipeError:
+                self.kill()
+                if self._left <= 0:
+                    raise RunError("a measuring process ended whenever it was called") from None
+            else:
+                return
+
     def _await_ready(self) -> None:
-        if self._ready:
-            return
-        self.start()
-        try:
-            self._frame(START_S)
-        except (EOFError, TimeoutError) as error:
-            excerpt = self._last_words()
-            self.kill()
-            raise RunError(f"a measuring process did not start: {excerpt}") from error
-        self._ready = True
+        for left in reversed(range(ATTEMPTS)):
+            if self._ready:
+                return
+            self.start()
+            try:
+                self._frame(START_S)
+                self._ready = True
+            except (EOFError, TimeoutError) as error:
+                excerpt = self._last_words()
+                self.kill()
+                if not left:
+                    raise RunError(f"a measuring process did not start: {excerpt}") from error
 
     def _frame(self, patience_s: float) -> tuple[Mapping[str, Any], bytes]:
         with selectors.DefaultSelector() as selector:

@@ -3,7 +3,7 @@
 import textwrap
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -92,11 +92,18 @@ def untuned(task: Task) -> Contestant | Failed:
 
 
 def race(
-    task: Task, pool: MeasurePool, request: str, clock: Callable[[], float] = time.time
+    task: Task,
+    pool: MeasurePool,
+    request: str,
+    clock: Callable[[], float] = time.time,
+    late: Callable[[], bool] = lambda: False,
 ) -> Raced | list[Failed]:
     """Race the best candidates against the untuned kernel and NumPy; return what to deliver.
 
     Without any kernel that survives the checks in its delivered form: the failures.
+
+    Args:
+        late: once it says so, one process of the race has to be enough.
     """
     entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
     for place, candidate in enumerate(task.ranked()[:FINALISTS]):
@@ -104,7 +111,8 @@ def race(
         text = task.texts[number]
         entries[f"tuned {place}"] = contestant(task, task.plans[number], text, row)
     fit = {name: e for name, e in entries.items() if isinstance(e, Contestant)}
-    times = pool.race({name: entry.kernel for name, entry in fit.items()}, looked_at=patience(task))
+    kernels_of = {name: entry.kernel for name, entry in fit.items()}
+    times = pool.race(kernels_of, looked_at=patience(task), late=late)
     finished = {name: t for name, t in times.items() if isinstance(t, Times)}
     kernels = [name for name in fit if name in finished]
     if not kernels:
@@ -151,6 +159,15 @@ def race(
         race=result,
     )
     return Raced(record, delivered, native)
+
+
+def sealed(task: Task, raced: Raced, request: str) -> Raced:
+    """Return a race as the answer to a request, after a search that found nothing better."""
+    race = raced.record.race
+    assert race is not None
+    trials = task.trials + task.known
+    ended = replace(race, request=request, trials=trials, seconds=task.seconds)
+    return replace(raced, record=replace(raced.record, race=ended))
 
 
 def patience(task: Task) -> dict[str, float]:

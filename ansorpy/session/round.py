@@ -37,8 +37,13 @@ def play(
     pool: MeasurePool,
     rng: np.random.Generator,
     clock: Callable[[], float],
+    late: Callable[[], bool] = lambda: False,
 ) -> Round:
-    """Propose `count` candidates (fewer where fewer are left), measure them, learn from them."""
+    """Propose `count` candidates (fewer where fewer are left), measure them, learn from them.
+
+    Args:
+        late: once it says so, what is not measured yet is as if it had not been proposed.
+    """
     begin_s = clock()
     ranked = task.ranked()
     ranker = ForTask(model, task.key)
@@ -47,7 +52,7 @@ def play(
     )
     chosen = eps_greedy(proposed, task.plans, task.costs_s.keys(), count, rng)
     proposed_s = clock()
-    outcomes = measure(task, chosen, pool)
+    chosen, outcomes = measure(task, chosen, pool, late)
     measured_s = clock()
     quality = quality_of(task, chosen, costs_of(outcomes), ranker)
     task.learn(chosen, outcomes)
@@ -58,12 +63,19 @@ def play(
     return Round(tuple(chosen), tuple(outcomes), quality, spent)
 
 
-def measure(task: Task, chosen: Sequence[Candidate], pool: MeasurePool) -> list[Outcome]:
-    """Return one outcome per candidate; those that cannot become loops are not measured."""
+def measure(
+    task: Task,
+    chosen: Sequence[Candidate],
+    pool: MeasurePool,
+    late: Callable[[], bool] = lambda: False,
+) -> tuple[list[Candidate], list[Outcome]]:
+    """Return candidates and their outcomes; those that cannot become loops are not measured."""
     bound = [task.program(candidate) for candidate in chosen]
     programs = [one for one in bound if isinstance(one, Program)]
-    measured = iter(pool.measure(programs, task.best_s) if programs else [])
-    return [one if isinstance(one, Failed) else next(measured) for one in bound]
+    measured = iter(pool.measure(programs, task.best_s, late) if programs else [])
+    found = [one if isinstance(one, Failed) else next(measured) for one in bound]
+    done = [(c, o) for c, o in zip(chosen, found, strict=True) if o is not None]
+    return [candidate for candidate, _ in done], [outcome for _, outcome in done]
 
 
 def quality_of(

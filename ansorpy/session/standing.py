@@ -1,13 +1,15 @@
 """Where a search stands: whose turn it is, the random numbers, the goal; all of it can be kept."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ansorpy.cost.model import Sample
-from ansorpy.events import Stopped
+from ansorpy.events import Stopped, TimeSpent
 from ansorpy.session.goal import Goal
 from ansorpy.session.journal import Checkpoint, Kept, set_state, state_of
+from ansorpy.session.pace import Pace
 from ansorpy.session.task import Task
 from ansorpy.tasks import Settings, TaskScheduler, Turn
 from ansorpy.tasks import Task as Share
@@ -23,10 +25,12 @@ class Standing:
         weights: Mapping[str, float],
         seed: int,
         goal: Goal,
+        pace: Pace,
         clock: Callable[[], float],
     ) -> None:
         self.tasks = {task.name: task for task in tasks}
         self.goal = goal
+        self.pace = pace
         self._trials = settings.trials
         self.picking, self._dealing = np.random.default_rng(seed).spawn(2)
         shares = [Share(t.name, weights.get(t.name, 1.0), t.flop) for t in tasks]
@@ -37,11 +41,17 @@ class Standing:
 
     def next_turn(self) -> Turn | None:
         """Return whose turn it is; None when the search is over."""
-        return None if self.goal.reached or self.goal.stale else self.scheduler.next_turn()
+        if self.goal.reached or self.goal.stale:
+            return None
+        turn = self.scheduler.next_turn()
+        trials = 0 if turn is None else self.pace.fitting(turn.trials)
+        return None if turn is None or not trials else replace(turn, trials=trials)
 
-    def report(self, turn: Turn, trials: int, best_s: float) -> None:
-        """Tell how a turn went; as `TaskScheduler.report`."""
-        self.scheduler.report(turn, trials, best_s)
+    def report(self, turn: Turn, trials: int, best_s: float, spent: TimeSpent) -> None:
+        """Tell how a turn went; as `TaskScheduler.report`, with the time that it took."""
+        self.pace.saw_round(trials, spent)
+        if trials or not self.pace.late():  # else it was the time that ran out, not candidates
+            self.scheduler.report(turn, trials, best_s)
         self.goal.note(tuple(self.tasks.values()))
 
     def why_over(self) -> Stopped:
@@ -54,10 +64,10 @@ class Standing:
             return "trials"
         return "converged" if len(self.scheduler.stopped) == len(self.tasks) else "seconds"
 
-    def checkpoint(self, seconds: float) -> Checkpoint:
-        """Return all of it; `seconds` is what the tuning took so far."""
+    def checkpoint(self) -> Checkpoint:
+        """Return all of it."""
         return Checkpoint(
-            seconds=seconds,
+            seconds=self.pace.spent_s,
             scheduler=self.scheduler.snapshot(),
             picking=state_of(self.picking),
             dealing=state_of(self._dealing),

@@ -10,7 +10,7 @@ import json
 import shutil
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -95,13 +95,14 @@ class Finalists(OursOnly):
         contestants: Mapping[str, Program | Kernel],
         numpy: bool = True,
         looked_at: Mapping[str, float] | None = None,
+        late: Callable[[], bool] = lambda: False,
     ) -> dict[str, Race | Failed]:
         """Race the tuned kernels; without one that survives, the untuned one."""
         tuned = {name: one for name, one in contestants.items() if name != NAIVE}
-        found = super().race(tuned, numpy, looked_at) if tuned else {}
+        found = super().race(tuned, numpy, looked_at, late) if tuned else {}
         if any(isinstance(one, Race) for one in found.values()):
             return found
-        return found | super().race({NAIVE: contestants[NAIVE]}, numpy, looked_at)
+        return found | super().race({NAIVE: contestants[NAIVE]}, numpy, looked_at, late)
 
 
 class WatchedStore(MemoryStore):

@@ -105,7 +105,6 @@ class JobRow(Base):
     seconds_done: Mapped[float] = mapped_column(default=0.0)  # of all leases
     best_s: Mapped[float | None]  # weighted sum over the tasks, once all have one
     progress: Mapped[str] = mapped_column(default="{}")  # JSON: task -> facts
-    kernel_wanted: Mapped[bool] = mapped_column(default=False)  # deliver the best so far
     results: Mapped[str] = mapped_column(default="[]")  # JSON: one object per task, at the end
     events: Mapped[int] = mapped_column(default=0)  # the number of the last one
 

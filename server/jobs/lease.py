@@ -117,7 +117,15 @@ def add_kernel(
     final: bool,
     now_s: float,
 ) -> None:
-    """Deliver a kernel of a held job; the same one again becomes the newest."""
+    """Deliver a kernel of a held job; an older one again becomes the newest."""
+    newest = tx.scalar(
+        select(KernelRow)
+        .where(KernelRow.job_id == row.id, KernelRow.task == task)
+        .order_by(KernelRow.seq.desc())
+        .limit(1)
+    )
+    if newest is not None and (newest.sha256, newest.final) == (package.sha256, final):
+        return
     if tx.get(PackageRow, package.sha256) is None:
         tx.add(package)
         tx.flush()

@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TextIO
@@ -25,7 +25,7 @@ from typing import Any, Final, TextIO
 from sqlalchemy import Engine
 
 from ansorpy.errors import AnsorError
-from ansorpy.events import Derived, Event, Finished
+from ansorpy.events import Delivered, Derived, Event, Finished
 from server.db.upgrade import open_database
 from server.jobs import lease
 from server.jobs.lease import Claim
@@ -44,8 +44,12 @@ Tune = Callable[[Submission, JobJournal, Path], Iterator[Event]]
 Say = Callable[..., None]  # what, and facts
 
 
-def main() -> None:
-    """Take the settings, load the engine, run jobs until the keeper closes our input."""
+def main(load: "Callable[[Settings], Tune] | None" = None) -> None:
+    """Take the settings, load the engine, run jobs until the keeper closes our input.
+
+    Args:
+        load: another engine than the real one.
+    """
     parent = os.getppid()
     ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)
     speak = _private_output()
@@ -53,7 +57,7 @@ def main() -> None:
     configure(settings.log_format)
     if os.getppid() != parent:  # it died before the line above
         return
-    tune = engine_tune()
+    tune = (load or engine_tune)(settings)
     engine = open_database(settings.url)
     _say(speak, "ready")
     for line in sys.stdin:
@@ -100,6 +104,8 @@ def _tune(held: Held, folder: Path, tune: Tune, say: Say) -> None:
             match event:
                 case Derived():
                     journal.derived(event)
+                case Delivered():
+                    journal.deliver(event)
                 case Finished():
                     journal.finish(event)
                 case _:  # rounds reach the journal by themselves, with their records
@@ -111,7 +117,7 @@ def _fail(held: Held, reason: str) -> None:
     held.write(lambda tx, row, now_s: lease.fail(tx, row, reason, now_s))
 
 
-def engine_tune() -> Tune:
+def engine_tune(settings: Settings) -> Tune:
     """Load the numeric floors, and return the tuning of a submission."""
     from ansorpy.cost import gbm  # noqa: F401 - loaded before the first job needs it
     from ansorpy.measure import crew, pool
@@ -133,8 +139,8 @@ def engine_tune() -> Tune:
             target_latency_s=budget.target_latency_s,
             stop_if_gain_below=budget.stop_if_gain_below,
         )
-        settings = replace(crew.Settings(), folder=str(out.parent))
-        open_pool = lambda dag, target: pool.MeasurePool(dag, target, settings)  # noqa: E731
+        measuring = crew.Settings(folder=str(out.parent), sandbox=settings.sandbox)
+        open_pool = lambda dag, target: pool.MeasurePool(dag, target, measuring)  # noqa: E731
         return run(request, store=journal, out=out, pools=lambda: Pools(open_pool), journal=journal)
 
     return tune
@@ -153,4 +159,5 @@ def _say(speak: TextIO, what: str, **told: Any) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(BrokenPipeError):  # the keeper is gone, and so are we
+        main()

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
@@ -82,16 +82,21 @@ class Held:
         """Extend the lease."""
         self.write(lambda tx, row, now_s: None)
 
-    def is_ours(self) -> bool:
-        """Return whether the job is still on lease to us, as far as is known; takes no lock."""
-        query = select(JobRow.lease_token).where(
-            JobRow.id == self.claim.job_id, JobRow.state == "running"
-        )
+    def whose(self) -> Literal["ours", "ended", "taken"]:
+        """Return whether the job is still on lease to us, as far as is known; takes no lock.
+
+        ended    it succeeded or failed: mostly our own doing
+        taken    it was cancelled or paused, or another worker has it
+        """
+        query = select(JobRow.lease_token, JobRow.state).where(JobRow.id == self.claim.job_id)
         try:
             with reading(self.engine) as tx:
-                return tx.scalar(query) == self.claim.token
+                token, state = tx.execute(query).one()
         except DBAPIError:
-            return True  # whoever writes will wait for the database, and be told
+            return "ours"  # whoever writes will wait for the database, and be told
+        if state in ("succeeded", "failed"):
+            return "ended"
+        return "ours" if (token, state) == (self.claim.token, "running") else "taken"
 
     def _write_once(self, change: Write[T]) -> T:
         with transaction(self.engine) as tx:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
-from ansorpy.events import Derived, Finished, RoundDone, TaskResult
+from ansorpy.events import Delivered, Derived, Finished, RoundDone, TaskResult
 from ansorpy.records import Record, best_of, decode
 from ansorpy.session.journal import Checkpoint, Kept
 from server.db.engine import reading
@@ -102,6 +102,15 @@ class JobJournal:
             touch(row, now_s)
             body = {"task": event.task, "seconds": event.seconds, **facts}
             add_event(tx, row, "derived", body, now_s)
+
+        self._held.write(store)
+
+    def deliver(self, event: Delivered) -> None:
+        """Store the best kernel so far of a task."""
+
+        def store(tx: Session, row: JobRow, now_s: float) -> None:
+            package = package_of(event.kernel, now_s)
+            lease.add_kernel(tx, row, event.task, package, event.best_s, False, now_s)
 
         self._held.write(store)
 

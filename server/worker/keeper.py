@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.exc import DBAPIError
@@ -26,6 +26,7 @@ from server.worker.identity import Identity
 from server.worker.process import DriverProcess
 from server.worker.scratch import empty
 from server.worker.stop import Stop
+from server.worker.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class Keeper:
         held = Held(self.engine, claim, self.settings.lease_s, self.settings.storage_wait_s)
         try:
             self._note("busy", claim.job_id)
-            self._watch(held, driver)
+            self._run(held, driver)
         except LostError:
             log.info("taken away", extra=facts(job=claim.job_id))
             self._drop_driver()
@@ -108,62 +109,30 @@ class Keeper:
         self._drop_driver()
         self._note("stopped", None)
 
-    def _watch(self, held: Held, driver: DriverProcess) -> None:
-        """Keep the lease until the driver is done with the job."""
-        settings = self.settings
+    def _run(self, held: Held, driver: DriverProcess) -> None:
+        """Have the driver run a job; do what its end asks for."""
+        job_id = held.claim.job_id
         driver.order(held.claim, self.folder)
         self._jobs += 1
-        heard_s = beat_s = self.clock()
-        while True:
-            try:
-                message = driver.receive(settings.watch_s)
-            except EOFError:
-                self._lose(held, driver.ended())
-                return
-            now_s = self.clock()
-            if message is not None:
-                heard_s = now_s
-                if self._is_over(held, message):
-                    return
-            if self.stop.is_set():
-                self._drop_driver()
-                held.write(lambda tx, row, at_s: lease.release(tx, row, at_s))
-                return
-            if now_s - heard_s > settings.stall_s:
-                self._lose(held, f"the driver said nothing for {settings.stall_s:.0f} s")
-                return
-            if now_s - beat_s >= settings.heartbeat_s:
-                beat_s = now_s
-                held.keep()
-                self._note("busy", held.claim.job_id)
-            elif not held.is_ours():
-                raise LostError
-
-    def _is_over(self, held: Held, message: Any) -> bool:
-        job = facts(job=held.claim.job_id)
-        match message["is"]:
+        watch = Watch(
+            held, driver, self.settings, lambda: self._note("busy", job_id), self.clock
+        )  # fmt: skip
+        end = watch.until_the_end(self.stop)
+        log.info(end.how, extra=facts(job=job_id, note=end.note))
+        if end.how != "done":
+            self._drop_driver()
+        match end.how:
             case "done":
-                log.info("done", extra=job)
                 self._note("idle", None, done=1)
-                return True
-            case "lost":
-                log.info("taken away", extra=job)
-                return True
+            case "taken":
+                pass
             case "stuck":
-                reason = message["reason"]
-                log.error("paused", extra=facts(job=held.claim.job_id, reason=reason))
-                held.write(lambda tx, row, now_s: lease.suspend(tx, row, reason, now_s))
-                return True
-            case _:
-                return False
-
-    def _lose(self, held: Held, note: str) -> None:
-        """Count the loss of a driver against its job, and make place for another."""
-        log.error("lost", extra=facts(job=held.claim.job_id, reason=note))
-        self._drop_driver()
-        held.write(
-            lambda tx, row, now_s: lease.lose(tx, row, self.settings.max_attempts, now_s, note)
-        )
+                held.write(lambda tx, row, now_s: lease.suspend(tx, row, end.note, now_s))
+            case "stopped":
+                held.write(lambda tx, row, now_s: lease.release(tx, row, now_s))
+            case "died":
+                limit = self.settings.max_attempts
+                held.write(lambda tx, row, now_s: lease.lose(tx, row, limit, now_s, end.note))
 
     def _ready_driver(self) -> DriverProcess | None:
         """Return a driver that waits for a job; None while there is none yet."""

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 
 from ansorpy.measure.cores import lock_folder
@@ -13,13 +14,18 @@ from server.logs import configure, facts
 from server.settings import Settings
 from server.worker.identity import Identity
 from server.worker.keeper import Keeper
+from server.worker.process import DriverProcess
 from server.worker.scratch import scratch
 from server.worker.stop import Stop
 
 log = logging.getLogger(__name__)
 
 
-def work(settings: Settings, stop: Stop) -> None:
+def work(
+    settings: Settings,
+    stop: Stop,
+    start_driver: Callable[[Settings], DriverProcess] = DriverProcess,
+) -> None:
     """Work until SIGTERM or SIGINT, or until `stop` is set.
 
     Raises:
@@ -36,7 +42,7 @@ def work(settings: Settings, stop: Stop) -> None:
     mine = Identity.mine()
     with scratch(lock_folder(), mine) as folder:
         log.info("worker starts", extra=facts(worker=str(mine)))
-        Keeper(settings, engine, mine, folder, stop).run()
+        Keeper(settings, engine, mine, folder, stop, start_driver).run()
         log.info("worker ends", extra=facts(worker=str(mine)))
     engine.dispose()
 

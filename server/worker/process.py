@@ -26,12 +26,12 @@ Message = Mapping[str, Any]
 class DriverProcess:
     """One driver. It loads its modules while the caller goes on; orders wait in its pipe."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, module: str = MODULE) -> None:
         # -P: the working folder must not shadow modules. A session of its own, so that Ctrl-C
         # reaches the keeper only. Settings by pipe: they may hold a password.
         path = os.pathsep.join(filter(None, sys.path))
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", MODULE],
+            [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
             start_new_session=True, bufsize=0,
         )  # fmt: skip

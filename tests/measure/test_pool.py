@@ -1,5 +1,8 @@
 """The measuring processes survive everything a candidate can do."""
 
+import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +13,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.measure.crew import Settings
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.slot import Limits
+from ansorpy.measure.slot import Limits, Worker
 from ansorpy.measure.timing import Protocol, Race
 from ansorpy.target import Target
 from tests.measure.fake import BACKEND, matmul, program
@@ -26,6 +29,7 @@ SETTINGS = Settings(
     race_processes=2,
     race_visits=3,
     limits=Limits(memory_bytes=1 << 30),
+    sandbox="off",  # what candidates do here, the sandbox would not let them
 )
 
 
@@ -35,7 +39,7 @@ def pool() -> Iterator[MeasurePool]:
         yield made
 
 
-def measure(pool: MeasurePool, *names: str, best_s: float | None = None) -> list[Outcome]:
+def measure(pool: MeasurePool, *names: str, best_s: float | None = None) -> list[Outcome | None]:
     return pool.measure([program(name, DAG) for name in names], best_s)
 
 
@@ -193,3 +197,53 @@ def gone(pids: list[int], within_s: float) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def killed_soon(worker: Worker, after_s: float) -> threading.Thread:
+    def kill() -> None:
+        time.sleep(after_s)
+        if worker._process is not None:
+            worker._process.kill()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def test_a_daemon_that_is_killed_costs_no_candidate_its_name(pool: MeasurePool) -> None:
+    good = program("good", DAG)
+    assert isinstance(pool.measure([good])[0], Measured)
+    for worker in (pool.crew.slot, pool.crew.builders[0]):
+        assert worker._process is not None
+        worker._process.kill()  # idle
+        assert isinstance(pool.measure([good])[0], Measured)
+        worker.kill()
+        thread = killed_soon(worker, 0.05)  # while it starts
+        assert isinstance(pool.measure([good])[0], Measured)
+        thread.join()
+
+
+def test_a_daemon_that_is_killed_in_a_call_is_replaced_and_called_again(pool: MeasurePool) -> None:
+    thread = killed_soon(pool.crew.slot, 0.3)
+    (outcome,) = pool.measure([program("hang", DAG)])
+    thread.join()
+    assert isinstance(outcome, Failed)
+    assert outcome.kind == "run-timeout"
+
+
+def test_a_child_that_somebody_kills_is_not_the_fault_of_its_candidate(pool: MeasurePool) -> None:
+    pool.measure([program("good", DAG)])
+    assert pool.crew.slot._process is not None
+    daemon = pool.crew.slot._process.pid
+
+    def kill() -> None:
+        time.sleep(0.3)
+        (child,) = Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()
+        os.kill(int(child), signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    (outcome,) = pool.measure([program("hang", DAG)])
+    thread.join()
+    assert isinstance(outcome, Failed)
+    assert outcome.kind == "run-timeout"

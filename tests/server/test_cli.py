@@ -14,7 +14,9 @@ import ansorpy.tune as ansorpy_tune
 from ansorpy.events import Finished
 from server.cli import app, as_text
 from server.commands.common import pairs
+from server.doctor.examine import CHECKS, examine
 from server.progress import as_line
+from server.settings import Settings
 from tests.server.test_worker import DERIVED, ROUND, result
 
 MM = "def mm(float(8,9) A, float(9,N) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -128,12 +130,32 @@ def test_a_wrong_setting_is_one_message_and_exit_code_2(
     assert len(found.stderr.splitlines()) == 1
 
 
-def test_doctor_checks_the_machine(env: dict[str, str]) -> None:
+@pytest.mark.slow
+@pytest.mark.measure
+def test_doctor_sends_a_kernel_the_whole_way(env: dict[str, str]) -> None:
     found = ansorpy(env, "doctor")
     assert found.exit_code == 0, found.stdout
-    names = {line.split()[1].rstrip(":") for line in found.stdout.splitlines()}
-    expected = {"python", "packages", "processor", "rules", "openmp", "data", "records"}
-    assert names == expected
+    lines = [line.split(maxsplit=2) for line in found.stdout.splitlines()]
+    told = {name.rstrip(":"): (state, text) for state, name, text in lines}
+    assert set(told) == {
+        "python", "packages", "target", "rules", "openmp", "linker", "data", "database", "sandbox",
+        "isolation", "kernel",
+    }  # fmt: skip
+    assert "packed, loaded and called" in told["kernel"][1]
+    assert "gains no privileges" in told["isolation"][1]
+
+
+def test_doctor_names_what_is_wrong_and_goes_on(env: dict[str, str]) -> None:
+    ansorpy(env, "db", "upgrade")
+    with sqlite3.connect(Path(env["ANSORPY_DATA_DIR"]) / "ansorpy.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    settings = Settings(data_dir=Path(env["ANSORPY_DATA_DIR"]))
+    checks = [check for check in CHECKS if check[0] in ("database", "data")]
+    found = {finding.name: finding for finding in examine(settings, checks)}
+    assert found["database"].state == "bad"
+    assert "schema 9999" in found["database"].text
+    assert found["data"].state == "ok"
 
 
 def test_the_database_is_brought_up_once(env: dict[str, str]) -> None:

@@ -378,6 +378,21 @@ def test_a_job_that_is_taken_away_stops_its_driver_at_once(
     assert script.looks < 20
 
 
+def test_a_driver_that_ended_its_job_is_not_killed_before_it_says_so(
+    settings: Settings, engine: Engine, folder: Path, job_id: str
+) -> None:
+    def end(look: int) -> None:
+        if look == 2:
+            mine = Held(engine, script.orders[0], 30.0, 0.2)
+            mine.write(lambda tx, row, now_s: lease.fail(tx, row, "no", now_s))
+        if look == 6:
+            script.steps = ["done"]
+
+    script = Script(before=end)
+    assert keeper(settings, engine, folder, script).run_one()
+    assert not script.killed
+
+
 def test_the_lease_is_kept_while_a_round_takes_long(
     settings: Settings, engine: Engine, folder: Path, job_id: str
 ) -> None:
@@ -469,8 +484,8 @@ def test_a_search_row_says_where_a_job_stands(engine: Engine, job_id: str) -> No
 
 def test_a_lost_lease_is_told(engine: Engine, job_id: str) -> None:
     mine = held(engine)
-    assert mine.is_ours()
+    assert mine.whose() == "ours"
     mine.write(lambda tx, row, now_s: lease.release(tx, row, now_s))
-    assert not mine.is_ours()
+    assert mine.whose() == "taken"
     with pytest.raises(LostError):
         mine.keep()

@@ -101,7 +101,6 @@ def upgrade() -> None:
         sa.Column("seconds_done", sa.Double(), nullable=False),
         sa.Column("best_s", sa.Double(), nullable=True),
         sa.Column("progress", sa.String(), nullable=False),
-        sa.Column("kernel_wanted", sa.Boolean(), nullable=False),
         sa.Column("results", sa.String(), nullable=False),
         sa.Column("events", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_jobs_tenant_id"),

@@ -1,0 +1,48 @@
+"""A child gives up what it does not need, before it sees its first candidate.
+
+Standard library only: it runs between the fork and everything else.
+"""
+
+import ctypes
+import struct
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ansorpy.measure.sandbox import landlock, seccomp
+
+NO_NEW_PRIVS: Final = 38  # prctl option
+CAPBSET_DROP: Final = 24  # prctl option
+CAPABILITIES: Final = 64  # more than there are
+CAPSET_VERSION: Final = 0x2008_0522  # _LINUX_CAPABILITY_VERSION_3
+SYSTEM: Final = (
+    "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt", "/sys", "/proc", "/dev",
+    "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives",
+)  # fmt: skip
+
+
+def confine(orders: Mapping[str, Any]) -> None:
+    """Put up the rungs that `orders` names, in this process, for good.
+
+    landlock   whether files are confined; `folder` is the only one that stays writable
+    seccomp    whether system calls are
+    programs   whether this process may start others
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0)
+    drop_capabilities()
+    if orders["landlock"]:
+        python = (sys.prefix, sys.base_prefix, *filter(None, sys.path))
+        own = [] if orders["folder"] == "/" else [orders["folder"]]
+        landlock.restrict((*SYSTEM, *python), (*own, "/dev/null"))
+    if orders["seccomp"]:
+        seccomp.restrict(orders["programs"])
+
+
+def drop_capabilities() -> None:
+    """Give up every privilege that comes with being root; does nothing for others."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in range(CAPABILITIES):
+        libc.prctl(CAPBSET_DROP, capability, 0, 0, 0)
+    header = ctypes.create_string_buffer(struct.pack("Ii", CAPSET_VERSION, 0), 8)
+    libc.capset(header, ctypes.create_string_buffer(24))  # effective, permitted, inheritable: none

@@ -1,0 +1,83 @@
+"""Which rungs this machine has, and what each measuring process is told to put up."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal
+
+from ansorpy.errors import RunError
+from ansorpy.measure.sandbox import landlock, seccomp
+
+Mode = Literal["auto", "required", "off"]
+
+PROBE_S: Final = 10.0
+BWRAP: Final = (
+    "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """The rungs that hold here: the path of bwrap, Landlock's version, whether seccomp filters."""
+
+    bwrap: str = ""
+    landlock: int = 0
+    seccomp: bool = False
+
+    @property
+    def isolates(self) -> bool:
+        """Whether a candidate has neither network nor files of others."""
+        return bool(self.bwrap) or (self.landlock > 0 and self.seccomp)
+
+    def orders(self, folder: str, programs: bool) -> Mapping[str, Any]:
+        """Return what `confine` is told in a child; `programs`: it may start a linker."""
+        return {
+            "landlock": self.landlock > 0, "seccomp": self.seccomp, "folder": folder,
+            "programs": programs,
+        }  # fmt: skip
+
+    def wrap(self, command: Sequence[str], folder: str) -> list[str]:
+        """Return the command inside of bubblewrap; `folder` is the only one it may write."""
+        if not self.bwrap:
+            return list(command)
+        own = [] if folder == "/" else ["--bind", folder, folder]
+        return [self.bwrap, *BWRAP, *own, "--chdir", folder, "--", *command]
+
+
+def climb(mode: Mode) -> Ladder:
+    """Return the rungs to use.
+
+    Raises:
+        RunError: isolation is required, and this machine has none.
+    """
+    if mode == "off":
+        return Ladder()
+    ladder = _here()
+    if mode == "required" and not ladder.isolates:
+        raise RunError(
+            "sandbox required, but there is neither bubblewrap (`apt-get install bubblewrap`) nor"
+            " Landlock with seccomp (Linux 5.13, x86-64 or arm64)"
+        )
+    return ladder
+
+
+@cache
+def _here() -> Ladder:
+    return Ladder(_bwrap(), landlock.version(), seccomp.supported())
+
+
+def _bwrap() -> str:
+    """Return the path of a bubblewrap that works here: in a container it may not."""
+    found = shutil.which("bwrap")
+    if found is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [found, *BWRAP, "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, timeout=PROBE_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found if done.returncode == 0 else ""

@@ -1,0 +1,79 @@
+"""Kernels leave a tuning: the best so far on the way, the winner of the final race at the end."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ansorpy.events import Delivered, TaskResult
+from ansorpy.measure.outcome import Failed
+from ansorpy.records import Record
+from ansorpy.search import Candidate
+from ansorpy.session import final, past
+from ansorpy.session.final import FINALISTS, Raced
+from ansorpy.session.journal import Journal
+from ansorpy.session.pace import Pace
+from ansorpy.session.pools import Pools
+from ansorpy.session.task import Task
+
+INTERIM: Final = "interim"  # what the race of a kernel on the way answers: no request
+
+
+class Deliveries:
+    """Races finalists and writes zips; a race of the same finalists is not run twice.
+
+    Args:
+        digest: of the request that the final kernels answer.
+        out: folder of the zips.
+    """
+
+    def __init__(self, pools: Pools, journal: Journal, digest: str, out: Path, pace: Pace) -> None:
+        self._pools, self._journal = pools, journal
+        self._digest, self._out, self._pace = digest, out, pace
+        self._raced: dict[str, tuple[Sequence[Candidate], Raced]] = {}
+
+    def on_the_way(self, task: Task) -> Delivered | None:
+        """Deliver the best so far where it is worth the time; None where it is not.
+
+        It passed what a final kernel passes.
+        """
+        before = self._raced.get(task.name)
+        finalists = task.ranked()[:FINALISTS]
+        stale = before is None or before[0][:1] != finalists[:1]
+        if not finalists or not stale or not self._pace.delivery_is_due():
+            return None
+        raced = self._race(task, INTERIM)
+        if isinstance(raced, list):
+            return None
+        path = self._write(task, raced)
+        assert raced.record.race is not None
+        return Delivered(task.name, path, raced.record.race.best_s)
+
+    def finish(self, task: Task, kept: Record | None) -> TaskResult:
+        """Race the best of a task, keep the record, write the zip; a race that is kept stands."""
+        if kept is not None and kept.race is not None and kept.race.request == self._digest:
+            path = past.deliver_again(task, kept, self._out)
+            if path is not None:
+                return final.result_of(task, kept, path)
+        before = self._raced.get(task.name)
+        if before is not None and before[0] == task.ranked()[:FINALISTS]:
+            raced: Raced | list[Failed] = before[1]
+        else:
+            raced = self._race(task, self._digest)
+        if isinstance(raced, list):
+            return final.empty_result(task, raced)
+        sealed = final.sealed(task, raced, self._digest)
+        return final.result_of(task, sealed.record, self._write(task, sealed))
+
+    def _race(self, task: Task, request: str) -> Raced | list[Failed]:
+        begin_s = self._pace.spent_s
+        finalists = task.ranked()[:FINALISTS]
+        raced = final.race(task, self._pools.of(task), request, late=lambda: self._pace.left_s <= 0)
+        self._pace.saw_finish(self._pace.spent_s - begin_s)
+        if isinstance(raced, Raced):
+            self._raced[task.name] = finalists, raced
+        return raced
+
+    def _write(self, task: Task, raced: Raced) -> Path:
+        path = final.deliver(task, raced.record, raced.entry, raced.native, self._out)
+        self._journal.race(task.name, raced.record)
+        return path

@@ -1,0 +1,96 @@
+"""How a tuning keeps to its seconds: what fits into a round, when to stop, when to deliver.
+
+The end of a tuning, racing the finalists and writing the kernels, takes seconds too: they are set
+aside. How long anything takes is a guess until it was seen.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from ansorpy.events import TimeSpent
+
+FINISH_S: Final = 5.0  # to race and write the kernel of one task: 3 to 8 seen on small machines
+TRIAL_S: Final = 0.2
+ROUND_S: Final = 1.0  # to propose candidates and learn from them
+MARGIN: Final = 1.1  # of what the end may take longer than before
+MOST: Final = 0.5  # share of the seconds that is set aside at most
+FIRST_TRIALS: Final = 4  # that the first round has however late it is: something to deliver
+DELIVERY_SHARE: Final = 0.1  # of the time that kernels on the way may take
+
+
+class Pace:
+    """The clock of one tuning.
+
+    Args:
+        seconds: for all of it; None: no limit.
+        begin_s: when it began, by `clock`.
+        tasks: how many there are to finish.
+        finish_s: what the end of one task is guessed to take.
+    """
+
+    def __init__(
+        self,
+        seconds: float | None,
+        begin_s: float,
+        tasks: int,
+        clock: Callable[[], float],
+        finish_s: float = FINISH_S,
+    ) -> None:
+        self._seconds = seconds
+        self._begin_s = begin_s
+        self._tasks = tasks
+        self._clock = clock
+        self._round_s, self._trial_s = ROUND_S, TRIAL_S
+        self._rounds = 0
+        self._delivered_s = begin_s  # when a kernel was last delivered
+        self.finish_s = finish_s
+
+    @property
+    def spent_s(self) -> float:
+        """What the tuning has taken so far."""
+        return self._clock() - self._begin_s
+
+    @property
+    def search_left_s(self) -> float:
+        """What is left before the end has to begin."""
+        if self._seconds is None:
+            return inf
+        reserve_s = min(MARGIN * self._tasks * self.finish_s, MOST * self._seconds)
+        return self._seconds - reserve_s - self.spent_s
+
+    @property
+    def left_s(self) -> float:
+        """What is left of all the seconds."""
+        return inf if self._seconds is None else self._seconds - self.spent_s
+
+    def fitting(self, trials: int) -> int:
+        """Return how many of so many trials may still be measured; 0: the search is over."""
+        left_s = self.search_left_s
+        if left_s == inf:
+            return trials
+        count = int((left_s - self._round_s) / self._trial_s)
+        return min(trials, max(count, 0 if self._rounds else FIRST_TRIALS))
+
+    def late(self) -> bool:
+        """Return whether what is not measured yet must stay so; the first round is not cut."""
+        return self._rounds > 0 and self.search_left_s <= 0
+
+    def saw_round(self, trials: int, spent: TimeSpent) -> None:
+        """Take in how long a round took."""
+        self._rounds += 1
+        self._round_s = spent.propose_s + spent.train_s
+        if trials:
+            seen_s = spent.measure_s / trials
+            # The first guess is forgotten at once, later rounds are averaged.
+            self._trial_s = seen_s if self._rounds == 1 else (self._trial_s + seen_s) / 2
+
+    def saw_finish(self, seconds: float) -> None:
+        """Take in how long it took to race and write a kernel."""
+        self.finish_s = seconds
+        self._delivered_s = self._clock()
+
+    def delivery_is_due(self) -> bool:
+        """Return whether a kernel on the way is worth its time, and there is time after it."""
+        pause_s = self.finish_s / DELIVERY_SHARE
+        return self._clock() - self._delivered_s >= pause_s and self.search_left_s >= pause_s

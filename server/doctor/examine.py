@@ -1,0 +1,36 @@
+"""Every check, in order."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from ansorpy.errors import AnsorError
+from server.doctor import data, machine, path
+from server.doctor.finding import Finding
+from server.settings import Settings
+
+Check = Callable[[Settings], "Finding | Sequence[Finding]"]
+
+CHECKS: Final[tuple[tuple[str, Check], ...]] = (
+    ("python", lambda settings: machine.python()),
+    ("packages", lambda settings: machine.packages()),
+    ("target", lambda settings: machine.processor()),
+    ("rules", lambda settings: machine.rules()),
+    ("openmp", lambda settings: machine.openmp()),
+    ("linker", lambda settings: machine.linker()),
+    ("data", data.folder),
+    ("database", data.database),
+    ("sandbox", path.sandbox),
+    ("kernel", path.kernel),
+)
+
+
+def examine(settings: Settings, checks: Sequence[tuple[str, Check]] = CHECKS) -> Iterator[Finding]:
+    """Run every check; none of them raises."""
+    for name, check in checks:
+        try:
+            found = check(settings)
+        except (AnsorError, OSError, SQLAlchemyError, ImportError) as error:
+            found = Finding(name, "bad", f"{type(error).__name__}: {error}")
+        yield from [found] if isinstance(found, Finding) else found

@@ -1,0 +1,64 @@
+"""Programs, libraries and the processor."""
+
+import platform
+import shutil
+import sys
+from ctypes.util import find_library
+from importlib.metadata import version
+from typing import Final
+
+from ansorpy.codegen.link import LINKERS
+from ansorpy.measure.host import local_target
+from ansorpy.records import target_digest
+from ansorpy.session.rules import find_rules
+from server.doctor.finding import Finding
+
+PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
+PACKAGES: Final = ("ansorpy", "numpy", "numba", "llvmlite", "lightgbm", "sqlalchemy", "fastapi")
+
+
+def python() -> Finding:
+    """Check the interpreter."""
+    good = sys.version_info[:2] in PYTHONS
+    text = f"{platform.python_version()} (3.11 to 3.13 needed)"
+    return Finding("python", "ok" if good else "bad", text)
+
+
+def packages() -> Finding:
+    """List the packages that results depend on."""
+    return Finding("packages", "ok", ", ".join(f"{name} {version(name)}" for name in PACKAGES))
+
+
+def processor() -> Finding:
+    """Say what the target is."""
+    target = local_target(None)
+    sizes = f"L1 {target.l1_bytes >> 10} KiB, L2 {target.l2_bytes >> 10} KiB"
+    return Finding(
+        "target", "ok",
+        f"{target_digest(target)}: {target.cpu}, {target.vector_bits}-bit vectors, {sizes},"
+        f" {target.cores} cores",
+    )  # fmt: skip
+
+
+def rules() -> Finding:
+    """Find the rule sets."""
+    counts = ", ".join(f"{kind} {len(find_rules(kind))}" for kind in ("cpu", "cuda"))
+    return Finding("rules", "ok", counts)
+
+
+def openmp() -> Finding:
+    """Look for the runtime of parallel kernels."""
+    library = find_library("gomp")
+    if library is None:
+        text = "kernels of several threads need it: `apt-get install libgomp1`"
+        return Finding("openmp", "note", text)
+    return Finding("openmp", "ok", library)
+
+
+def linker() -> Finding:
+    """Look for what makes the shared library in a package."""
+    found = next((line[0] for line in LINKERS if shutil.which(line[0])), None)
+    if found is None:
+        text = "packages come without kernel.so: `apt-get install gcc` brings a linker"
+        return Finding("linker", "note", text)
+    return Finding("linker", "ok", found)

@@ -1,0 +1,211 @@
+"""`python -m tests.kill.run --kills 200 --database sqlite`: kill -9 at random, count the losses.
+
+A service tunes small jobs, one after another, while its server, worker, driver and measuring slots
+are killed at random moments of a running job, all alike often. A witness notes every record and
+event that was ever committed. In the end every acknowledged job must have succeeded with exactly
+the trials it asked for, and nothing that was seen may be gone or there twice.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+from sqlalchemy import Engine, select, text
+
+from server.db.engine import connect, reading
+from server.db.models import JobRow
+from server.db.upgrade import open_database, upgrade
+from tests.kill.ledger import Witness, judge
+from tests.kill.processes import VICTIMS, processes
+from tests.kill.service import GoneError, Service
+from tests.server.databases import Cluster, cluster, missing
+
+WORK = "def mm(float(8,{n}) A, float({n},8) B) -> (C) {{ C(i,j) +=! A(i,k) * B(k,j) }}"
+SETTINGS = {
+    "lease_s": 5.0, "heartbeat_s": 0.5, "poll_s": 0.05, "watch_s": 0.05, "max_attempts": 1000,
+}  # fmt: skip
+PATIENCE_S = 120.0  # for a job to be taken up again after a kill
+WITNESS_S = 0.2
+
+
+@contextmanager
+def database(kind: str, folder: Path) -> Iterator[tuple[str, Cluster | None]]:
+    """Give the URL of a new database with its tables."""
+    if kind == "sqlite":
+        yield f"sqlite:///{folder / 'ansorpy.db'}", None
+        return
+    why = missing()
+    if why:
+        raise SystemExit(why)
+    with cluster(fsync=True) as running:
+        yield running.new_database(), running
+
+
+class Killing:
+    """One run: keeps a job running, kills, and waits for what it killed to get on."""
+
+    def __init__(self, service: Service, engine: Engine, rng: random.Random, trials: int) -> None:
+        self.service = service
+        self.engine = engine
+        self.rng = rng
+        self.trials = trials
+        self.submitted: list[str] = []
+        self.kills: Counter[str] = Counter()
+        self.moments: Counter[str] = Counter()
+        self.dead = ""  # the lease that the last kill ended
+
+    def submit(self) -> None:
+        """Submit a job until it is acknowledged: one key, so one job, however often."""
+        body = {
+            "text": WORK.format(n=8 + len(self.submitted)), "budget": {"trials": self.trials},
+            "seed": len(self.submitted),
+        }  # fmt: skip
+        headers = {"Idempotency-Key": uuid4().hex}
+        while True:
+            self.service.start()
+            try:
+                self.submitted.append(self.service.ask("POST", "/v1/jobs", body, headers)["id"])
+            except GoneError:
+                continue
+            return
+
+    def running(self) -> JobRow | None:
+        """Return the job that runs, if one does."""
+        with reading(self.engine) as tx:
+            return tx.scalar(select(JobRow).where(JobRow.state == "running").limit(1))
+
+    def waiting(self) -> int:
+        """Return how many jobs have not ended."""
+        with reading(self.engine) as tx:
+            states = tx.scalars(select(JobRow.state)).all()
+        return sum(state in ("queued", "running", "paused") for state in states)
+
+    def kill(self, window_s: float) -> bool:
+        """Kill one process at a random moment of a running job; False where it had gone."""
+        time.sleep(self.rng.uniform(0.0, window_s))
+        job = self.running()
+        there = [p for p in processes(self.service.marker) if p.kind in VICTIMS]
+        if job is None or not there:
+            return False
+        kind = self.rng.choice(sorted({process.kind for process in there}))
+        victim = self.rng.choice([process for process in there if process.kind == kind])
+        try:
+            os.kill(victim.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        self.kills[kind] += 1
+        self.moments[f"round {job.rounds_done + 1}"] += 1
+        # A job whose slot was killed goes on; any other has to be taken up again.
+        self.dead = "" if kind == "slot" else f"{job.id} {job.lease_token}"
+        return True
+
+    def recover(self) -> None:
+        """Bring the server back, keep a job going, and wait until one is really worked on."""
+        end_s = time.monotonic() + PATIENCE_S
+        while (job := self.running()) is None or f"{job.id} {job.lease_token}" == self.dead:
+            self.service.start()
+            if not self.waiting():
+                self.submit()
+            if time.monotonic() > end_s:
+                told = self.service.log.read_text()[-3000:]
+                raise SystemExit(f"no job was taken up within {PATIENCE_S} s\n{told}")
+            time.sleep(0.05)
+
+
+def run(kills: int, kind: str, seed: int, trials: int, window_s: float, limit_s: float) -> int:
+    """Run it all; return the exit code."""
+    begin_s = time.monotonic()
+    with TemporaryDirectory(prefix="ansorpy-kill-") as name, database(kind, Path(name)) as (url, _):
+        folder = Path(name)
+        made = connect(url)
+        upgrade(made)
+        made.dispose()
+        engine = open_database(url)
+        witness = Witness(engine)
+        killing = Killing(Service(folder, url, **SETTINGS), engine, random.Random(seed), trials)
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(WITNESS_S):
+                witness.look()
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        while sum(killing.kills.values()) < kills and time.monotonic() - begin_s < limit_s:
+            killing.recover()
+            if killing.kill(window_s) and sum(killing.kills.values()) % 10 == 0:
+                done_s = time.monotonic() - begin_s
+                say(f"{sum(killing.kills.values())} kills, {witness.seen} records, {done_s:.0f} s")
+        killing.service.start()
+        end_s = time.monotonic() + 10 * PATIENCE_S
+        while killing.waiting() and time.monotonic() < end_s:
+            time.sleep(0.2)
+        over.set()
+        watcher.join()
+        witness.look()
+        verdict = judge(engine, witness, killing.submitted)
+        complaints = [*verdict.complaints, *after(killing, engine)]
+        report = {
+            "database": kind, "kills": dict(killing.kills), "moments": dict(killing.moments),
+            "jobs": dict(verdict.jobs), "trials": verdict.trials, "records_seen": verdict.seen,
+            "lost": verdict.lost, "doubled": verdict.doubled, "complaints": complaints,
+            "seconds": round(time.monotonic() - begin_s), "seed": seed,
+        }  # fmt: skip
+        say(json.dumps(report))
+        if complaints:
+            say(killing.service.log.read_text()[-5000:])
+        engine.dispose()
+    return 1 if complaints or verdict.lost or verdict.doubled else 0
+
+
+def after(killing: Killing, engine: Engine) -> list[str]:
+    """Stop the service; return what it leaves behind that it should not."""
+    complaints = []
+    code = killing.service.stop()
+    if code not in (0, -signal.SIGTERM):  # uvicorn dies of it after it has closed
+        complaints.append(f"the server ended with exit code {code}")
+    time.sleep(1.0)
+    left = processes(killing.service.marker)
+    if left:
+        complaints.append(f"orphans: {left}")
+    if engine.dialect.name == "sqlite":
+        with reading(engine) as tx:
+            found = tx.scalar(text("PRAGMA integrity_check"))
+        if found != "ok":
+            complaints.append(f"integrity_check: {found}")
+    return complaints
+
+
+def say(line: str) -> None:
+    """Tell whoever waits."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=25)
+    parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--trials", type=int, default=160, help="of one job")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop killing after so long")
+    parser.add_argument("--window", type=float, default=4.0, help="seconds that a kill may wait")
+    given = parser.parse_args()
+    limit_s = 60.0 * given.minutes
+    return run(given.kills, given.database, given.seed, given.trials, given.window, limit_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

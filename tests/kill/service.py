@@ -1,0 +1,91 @@
+"""A service as its users see it: a program with an address."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class GoneError(Exception):
+    """Nobody answered, or not to the end."""
+
+
+class Service:
+    """`python -m server serve` with an embedded worker; it may be killed and started again."""
+
+    def __init__(self, folder: Path, database_url: str, **settings: object) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.folder = folder
+        self.marker = f"KILL_TEST={folder}"
+        values = {
+            "data_dir": folder, "database_url": database_url, "port": self.port,
+            "log_format": "json", **settings,
+        }  # fmt: skip
+        changes = {f"ANSORPY_{name.upper()}": str(value) for name, value in values.items()}
+        path = os.pathsep.join(filter(None, sys.path))
+        self.env = {**os.environ, "PYTHONPATH": path, "KILL_TEST": str(folder), **changes}
+        self.log = folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it where it does not run, and wait until it answers."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "server", "serve"],
+                env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        self.wait()
+
+    def wait(self, limit_s: float = 120.0) -> None:
+        """Wait until it answers; GoneError where it has ended instead."""
+        assert self._process is not None
+        end_s = time.monotonic() + limit_s
+        while True:
+            try:
+                self.ask("GET", "/healthz")
+            except GoneError:
+                if self._process.poll() is not None or time.monotonic() > end_s:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+    def stop(self) -> int:
+        """Ask it to end; return its exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(60.0)
+
+    @property
+    def running(self) -> bool:
+        """Whether the server process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def ask(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """Return the JSON answer; GoneError where there is none."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", **(headers or {})},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60.0) as reply:
+                return json.loads(reply.read())
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from error
+        except (OSError, ValueError, EOFError) as error:
+            raise GoneError(str(error)) from error

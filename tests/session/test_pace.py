@@ -1,0 +1,138 @@
+from collections.abc import Callable, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from ansorpy.cost.random import RandomModel
+from ansorpy.events import Delivered, Finished, TimeSpent
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.outcome import Failed, Outcome
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing import Race
+from ansorpy.records import MemoryStore
+from ansorpy.session.pace import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, Pace
+from ansorpy.session.pools import Pools
+from ansorpy.session.rules import find_rules
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.te.text import parse
+from ansorpy.tune import Request, run
+from tests.fakes import FakePool
+from tests.session.test_journal import MM, TARGET
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def pace(seconds: float | None, clock: Clock, tasks: int = 1) -> Pace:
+    return Pace(seconds, clock(), tasks, clock, finish_s=4.0)
+
+
+def test_without_seconds_everything_fits() -> None:
+    clock = Clock()
+    free = pace(None, clock)
+    clock.now_s += 1e6
+    assert (free.fitting(64), free.late(), free.search_left_s, free.left_s) == (64, False, inf, inf)
+
+
+def test_what_the_end_takes_is_set_aside_but_no_more_than_half() -> None:
+    clock = Clock()
+    assert pace(100.0, clock).search_left_s == pytest.approx(100.0 - 4.4)
+    assert pace(100.0, clock, tasks=3).search_left_s == pytest.approx(100.0 - 13.2)
+    assert pace(4.0, clock).search_left_s == 2.0
+
+
+def test_a_round_is_cut_to_what_fits() -> None:
+    clock = Clock()
+    told = pace(100.0, clock)
+    told.saw_round(10, TimeSpent(propose_s=1.0, measure_s=5.0, train_s=0.6))
+    clock.now_s += 90.0  # 5.6 s left: 1.6 s of it to propose and learn, half a second per trial
+    assert told.fitting(64) == 7
+    assert told.fitting(3) == 3
+    clock.now_s += 4.0
+    assert told.fitting(64) == 0
+    assert not told.late()
+    clock.now_s += 2.0
+    assert told.late()
+
+
+def test_the_first_round_is_never_empty_and_never_cut_short() -> None:
+    clock = Clock()
+    told = pace(1.0, clock)
+    clock.now_s += 50.0
+    assert told.fitting(64) == FIRST_TRIALS
+    assert not told.late()
+
+
+def test_a_kernel_on_the_way_takes_a_tenth_of_the_time() -> None:
+    clock = Clock()
+    told = pace(100.0, clock)
+    assert not told.delivery_is_due()
+    clock.now_s += 41.0
+    assert told.delivery_is_due()
+    told.saw_finish(2.0)
+    assert not told.delivery_is_due()
+    clock.now_s += 21.0
+    assert told.delivery_is_due()
+    clock.now_s += 21.0
+    assert not told.delivery_is_due()  # what is left is less than the pause after it
+
+
+class SlowPool(FakePool):
+    """On which a trial takes 0.25 s and a race 6 s, by a made-up clock."""
+
+    def __init__(self, dag: Dag, target: Target, clock: Clock) -> None:
+        super().__init__(dag, target)
+        self.clock = clock
+
+    def measure(
+        self,
+        programs: Sequence[Program],
+        best_s: float | None = None,
+        late: Callable[[], bool] = lambda: False,
+    ) -> list[Outcome | None]:
+        outcomes: list[Outcome | None] = []
+        for program in programs:
+            (outcome,) = super().measure([program], best_s, late)
+            outcomes.append(outcome)
+            self.clock.now_s += 0.25 if outcome is not None else 0.0
+        return outcomes
+
+    def race(self, *arguments: Any, **options: Any) -> dict[str, Race | Failed]:
+        self.clock.now_s += 6.0
+        return super().race(*arguments, **options)
+
+
+@pytest.mark.parametrize("seconds", [30.0, 60.0, 200.0])
+def test_a_tuning_keeps_to_its_seconds(tmp_path: Path, seconds: float) -> None:
+    clock = Clock()
+
+    def open_pool(dag: Dag, target: Target) -> MeasurePool:
+        return cast(MeasurePool, SlowPool(dag, target, clock))
+
+    found = run(
+        Request(parse(MM), TARGET, trials=100_000, seconds=seconds),
+        find_rules("cpu"),
+        MemoryStore(),
+        tmp_path,
+        model=RandomModel(np.random.default_rng(0)),
+        pools=lambda: Pools(open_pool),
+        clock=clock,
+    )
+    events = list(found)
+    end = events[-1]
+    assert isinstance(end, Finished)
+    assert end.stopped == "seconds"
+    assert 0.95 * seconds < end.seconds < 1.05 * seconds
+    on_the_way = [event for event in events if isinstance(event, Delivered)]
+    assert bool(on_the_way) is (seconds > 2 * FINISH_S / DELIVERY_SHARE)
+    for event in on_the_way:
+        assert event.kernel.exists()
