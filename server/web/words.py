@@ -32,7 +32,8 @@ def span(seconds: float | None) -> str:
     if seconds < MINUTE_S:
         return f"{seconds:.0f} s"
     if seconds < HOUR_S:
-        return f"{int(seconds // MINUTE_S)} min {int(seconds % MINUTE_S)} s"
+        rest = int(seconds % MINUTE_S)
+        return f"{int(seconds // MINUTE_S)} min" + (f" {rest} s" if rest else "")
     if seconds < DAY_S:
         return f"{int(seconds // HOUR_S)} h {int(seconds % HOUR_S // MINUTE_S)} min"
     return f"{int(seconds // DAY_S)} d"

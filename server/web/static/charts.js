@@ -22,6 +22,7 @@ function ticks(min, max) {
   const found = [];
   for (let p = Math.floor(Math.log10(min)); p <= Math.ceil(Math.log10(max)); p++)
     for (const m of [1, 2, 5]) if (m * 10 ** p >= min && m * 10 ** p <= max) found.push(m * 10 ** p);
+  if (found.length > 7) return found.filter((v) => /^1e/.test(v.toExponential()) || /^1\.0+e/.test(v.toExponential(3)));
   if (found.length >= 3) return found;
   const raw = (max - min) / 4, base = 10 ** Math.floor(Math.log10(raw));
   const step = base * [1, 2, 5, 10].find((m) => m * base >= raw);
@@ -52,11 +53,7 @@ export class Chart {
   }
 
   size() {
-    const legend = this.place.querySelector(".u-legend");
-    return {
-      width: this.place.clientWidth,
-      height: Math.max(120, this.place.clientHeight - (legend ? legend.offsetHeight : 26)),
-    };
+    return { width: this.place.clientWidth, height: this.place.classList.contains("tall") ? 270 : 190 };
   }
 
   draw() {
@@ -73,7 +70,6 @@ export class Chart {
     this.plot?.destroy();
     this.shape = shape;
     this.plot = new uPlot(this.options(told), told.data, this.place);
-    this.plot.setSize(this.size()); // now that the legend has its height
   }
 
   options(told) {
