@@ -69,12 +69,19 @@ def test_the_released_golden_split() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "trials", "size"), [(1, 64, 16), (1, 256, 16), (1, 257, 64), (5, 256, 16), (20, 256, 12)]
+    ("n", "trials", "size"), [(1, 64, 16), (1, 257, 64), (5, 256, 16), (20, 256, 12)]
 )
 def test_rounds_are_small_at_small_budgets(n: int, trials: int, size: int) -> None:
     turns = play(scheduler(tasks(n), Settings(trials)), falling)
     assert turns[0].trials == size
     assert max(turn.trials for turn in turns) == size
+
+
+def test_rounds_grow_once_a_task_has_learned() -> None:
+    turns = play(scheduler(tasks(1), Settings(256)), falling)
+    assert [turn.trials for turn in turns] == [16] * 4 + [32] * 6
+    for fixed in (Settings(256, round_trials=16), Settings(256, seconds=1e9)):
+        assert {turn.trials for turn in play(scheduler(tasks(1), fixed), falling)} == {16}
 
 
 def test_warm_up_is_one_round_each_in_order() -> None:

@@ -307,9 +307,15 @@ def target_machine(target: Target) -> Any:
 def object_bytes(text: str, target: Target) -> bytes:
     """Return the object file of LLVM IR text; no mid-level passes: the code is already vectors."""
     module = parse(text)
-    machine = target_machine(target)
+    machine = _kept_machine(target)
     module.data_layout = str(machine.target_data)
     return bytes(machine.emit_object(module))
+
+
+@lru_cache(maxsize=4)
+def _kept_machine(target: Target) -> Any:
+    """Return a back end that stays ours: an engine would take it over."""
+    return target_machine(target)
 
 
 def parse(text: str) -> Any:

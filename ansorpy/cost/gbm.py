@@ -103,12 +103,11 @@ class GbmModel:
     def _explained(self, targets: FloatArray, weights: FloatArray) -> FloatArray:
         """Fit the scale of every task; return what the scaled prior says of every candidate."""
         tasks = np.concatenate([np.full(len(s.costs_s), s.task, object) for s in self._samples])
-        parts = [self._expected([s.batch], s.task)[0] for s in self._samples]
-        expected = np.concatenate(parts)
         answer = np.zeros(len(targets))
         for task in dict.fromkeys(s.task for s in self._samples):
             mine = tasks == task
-            x, w = expected[mine], weights[mine]
+            own = [s.batch for s in self._samples if s.task == task]
+            x, w = np.concatenate(self._expected(own, task)), weights[mine]
             size = float((w * x * x).sum())
             scale = float((w * x * targets[mine]).sum()) / size if size > 0 else 0.0
             self._scales[task] = scale

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 LEAVES: Final = 8  # bits of a byte
+# The first leaf that is left, for every set of crossed-out ones; of none: LEAVES.
+_LEFTMOST: Final = np.array([(~crossed & (crossed + 1)).bit_length() - 1 for crossed in range(256)])
 _CHUNK: Final = 32768  # rows at a time: smaller ones pay for calls, larger ones leave the cache
 
 Bytes = npt.NDArray[np.uint8]
@@ -114,8 +116,7 @@ def _float32_below(threshold: float) -> np.float32:
 
 def _table(values: Sequence[float]) -> FloatArray:
     """Return for every set of crossed-out leaves the value of the leftmost one that is left."""
-    answer = np.zeros(256)
-    for crossed in range(256):
-        free = [i for i in range(len(values)) if not crossed >> i & 1]
-        answer[crossed] = values[free[0]] if free else 0.0
+    padded = np.zeros(LEAVES + 1)
+    padded[: len(values)] = values
+    answer: FloatArray = padded[_LEFTMOST]
     return answer

@@ -31,6 +31,7 @@ class Touched:
     footprints: tuple[tuple[Footprint, ...], ...]  # per statement, per access
 
     _per_iteration: dict[int, Value] = field(default_factory=dict)
+    _sharers: dict[tuple[int, str], int] = field(default_factory=dict)
 
     @cached_property
     def whole_bytes(self) -> Value:
@@ -67,11 +68,14 @@ class Touched:
 
     def sharers(self, loop: Loop, buffer: str) -> int:
         """Return how many statements inside a loop touch a buffer."""
-        return sum(
-            _depth(statement, loop) is not None
-            and any(access.buffer == buffer for access in statement.accesses)
-            for statement in self.made.statements
-        )
+        key = (loop.number, buffer)
+        if key not in self._sharers:
+            self._sharers[key] = sum(
+                any(access.buffer == buffer for access in statement.accesses)
+                and _depth(statement, loop) is not None
+                for statement in self.made.statements
+            )
+        return self._sharers[key]
 
 
 def touched(made: Walk) -> Touched:

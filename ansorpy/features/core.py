@@ -204,7 +204,7 @@ class _Core:
 
     def _hoisted(self, expr: Expr, steps: Value) -> Value:
         """Return how often an expression is computed that stands in no loop it does not need."""
-        needed = variables(expr)
+        needed = self.found.made.variables(expr)
         times = steps
         for loop in reversed(self.statement.loops):
             if loop.var in needed:

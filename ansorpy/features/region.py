@@ -1,11 +1,11 @@
 """How much of a buffer is touched while some loops run: the footprint, symbolic in the sizes."""
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 
-from ansorpy.features.tape import Tape, Value
+from ansorpy.features.tape import Value
 from ansorpy.features.walk import Access, Loop, Statement, Walk
-from ansorpy.te.expr import Binary, Expr, Select, variables
+from ansorpy.te.expr import Binary, Expr, Select
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,11 +19,7 @@ class Index:
     base: Value
     coefficients: dict[str, Value]
     rest: tuple[Expr, ...]
-
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        """The variables that occur."""
-        return frozenset(self.coefficients).union(*map(variables, self.rest))
+    variables: frozenset[str]  # the loop variables that occur
 
     def moves_with(self, var: str) -> bool:
         """Whether the loop variable occurs."""
@@ -40,7 +36,7 @@ class Footprint:
     def __init__(self, made: Walk, statement: Statement, access: Access) -> None:
         self.access = access
         loops = statement.loops
-        self._tape = made.tape
+        self._made, self._tape = made, made.tape
         self._values = made.zeroed(loops)
         names = frozenset(loop.var for loop in loops)
         self._indices = tuple(
@@ -80,7 +76,7 @@ class Footprint:
         answer, pitch = self._tape.const(0), self._tape.const(1)
         indices = self.access.indices[0]
         for part, extent in zip(indices[::-1], self.access.shape[::-1], strict=True):
-            if loop.var in variables(part):
+            if loop.var in self._made.variables(part):
                 moved = self._tape.of(part, one) - self._tape.of(part, self._values)
                 answer = answer + moved * pitch
             pitch = pitch * extent
@@ -89,6 +85,7 @@ class Footprint:
     def _affine(self, expr: Expr, loops: frozenset[str]) -> Index:
         coefficients: dict[str, Value] = {}
         rest: list[Expr] = []
+        variables = self._made.variables
         base = self._tape.of(expr, self._values)
 
         def go(part: Expr, factor: Value) -> None:
@@ -111,14 +108,14 @@ class Footprint:
                     rest.append(part)
 
         go(expr, self._tape.const(1))
-        return Index(base, coefficients, tuple(rest))
+        return Index(base, coefficients, tuple(rest), variables(expr) & loops)
 
     def _coefficient(self, index: Index, var: str) -> Value:
         """Return index(var = 1, others 0) - index(all 0); 1 where a division hides the step."""
         answer = index.coefficients.get(var, self._tape.const(0))
         one = {**self._values, var: self._tape.const(1)}
         for part in index.rest:
-            if var in variables(part):
+            if var in self._made.variables(part):
                 step = self._tape.of(part, one) - self._tape.of(part, self._values)
                 answer = answer + (self._tape.const(1) if step.equals(0) else step)
         return answer
@@ -141,7 +138,7 @@ class Footprint:
                 if var in running:
                     total = total + factor.unary("abs") * running[var]
             for rest in part.rest:
-                total = total + _reach(self._tape, rest, running, self._values)
+                total = total + _reach(self._made, rest, running, self._values)
             span[d] = total
 
     def _extents(self, spans: list[list[Value]]) -> tuple[Value, ...]:
@@ -155,23 +152,24 @@ class Footprint:
         return tuple(answer)
 
 
-def _reach(tape: Tape, expr: Expr, running: dict[str, Value], values: dict[str, Value]) -> Value:
+def _reach(made: Walk, expr: Expr, running: dict[str, Value], values: dict[str, Value]) -> Value:
     """Return an upper bound of (largest - smallest) value of `expr` while the loops run."""
+    tape, variables = made.tape, made.variables
     if not variables(expr) & running.keys():
         return tape.const(0)
     match expr:
         case Binary(op="add" | "sub", a=a, b=b):
-            return _reach(tape, a, running, values) + _reach(tape, b, running, values)
+            return _reach(made, a, running, values) + _reach(made, b, running, values)
         case Binary(op="min" | "max", a=a, b=b) | Select(then=a, other=b):
-            return _reach(tape, a, running, values).at_least(_reach(tape, b, running, values))
+            return _reach(made, a, running, values).at_least(_reach(made, b, running, values))
         case Binary(op="mul", a=a, b=b) if not variables(b) & running.keys():
-            return _reach(tape, a, running, values) * tape.of(b, values).unary("abs")
+            return _reach(made, a, running, values) * tape.of(b, values).unary("abs")
         case Binary(op="mul", a=a, b=b) if not variables(a) & running.keys():
-            return _reach(tape, b, running, values) * tape.of(a, values).unary("abs")
+            return _reach(made, b, running, values) * tape.of(a, values).unary("abs")
         case Binary(op="floordiv", a=a, b=b) if not variables(b) & running.keys():
-            return _reach(tape, a, running, values).ceildiv(tape.of(b, values))
+            return _reach(made, a, running, values).ceildiv(tape.of(b, values))
         case Binary(op="mod", a=a, b=b) if not variables(b) & running.keys():
-            return _reach(tape, a, running, values).at_most(tape.of(b, values) - 1)
+            return _reach(made, a, running, values).at_most(tape.of(b, values) - 1)
         case _:
             # Its value with every loop at its last iteration: right for what grows with them.
             last = {**values, **running}

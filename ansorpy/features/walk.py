@@ -19,7 +19,7 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.plan.plan import Size
-from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var, reads
+from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var, children, reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,20 @@ class Walk:
     numbers: Iterator[int]
     sizes: Mapping[str, Value]
     statements: tuple[Statement, ...]
+
+    _variables: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    def variables(self, expr: Expr) -> frozenset[str]:
+        """Return the names of the variables that occur in an expression of the program.
+
+        Remembered by identity: the program keeps its expressions.
+        """
+        known = self._variables.get(id(expr))
+        if known is None:
+            own = (expr.name,) if isinstance(expr, Var) else ()
+            known = frozenset(own).union(*map(self.variables, children(expr)))
+            self._variables[id(expr)] = known
+        return known
 
     def zeroed(self, loops: Sequence[Loop]) -> dict[str, Value]:
         """Return the sizes, and 0 for every loop variable."""

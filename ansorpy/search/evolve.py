@@ -19,7 +19,7 @@ from ansorpy.target import Target
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-_LUMP: Final = 64  # rows of one plan that are bred together
+_LUMP: Final = 128  # rows of one plan that are bred together: a pass over fewer costs as much
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,23 @@ class _Round:
         for candidate in measured[:limit]:
             seeds[candidate.plan].append(candidate.row)
         rest = self.settings.population - min(limit, len(measured))
-        share = max(1, rest // len(self.plans))
+        shares = self._fresh(rest, first=not measured)
         answer = []
-        for plan, own in zip(self.plans, seeds, strict=True):
-            fresh = sample(plan, share, self.rng, self.settings.exact)
-            old = np.array(own, np.int64).reshape(len(own), len(plan.sizes))
-            answer.append(unique(np.concatenate([old, fresh])))
+        for plan, own, share in zip(self.plans, seeds, shares, strict=True):
+            rows = np.array(own, np.int64).reshape(len(own), len(plan.sizes))
+            if share:
+                fresh = sample(plan, share, self.rng, self.settings.exact)
+                rows = np.concatenate([rows, fresh])
+            answer.append(unique(rows))
         return answer
+
+    def _fresh(self, rest: int, first: bool) -> list[int]:
+        """Deal random rows: at first to every plan, later in lumps to some of many plans."""
+        count = len(self.plans)
+        drawn = count if first else min(count, max(1, rest // _LUMP))
+        shares = np.zeros(count, np.int64)
+        shares[self.rng.permutation(count)[:drawn]] = max(1, rest // drawn)
+        return [int(share) for share in shares]
 
     def _score(self, population: Sequence[IntArray]) -> list[FloatArray]:
         batches = [

@@ -14,6 +14,8 @@ from ansorpy.tasks.task import Progress, Task, Turn
 
 SMALL_BUDGET: Final = 256  # trials; up to here the model must learn early
 SMALL_ROUND: Final = 16
+GROWN_ROUND: Final = 32  # later in a small budget: what a round costs counts for more
+GROWN_AT: Final = 64  # trials of a task
 LARGE_ROUND: Final = 64  # Ansor's measures per round
 
 
@@ -28,7 +30,7 @@ class Settings:
     trials: int
     seconds: float | None = None
     strategy: Literal["gradient", "round-robin"] = "gradient"
-    round_trials: int | None = None  # None: 16 up to 256 trials, else 64
+    round_trials: int | None = None  # None: 16, then 32, up to 256 trials, else 64
     early_stop_trials: int | None = None  # a task without gain for so many trials stops
     hopeless_rounds: int = 2  # a task without any valid result in so many rounds stops
     alpha: float = 0.2  # share of the past in the prediction; with beta and window as released
@@ -63,7 +65,8 @@ class TaskScheduler:
         self._progress = [Progress(task, task.group) for task in tasks]
         self._by_name = {p.task.name: p for p in self._progress}
         usual = SMALL_ROUND if settings.trials <= SMALL_BUDGET else LARGE_ROUND
-        self._round = min(settings.round_trials or usual, settings.trials // len(tasks))
+        self._share = settings.trials // len(tasks)
+        self._round = min(settings.round_trials or usual, self._share)
 
     def __iter__(self) -> Iterator[Turn]:
         while (turn := self.next_turn()) is not None:
@@ -128,7 +131,17 @@ class TaskScheduler:
         unknown = [p for p in alive if p.best_s == inf]
         # The fewest rounds first, so that one task that fails does not hold up the others.
         chosen = min(unknown, key=lambda p: p.rounds) if unknown else self._steepest(alive)
-        return Turn(chosen.task, min(self._round, left))
+        return Turn(chosen.task, min(self._size(chosen), left))
+
+    def _size(self, progress: Progress) -> int:
+        """Return how many trials the next round of a task has: more once its model has learned.
+
+        Where seconds are counted rounds stay small: the last one ends when it ends.
+        """
+        fixed = self._settings.round_trials is not None or self._settings.seconds is not None
+        if fixed or progress.trials < GROWN_AT:
+            return self._round
+        return max(self._round, min(GROWN_ROUND, self._share))
 
     def report(self, turn: Turn, trials: int, best_s: float = inf) -> None:
         """Tell how a turn went.

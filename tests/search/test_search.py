@@ -107,6 +107,27 @@ def test_no_plan_starves_though_the_model_likes_another() -> None:
     assert model.last[0] > 2 * model.last[1]
 
 
+def test_of_many_plans_all_are_looked_at_first_and_some_later() -> None:
+    class Counting(Flat):
+        def predict(self, batches: Sequence[Batch]) -> list[npt.NDArray[np.float64]]:
+            self.alive.append(sum(len(batch) > 0 for batch in batches))
+            return super().predict(batches)
+
+        alive: list[int] = []  # noqa: RUF012
+
+    plans = [tiled_plan(32 * i) for i in range(1, 41)]
+    evolve(plans, Counting(1.0), (), np.random.default_rng(0))
+    (first, *bred) = Counting.alive
+    assert first == 40
+    assert max(bred) <= 16
+    Counting.alive.clear()
+    row = tuple(sample(plans[7], 1, np.random.default_rng(0))[0].tolist())
+    known = [Candidate(7, row)]
+    found = evolve(plans, Counting(1.0), known, np.random.default_rng(0), measured=known)
+    assert max(Counting.alive) <= 16
+    assert len({scored.candidate.plan for scored in found}) >= 8
+
+
 @pytest.mark.parametrize("score", [0.0, -1.0, 1.0])
 def test_a_model_without_opinion_still_gets_candidates(score: float) -> None:
     assert len(evolve([tiled_plan()], Flat(score), (), np.random.default_rng(0), SMALL)) == 20
