@@ -126,7 +126,9 @@ def _constants(work: Lowering) -> set[str]:
     }
     for name, each in work.works.items():
         tensors = {read.tensor for read in each.reads}
-        if tensors and tensors <= found and name not in dag.outputs:
+        forward = work.forwards.get(name)  # what is stored into an output is made at every call
+        place = name if forward is None else forward.copy
+        if tensors and tensors <= found and place not in dag.outputs:
             found.add(name)
     return found
 

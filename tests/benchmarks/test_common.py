@@ -187,11 +187,12 @@ def test_the_parts_of_a_trial_add_up_to_the_rounds() -> None:
         Failed("wrong", "not equal", seconds=0.2),
     ]
     parts = breakdown(spent, outcomes, emit=0.25, builders=2)
-    assert tuple(parts) == PARTS
+    assert tuple(parts) == (*PARTS, "all")
     assert parts["emit"] == pytest.approx(0.75)
     assert parts["compile"] == pytest.approx(2.25)
     assert parts["check"] == pytest.approx(1.2)
-    assert sum(parts.values()) == pytest.approx(11.5)
+    assert parts["all"] == pytest.approx(11.5)
+    assert sum(parts[part] for part in PARTS) == pytest.approx(parts["all"])
 
 
 def test_processes_are_merged_by_medians_and_ratios_within_a_process() -> None:

@@ -36,10 +36,10 @@ def test_the_operators_of_the_suite_are_right_at_odd_sizes() -> None:
     assert "0 wrong" in done.stdout
 
 
-@pytest.mark.parametrize("seed", [20579, 21554, 21623])
+@pytest.mark.parametrize("seed", [28, 20579, 21554, 21623])
 @pytest.mark.measure
 def test_pairs_that_were_once_wrong_stay_right(seed: int) -> None:
-    """A tie within the error bound before the best; literals whose select was decided."""
+    """A tie within the error bound; literals whose select was decided; an output made ahead."""
     assert check_pair(seed).error is None
 
 

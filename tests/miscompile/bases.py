@@ -14,7 +14,7 @@ from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te import library
 from ansorpy.te.dag import Dag
-from rules import CPU
+from rules import RELEASED_CPU
 
 TARGET: Final = Target(cores=2)
 LIMIT: Final = 16  # plans of a sketch that are looked at
@@ -49,7 +49,7 @@ def dag_of(name: str) -> Dag:
 def program_of(name: str) -> Program:
     """Return the tiled program of a base; LookupError where no plan makes its choices."""
     base = BASES[name]
-    for sketch in derive(dag_of(name), TARGET, CPU).sketches:
+    for sketch in derive(dag_of(name), TARGET, RELEASED_CPU).sketches:
         for plan in plans(sketch, TARGET, LIMIT):
             if base.fits(plan):
                 row = [base.sizes.get(size.name, least(size.name)) for size in plan.sizes]

@@ -1,13 +1,13 @@
 """Reductions that start, go on or end wrongly."""
 
+from dataclasses import replace
 from math import inf
 from typing import Final
 
-from ansorpy.loopir.nodes import If, Seq, Stmt, Store, Tile
+from ansorpy.loopir.nodes import For, If, Seq, Stmt, Store, Tile
 from ansorpy.te.expr import Binary, Const, Expr, Read, Select, Var
 from tests.miscompile.edits import (
     both,
-    branch,
     combined,
     drop,
     edit,
@@ -30,9 +30,30 @@ K: Final = "C.local:k.1"
 LANE: Final = "out:k.v.l"
 
 
-def always(stmt: Stmt) -> Stmt:
-    assert isinstance(stmt, If)
-    return stmt.then
+def blocks(stmt: Stmt) -> bool:
+    """Pick an accumulator's start with the blocks of k behind it."""
+    match stmt:
+        case Seq(
+            (Tile(store=Store(buffers=("C.local",), combiner=None)), For(var="C.local:k.0"), *_)
+        ):
+            return True
+        case _:
+            return False
+
+
+def in_every_block(stmt: Stmt) -> Stmt:
+    assert isinstance(stmt, Seq)
+    start, loop_, *rest = stmt.stmts
+    assert isinstance(loop_, For)
+    return Seq((replace(loop_, body=Seq((start, loop_.body))), *rest))
+
+
+def after_the_first_block(stmt: Stmt) -> Stmt:
+    assert isinstance(stmt, Seq)
+    start, loop_, *rest = stmt.stmts
+    assert isinstance(loop_, For)
+    late = If(Binary("eq", Var(loop_.var), Const(0)), start)
+    return Seq((start, replace(loop_, body=Seq((loop_.body, late))), *rest))
 
 
 def one_element(stmt: Stmt) -> Stmt:
@@ -63,7 +84,7 @@ FALLING: Final = edit(tile("out.lanes0", "argmax"), valued(falling, 1), None)
 
 SUMS: Final = (
     Mutant("init dropped, register tile", "matmul square", edit(tile("C.local", None), drop)),
-    Mutant("init dropped, blocks of k", "matmul packed", edit(branch, drop, 1)),
+    Mutant("init dropped, blocks of k", "matmul packed", edit(tile("C.local", None), drop, 1)),
     Mutant(
         "init dropped, scratch",
         "matmul scratch",
@@ -71,8 +92,8 @@ SUMS: Final = (
     ),
     Mutant("init dropped, lanes", "layer norm", edit(tile("total.lanes0", None), drop)),
     Mutant("init dropped, partial sums", "softmax", edit(tile("total.rf.acc", None), drop)),
-    Mutant("init in every block of k", "matmul packed", edit(branch, always, 1)),
-    Mutant("init in one block too late", "matmul packed", edit(branch, exprs(number(0, 1)), 0)),
+    Mutant("init in every block of k", "matmul packed", edit(blocks, in_every_block)),
+    Mutant("init in one block too late", "matmul packed", edit(blocks, after_the_first_block)),
     Mutant(
         "wrong identity of sum",
         "matmul packed",
