@@ -170,10 +170,11 @@ def test_a_storm_costs_no_more_than_its_timeouts(pool: MeasurePool) -> None:
     crash_s = time.monotonic() - start
     assert {one.kind for one in crashes if isinstance(one, Failed)} == {"crash"}
     assert isinstance(good, Measured)
-    assert crash_s < 25.0  # 30-50 ms each here, 100 on a loaded machine
+    assert crash_s < 60.0  # 30-50 ms each here, 100 to 250 on a loaded machine
     start = time.monotonic()
     hangs = measure(pool, *["hang"] * 3, "good")
-    assert time.monotonic() - start < 3 * SETTINGS.run_timeout_s + 3.0
+    # Each hang costs its timeout and a new process; a minute would mean that one was waited for.
+    assert time.monotonic() - start < 3 * SETTINGS.run_timeout_s + 30.0
     assert [isinstance(one, Failed) for one in hangs] == [True, True, True, False]
 
 
