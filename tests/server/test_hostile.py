@@ -14,7 +14,7 @@ from tests.server.process import process
 from tests.server.service import Service, service
 
 MAX_REPLY_BYTES = 16 * 1024
-MAX_BOMB_S = 0.1
+MAX_BOMB_S = 0.5  # wanted: 0.1, seen: 0.06 and less; a machine with other work may take longer
 MAX_GROWTH_BYTES = 64 << 20
 
 assert len(BODIES) >= 200
