@@ -53,7 +53,7 @@ def page(
         plots: file names by `ratios`, `roofline`, `curves`; what is missing is left out.
     """
     threads = sorted({row["threads"] for row in rows}, reverse=True)
-    parts = [_head(facts), HOW]
+    parts = [_head(rows, facts), HOW]
     if threads:
         parts.append(_means(rows, threads))
     parts += _picture(plots, "ratios", "Ratio to the best peer, row by row")
@@ -80,7 +80,9 @@ def _picture(plots: Mapping[str, str], name: str, title: str) -> list[str]:
     return [f"![{title}]({plots[name]})\n"] if name in plots else []
 
 
-def _head(facts: Mapping[str, Any]) -> str:
+def _head(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
+    held = sorted({(row["threads"], row["rounds"]) for row in rows})
+    rounds = ", ".join(f"{many} of {_title(count).lower()}" for count, many in held)
     machine, settings = facts["machine"], facts["settings"]
     versions = sorted(
         {f"{n} {v}" for have in facts["contestants"].values() for n, v in have.items()}
@@ -90,7 +92,7 @@ def _head(facts: Mapping[str, Any]) -> str:
         f"# The operator suite against its peers\n\n{facts['date'][:10]}, {machine['model']}"
         f" ({machine['cpu']}, {machine['vector_bits']} bits, {caches}); commit"
         f" {facts['commit'] or 'unknown'}, seed {facts['seed']}, at most"
-        f" {settings['trials']} trials per kernel, {settings['rounds']} rounds. FMA peak"
+        f" {settings['trials']} trials per kernel; rounds: {rounds or 'none'}. FMA peak"
         f" {machine['fma_float32_flop_per_s'] / 1e9:.0f} GFLOP/s and copies of"
         f" {machine['copy_bytes_per_s'] / 1e9:.0f} GB/s on {machine['threads']} threads.\n"
         f"{'; '.join(versions)}.\n\nMake it again: `make bench-peers bench-suite`.\n"

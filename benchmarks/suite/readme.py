@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from benchmarks.common import RESULTS, Row, duration, percent, table, times
 from benchmarks.suite.cases import CASES, takes_winograd
-from benchmarks.suite.contestants import CONTESTANTS, OURS, OURS_RUNTIME
+from benchmarks.suite.contestants import CONTESTANTS, OURS, OURS_RUNTIME, PEERS
 from benchmarks.suite.environments import ROOT
 from benchmarks.suite.summary import best_of, best_runtime, means, ours_s, share_of_fma
 
@@ -48,10 +48,11 @@ def section(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
             "of FMA": lambda r: percent(share_of_fma(r, s)) if (s := _ours_s(r)) else "-",
         },
     )
+    who = ", ".join(CONTESTANTS[n].title for n in PEERS if n in facts["contestants"])
     return (
         f"{machine['model']} ({machine['vector_bits']} bits), float32, {facts['date'][:10]},"
         f" {threads} threads. In the geometric mean we run at {told};"
-        f" with Winograd's transforms allowed {allowed}.\n\n{body}"
+        f" with Winograd's transforms allowed {allowed}. Peers in this run: {who}.\n\n{body}"
     )
 
 
