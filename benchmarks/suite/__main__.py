@@ -22,7 +22,7 @@ from benchmarks.suite.contestants import CONTESTANTS, DUEL_TRIALS, METASCHEDULE,
 from benchmarks.suite.duel import collected
 from benchmarks.suite.environments import pythons
 from benchmarks.suite.guest import versions_of
-from benchmarks.suite.options import add_peers, rows_parser, selected
+from benchmarks.suite.options import add_peers, add_who, rows_parser, selected
 from benchmarks.suite.publish import publish
 from benchmarks.suite.rounds import FOLDER, KEYS, Plan, kernel_paths, play, warm
 from benchmarks.suite.summary import merged
@@ -35,11 +35,11 @@ START_S: Final = 60.0
 def arguments() -> argparse.Namespace:
     """Return what was asked for."""
     parser = rows_parser(__doc__)
+    add_who(parser)
     add_peers(parser)
     parser.add_argument("--rounds", type=int, default=5, help="fresh processes of everybody")
     parser.add_argument("--visits", type=int, default=2, help="turns per process")
     parser.add_argument("--visit-seconds", type=float, default=0.15, help="of sampling per turn")
-    parser.add_argument("--who", nargs="+", metavar="NAME", help=f"of {', '.join(CONTESTANTS)}")
     parser.add_argument("--no-tune", action="store_true", help="contest the kernels there are")
     parser.add_argument(
         "--warm", action="store_true", help="only let the peers compile what they can keep"
@@ -74,7 +74,7 @@ def main() -> None:
     environments = pythons(args.peers, args.env)
     cases = selected(args)
     present = who_is_here(chosen(CONTESTANTS, args.who), environments)
-    kernels = list(wanted(cases, args))
+    kernels = [one for one in wanted(cases, args) if one.who in present]
     if not (args.no_tune or args.warm):
         ready_s = begin_s + PREPARING * args.seconds
         if METASCHEDULE in present:

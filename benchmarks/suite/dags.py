@@ -8,70 +8,54 @@ from ansorpy.te.dag import Dag
 from ansorpy.te.library import Window
 from ansorpy.te.library.common import padded
 from ansorpy.te.library.elementwise import relu_of
-from benchmarks.suite.forms import (
-    Attention,
-    BatchMatmul,
-    Capsule,
-    Conv,
-    Elementwise,
-    Form,
-    LayerNorm,
-    Matmul,
-    MatmulGelu,
-    MaxPool,
-    Norm,
-    Softmax,
-    SumOf,
-    TransposedBatchMatmul,
-    TransposedConv,
-)
+from benchmarks.suite import forms
 
 
-def dag_of(form: Form, constant_weights: bool) -> Dag:  # noqa: C901 -- one case per form
+def dag_of(form: forms.Form, constant_weights: bool) -> Dag:  # noqa: C901 -- one case per form
     """Return the Dag of a form; with `constant_weights` its weights may be packed ahead."""
     match form:
-        case Matmul():
+        case forms.Matmul():
             packed = constant_weights and form.weights
             return library.matmul(form.m, form.n, form.k, constant_weights=packed)
-        case BatchMatmul():
+        case forms.BatchMatmul():
             return library.batch_matmul(form.batch, form.m, form.n, form.k)
-        case Conv():
+        case forms.Conv():
             return conv(form, constant_weights)
-        case TransposedConv(n, channels, size, outputs, kernel, stride, padding):
+        case forms.TransposedConv(n, channels, size, outputs, kernel, stride, padding):
             return library.transposed_conv2d(
                 n, channels, size, size, outputs, kernel, stride, padding,
                 constant_weights=constant_weights,
             )  # fmt: skip
-        case Capsule(n, size, channels, outputs, kernel, stride, padding, capsule):
+        case forms.Capsule(n, size, channels, outputs, kernel, stride, padding, capsule):
             return library.capsule_conv2d(
                 n, size, size, channels, outputs, kernel, capsule, Window(stride, padding),
                 constant_weights=constant_weights,
             )  # fmt: skip
-        case Norm():
+        case forms.Norm():
             return library.norm(form.batch, form.rows, form.columns)
-        case TransposedBatchMatmul():
+        case forms.TransposedBatchMatmul():
             return library.transpose_batch_matmul(form.batch, form.length, form.heads, form.width)
-        case Softmax():
+        case forms.Softmax():
             return library.softmax(form.rows, form.columns)
-        case LayerNorm():
+        case forms.LayerNorm():
             return library.layer_norm(form.rows, form.columns)
-        case MatmulGelu():
+        case forms.MatmulGelu():
             return library.matmul_bias_gelu(
                 form.m, form.n, form.k, constant_weights=constant_weights
             )
-        case Attention():
+        case forms.Attention():
             return library.attention(form.queries, form.keys, form.width)
-        case Elementwise():
+        case forms.Elementwise():
             return elementwise(form)
-        case SumOf():
+        case forms.SumOf():
             made = library.reduce_columns if form.axis == 0 else library.reduce_rows
             return made(form.rows, form.columns)
-        case MaxPool():
+        case forms.MaxPool():
             return library.max_pool2d(form.batch, form.channels, form.size, form.size)
     assert_never(form)
 
 
-def conv(form: Conv, constant_weights: bool) -> Dag:
+def conv(form: forms.Conv, constant_weights: bool) -> Dag:
     """Return a convolution; a depthwise one has weights [channels, kernel, kernel]."""
     window = Window(form.stride, form.padding, form.dilation, form.groups)
     n, inputs, at, outputs, kernel = (
@@ -100,7 +84,7 @@ def conv(form: Conv, constant_weights: bool) -> Dag:
     )
 
 
-def conv_layer(form: Conv, constant_weights: bool) -> Dag:
+def conv_layer(form: forms.Conv, constant_weights: bool) -> Dag:
     """Return relu(conv2d * scale + shift): an NCHW convolution with a folded batch norm."""
     x = te.placeholder((form.batch, form.channels, *form.spatial), "X")
     shape = (form.outputs, form.channels, form.kernel, form.kernel)
@@ -126,7 +110,7 @@ def conv_layer(form: Conv, constant_weights: bool) -> Dag:
     return te.dag(relu_of(moved), "conv_layer", inputs=(x, w, scale, shift))
 
 
-def elementwise(form: Elementwise) -> Dag:
+def elementwise(form: forms.Elementwise) -> Dag:
     """Return relu(A + B) * C: three nodes."""
     a, b, c = (te.placeholder(given.shape, given.name) for given in form.inputs)
     total = te.compute(form.output, lambda i, j: a[i, j] + b[i, j], "total")

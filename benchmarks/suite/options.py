@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks.common import chosen
 from benchmarks.suite.cases import CASES, DUEL, ONE
+from benchmarks.suite.contestants import CONTESTANTS
 from benchmarks.suite.environments import FOLDER
 
 SETS = ("one", "duel", "all")
@@ -30,6 +31,11 @@ def rows_parser(description: str | None) -> argparse.ArgumentParser:
         "--seconds", type=float, default=float("inf"), help="stop in good order after that"
     )
     return parser
+
+
+def add_who(parser: argparse.ArgumentParser) -> None:
+    """Add who takes part."""
+    parser.add_argument("--who", nargs="+", metavar="NAME", help=f"of {', '.join(CONTESTANTS)}")
 
 
 def add_peers(parser: argparse.ArgumentParser) -> None:

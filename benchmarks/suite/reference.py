@@ -6,24 +6,7 @@ from typing import Any, Final, assert_never
 
 import numpy as np
 
-from benchmarks.suite.forms import (
-    EPSILON,
-    Attention,
-    BatchMatmul,
-    Capsule,
-    Conv,
-    Elementwise,
-    Form,
-    LayerNorm,
-    Matmul,
-    MatmulGelu,
-    MaxPool,
-    Norm,
-    Softmax,
-    SumOf,
-    TransposedBatchMatmul,
-    TransposedConv,
-)
+from benchmarks.suite import forms
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
@@ -31,49 +14,49 @@ Arrays = Mapping[str, Array]
 _ERF: Final = np.vectorize(erf, otypes=[np.float64])
 
 
-def random_inputs(form: Form, seed: int) -> dict[str, Array]:
+def random_inputs(form: forms.Form, seed: int) -> dict[str, Array]:
     """Return float32 inputs by name, normally distributed; the same for a seed everywhere."""
     rng = np.random.default_rng(seed)
     return {i.name: rng.standard_normal(i.shape, dtype="float32") for i in form.inputs}
 
 
-def reference(form: Form, given: Arrays) -> Array:
+def reference(form: forms.Form, given: Arrays) -> Array:
     """Return the output, float64, of the shape that the form says."""
     return np.asarray(_reference(form, given), np.float64)
 
 
-def _reference(form: Form, given: Arrays) -> Any:  # noqa: C901 -- one case per form
+def _reference(form: forms.Form, given: Arrays) -> Any:  # noqa: C901 -- one case per form
     data = {name: array.astype(np.float64) for name, array in given.items()}
     match form:
-        case Matmul() | BatchMatmul():
+        case forms.Matmul() | forms.BatchMatmul():
             return np.matmul(data["A"], data["B"])
-        case Conv():
+        case forms.Conv():
             return convolution(form, data)
-        case TransposedConv():
+        case forms.TransposedConv():
             return transposed(form, data)
-        case Capsule():
+        case forms.Capsule():
             return capsules(form, data)
-        case Norm():
+        case forms.Norm():
             return np.sqrt((data["X"] ** 2).sum((1, 2)))
-        case TransposedBatchMatmul():
+        case forms.TransposedBatchMatmul():
             return np.einsum("bihd,bjhd->bhij", data["query"], data["value"], optimize=True)
-        case Softmax():
+        case forms.Softmax():
             return softmax(data["X"])
-        case LayerNorm():
+        case forms.LayerNorm():
             centred = data["X"] - data["X"].mean(1, keepdims=True)
-            deviation = np.sqrt((centred**2).mean(1, keepdims=True) + EPSILON)
+            deviation = np.sqrt((centred**2).mean(1, keepdims=True) + forms.EPSILON)
             return centred / deviation * data["scale"] + data["shift"]
-        case MatmulGelu():
+        case forms.MatmulGelu():
             x = data["A"] @ data["B"] + data["bias"]
             return x * 0.5 * (1 + _ERF(x * sqrt(0.5)))
-        case Attention():
+        case forms.Attention():
             scores = data["Q"] @ data["K"].T / sqrt(form.width)
             return softmax(scores) @ data["V"]
-        case Elementwise():
+        case forms.Elementwise():
             return np.maximum(data["A"] + data["B"], 0) * data["C"]
-        case SumOf():
+        case forms.SumOf():
             return data["X"].sum(form.axis)
-        case MaxPool():
+        case forms.MaxPool():
             half = form.size // 2
             windows = data["X"][:, :, : 2 * half, : 2 * half]
             return windows.reshape(form.batch, form.channels, half, 2, half, 2).max((3, 5))
@@ -109,7 +92,7 @@ def windows(x: Array, rank: int, kernel: int, stride: int, dilation: int) -> Arr
     return out
 
 
-def convolution(form: Conv, data: Arrays) -> Array:
+def convolution(form: forms.Conv, data: Arrays) -> Array:
     """Return a convolution, input by input: windows of a whole batch need gigabytes."""
     x, w = data["X"], data["W"]
     if form.nhwc:
@@ -121,7 +104,7 @@ def convolution(form: Conv, data: Arrays) -> Array:
     return np.moveaxis(out, 1, -1) if form.nhwc else out
 
 
-def _grouped(form: Conv, x: Array, w: Array) -> Array:
+def _grouped(form: forms.Conv, x: Array, w: Array) -> Array:
     """Return an NCHW convolution, group by group as one product."""
     rank, groups = form.rank, form.groups
     around = [(0, 0), (0, 0), *[(form.padding,) * 2] * rank]
@@ -136,7 +119,7 @@ def _grouped(form: Conv, x: Array, w: Array) -> Array:
     return np.concatenate(parts, 1)
 
 
-def transposed(form: TransposedConv, data: Arrays) -> Array:
+def transposed(form: forms.TransposedConv, data: Arrays) -> Array:
     """Return the transposed convolution: every input adds a window of the output."""
     full = (form.size - 1) * form.stride + form.kernel
     out = np.zeros((form.batch, form.outputs, full, full))
@@ -149,7 +132,7 @@ def transposed(form: TransposedConv, data: Arrays) -> Array:
     return out[:, :, inner, inner]
 
 
-def capsules(form: Capsule, data: Arrays) -> Array:
+def capsules(form: forms.Capsule, data: Arrays) -> Array:
     """Return the capsule convolution, element [n, h, w, i, j, f]."""
     around = [(0, 0), (form.padding,) * 2, (form.padding,) * 2, (0, 0), (0, 0), (0, 0)]
     x = np.moveaxis(np.pad(data["X"], around), (1, 2), (4, 5))  # n, i, k, c, h, w

@@ -25,7 +25,7 @@ from ansorpy.records import MemoryStore, Record
 from ansorpy.session.final import NAIVE
 from ansorpy.session.pools import Pools
 from ansorpy.tune import Request, run
-from benchmarks.common import RAW, commit, duration, say, today
+from benchmarks.common import RAW, chosen, commit, duration, say, today
 from benchmarks.speed import OursOnly
 from benchmarks.suite.cases import DUEL, takes_winograd
 from benchmarks.suite.contestants import (
@@ -36,7 +36,7 @@ from benchmarks.suite.contestants import (
     OURS_RUNTIME,
     WITH_WINOGRAD,
 )
-from benchmarks.suite.options import rows_parser, selected
+from benchmarks.suite.options import add_who, rows_parser, selected
 from benchmarks.suite.rows import ROWS
 
 KERNELS: Final = RAW / "suite" / "kernels"
@@ -179,9 +179,11 @@ def tune_all(some: Sequence[Wanted], deadline_s: float) -> bool:
 def main() -> None:
     """Tune what is missing."""
     parser = rows_parser(__doc__)
+    add_who(parser)
     parser.add_argument("--retune", action="store_true", help="forget the kernels of these rows")
     args = parser.parse_args()
-    some = list(wanted(selected(args), args))
+    who = chosen(CONTESTANTS, args.who)
+    some = [one for one in wanted(selected(args), args) if one.who in who]
     if args.retune:
         for one in some:
             one.curve.unlink(missing_ok=True)

@@ -6,24 +6,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from benchmarks.suite.forms import (
-    EPSILON,
-    Attention,
-    BatchMatmul,
-    Capsule,
-    Conv,
-    Elementwise,
-    Form,
-    LayerNorm,
-    Matmul,
-    MatmulGelu,
-    MaxPool,
-    Norm,
-    Softmax,
-    SumOf,
-    TransposedBatchMatmul,
-    TransposedConv,
-)
+from benchmarks.suite import forms
 from benchmarks.suite.peers.common import Job, Ready, module
 
 
@@ -41,46 +24,46 @@ def prepare(job: Job) -> Ready:
     return Ready(call, lambda: np.asarray(call()), facts)
 
 
-def function(jax: Any, form: Form) -> Callable[..., Any]:  # noqa: C901 -- one case per form
+def function(jax: Any, form: forms.Form) -> Callable[..., Any]:  # noqa: C901 -- one case per form
     """Return a function of the form's inputs."""
     jnp, lax = module("jax.numpy"), jax.lax
     match form:
-        case Matmul() | BatchMatmul():
+        case forms.Matmul() | forms.BatchMatmul():
             return lambda a, b: jnp.matmul(a, b)
-        case Conv():
+        case forms.Conv():
             return convolution(jax, form)
-        case TransposedConv():
+        case forms.TransposedConv():
             border = form.kernel - 1 - form.padding
             return lambda x, w: lax.conv_general_dilated(
                 x, jnp.flip(w, (2, 3)).transpose(1, 0, 2, 3), [1, 1], [(border, border)] * 2,
                 lhs_dilation=[form.stride] * 2, dimension_numbers=("NCHW", "OIHW", "NCHW"),
             )  # fmt: skip
-        case Capsule():
+        case forms.Capsule():
             return lambda x, w: capsules(lax, form, x, w)
-        case Norm():
+        case forms.Norm():
             return lambda x: jnp.sqrt(jnp.sum(x * x, (1, 2)))
-        case TransposedBatchMatmul():
+        case forms.TransposedBatchMatmul():
             return lambda q, v: jnp.matmul(q.transpose(0, 2, 1, 3), v.transpose(0, 2, 3, 1))
-        case Softmax():
+        case forms.Softmax():
             return lambda x: jax.nn.softmax(x, 1)
-        case LayerNorm():
+        case forms.LayerNorm():
             return lambda x, scale, shift: layer_norm(lax, x, scale, shift)
-        case MatmulGelu():
+        case forms.MatmulGelu():
             return lambda a, b, bias: jax.nn.gelu(a @ b + bias, approximate=False)
-        case Attention():
+        case forms.Attention():
             factor = form.width**-0.5
             return lambda q, k, v: jax.nn.softmax(q @ k.T * factor, 1) @ v
-        case Elementwise():
+        case forms.Elementwise():
             return lambda a, b, c: jax.nn.relu(a + b) * c
-        case SumOf():
+        case forms.SumOf():
             return lambda x: x.sum(form.axis)
-        case MaxPool():
+        case forms.MaxPool():
             window = (1, 1, 2, 2)
             return lambda x: lax.reduce_window(x, -jnp.inf, lax.max, window, window, "VALID")
     assert_never(form)
 
 
-def convolution(jax: Any, form: Conv) -> Callable[..., Any]:
+def convolution(jax: Any, form: forms.Conv) -> Callable[..., Any]:
     """Return a convolution or a whole layer."""
     letters, rank = "DHW"[3 - form.rank :], form.rank
     if form.nhwc:
@@ -101,7 +84,7 @@ def convolution(jax: Any, form: Conv) -> Callable[..., Any]:
     return lambda x, w, scale, shift: jax.nn.relu(product(x, w) * scale[along] + shift[along])
 
 
-def capsules(lax: Any, form: Capsule, x: Any, w: Any) -> Any:
+def capsules(lax: Any, form: forms.Capsule, x: Any, w: Any) -> Any:
     """Return the capsule convolution as one NHWC convolution."""
     n, c, k, at = form.batch, form.capsule, form.kernel, form.extent
     data = x.transpose(0, 3, 1, 2, 4, 5).reshape(n * c, form.size, form.size, c * form.channels)
@@ -117,4 +100,4 @@ def layer_norm(lax: Any, x: Any, scale: Any, shift: Any) -> Any:
     """Return the layer norm of every row."""
     centred = x - x.mean(1, keepdims=True)
     variance = (centred**2).mean(1, keepdims=True)
-    return centred * lax.rsqrt(variance + EPSILON) * scale + shift
+    return centred * lax.rsqrt(variance + forms.EPSILON) * scale + shift

@@ -4,20 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.suite.forms import (
-    EPSILON,
-    Attention,
-    BatchMatmul,
-    Elementwise,
-    Form,
-    LayerNorm,
-    Matmul,
-    MaxPool,
-    Norm,
-    Softmax,
-    SumOf,
-    TransposedBatchMatmul,
-)
+from benchmarks.suite import forms
 from benchmarks.suite.peers.common import Job, Ready, Unfit
 from benchmarks.suite.reference import Array
 
@@ -34,28 +21,28 @@ def prepare(job: Job) -> Ready:
     return Ready(_call(job.form, job.arrays, out), lambda: out)
 
 
-def _call(form: Form, arrays: list[Array], out: Array) -> Call:
+def _call(form: forms.Form, arrays: list[Array], out: Array) -> Call:
     x = arrays[0]
     match form:
-        case Matmul() | BatchMatmul():
+        case forms.Matmul() | forms.BatchMatmul():
             return lambda: np.matmul(x, arrays[1], out=out)
-        case TransposedBatchMatmul():
+        case forms.TransposedBatchMatmul():
             query, value = x.transpose(0, 2, 1, 3), arrays[1].transpose(0, 2, 3, 1)
             return lambda: np.matmul(query, value, out=out)
-        case Norm():
+        case forms.Norm():
             flat = x.reshape(form.batch, -1)
             return lambda: np.sqrt(np.vecdot(flat, flat), out=out)
-        case Softmax():
+        case forms.Softmax():
             return lambda: _softmax(x, out)
-        case LayerNorm():
+        case forms.LayerNorm():
             return lambda: _layer_norm(x, arrays[1], arrays[2], out)
-        case Attention():
+        case forms.Attention():
             return _attention(form, arrays, out)
-        case Elementwise():
+        case forms.Elementwise():
             return lambda: _elementwise(x, arrays[1], arrays[2], out)
-        case SumOf():
+        case forms.SumOf():
             return lambda: x.sum(form.axis, out=out)
-        case MaxPool():
+        case forms.MaxPool():
             half = form.size // 2
             pairs = x.reshape(form.batch, form.channels, half, 2, half, 2)
             return lambda: pairs.max(axis=(3, 5), out=out)
@@ -71,13 +58,13 @@ def _softmax(x: Array, out: Array) -> None:
 
 def _layer_norm(x: Array, scale: Array, shift: Array, out: Array) -> None:
     np.subtract(x, x.mean(1, keepdims=True), out=out)
-    share = 1 / np.sqrt((out * out).mean(1, keepdims=True) + np.float32(EPSILON))
+    share = 1 / np.sqrt((out * out).mean(1, keepdims=True) + np.float32(forms.EPSILON))
     np.multiply(out, share, out=out)
     np.multiply(out, scale, out=out)
     np.add(out, shift, out=out)
 
 
-def _attention(form: Attention, arrays: list[Array], out: Array) -> Call:
+def _attention(form: forms.Attention, arrays: list[Array], out: Array) -> Call:
     q, k, v = arrays
     factor = np.float32(form.width**-0.5)
     scores = np.empty((form.queries, form.keys), np.float32)

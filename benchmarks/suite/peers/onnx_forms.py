@@ -4,24 +4,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from benchmarks.suite.forms import (
-    EPSILON,
-    Attention,
-    BatchMatmul,
-    Capsule,
-    Conv,
-    Elementwise,
-    Form,
-    LayerNorm,
-    Matmul,
-    MatmulGelu,
-    MaxPool,
-    Norm,
-    Softmax,
-    SumOf,
-    TransposedBatchMatmul,
-    TransposedConv,
-)
+from benchmarks.suite import forms
 from benchmarks.suite.peers.common import Job, Unfit, module
 
 OPSET = 20
@@ -73,47 +56,47 @@ def model(job: Job, constant_weights: bool) -> tuple[bytes, list[str]]:
     return whole.SerializeToString(), late
 
 
-def _build(graph: Graph, form: Form) -> None:  # noqa: C901 -- one case per form
+def _build(graph: Graph, form: forms.Form) -> None:  # noqa: C901 -- one case per form
     match form:
-        case Matmul() | BatchMatmul():
+        case forms.Matmul() | forms.BatchMatmul():
             graph.add("MatMul", ["A", "B"])
-        case Conv():
+        case forms.Conv():
             _conv(graph, form)
-        case TransposedConv():
+        case forms.TransposedConv():
             graph.add(
                 "ConvTranspose", ["X", "W"], kernel_shape=[form.kernel] * 2,
                 strides=[form.stride] * 2, pads=[form.padding] * 4,
             )  # fmt: skip
-        case Capsule():
+        case forms.Capsule():
             _capsules(graph, form)
-        case Norm():
+        case forms.Norm():
             graph.add("ReduceL2", ["X", graph.constant("axes", np.array([1, 2]))], keepdims=0)
-        case TransposedBatchMatmul():
+        case forms.TransposedBatchMatmul():
             query = graph.add("Transpose", ["query"], "q", perm=[0, 2, 1, 3])
             value = graph.add("Transpose", ["value"], "v", perm=[0, 2, 3, 1])
             graph.add("MatMul", [query, value])
-        case Softmax():
+        case forms.Softmax():
             graph.add("Softmax", ["X"], axis=1)
-        case LayerNorm():
-            graph.add("LayerNormalization", ["X", "scale", "shift"], axis=1, epsilon=EPSILON)
-        case MatmulGelu():
+        case forms.LayerNorm():
+            graph.add("LayerNormalization", ["X", "scale", "shift"], axis=1, epsilon=forms.EPSILON)
+        case forms.MatmulGelu():
             product = graph.add("MatMul", ["A", "B"], "product")
             graph.add("Gelu", [graph.add("Add", [product, "bias"], "biased")])
-        case Attention():
+        case forms.Attention():
             _attention(graph, form)
-        case Elementwise():
+        case forms.Elementwise():
             bent = graph.add("Relu", [graph.add("Add", ["A", "B"], "total")], "bent")
             graph.add("Mul", [bent, "C"])
-        case SumOf():
+        case forms.SumOf():
             axes = graph.constant("axes", np.array([form.axis]))
             graph.add("ReduceSum", ["X", axes], keepdims=0)
-        case MaxPool():
+        case forms.MaxPool():
             graph.add("MaxPool", ["X"], kernel_shape=[2, 2], strides=[2, 2])
         case _:
             assert_never(form)
 
 
-def _conv(graph: Graph, form: Conv) -> None:
+def _conv(graph: Graph, form: forms.Conv) -> None:
     if form.nhwc:
         raise Unfit("ONNX convolutions are NCHW")
     how: dict[str, Any] = {
@@ -131,7 +114,7 @@ def _conv(graph: Graph, form: Conv) -> None:
     graph.add("Relu", [graph.add("BatchNormalization", given, "normal", epsilon=0.0)])
 
 
-def _capsules(graph: Graph, form: Capsule) -> None:
+def _capsules(graph: Graph, form: forms.Capsule) -> None:
     """One conv2d: rows of a capsule are batch, columns and channels are inputs."""
     n, c, k, size, at = form.batch, form.capsule, form.kernel, form.size, form.extent
     inner = c * form.channels
@@ -151,7 +134,7 @@ def _capsules(graph: Graph, form: Capsule) -> None:
     graph.add("Transpose", [parts], perm=[0, 4, 5, 1, 2, 3])
 
 
-def _attention(graph: Graph, form: Attention) -> None:
+def _attention(graph: Graph, form: forms.Attention) -> None:
     keys = graph.add("Transpose", ["K"], "keys", perm=[1, 0])
     scores = graph.add("MatMul", ["Q", keys], "scores")
     factor = graph.constant("factor", np.float32(form.width**-0.5))

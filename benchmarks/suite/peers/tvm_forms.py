@@ -4,28 +4,11 @@ from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any, assert_never
 
-from benchmarks.suite.forms import (
-    EPSILON,
-    Attention,
-    BatchMatmul,
-    Capsule,
-    Conv,
-    Elementwise,
-    Form,
-    LayerNorm,
-    Matmul,
-    MatmulGelu,
-    MaxPool,
-    Norm,
-    Softmax,
-    SumOf,
-    TransposedBatchMatmul,
-    TransposedConv,
-)
+from benchmarks.suite import forms
 from benchmarks.suite.peers.common import module
 
 
-def primitive(form: Form) -> Any:
+def primitive(form: forms.Form) -> Any:
     """Return the primitive function that MetaSchedule tunes: inputs, then the output."""
     te = module("tvm.te")
     inputs = [te.placeholder(i.shape, name=i.name, dtype="float32") for i in form.inputs]
@@ -40,38 +23,38 @@ def _computed(shape: Sequence[int], body: Callable[..., Any], name: str) -> Any:
     return module("tvm.te").compute(shape, body, name=name)
 
 
-def _expression(form: Form, inputs: list[Any]) -> Any:  # noqa: C901 -- one case per form
+def _expression(form: forms.Form, inputs: list[Any]) -> Any:  # noqa: C901 -- one case per form
     te, topi = module("tvm.te"), module("tvm.topi")
     x = inputs[0]
     match form:
-        case Matmul() | BatchMatmul() | MatmulGelu():
+        case forms.Matmul() | forms.BatchMatmul() | forms.MatmulGelu():
             return _product(form, inputs)
-        case Conv():
+        case forms.Conv():
             return _nhwc(form, x, inputs[1]) if form.nhwc else _conv(form, inputs)
-        case TransposedConv():
+        case forms.TransposedConv():
             step, around = (form.stride,) * 2, (form.padding,) * 2
             return topi.nn.conv2d_transpose_nchw(x, inputs[1], step, around, "float32", (0, 0))
-        case Capsule():
+        case forms.Capsule():
             return _capsules(form, x, inputs[1])
-        case Norm():
+        case forms.Norm():
             i, j = _reduce(form.rows, "i"), _reduce(form.columns, "j")
             squares = _computed(
                 form.output, lambda b: te.sum(x[b, i, j] * x[b, i, j], axis=[i, j]), "squares"
             )
             return _computed(form.output, lambda b: te.sqrt(squares[b]), "norm")
-        case TransposedBatchMatmul():
+        case forms.TransposedBatchMatmul():
             return _transposed_product(form, *inputs)
-        case Softmax():
+        case forms.Softmax():
             return topi.nn.softmax(x, axis=1)
-        case LayerNorm():
-            return topi.nn.layer_norm(x, inputs[1], inputs[2], [1], EPSILON)
-        case Attention():
+        case forms.LayerNorm():
+            return topi.nn.layer_norm(x, inputs[1], inputs[2], [1], forms.EPSILON)
+        case forms.Attention():
             return _attention(form, *inputs)
-        case Elementwise():
+        case forms.Elementwise():
             return _elementwise(form, *inputs)
-        case SumOf():
+        case forms.SumOf():
             return topi.sum(x, axis=form.axis)
-        case MaxPool():
+        case forms.MaxPool():
             return topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
     assert_never(form)
 
@@ -80,14 +63,14 @@ def _constant(value: float) -> Any:
     return module("tvm.tirx").const(value, "float32")
 
 
-def _product(form: Matmul | BatchMatmul | MatmulGelu, inputs: list[Any]) -> Any:
+def _product(form: forms.Matmul | forms.BatchMatmul | forms.MatmulGelu, inputs: list[Any]) -> Any:
     te = module("tvm.te")
     a, b = inputs[:2]
     k = _reduce(form.k, "k")
     product = _computed(
         form.output, lambda *at: te.sum(a[(*at[:-1], k)] * b[(*at[:-2], k, at[-1])], axis=k), "C"
     )
-    if not isinstance(form, MatmulGelu):
+    if not isinstance(form, forms.MatmulGelu):
         return product
     biased = _computed(form.output, lambda i, j: product[i, j] + inputs[2][j], "biased")
     half, root = _constant(0.5), _constant(sqrt(0.5))
@@ -98,13 +81,13 @@ def _product(form: Matmul | BatchMatmul | MatmulGelu, inputs: list[Any]) -> Any:
     )
 
 
-def _padded(x: Any, form: Conv | Capsule, first: int, rank: int) -> Any:
+def _padded(x: Any, form: forms.Conv | forms.Capsule, first: int, rank: int) -> Any:
     """Pad `rank` axes of x from `first` on, where the form wants that."""
     around = [form.padding if first <= at < first + rank else 0 for at in range(len(x.shape))]
     return module("tvm.topi").nn.pad(x, around, name="pad") if form.padding else x
 
 
-def _conv(form: Conv, inputs: list[Any]) -> Any:
+def _conv(form: forms.Conv, inputs: list[Any]) -> Any:
     te = module("tvm.te")
     x, w = _padded(inputs[0], form, 2, form.rank), inputs[1]
     walk = [_reduce(form.kernel, f"r{at}") for at in range(form.rank)]
@@ -130,7 +113,7 @@ def _conv(form: Conv, inputs: list[Any]) -> Any:
     return _computed(form.output, lambda *at: te.max(moved[at], zero), "relu")
 
 
-def _nhwc(form: Conv, x: Any, w: Any) -> Any:
+def _nhwc(form: forms.Conv, x: Any, w: Any) -> Any:
     te = module("tvm.te")
     x = _padded(x, form, 1, form.rank)
     ry, rx = _reduce(form.kernel, "ry"), _reduce(form.kernel, "rx")
@@ -145,7 +128,7 @@ def _nhwc(form: Conv, x: Any, w: Any) -> Any:
     )
 
 
-def _capsules(form: Capsule, x: Any, w: Any) -> Any:
+def _capsules(form: forms.Capsule, x: Any, w: Any) -> Any:
     te = module("tvm.te")
     x, s = _padded(x, form, 1, 2), form.stride
     ry, rx = _reduce(form.kernel, "ry"), _reduce(form.kernel, "rx")
@@ -159,7 +142,7 @@ def _capsules(form: Capsule, x: Any, w: Any) -> Any:
     )
 
 
-def _transposed_product(form: TransposedBatchMatmul, query: Any, value: Any) -> Any:
+def _transposed_product(form: forms.TransposedBatchMatmul, query: Any, value: Any) -> Any:
     te = module("tvm.te")
     n, heads, length, width = form.batch, form.heads, form.length, form.width
     rows = _computed((n, heads, length, width), lambda b, h, i, d: query[b, i, h, d], "query_T")
@@ -172,7 +155,7 @@ def _transposed_product(form: TransposedBatchMatmul, query: Any, value: Any) -> 
     )
 
 
-def _attention(form: Attention, q: Any, k: Any, v: Any) -> Any:
+def _attention(form: forms.Attention, q: Any, k: Any, v: Any) -> Any:
     te, topi = module("tvm.te"), module("tvm.topi")
     d, r = _reduce(form.width, "d"), _reduce(form.keys, "r")
     factor = _constant(form.width**-0.5)
@@ -183,7 +166,7 @@ def _attention(form: Attention, q: Any, k: Any, v: Any) -> Any:
     return _computed(form.output, lambda i, j: te.sum(shares[i, r] * v[r, j], axis=r), "out")
 
 
-def _elementwise(form: Elementwise, a: Any, b: Any, c: Any) -> Any:
+def _elementwise(form: forms.Elementwise, a: Any, b: Any, c: Any) -> Any:
     te, zero = module("tvm.te"), _constant(0.0)
     total = _computed(form.output, lambda i, j: a[i, j] + b[i, j], "total")
     bent = _computed(form.output, lambda i, j: te.max(total[i, j], zero), "relu")
