@@ -67,6 +67,7 @@ class Request:
     patience: int | None = None  # a task without gain for so many trials stops
     fresh: bool = False  # neither answer from the store nor start from what it knows
     allow: tuple[str, ...] = ()  # what else may change how results are rounded: "winograd2" ...
+    without: tuple[str, ...] = ()  # rules that are switched off, by name: "SplitPhases" ...
     target_latency_s: float | None = None  # weighted sum over the tasks that is good enough
     stop_if_gain_below: float | None = None  # share; over a quarter of the trials, at least 64
 
@@ -119,7 +120,8 @@ def run(
     journal = StoreJournal(store) if journal is None else journal
     kept = journal.kept()
     begin_s = clock() - (kept.checkpoint.seconds if kept.checkpoint else 0.0)
-    rules = find_rules(request.target.kind, request.allow) if rules is None else rules
+    if rules is None:
+        rules = find_rules(request.target.kind, request.allow, request.without)
     out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
     version = rules_name(request.target.kind, rules)
     tasks = [Task.of(dag, request.target, version) for dag in request.dags]
@@ -273,6 +275,7 @@ def tune(
     patience: int | None = None,
     fresh: bool = False,
     allow: Sequence[str] = (),
+    without: Sequence[str] = (),
     on_event: Callable[[Event], object] = lambda event: None,
 ) -> Result:
     """Tune Dags (or the definitions of a text) and return their verified kernels.
@@ -281,6 +284,7 @@ def tune(
         target: this machine with `cores` threads unless given.
         allow: what may change how results are rounded, besides the order of sums: "winograd2",
             "winograd4" (ADR-0035).
+        without: names of rules that are switched off (docs/rules.md).
         on_event: told everything that happens.
 
     Raises:
@@ -296,6 +300,7 @@ def tune(
         patience=patience,
         fresh=fresh,
         allow=tuple(allow),
+        without=tuple(without),
     )
     for event in run(request, rules, store, out):
         on_event(event)

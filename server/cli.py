@@ -72,6 +72,9 @@ def tune(
     allow: Annotated[
         list[str] | None, typer.Option(help="winograd2, winograd4: may round in another way.")
     ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="A rule to switch off, by name: SplitPhases.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Search fast kernels for the tasks of FILE and write each as a zip."""
@@ -95,6 +98,7 @@ def tune(
             weights=pairs(weight, "--weight", float),
             fresh=fresh,
             allow=tuple(allow or ()),
+            without=tuple(without or ()),
         )
         engine = database(read_settings())
         store = SqlStore(engine, local_tenant(engine))

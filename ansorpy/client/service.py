@@ -87,6 +87,7 @@ class Client:
         priority: int = 0,
         fresh: bool = False,
         allow: Sequence[str] = (),
+        without: Sequence[str] = (),
         idempotency_key: str | None = None,
     ) -> Job:
         """Queue a job and return it; `how` says whether it is new.
@@ -94,6 +95,7 @@ class Client:
         Args:
             text: Tensor Comprehensions notation; or `dags`.
             allow: what may change how results are rounded: "winograd2", "winograd4".
+            without: rules to switch off, by name.
             idempotency_key: one of this call unless given; with one of your own, the same request
                 from another process makes no second job.
 
@@ -118,6 +120,7 @@ class Client:
             "priority": priority,
             "fresh": fresh,
             "allow": list(allow),
+            "without": list(without),
         }
         headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
         return job_of(self._connection.send("POST", "/v1/jobs", body=body, headers=headers).json())

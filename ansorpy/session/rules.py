@@ -9,14 +9,18 @@ from ansorpy.state.rule import Rule
 GROUP = "ansorpy.rules"
 
 
-def find_rules(kind: str, allow: Sequence[str] = ()) -> tuple[Rule, ...]:
+def find_rules(
+    kind: str, allow: Sequence[str] = (), without: Sequence[str] = ()
+) -> tuple[Rule, ...]:
     """Return the rule set that is registered for a kind of target.
 
     Args:
         allow: words; the sets that are registered as "<kind>+<word>" come first, by name.
+        without: names of rules that are left out: "SplitPhases".
 
     Raises:
-        SpecError: none is registered, one is not a tuple of rules, or a word is not known.
+        SpecError: none is registered, one is not a tuple of rules, a word or a rule is not known,
+            or no rule is left.
     """
     prefix = f"{kind}+"
     names = [point.name for point in entry_points(group=GROUP)]
@@ -26,7 +30,19 @@ def find_rules(kind: str, allow: Sequence[str] = ()) -> tuple[Rule, ...]:
             listed = ", ".join(known) or "nothing"
             raise SpecError(f"allow {word!r}: what may be allowed for {kind} is {listed}")
     more = (_load(prefix + word) for word in sorted(set(allow)))
-    return (*(rule for rules in more for rule in rules), *_load(kind))
+    rules = (*(rule for rules in more for rule in rules), *_load(kind))
+    return _left(rules, without)
+
+
+def _left(rules: tuple[Rule, ...], without: Sequence[str]) -> tuple[Rule, ...]:
+    names = dict.fromkeys(type(rule).__name__ for rule in rules)
+    for name in without:
+        if name not in names:
+            raise SpecError(f"without {name}: the rules are {', '.join(names)}")
+    left = tuple(rule for rule in rules if type(rule).__name__ not in without)
+    if not left:
+        raise SpecError("without: no rule is left")
+    return left
 
 
 def _load(kind: str) -> tuple[Rule, ...]:

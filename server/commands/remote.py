@@ -72,6 +72,9 @@ def submit(
     allow: Annotated[
         list[str] | None, typer.Option(help="winograd2, winograd4: other roundings.")
     ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="A rule to switch off, by name: SplitPhases.")
+    ] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="Once per key.")] = None,
     watch_it: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
     as_json: AsJson = False,
@@ -91,6 +94,7 @@ def submit(
             priority=priority,
             fresh=fresh,
             allow=allow or (),
+            without=without or (),
             idempotency_key=idempotency_key,
         )
         typer.echo(_json(job) if as_json else job.id)

@@ -52,6 +52,7 @@ class Submission:
     fresh: bool = False  # neither answered from earlier jobs nor started from their records
     text: str | None = None  # what the Dags were parsed from, for people
     allow: tuple[str, ...] = ()  # what may change how results are rounded: "winograd2" ...
+    without: tuple[str, ...] = ()  # rules that are switched off, by name
 
     def __post_init__(self) -> None:
         names = [dag.name for dag in self.dags]
@@ -74,6 +75,7 @@ class Submission:
             "fresh": self.fresh,
             "text": self.text,
             "allow": list(self.allow),
+            "without": list(self.without),
             "budget": {name: getattr(budget, name) for name in Budget.__slots__},
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -83,8 +85,8 @@ class Submission:
         """Return the submission of a stored document."""
         fields: dict[str, Any] = json.loads(document)
         dags = tuple(map(from_json, fields.pop("dags")))
-        made = {"budget": Budget(**fields["budget"]), "allow": tuple(fields.get("allow", ()))}
-        return Submission(dags=dags, **{**fields, **made})
+        words = {name: tuple(fields.get(name, ())) for name in ("allow", "without")}
+        return Submission(dags=dags, **{**fields, **words, "budget": Budget(**fields["budget"])})
 
     @property
     def sha256(self) -> str:
@@ -97,7 +99,8 @@ class Submission:
         tasks = sorted(
             (dag.name, workload_key(dag), self.weights.get(dag.name, 1.0)) for dag in self.dags
         )
-        freedoms = [sorted(set(self.allow))] if self.allow else []
+        freedoms = [sorted(set(self.allow))] if self.allow or self.without else []
+        freedoms += [sorted(set(self.without))] if self.without else []
         return sha256(json.dumps([tasks, self.cores, *freedoms]).encode()).hexdigest()
 
 

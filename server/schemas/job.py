@@ -68,6 +68,9 @@ class JobRequest(Wire):
         default_factory=list,
         description="What may change how results are rounded, besides the order of sums.",
     )
+    without: Annotated[
+        list[Annotated[str, Field(pattern="^[A-Za-z]{1,40}$")]], Field(max_length=32)
+    ] = Field(default_factory=list, description="Rules to switch off, by name; see /v1/rules.")
 
     @model_validator(mode="after")
     def _one_source(self) -> "JobRequest":

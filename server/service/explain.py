@@ -92,8 +92,10 @@ def derived(request: str, task: str, target: Target) -> Derivation:
     Raises:
         SpecError: it has too many sketches.
     """
-    (dag,) = (dag for dag in Submission.of(request).dags if dag.name == task)
-    return derive(dag, target, find_rules(target.kind), SKETCHES)
+    submission = Submission.of(request)
+    (dag,) = (dag for dag in submission.dags if dag.name == task)
+    rules = find_rules(target.kind, submission.allow, submission.without)
+    return derive(dag, target, rules, SKETCHES)
 
 
 def page(derivation: Derivation, after: int) -> tuple[list[VisitReply], int | None]:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import Engine
 
 from ansorpy.errors import SpecError
+from ansorpy.session.rules import find_rules
 from server.access.quota import Quota, check_quota
 from server.db.engine import now, reading, transaction
 from server.db.models import JobRow
@@ -87,6 +88,7 @@ class Jobs:
         try:
             check_parts(request.dags or (), self.limits)
             dags = read_dags(request.text, request.dags, request.bind)
+            find_rules("cpu", request.allow, request.without)
             check_request(dags, asked.trials, asked.seconds, self.limits)
             return Submission(
                 dags=dags,
@@ -95,13 +97,14 @@ class Jobs:
                 cores=request.cores,
                 seed=request.seed,
                 allow=tuple(sorted(set(request.allow))),
+                without=tuple(sorted(set(request.without))),
                 target=request.target,
                 priority=request.priority,
                 fresh=request.fresh,
                 text=request.text,
             )
         except SpecError as error:
-            names = (*request.bind, *request.weights)
+            names = (*request.bind, *request.weights, *request.without)
             told = redacted(str(error), request.text, request.dags or (), names)
             raise SpecError(told) from None
 

@@ -136,6 +136,7 @@ def engine_tune(settings: Settings) -> Tune:
             weights=submission.weights,
             fresh=submission.fresh,
             allow=submission.allow,
+            without=submission.without,
             target_latency_s=budget.target_latency_s,
             stop_if_gain_below=budget.stop_if_gain_below,
         )

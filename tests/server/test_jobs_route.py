@@ -40,6 +40,13 @@ def test_only_known_freedoms_are_taken(running: Service) -> None:
         assert reply.status_code == status, reply.text
 
 
+def test_only_known_rules_are_switched_off(running: Service) -> None:
+    for names, status in ((["Tiling", "SplitPhases"], 202), (["Fast"], 422), (["a b"], 422)):
+        reply = running.client.post("/v1/jobs", json={"text": MM, "without": names})
+        assert reply.status_code == status, reply.text
+        assert "Fast" not in reply.text, "a problem does not repeat the request"
+
+
 def test_symbols_are_bound(running: Service) -> None:
     text = MM.replace("float(5,6)", "float(5,N)")
     assert running.client.post("/v1/jobs", json={"text": text}).status_code == 422

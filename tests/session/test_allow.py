@@ -9,6 +9,7 @@ from ansorpy.search import Candidate
 from ansorpy.session.final import Contestant, contestant
 from ansorpy.session.rules import find_rules
 from ansorpy.session.task import Task, rules_name
+from ansorpy.state.rule import Rule
 from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.te.library.conv import Window, conv2d
@@ -50,6 +51,25 @@ def test_an_unknown_word_is_refused_with_those_that_there_are(kind: str, listed:
         SpecError, match=f"allow 'fast': what may be allowed for {kind} is {listed}"
     ):
         find_rules(kind, ("fast",))
+
+
+@pytest.mark.parametrize("rule", CPU, ids=lambda rule: type(rule).__name__)
+def test_every_rule_can_be_switched_off_by_its_name(rule: Rule) -> None:
+    name = type(rule).__name__
+    left = find_rules("cpu", without=(name,))
+    assert left == tuple(one for one in CPU if one != rule)
+    assert rules_name("cpu", left) != rules_name("cpu", CPU), "no answer is shared"
+
+
+def test_a_rule_that_is_allowed_can_be_switched_off_too() -> None:
+    assert find_rules("cpu", ("winograd2",), ("Winograd",)) == CPU
+
+
+def test_an_unknown_rule_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(SpecError, match=r"without Fast: the rules are SplitPhases, .*, Skip"):
+        find_rules("cpu", without=("Fast",))
+    with pytest.raises(SpecError, match="no rule is left"):
+        find_rules("cpu", without=[type(rule).__name__ for rule in CPU])
 
 
 def test_other_freedoms_are_another_rule_set_so_no_answer_is_shared() -> None:
