@@ -80,7 +80,16 @@ class DriverProcess:
         return f"the driver was killed by {signal.Signals(-code).name}"
 
     def kill(self) -> int:
-        """End it at once; its measuring processes notice and end too. Return its exit code."""
+        """End it and its measuring processes at once, whatever they do. Return its exit code.
+
+        Left to themselves those would notice too, but not before they have come up (ADR-0050).
+        """
+        if self.alive:
+            # A stopped driver starts none and collects none: the numbers stay those of its own.
+            self._process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            for child in children(self.pid):
+                os.kill(child, signal.SIGKILL)
         self._process.kill()  # does nothing where it has been collected
         code = self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -98,3 +107,15 @@ class DriverProcess:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended: `receive` tells
             self._process.stdin.write(line.encode() + b"\n")
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process, with those that it has not collected."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):  # it ended while we looked
+            if entry.name.isdecimal():
+                _, _, fields = (entry / "stat").read_text().rpartition(")")
+                if int(fields.split()[1]) == pid:
+                    found.append(int(entry.name))
+    return found

@@ -23,6 +23,8 @@ class Process:
 
     pid: int
     kind: str
+    parent: int
+    builds: bool  # a builder or its child: what it runs may start the linker
 
 
 def processes(marker: str) -> list[Process]:
@@ -34,21 +36,28 @@ def processes(marker: str) -> list[Process]:
         try:
             environ = (entry / "environ").read_bytes()
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue  # gone, or somebody else's
         if marker.encode() in environ:
             kind = next((kind for text, kind in KINDS if text in command), "other")
-            found.append(Process(int(entry.name), kind))
+            builds = '"programs": true' in command
+            found.append(Process(int(entry.name), kind, parent, builds))
     return found
+
+
+def state(pid: int) -> str:
+    """Return what a process is doing, as one letter of `ps`; "X" where there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return "X"
+    return stat.rpartition(")")[2].split()[0]
 
 
 def lives(pid: int) -> bool:
     """Return whether a process is there and more than a corpse that nobody has collected."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
+    return state(pid) not in "ZX"
 
 
 def descriptors(pid: int) -> int:

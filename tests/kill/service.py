@@ -17,6 +17,14 @@ class GoneError(Exception):
     """Nobody answered, or not to the end."""
 
 
+class RefusedError(AssertionError):
+    """The service answered with an error."""
+
+    def __init__(self, status: int, told: str) -> None:
+        super().__init__(told)
+        self.status = status
+
+
 class Service:
     """`python -m server serve` with an embedded worker; it may be killed and started again."""
 
@@ -75,7 +83,7 @@ class Service:
     def ask(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Any:
-        """Return the JSON answer; GoneError where there is none."""
+        """Return the JSON answer; GoneError where there is none, RefusedError where it is no."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             data=None if body is None else json.dumps(body).encode(),
@@ -86,6 +94,7 @@ class Service:
             with urllib.request.urlopen(request, timeout=60.0) as reply:
                 return json.loads(reply.read())
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from error
+            told = f"{method} {path}: {error.code} {error.read()!r}"
+            raise RefusedError(error.code, told) from error
         except (OSError, ValueError, EOFError) as error:
             raise GoneError(str(error)) from error

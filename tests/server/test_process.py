@@ -1,0 +1,42 @@
+"""Whoever ends a driver ends its measuring processes too, whatever they are doing."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from server.settings import Settings
+from server.worker.process import DriverProcess, children
+from tests.kill.processes import lives
+
+SOON_S = 1.0
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> DriverProcess:
+    """Return a driver whose two measuring processes have not come up: they see no pipe close."""
+    made = DriverProcess(Settings(data_dir=tmp_path), "tests.server.deaf_driver")
+    message = made.receive(60.0)
+    assert message == {"is": "ready"}
+    return made
+
+
+def test_a_killed_driver_leaves_no_measuring_process(driver: DriverProcess) -> None:
+    slots = children(driver.pid)
+    assert len(slots) == 2
+    assert all(map(lives, slots))
+    driver.kill()
+    assert gone(slots)
+
+
+def test_a_driver_that_has_ended_is_collected(driver: DriverProcess) -> None:
+    driver._send("end")
+    assert driver.ended() == "the driver ended with exit code 3"
+    assert driver.kill() == 3
+
+
+def gone(pids: list[int]) -> bool:
+    end_s = time.monotonic() + SOON_S
+    while any(map(lives, pids)) and time.monotonic() < end_s:
+        time.sleep(0.01)
+    return not any(map(lives, pids))
