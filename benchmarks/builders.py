@@ -237,10 +237,7 @@ def page(rows: list[Row], machine: Row) -> str:
 
 def main() -> None:
     """Measure what is missing; write JSON and table."""
-    parser = arguments(__doc__, "builders")
-    parser.add_argument("--trials", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
+    parser = arguments(__doc__, "builders", 64)
     args = parser.parse_args()
     facts = run_facts(args.threads, args.seed, trials=args.trials)
     results = Results(args.out, KEYS, facts, args.fresh)

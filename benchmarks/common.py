@@ -152,14 +152,20 @@ def _cell(value: object) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
-def arguments(description: str | None, name: str) -> argparse.ArgumentParser:
-    """Return a parser with what every benchmark takes."""
+def arguments(
+    description: str | None, name: str, trials: int | None = None
+) -> argparse.ArgumentParser:
+    """Return a parser with what every benchmark takes; one that tunes has a number of trials."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these rows only")
     parser.add_argument("--fresh", action="store_true", help="forget the rows that are there")
     parser.add_argument("--out", type=Path, default=RESULTS / f"{name}.json", help="result file")
+    if trials is not None:
+        parser.add_argument("--trials", type=int, default=trials)
+        parser.add_argument("--threads", type=int, default=1)
+        parser.add_argument("--seed", type=int, default=0)
     return parser
 
 

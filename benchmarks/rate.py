@@ -221,10 +221,7 @@ def _rounds_s(row: Row) -> float:
 
 def main() -> None:
     """Measure what is missing; write JSON and tables."""
-    parser = arguments(__doc__, "rate")
-    parser.add_argument("--trials", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
+    parser = arguments(__doc__, "rate", 256)
     args = parser.parse_args()
     facts = run_facts(args.threads, args.seed, trials=args.trials)
     results = Results(args.out, KEYS, facts, args.fresh)

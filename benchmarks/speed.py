@@ -200,10 +200,7 @@ def _least(row: Row) -> float:
 
 def main() -> None:
     """Measure what is missing; write JSON and table."""
-    parser = arguments(__doc__, "speed")
-    parser.add_argument("--trials", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
+    parser = arguments(__doc__, "speed", 256)
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--visits", type=int, default=15)
     parser.add_argument("--kernels", type=Path, default=RAW / "kernels", help="folder of the zips")

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
+from ansorpy.closing import Closing
 from ansorpy.codegen.exported import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
@@ -22,7 +22,7 @@ def cost_s(program: Program) -> float:
     return 1e-3 * (1 + int(sha256(text(program).encode()).hexdigest()[:6], 16) / 16**6)
 
 
-class FakePool:
+class FakePool(Closing):
     """Answers from formulas; `verdict` may turn a trial into something else."""
 
     def __init__(
@@ -68,17 +68,6 @@ class FakePool:
 
     def close(self) -> None:
         self.closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def fake_pools(

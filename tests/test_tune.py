@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -243,7 +244,8 @@ def test_nothing_to_tune_is_an_error() -> None:
 
 
 def test_an_unknown_target_kind_has_no_rules() -> None:
-    with pytest.raises(SpecError, match=r"no rule set for target 'tpu'; there are cpu, .*cuda"):
+    known = "no rule set for target 'tpu'; there are cpu, cpu+winograd2, cpu+winograd4, cuda"
+    with pytest.raises(SpecError, match=re.escape(known)):
         find_rules("tpu")
 
 

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +12,7 @@ import httpx
 from ansorpy.artifact.package import unbox
 from ansorpy.client.connection import DEFAULT_URL, Connection, Place, ServiceError
 from ansorpy.client.model import Event, Job, JobLine, event_of, job_of, line_of
+from ansorpy.closing import Closing
 from ansorpy.errors import PackageError
 from ansorpy.te.dag import Dag
 from ansorpy.te.spec import to_json
@@ -21,7 +21,7 @@ QUIET_S = 45.0  # a stream of events says something at least every 15 s
 REST_S = 0.5  # before a broken stream is taken up again
 
 
-class Client:
+class Client(Closing):
     """Talks to one service; use it as a context manager, or close it.
 
     Requests are repeated where the connection breaks or the service is busy: a submission carries
@@ -44,17 +44,6 @@ class Client:
     ) -> None:
         self._connection = Connection(Place(url, key), timeout_s, attempts, transport)
         self.url = self._connection.url
-
-    def __enter__(self) -> "Client":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close every connection."""

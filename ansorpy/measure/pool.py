@@ -10,9 +10,8 @@ racers     fresh interpreters for finalists and baselines on several threads
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Self
 
+from ansorpy.closing import Closing
 from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
@@ -38,7 +37,7 @@ class Exported:
     outcome: Measured
 
 
-class MeasurePool:
+class MeasurePool(Closing):
     """The measuring processes of one task; a context manager that leaves none behind."""
 
     def __init__(self, dag: Dag, target: Target, settings: Settings | None = None) -> None:
@@ -53,17 +52,6 @@ class MeasurePool:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End every process and remove the folder; may be called twice."""

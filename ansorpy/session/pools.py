@@ -2,10 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Self
 
+from ansorpy.closing import Closing
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.session.task import Task
 from ansorpy.target import Target
@@ -16,7 +14,7 @@ OPEN_POOLS = 3  # of a job with many tasks; each holds a process per core and th
 Open = Callable[[Dag, Target], MeasurePool]
 
 
-class Pools(AbstractContextManager["Pools"]):
+class Pools(Closing):
     """A pool per task, opened when it is asked for; the one that rested longest is closed."""
 
     def __init__(self, open_pool: Open = MeasurePool) -> None:
@@ -32,14 +30,7 @@ class Pools(AbstractContextManager["Pools"]):
         self._pools.move_to_end(task.name)
         return self._pools[task.name]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End them all."""
         while self._pools:
             self._pools.popitem()[1].close()

@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any
 
+from ansorpy.closing import Closing
 from benchmarks.common import say
 from benchmarks.suite.contestants import Contestant
 from benchmarks.suite.environments import settings_of
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 Answer = dict[str, Any]
 
 
-class Guest:
+class Guest(Closing):
     """A fresh process of a contestant, pinned to cores; stopped while others are timed."""
 
     def __init__(
@@ -86,17 +86,6 @@ class Guest:
         """End the process."""
         with self._process:  # closes the pipes and waits
             self._process.kill()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def versions_of(guest: Guest, timeout_s: float) -> dict[str, str] | None:
