@@ -2,30 +2,32 @@
 
     python -m benchmarks.rate [--trials 256] [--threads 1] [--only WORKLOAD ...]
 
-propose, train     wall time of the engine, on one core
-emit, compile      time of the builders, which work side by side, one per core
-load, check, time  wall time of the slot, one trial after the other
-rest               what is left of the wall time: pipes, forks, waiting for the last builder;
-                   builders and the slot overlap, so that the parts may add up to more than it
+propose, train       wall time of the engine, on one core
+bind, emit, compile  time of the builders, which work side by side, one per core
+load, check, time    wall time of the slot, one trial after the other
+rest                 what is left of the wall time: pipes, forks, waiting for the last builder;
+                     builders and the slot overlap, so that the parts may add up to more than it
 
-Emit and compile are one step of a builder; afterwards the same programs are emitted again in this
-process, and what a builder took is divided in that proportion.
+Bind, emit and compile are one step of a builder; afterwards the same candidates are built again in
+this process, and what a builder took is divided in that proportion.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 from ansorpy.codegen.llvm_ir import module_text, object_bytes
-from ansorpy.errors import BuildError
+from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TimeSpent
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
+from ansorpy.plan.draft import Draft, bound
 from ansorpy.records import MemoryStore
 from ansorpy.session.pools import Pools
 from ansorpy.target import Target
@@ -54,7 +56,8 @@ WORKLOADS: Final[dict[str, Callable[[], Dag]]] = {
     ),
 }
 KEYS: Final = ("workload", "trials", "threads", "seed")
-PARTS: Final = ("propose", "emit", "compile", "load", "check", "time", "train", "rest")
+BUILD: Final = ("bind", "emit", "compile")
+PARTS: Final = ("propose", *BUILD, "load", "check", "time", "train", "rest")
 
 
 @dataclass
@@ -63,7 +66,7 @@ class Log:
 
     open_s: float = 0.0  # start of the processes, references of the checks
     measure_s: float = 0.0
-    programs: list[Program] = field(default_factory=list)
+    candidates: list[Program | Draft] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
 
@@ -78,48 +81,51 @@ class LoggingPool(MeasurePool):
 
     def measure(
         self,
-        programs: Sequence[Program],
+        candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
     ) -> list[Outcome | None]:
-        """Return one outcome per program, in order."""
+        """Return one outcome per candidate, in order."""
         begin_s = time.perf_counter()
-        outcomes = super().measure(programs, best_s, late)
+        outcomes = super().measure(candidates, best_s, late)
         self.log.measure_s += time.perf_counter() - begin_s
-        self.log.programs += programs
+        self.log.candidates += candidates
         self.log.outcomes += [outcome for outcome in outcomes if outcome is not None]
         return outcomes
 
 
-def emit_share(programs: Sequence[Program], target: Target) -> float:
-    """Return the part of building that is making the text of the LLVM module."""
-    emit_s = compile_s = 0.0
-    for program in programs:
-        begin_s = time.perf_counter()
+def build_shares(candidates: Sequence[Program | Draft], target: Target) -> dict[str, float]:
+    """Return the parts of building: the loops, the text of the LLVM module, machine code."""
+    spent_s = dict.fromkeys(BUILD, 0.0)
+    for candidate in candidates:
+        ticks = [time.perf_counter()]
         try:
+            program = bound(candidate, target)
+            ticks.append(time.perf_counter())
             text = module_text(program, target)
-            emitted_s = time.perf_counter()
+            ticks.append(time.perf_counter())
             object_bytes(text, target)
-        except BuildError:
+            ticks.append(time.perf_counter())
+        except (BuildError, LoweringError):
             continue
-        emit_s += emitted_s - begin_s
-        compile_s += time.perf_counter() - emitted_s
-    return emit_s / (emit_s + compile_s) if compile_s else 0.0
+        for part, (begin_s, end_s) in zip(BUILD, pairwise(ticks), strict=True):
+            spent_s[part] += end_s - begin_s
+    total_s = sum(spent_s.values()) or 1.0
+    return {part: seconds / total_s for part, seconds in spent_s.items()}
 
 
 def breakdown(
-    spent: TimeSpent, outcomes: Sequence[Outcome], emit: float, builders: int
+    spent: TimeSpent, outcomes: Sequence[Outcome], shares: Mapping[str, float], builders: int
 ) -> dict[str, float]:
     """Return the seconds of every part of the rounds; `all` is their wall time.
 
     Building goes on beside measuring: the parts add up to more than `all` where both cores work.
 
     Args:
-        emit: the share of building that is emitting.
+        shares: of building, by part.
         builders: how many work side by side; their time counts by that much less.
 
-    Failures count to the part in which they happened: builds to emit and compile, all else to
-    check.
+    Failures count to the part in which they happened: builds to building, all else to check.
     """
     done = [outcome for outcome in outcomes if isinstance(outcome, Measured)]
     failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
@@ -127,8 +133,7 @@ def breakdown(
     build_s = (sum(m.build_s for m in done) + lost_build_s) / builders
     parts = {
         "propose": spent.propose_s,
-        "emit": build_s * emit,
-        "compile": build_s * (1.0 - emit),
+        **{part: build_s * share for part, share in shares.items()},
         "load": sum(m.load_s for m in done),
         "check": sum(m.check_s for m in done)
         + sum(f.seconds for f in failed if not f.kind.startswith("build")),
@@ -159,7 +164,7 @@ def measured(name: str, trials: int, threads: int, seed: int) -> Row:
     rounds = [event for event in events if isinstance(event, RoundDone)]
     spent = sum((event.spent for event in rounds), TimeSpent())
     builders = len(usable_cores())
-    parts = breakdown(spent, log.outcomes, emit_share(log.programs, target), builders)
+    parts = breakdown(spent, log.outcomes, build_shares(log.candidates, target), builders)
     rounds_s, result = parts["all"], last.results[0]
     derive_s = sum(event.seconds for event in events if isinstance(event, Derived))
     return {
@@ -208,8 +213,8 @@ def page(rows: Sequence[Row], machine: Row) -> str:
     return (
         f"# Trials per second\n\n{machine['model']}, {machine['cores']} cores, kernels on"
         f" {machine['threads']} thread(s).\n\n{whole}\n{table(rows, columns)}\n"
-        "Wall time of the rounds. Emit and compile happen in one builder per core: their time is"
-        " divided by the number of builders. Load, check and time happen one trial after the"
+        "Wall time of the rounds. Bind, emit and compile happen in one builder per core: their time"
+        " is divided by the number of builders. Load, check and time happen one trial after the"
         " other, beside a builder on another core, so that parts may add up to more than `all`;"
         " the start of the measuring processes is part of `rest`.\n"
     )

@@ -11,6 +11,7 @@ from ansorpy import codegen
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
+from ansorpy.plan.draft import Draft, bound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
@@ -82,11 +83,12 @@ class SharedPool(MeasurePool):
 
     def measure(
         self,
-        programs: Sequence[Program],
+        candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
     ) -> list[Outcome | None]:
-        """Return one outcome per program, in order; it is never late: there are no seconds."""
+        """Return one outcome per candidate, in order; it is never late: there are no seconds."""
+        programs = [bound(one, self.target) for one in candidates]
         keys = [identity(program) for program in programs]
         new = {k: p for k, p in zip(keys, programs, strict=True) if k not in self.cache.known}
         if new:

@@ -12,6 +12,7 @@ from ansorpy.loopir.printer import text
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import Exported, MeasurePool
 from ansorpy.measure.timing import Race
+from ansorpy.plan.draft import Draft, bound
 from ansorpy.session.pools import Pools
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -41,10 +42,11 @@ class FakePool(Closing):
 
     def measure(
         self,
-        programs: Sequence[Program],
+        candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
     ) -> list[Outcome | None]:
+        programs = [bound(one, self.target) for one in candidates]
         self.measured += programs
         return [None if late() else self.verdict(program) for program in programs]
 

@@ -19,6 +19,7 @@ from ansorpy.measure.daemon import LENGTH, read_exactly, write_all
 from ansorpy.measure.fault import Recorder
 from ansorpy.measure.slot import Raised
 from ansorpy.measure.stack import scribbler
+from ansorpy.plan.draft import Draft, bound
 from ansorpy.target import Target
 
 TRACEBACK_CHARS: Final = 2_000
@@ -26,10 +27,10 @@ TRACEBACK_CHARS: Final = 2_000
 
 @dataclass(frozen=True)
 class BuildJob:
-    """Make machine code of a program, or of delivered source."""
+    """Make machine code of a program, of one that is to be bound first, or of delivered source."""
 
     backend: str
-    what: Program | Kernel | Export
+    what: Program | Kernel | Export | Draft
     target: Target
 
 
@@ -95,8 +96,11 @@ def build(job: BuildJob) -> BuildDone:
     watch("build")
     start = time.perf_counter()
     module = backend(job.backend)
-    if isinstance(job.what, Kernel):
-        built = module.build_source(job.what, job.target)
-    else:
-        built = module.build(job.what, job.target)
+    match job.what:
+        case Kernel():
+            built = module.build_source(job.what, job.target)
+        case Export():
+            built = module.build(job.what, job.target)
+        case _:
+            built = module.build(bound(job.what, job.target), job.target)
     return BuildDone(built, time.perf_counter() - start)

@@ -27,6 +27,7 @@ from ansorpy.measure.slot import Answer, Limits, Reply, Spec, Worker
 from ansorpy.measure.timing import Protocol
 from ansorpy.measure.trial import Trial
 from ansorpy.measure.verdict import failed_build
+from ansorpy.plan.draft import Draft
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
@@ -148,7 +149,7 @@ class Crew:
         """Return a worker on the cores of the slot whose child may start threads."""
         return self.worker(self._cores, threads, bare=True)
 
-    def job_of(self, what: Program | Kernel) -> BuildJob:
+    def job_of(self, what: Program | Kernel | Draft) -> BuildJob:
         """Return what a builder is asked; what a program means is none of its business."""
         return BuildJob(self.settings.backend, replace(what, meaning=None), self.target)
 

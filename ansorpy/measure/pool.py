@@ -25,6 +25,7 @@ from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pump import Steps, at_once
 from ansorpy.measure.steps import built, trial, trial_of_library
 from ansorpy.measure.timing import Race
+from ansorpy.plan.draft import Draft
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
@@ -59,11 +60,13 @@ class MeasurePool(Closing):
 
     def measure(
         self,
-        programs: Sequence[Program],
+        candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
     ) -> list[Outcome | None]:
-        """Return one outcome per program, in order; None for those that it was too late for.
+        """Return one outcome per candidate, in order; None for those that it was too late for.
+
+        Builders bind what is a draft; one that cannot become loops is a failed build.
 
         Args:
             best_s: the best time so far: what is hopelessly slower is given up early.
@@ -76,16 +79,16 @@ class MeasurePool(Closing):
             if late():
                 return None
             first, fresh = fresh, False
-            job = self.crew.trial_of(done.built, programs[number].meaning, best_s)
+            job = self.crew.trial_of(done.built, candidates[number].meaning, best_s)
             outcome = yield from trial(self.crew, job, first)
             if not isinstance(outcome, Measured):
                 return outcome
             best_s = outcome.cost_s if best_s is None else min(best_s, outcome.cost_s)
             return replace(outcome, build_s=done.build_s)
 
-        for meaning in {program.meaning for program in programs}:
+        for meaning in {one.meaning for one in candidates}:
             self.crew.cases_of(meaning)  # before any core is held
-        jobs = [self.crew.job_of(program) for program in programs]
+        jobs = [self.crew.job_of(one) for one in candidates]
         with self._intact():
             return self.crew.flow(jobs, self.settings.build_timeout_s, after)
 

@@ -1,4 +1,4 @@
-"""One round of a task: propose, bind, measure, learn."""
+"""One round of a task: propose, measure, learn."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,8 +8,7 @@ import numpy as np
 from ansorpy.cost.model import CostModel, Costs, ForTask
 from ansorpy.cost.quality import assess
 from ansorpy.events import TimeSpent
-from ansorpy.loopir.nodes import Program
-from ansorpy.measure.outcome import Failed, Outcome
+from ansorpy.measure.outcome import Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.search import Candidate, eps_greedy, evolve
 from ansorpy.session.task import Task, costs_of
@@ -69,11 +68,9 @@ def measure(
     pool: MeasurePool,
     late: Callable[[], bool] = lambda: False,
 ) -> tuple[list[Candidate], list[Outcome]]:
-    """Return candidates and their outcomes; those that cannot become loops are not measured."""
-    bound = [task.program(candidate) for candidate in chosen]
-    programs = [one for one in bound if isinstance(one, Program)]
-    measured = iter(pool.measure(programs, task.best_s, late) if programs else [])
-    found = [one if isinstance(one, Failed) else next(measured) for one in bound]
+    """Return candidates and their outcomes, without those that it was too late for."""
+    drafts = [task.draft(candidate) for candidate in chosen]
+    found = pool.measure(drafts, task.best_s, late) if drafts else []
     done = [(c, o) for c, o in zip(chosen, found, strict=True) if o is not None]
     return [candidate for candidate, _ in done], [outcome for _, outcome in done]
 

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorpy.cost.model import Sample
-from ansorpy.errors import LoweringError, RecordError, SpecError
+from ansorpy.errors import RecordError, SpecError
 from ansorpy.features import extract
-from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import all_plans
+from ansorpy.plan.draft import Draft, drafted
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
 from ansorpy.records import Record, task_key
@@ -101,12 +100,9 @@ class Task:
             self.plans.append(plan)
         return self.texts.index(text)
 
-    def program(self, candidate: Candidate) -> Program | Failed:
-        """Return the loops of a candidate; a row that cannot become loops is a failure."""
-        try:
-            return bind(self.plans[candidate.plan], candidate.row, self.target)
-        except LoweringError as error:
-            return Failed("build", str(error))
+    def draft(self, candidate: Candidate) -> Draft:
+        """Return what a builder makes the loops of a candidate from."""
+        return drafted(self.plans[candidate.plan], candidate.row)
 
     def recall(self, records: Sequence[Record]) -> None:
         """Take over the trials of earlier tunings; those of unknown plans are left out."""

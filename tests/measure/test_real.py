@@ -6,11 +6,12 @@ from ansorpy.codegen.numba_source import emit
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.crew import Settings
 from ansorpy.measure.host import local_target
-from ansorpy.measure.outcome import Measured
+from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
+from ansorpy.plan.draft import bound, drafted
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
@@ -29,6 +30,19 @@ def walk(cores: int) -> tuple[Dag, Target, Program]:
     plan = naive(dag, target)
     row = [size.values[0] if size.values else 1 for size in plan.sizes]
     return dag, target, bind(plan, row, target)
+
+
+def test_builders_bind_drafts_and_a_row_that_does_not_fit_is_a_failed_build() -> None:
+    dag, target, program = walk(1)
+    plan = naive(dag, target)
+    row = tuple(size.values[0] if size.values else 1 for size in plan.sizes)
+    assert bound(drafted(plan, row), target) == program
+    with MeasurePool(dag, target) as pool:
+        good, bad = pool.measure([drafted(plan, row), drafted(plan, (*row, 1))])
+    assert isinstance(good, Measured), good
+    assert isinstance(bad, Failed)
+    assert bad.kind == "build"
+    assert "sizes" in bad.message
 
 
 @pytest.mark.parametrize("cores", [1, 2])

@@ -12,6 +12,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
+from ansorpy.plan.draft import Draft
 from ansorpy.records import MemoryStore
 from ansorpy.session.pace import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, Pace
 from ansorpy.session.pools import Pools
@@ -95,13 +96,13 @@ class SlowPool(FakePool):
 
     def measure(
         self,
-        programs: Sequence[Program],
+        candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
     ) -> list[Outcome | None]:
         outcomes: list[Outcome | None] = []
-        for program in programs:
-            (outcome,) = super().measure([program], best_s, late)
+        for one in candidates:
+            (outcome,) = super().measure([one], best_s, late)
             outcomes.append(outcome)
             self.clock.now_s += 0.25 if outcome is not None else 0.0
         return outcomes
