@@ -20,6 +20,7 @@ from rules.skip import Skip
 from rules.special_compute_location import SpecialComputeLocation
 from rules.split_groups import SplitGroups
 from rules.split_phases import SplitPhases
+from rules.stream_reduction import StreamReduction
 from rules.tensorize import Tensorize
 from rules.tiling import Tiling
 from rules.tiling_with_fusion import TilingWithFusion
@@ -36,7 +37,13 @@ RELEASED_CPU: tuple[Rule, ...] = (
 )
 WINOGRAD2: tuple[Rule, ...] = (Winograd(outputs=2),)
 WINOGRAD4: tuple[Rule, ...] = (Winograd(outputs=4),)
-CPU: tuple[Rule, ...] = (SplitPhases(), SplitGroups(), Tensorize(), *RELEASED_CPU)
+CPU: tuple[Rule, ...] = (
+    SplitPhases(),
+    SplitGroups(),
+    Tensorize(),
+    StreamReduction(),
+    *RELEASED_CPU,
+)
 CUDA: tuple[Rule, ...] = (
     AddCacheRead(),
     SpecialComputeLocation(),
@@ -66,6 +73,7 @@ __all__ = [
     "SpecialComputeLocation",
     "SplitGroups",
     "SplitPhases",
+    "StreamReduction",
     "Tensorize",
     "Tiling",
     "TilingWithFusion",

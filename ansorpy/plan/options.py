@@ -20,7 +20,7 @@ from ansorpy.state.state import (
 )
 from ansorpy.target import Target
 from ansorpy.te.analysis import common_outer
-from ansorpy.te.dag import Compute
+from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
 from ansorpy.te.expr import Call, Expr, Var, walk
 from ansorpy.te.intervals import linear
 
@@ -254,14 +254,20 @@ def _tiled_lanes(
         mine = [
             name
             for name, indices in order.items()
-            if indices is not None and lane in indexed_by(indices)
+            if indices is not None
+            and lane in indexed_by(indices)
+            and not _as_it_lies(choosing, work, name, indices, lane)
         ]
         contiguous = all(
             _last_moves(read.indices, lane)
             for read in work.reads
             if lane in {e.name for i in read.indices for e in walk(i) if isinstance(e, Var)}
         )
-        others = tuple(n for n, indices in order.items() if indices is not None and n not in mine)
+        others = tuple(
+            name
+            for name, indices in order.items()
+            if indices is not None and lane not in indexed_by(indices)
+        )
         if mine:
             answer.append((lane, tuple(mine)))
             if others:
@@ -269,6 +275,20 @@ def _tiled_lanes(
         if contiguous or not mine:
             answer.append((lane, ()))
     return answer or [(None, ())]
+
+
+def _as_it_lies(
+    choosing: Choosing, work: Work, name: str, indices: tuple[Expr, ...], lane: str
+) -> bool:
+    """Whether an operand is best read where it is: each element once, vectors contiguous.
+
+    Constants are packed before the call, which costs nothing.
+    """
+    node = choosing.state.stage(name).node
+    if isinstance(node, ConstantTensor) or (isinstance(node, Placeholder) and node.constant):
+        return False
+    reads = prod(extent for _, extent in (*work.axes, *work.reduce_axes))
+    return reads <= prod(node.shape) and _last_moves(indices, lane)
 
 
 def _size(choosing: Choosing, tensor: str) -> int:
