@@ -15,6 +15,7 @@ from rules.add_cache_write import AddCacheWrite
 from rules.add_rfactor import AddRfactor
 from rules.always_inline import AlwaysInline
 from rules.cross_thread_reduction import CrossThreadReduction
+from rules.fuse_chain import FuseChain
 from rules.simplify_const import SimplifyConst
 from rules.skip import Skip
 from rules.special_compute_location import SpecialComputeLocation
@@ -42,6 +43,7 @@ CPU: tuple[Rule, ...] = (
     SplitGroups(),
     Tensorize(),
     StreamReduction(),
+    FuseChain("SSRSRS", first="SSRS"),
     *RELEASED_CPU,
 )
 CUDA: tuple[Rule, ...] = (
@@ -68,6 +70,7 @@ __all__ = [
     "AddRfactor",
     "AlwaysInline",
     "CrossThreadReduction",
+    "FuseChain",
     "SimplifyConst",
     "Skip",
     "SpecialComputeLocation",

@@ -14,6 +14,7 @@ from ansorpy.plan.options import (
     is_tiled,
     lane_and_pack,
     locations,
+    pinned,
     source_of,
     tasks,
 )
@@ -100,7 +101,9 @@ def _stage_options(
             yield i, StageChoice(place)
             continue
         parallel = tasks(choosing, stage) if isinstance(place, Root) else [0]
-        for j, (lane, pack) in enumerate(_lanes(choosing, stage, chosen)):
+        lanes = _lanes(choosing, stage, chosen)
+        free = [option for option in lanes if option[0] not in pinned(choosing, stage, place)]
+        for j, (lane, pack) in enumerate(free or lanes):
             for k, count in enumerate(parallel):
                 yield i + j + k, StageChoice(place, count, lane, pack)
 

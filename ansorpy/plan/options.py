@@ -170,6 +170,24 @@ def _without_recompute(choosing: Choosing, stage: Stage, host: str, loops: list[
     return count
 
 
+def pinned(choosing: Choosing, stage: Stage, place: Location) -> frozenset[str]:
+    """Return the axes of which a stage has one element at its place: no lanes run along them."""
+    dag = choosing.state.dag
+    if not isinstance(place, Attached) or stage.role is not None:
+        return frozenset()
+    if stage.name not in dag.index or place.stage not in dag.index:
+        return frozenset()
+    host = choosing.state.stage(place.stage)
+    outer = host.loops[: [loop.name for loop in host.loops].index(place.loop) + 1]
+    whole = {loop.axes[0] for loop in outer if loop.extent is not None and len(loop.axes) == 1}
+    shared = common_outer(dag, stage.name, host.name).count
+    mine, theirs = dag.node(stage.name), dag.node(host.name)
+    assert isinstance(mine, Compute)  # both have loops
+    assert isinstance(theirs, Compute)
+    pairs = zip(mine.axes[:shared], theirs.axes[:shared], strict=True)
+    return frozenset(own.name for own, axis in pairs if axis.name in whole)
+
+
 def lane_and_pack(choosing: Choosing, stage: Stage) -> list[tuple[str | None, tuple[str, ...]]]:
     """Return (lane axis, packed operands) of a stage, the most promising first."""
     work = choosing.works[stage.name]

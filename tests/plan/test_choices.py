@@ -5,7 +5,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.state import Attached, Inlined, Root
 from ansorpy.target import Target
 from ansorpy.te.library import LIBRARY
-from rules import CPU
+from rules import CPU, RELEASED_CPU
 
 TARGET = Target(cores=2)
 
@@ -53,7 +53,7 @@ def test_one_core_runs_no_parallel_loops() -> None:
 
 
 def test_a_task_with_many_sketches_shares_its_plans_among_them() -> None:
-    sketches = derive(LIBRARY["attention"](), TARGET, CPU).sketches
+    sketches = derive(LIBRARY["attention"](), TARGET, RELEASED_CPU).sketches
     assert len(sketches) == 81
     found = all_plans(sketches, TARGET, limit=96)
     assert len(found) == 81
