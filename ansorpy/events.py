@@ -46,6 +46,21 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstAnswer:
+    """What the cost model chose was built, checked and written, before any trial.
+
+    The zip holds a library and no `kernel.py`. It passed the `cases` named; `best_s` is what it
+    took then, `seconds` how long the tuning had run.
+    """
+
+    task: str
+    kernel: Path  # the zip
+    best_s: float
+    seconds: float
+    cases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RoundDone:
     """One batch of trials was measured; counts are totals of the task so far."""
 
@@ -110,4 +125,4 @@ class Finished:
     stopped: Stopped
 
 
-Event = Started | Derived | RoundDone | Improved | Delivered | Finished
+Event = Started | Derived | FirstAnswer | RoundDone | Improved | Delivered | Finished

@@ -30,14 +30,14 @@ from ansorpy.events import (
     TaskResult,
 )
 from ansorpy.measure.host import local_target
-from ansorpy.records import MemoryStore, Store, default_store
-from ansorpy.session import past
+from ansorpy.records import MemoryStore, Record, Store, default_store
+from ansorpy.session import first, past
 from ansorpy.session.delivery import Deliveries
 from ansorpy.session.goal import Goal
 from ansorpy.session.journal import Journal, StoreJournal
 from ansorpy.session.model import default_model
 from ansorpy.session.pace import Pace
-from ansorpy.session.pools import Pools
+from ansorpy.session.pools import OPEN_POOLS, Pools
 from ansorpy.session.round import play
 from ansorpy.session.rules import find_rules
 from ansorpy.session.standing import Standing
@@ -56,7 +56,10 @@ MIN_GAIN = 1e-9  # seconds; what counts as an improvement
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to tune, for what, and how hard. `trials` and `seconds` are shared by all tasks."""
+    """What to tune, for what, and how hard. `trials` and `seconds` are shared by all tasks.
+
+    Without trials the model's choice is the answer (`session.first`).
+    """
 
     dags: tuple[Dag, ...]
     target: Target
@@ -70,10 +73,11 @@ class Request:
     without: tuple[str, ...] = ()  # rules that are switched off, by name: "SplitPhases" ...
     target_latency_s: float | None = None  # weighted sum over the tasks that is good enough
     stop_if_gain_below: float | None = None  # share; over a quarter of the trials, at least 64
+    first_answer: bool = True  # before the first trial, of no more tasks than have open pools
 
     def __post_init__(self) -> None:
-        if not 1 <= self.trials <= MAX_TRIALS:
-            raise SpecError(f"trials {self.trials}: expected 1 to {MAX_TRIALS}")
+        if not 0 <= self.trials <= MAX_TRIALS:
+            raise SpecError(f"trials {self.trials}: expected 0 to {MAX_TRIALS}")
         if self.seconds is not None and not self.seconds > 0:
             raise SpecError(f"seconds {self.seconds}: must be above 0")
         if self.target_latency_s is not None and not self.target_latency_s > 0:
@@ -142,15 +146,19 @@ def run(
         model = default_model(request.target, request.seed) if model is None else model
         pace = Pace(request.seconds, begin_s, len(open_tasks), clock)
         with pools() as opened:
-            deliveries = Deliveries(opened, journal, digest, out, pace)
+            deliveries = Deliveries(opened, journal, digest, out, pace, hasty=not request.trials)
             try:
+                begun = {name for name, _ in kept.rounds}
+                few = request.first_answer and len(open_tasks) <= OPEN_POOLS
                 for task in open_tasks:
-                    yield explore(task, rules, clock)
-                    task.recall(known[task.name])
-                    model.update(list(task.samples(list(task.costs_s))))
-                standing = stand(open_tasks, request, results, pace, clock)
-                model.update(standing.go_on(kept))
-                stopped = yield from search(standing, model, journal, opened, deliveries, clock)
+                    asked = not request.trials or (few and task.name not in begun)
+                    hasty = deliveries if asked else None
+                    yield from begin(task, known[task.name], rules, model, request, hasty, clock)
+                stopped = "trials"
+                if request.trials:
+                    standing = stand(open_tasks, request, results, pace, clock)
+                    model.update(standing.go_on(kept))
+                    stopped = yield from search(standing, model, journal, opened, deliveries, clock)
             except KeyboardInterrupt:
                 stopped = "interrupted"
             for task in open_tasks:
@@ -173,11 +181,32 @@ def writable(folder: Path) -> Path:
         raise SpecError(f"out {folder}: {error.strerror}") from error
 
 
-def explore(task: Task, rules: tuple[Rule, ...], clock: Callable[[], float]) -> Derived:
-    """Derive the sketches of a task and open their plans."""
+def begin(
+    task: Task,
+    known: Sequence[Record],
+    rules: tuple[Rule, ...],
+    model: CostModel,
+    request: Request,
+    hasty: Deliveries | None,
+    clock: Callable[[], float],
+) -> Iterator[Event]:
+    """Open a promising part of the search space, answer from that, then open all of it.
+
+    Args:
+        hasty: what gives the first answer; None: it is not asked for.
+    """
     begin_s = clock()
-    derivation = task.explore(rules)
-    return Derived(task.name, len(derivation.sketches), len(task.plans), clock() - begin_s)
+    if hasty is not None:
+        hasty.prepare(task)
+    derivation = task.explore(rules, first.PLANS)
+    task.recall(known)
+    answer = None if hasty is None else hasty.at_once(task, model, request.seed)
+    if answer is not None:
+        yield answer
+    if request.trials:
+        derivation = task.explore(rules)
+        model.update(list(task.samples(list(task.costs_s))))
+    yield Derived(task.name, len(derivation.sketches), len(task.plans), clock() - begin_s)
 
 
 def stand(
@@ -282,6 +311,8 @@ def tune(
 
     Args:
         target: this machine with `cores` threads unless given.
+        trials: candidates to measure, for all tasks together; 0: what the cost model chooses is
+            verified and delivered as a library alone, in about two seconds.
         allow: what may change how results are rounded, besides the order of sums: "winograd2",
             "winograd4" (ADR-0035).
         without: names of rules that are switched off (docs/rules.md).

@@ -61,7 +61,9 @@ app.add_typer(keys.app, name="keys")
 def tune(
     file: File,
     target: Kind = "cpu",
-    trials: Annotated[int, typer.Option(min=1, help="Candidates to measure, all tasks.")] = 64,
+    trials: Annotated[
+        int, typer.Option(min=0, help="Candidates to measure; 0: the model chooses.")
+    ] = 64,
     seconds: Annotated[float | None, typer.Option(help="Stop searching after so long.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     cores: Cores = 1,

@@ -7,7 +7,16 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ansorpy.events import Delivered, Derived, Event, Finished, Improved, RoundDone, Started
+from ansorpy.events import (
+    Delivered,
+    Derived,
+    Event,
+    Finished,
+    FirstAnswer,
+    Improved,
+    RoundDone,
+    Started,
+)
 
 Report = Callable[[Event], None]
 
@@ -59,6 +68,8 @@ def as_line(event: Event) -> str:
             return f"tuning {names}: {trials} trials, {sum(known)} records known"
         case Derived(task=task, sketches=sketches, plans=plans):
             return f"{task}: {sketches} sketches, {plans} plans"
+        case FirstAnswer(task=task, kernel=kernel, best_s=best_s, seconds=seconds):
+            return f"{task}: first answer after {seconds:.1f} s: {_time(best_s)}, {kernel}"
         case Improved(task=task, best_s=best_s, trials=trials):
             return f"{task}: best {_time(best_s)} after {trials} trials"
         case Delivered(task=task, kernel=kernel, best_s=best_s):

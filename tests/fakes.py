@@ -65,7 +65,7 @@ class FakePool(Closing):
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
 
-    def export(self, what: Export) -> Exported | Failed:
+    def export(self, what: Export, first_only: bool = False) -> Exported | Failed:
         return Failed("build", "a fake pool has no libraries")
 
     def close(self) -> None:

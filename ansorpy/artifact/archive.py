@@ -7,7 +7,7 @@ And the exported library: `kernel.so` (`kernel.o` where nothing could link), `ke
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from ansorpy.artifact.harness import Test
 from ansorpy.artifact.header import header_text
 from ansorpy.artifact.kernel_file import (
+    SPANS,
     Facts,
     constant_arrays,
     kernel_text,
@@ -28,6 +29,8 @@ from ansorpy.artifact.needs import needed_features
 from ansorpy.artifact.package import STAMP, box
 from ansorpy.codegen.exported import Library
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.loopir.nodes import Buffer
+from ansorpy.measure.outcome import Measured
 from ansorpy.records import Race, Record
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
@@ -68,9 +71,51 @@ def pack(
         content["kernel.h"] = header_text(dag, native).encode()
         content["native.py"] = native_text().encode()
     manifest = _manifest(dag, kernel, record, race, target)
-    manifest["native"] = _native(native, race, flop)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{dag.name}-{record.id[:12]}.zip"
+    manifest["native"] = _native(native, race.native_s, race.span, flop)
+    return _write(folder / f"{dag.name}-{record.id[:12]}.zip", content, manifest)
+
+
+def pack_native(
+    folder: Path,
+    dag: Dag,
+    library: Library,
+    record: Record,
+    target: Target,
+    cases: Sequence[str],
+    reformulated: str,
+) -> Path:
+    """Write the zip of a first answer: the library alone, no `kernel.py`; return its path.
+
+    Args:
+        library: linked; it passed the `cases`.
+        reformulated: what is computed another way (ADR-0035), for people; "": nothing.
+        record: of the one measurement of it; its id names the zip.
+    """
+    assert isinstance(record.outcome, Measured), "only what passed is delivered"
+    content = {
+        "kernel.so": library.code,
+        "kernel.h": header_text(dag, library).encode(),
+        "native.py": native_text().encode(),
+    }
+    manifest = {
+        **_about(dag, library.buffers, record, target, library.features),
+        "winner": "tuned",
+        "delivered": "first answer",
+        "verification": {
+            "reference": "float64",
+            "cases": list(cases),
+            "reformulated": reformulated or None,
+        },
+        "latency_s": _spread(record.outcome.times_s),
+        "trials": 0,
+        "created_s": record.created_s,
+        "native": _native(library, record.outcome.times_s, SPANS[0], flop_count(dag)),
+    }
+    return _write(folder / f"{dag.name}-first-{record.id[:12]}.zip", content, manifest)
+
+
+def _write(path: Path, content: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_bytes(box(content, manifest))
     partial.replace(path)
@@ -97,7 +142,34 @@ def _facts(dag: Dag, race: Race, target: Target, schedule: str, flop: int) -> Fa
 def _manifest(
     dag: Dag, kernel: Kernel, record: Record, race: Race, target: Target
 ) -> dict[str, Any]:
-    by_name = {tensor.name: tensor for tensor in tensors(dag, kernel.buffers)}
+    needs = needed_features(kernel.source, target)
+    return {
+        **_about(dag, kernel.buffers, record, target, needs),
+        "winner": race.winner,
+        "delivered": race.delivered,
+        "verification": {
+            "reference": "float64",
+            "inputs": list(race.span),
+            "tolerances": list(race.tolerances),
+            "exact_on_integers_up_to": race.magnitude,
+            "reformulated": race.reformulated or None,
+            "errors_seen": list(race.errors),
+            "source_sha256": record.source_sha256,
+        },
+        "latency_s": _spread(race.delivered_s),
+        "baseline_s": race.baseline_s,
+        "naive_s": _spread(race.naive_s) if race.naive_s else None,
+        "numpy_s": _spread(race.numpy_s) if race.numpy_s else None,
+        "trials": race.trials,
+        "created_s": record.created_s,
+    }
+
+
+def _about(
+    dag: Dag, buffers: Sequence[Buffer], record: Record, target: Target, needs: Sequence[str]
+) -> dict[str, Any]:
+    """Return what a manifest says of any kernel: its arguments, where it came from and runs."""
+    by_name = {tensor.name: tensor for tensor in tensors(dag, buffers)}
     return {
         "name": dag.name,
         "workload": record.workload,
@@ -123,31 +195,16 @@ def _manifest(
             "cpu": target.cpu,
             "vector_bits": target.vector_bits,
             "features": list(target.features),
-            "needs": list(needed_features(kernel.source, target)),
+            "needs": list(needs),
             "threads": target.cores,
         },
         "versions": dict(record.versions),
-        "winner": race.winner,
-        "delivered": race.delivered,
-        "verification": {
-            "reference": "float64",
-            "inputs": list(race.span),
-            "tolerances": list(race.tolerances),
-            "exact_on_integers_up_to": race.magnitude,
-            "reformulated": race.reformulated or None,
-            "errors_seen": list(race.errors),
-            "source_sha256": record.source_sha256,
-        },
-        "latency_s": _spread(race.delivered_s),
-        "baseline_s": race.baseline_s,
-        "naive_s": _spread(race.naive_s) if race.naive_s else None,
-        "numpy_s": _spread(race.numpy_s) if race.numpy_s else None,
-        "trials": race.trials,
-        "created_s": record.created_s,
     }
 
 
-def _native(native: Library | str, race: Race, flop: int) -> dict[str, Any]:
+def _native(
+    native: Library | str, times_s: tuple[float, ...], span: tuple[float, float], flop: int
+) -> dict[str, Any]:
     if isinstance(native, str):
         return {"library": None, "note": native}
     return {
@@ -158,8 +215,8 @@ def _native(native: Library | str, race: Race, flop: int) -> dict[str, Any]:
         "tasks": [phase.tasks for phase in native.phases],
         "features": list(native.features),
         "object_sha256": native.object_sha256,
-        "latency_s": _spread(race.native_s),
-        "span": list(race.span),
+        "latency_s": _spread(times_s),
+        "span": list(span),
         "flop": flop,
     }
 

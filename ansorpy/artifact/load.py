@@ -20,10 +20,11 @@ class LoadedKernel:
     Calling it takes NumPy arrays or those of any library that speaks DLPack, and returns the same
     kind. `run` and `prepare` are those of the file: NumPy only, and `prepare` once, then its
     result many times, is the fastest way. `file` is what is imported: `kernel.py`, or `native.py`
-    for the exported library.
+    for the exported library; unless given, the first of the two that is there.
     """
 
-    def __init__(self, package: Package, file: str = "kernel.py") -> None:
+    def __init__(self, package: Package, file: str | None = None) -> None:
+        file = file or ("kernel.py" if "kernel.py" in package.files else "native.py")
         folder = Path(tempfile.mkdtemp(prefix="ansorpy-kernel-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         for name, data in package.files.items():

@@ -12,7 +12,7 @@ from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names
 from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import I64, POINTER, VOID, Operand, declared
-from ansorpy.codegen.simd.operators import reserve
+from ansorpy.codegen.simd.memory import reserve
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.simd.values import Index
 from ansorpy.codegen.text_builder import TextBuilder, serial_loop

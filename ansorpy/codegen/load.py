@@ -11,7 +11,6 @@ import llvmlite.binding as llvm
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.llvm_ir import build_object, target_machine
 from ansorpy.codegen.nest import phase_infos
-from ansorpy.codegen.numba_object import source_object
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.target import Target
@@ -54,6 +53,9 @@ def build_source(
     Raises:
         BuildError: numba or LLVM refuses the source.
     """
+    # Here, not above: numba takes half a second to load, and a search needs none of it.
+    from ansorpy.codegen.numba_object import source_object
+
     start = clock()
     code = source_object(kernel, target)
     return Built(code, kernel.phases, kernel.buffers, clock() - start)

@@ -1,14 +1,16 @@
 """The learned model: gradient-boosted trees whose outputs are summed over the stores."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import lightgbm as lgb
 import numpy as np
 import numpy.typing as npt
 
 from ansorpy.cost.model import Batch, CostModel, Sample, Scores
 from ansorpy.cost.trees import LEAVES, Trees
+
+if TYPE_CHECKING:
+    import lightgbm as lgb
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -88,6 +90,9 @@ class GbmModel:
         known = sum(len(sample.costs_s) for sample in self._samples)
         if known < MIN_SAMPLES or not any(np.isfinite(s.costs_s).any() for s in self._samples):
             return
+        # Here, not above: it takes half a second to load, and the first answer needs none of it.
+        import lightgbm as lgb
+
         rows, packs, targets = training_set(self._samples)
         weights: FloatArray = np.maximum(targets, FAILURE_WEIGHT)
         missed = targets - self._explained(targets, weights)
@@ -115,6 +120,11 @@ class GbmModel:
         return answer
 
 
+def preload() -> None:
+    """Load LightGBM ahead of the first training."""
+    import lightgbm  # noqa: F401
+
+
 def labels(samples: Sequence[Sample]) -> FloatArray:
     """Return best cost of the task / cost for every candidate, in order; 0 for failures."""
     best: dict[str, float] = {}
@@ -139,7 +149,7 @@ def training_set(samples: Sequence[Sample]) -> tuple[Batch, IntArray, FloatArray
 
 def pack_sum_objective(
     packs: IntArray, targets: FloatArray, weights: FloatArray
-) -> Callable[[Any, lgb.Dataset], tuple[FloatArray, FloatArray]]:
+) -> Callable[[Any, "lgb.Dataset"], tuple[FloatArray, FloatArray]]:
     """Return the gradient and hessian of w * (sum over the pack - target)^2 / 2 per row.
 
     The true hessian of a row is w, but the rows of a pack move together: where all n of them
@@ -149,7 +159,7 @@ def pack_sum_objective(
     lengths = np.bincount(packs, minlength=len(targets)).astype(np.float64)
     hessian = (weights * lengths)[packs]
 
-    def objective(values: Any, data: lgb.Dataset) -> tuple[FloatArray, FloatArray]:
+    def objective(values: Any, data: "lgb.Dataset") -> tuple[FloatArray, FloatArray]:
         sums = np.bincount(packs, weights=values, minlength=len(targets))
         return (weights * (sums - targets))[packs], hessian
 

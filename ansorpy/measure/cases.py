@@ -7,7 +7,7 @@ zero, and NaNs. References are computed once per task (`make_cases`), kept as fi
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -60,31 +60,41 @@ class Case:
 
 def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
     """Return the cases of a Dag with their references: the costly part of checking, done once."""
+    return tuple(each_case(dag, seed, edges))
+
+
+def each_case(dag: Dag, seed: int, edges: bool = True) -> Iterator[Case]:
+    """Yield the cases of `make_cases`, each when it is asked for: dense random numbers first."""
     dense, narrow, edge, sparse, nan = np.random.default_rng(seed).spawn(5)
-    state = dense.bit_generator.state
-    cases = [_case(dag, "random", make.random_inputs(dag, dense))]
-    if not _all_known(cases[0]):
-        dense.bit_generator.state = state
-        positive = _case(dag, "random positive", make.positive_inputs(dag, dense))
-        if _all_known(positive):
-            cases = [positive]
+    first = _dense_case(dag, dense)
+    yield first
     magnitude = exact_magnitude(dag)
     if magnitude:
         # Many equal values: which of them an argmax answers shows.
         magnitude = 1 if _combines(dag, "argmax", "argmin") else magnitude
         integers = make.integer_inputs(dag, narrow, magnitude)
-        cases.append(_case(dag, "small-integer", integers, exact=True, side="left"))
+        yield _case(dag, "small-integer", integers, exact=True, side="left")
     if not magnitude or make.longest_sum(dag) >= LONG_SUM:
-        cases.append(_case(dag, "sparse", make.sparse_inputs(dag, sparse), side="left"))
+        yield _case(dag, "sparse", make.sparse_inputs(dag, sparse), side="left")
     if _combines(dag, "max", "min", "argmax", "argmin"):
-        cases.append(_case(dag, "rising negative", make.ordered_inputs(dag, rising=True)))
-        cases.append(_case(dag, "falling positive", make.ordered_inputs(dag, rising=False)))
+        yield _case(dag, "rising negative", make.ordered_inputs(dag, rising=True))
+        yield _case(dag, "falling positive", make.ordered_inputs(dag, rising=False))
     if edges:
-        cases.append(_case(dag, "edge", make.edge_inputs(dag, edge)))
-        if hands_nans_on(dag) and _all_known(cases[0]):
-            spoiled = make.with_nans(dag, cases[0].inputs, nan)
-            cases.append(_case(dag, "NaN", spoiled, nans=True))
-    return tuple(cases)
+        yield _case(dag, "edge", make.edge_inputs(dag, edge))
+        if hands_nans_on(dag) and _all_known(first):
+            spoiled = make.with_nans(dag, first.inputs, nan)
+            yield _case(dag, "NaN", spoiled, nans=True)
+
+
+def _dense_case(dag: Dag, rng: np.random.Generator) -> Case:
+    """Return random numbers, positive ones where nothing is known of the others."""
+    state = rng.bit_generator.state
+    case = _case(dag, "random", make.random_inputs(dag, rng))
+    if _all_known(case):
+        return case
+    rng.bit_generator.state = state
+    positive = _case(dag, "random positive", make.positive_inputs(dag, rng))
+    return positive if _all_known(positive) else case
 
 
 def _case(

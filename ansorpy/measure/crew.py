@@ -71,7 +71,7 @@ class Crew:
         self.target = target
         self.settings = settings
         self._folder = TemporaryDirectory(prefix="ansorpy-measure-", dir=settings.folder)
-        self._cases: dict[Dag | None, Path] = {None: self.folder}
+        self._cases: dict[tuple[Path, Dag], Path] = {}
         self._locks = lock_folder()
         self._cores = slot_cores(target.cores)
         places = usable_cores()
@@ -158,24 +158,31 @@ class Crew:
         built: Built,
         meaning: Dag | None,
         best_s: float | None,
-        backend: str | None = None,
     ) -> Trial:
         """Return what the slot is asked about machine code of a program with this meaning."""
-        return Trial(
-            backend or self.settings.backend, built, str(self.cases_of(meaning)),
-            self.settings.protocol, self.target.cores, best_s,
-        )  # fmt: skip
+        return self.trial_in(self.cases_of(meaning), built, best_s, self.settings.backend)
 
-    def cases_of(self, meaning: Dag | None) -> Path:
-        """Return the folder of the cases that fit a meaning; made when it is first asked for."""
-        if meaning not in self._cases:
+    def trial_in(self, cases: Path, built: Built, best_s: float | None, backend: str) -> Trial:
+        """Return what the slot is asked about machine code, with the cases of a folder."""
+        protocol = self.settings.protocol
+        return Trial(backend, built, str(cases), protocol, self.target.cores, best_s)
+
+    def cases_of(self, meaning: Dag | None, cases: Path | None = None) -> Path:
+        """Return the folder of the cases that fit a meaning; made when it is first asked for.
+
+        Args:
+            cases: the folder of those of the task itself; all of them unless given.
+        """
+        cases = self.folder if cases is None else cases
+        if meaning is None:
+            return cases
+        if (cases, meaning) not in self._cases:
             folder = self.folder / f"meaning{len(self._cases)}"
             folder.mkdir()
-            cases, fixed = load_cases(self.folder)
-            assert meaning is not None  # those of the task itself are there from the start
-            save_cases(reformulated(cases, meaning), fixed, folder)
-            self._cases[meaning] = folder
-        return self._cases[meaning]
+            known, fixed = load_cases(cases)
+            save_cases(reformulated(known, meaning), fixed, folder)
+            self._cases[cases, meaning] = folder
+        return self._cases[cases, meaning]
 
     def flow(
         self,

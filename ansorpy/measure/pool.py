@@ -17,12 +17,11 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure import finals
 from ansorpy.measure.backend import SHARED
-from ansorpy.measure.cases import make_cases, save_cases
 from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.crew import Crew, Settings
-from ansorpy.measure.inputs import constants
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pump import Steps, at_once
+from ansorpy.measure.references import References
 from ansorpy.measure.steps import built, trial, trial_of_library
 from ansorpy.measure.timing import Race
 from ansorpy.plan.draft import Draft
@@ -46,16 +45,18 @@ class MeasurePool(Closing):
         self.target = target
         self.settings = settings or Settings()
         self.crew = Crew(target, self.settings)
+        self._references = References(
+            dag, self.settings.seed, self.settings.edges, self.crew.folder
+        )
         try:
-            self.crew.start()  # they import while the references are computed
-            cases = make_cases(dag, self.settings.seed, self.settings.edges)
-            save_cases(cases, constants(dag), self.crew.folder)
+            self.crew.start()  # they import while the first reference is computed
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """End every process and remove the folder; may be called twice."""
+        self._references.close()
         self.crew.close()
 
     def measure(
@@ -86,6 +87,7 @@ class MeasurePool(Closing):
             best_s = outcome.cost_s if best_s is None else min(best_s, outcome.cost_s)
             return replace(outcome, build_s=done.build_s)
 
+        self._references.all()
         for meaning in {one.meaning for one in candidates}:
             self.crew.cases_of(meaning)  # before any core is held
         jobs = [self.crew.job_of(one) for one in candidates]
@@ -109,11 +111,13 @@ class MeasurePool(Closing):
                 to deliver them has to `verify`.
             late: once it says so, no further process is started.
         """
+        self._references.all()
         with self._intact():
             return finals.race(self.crew, self.dag, contestants, numpy, looked_at or {}, late)
 
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         """Build a kernel and run every case; None where all hold."""
+        self._references.all()
         job = self.crew.job_of(kernel)
         with self._intact():
             done = at_once(built(self.crew, job, self.settings.source_timeout_s))
@@ -123,16 +127,23 @@ class MeasurePool(Closing):
                 verdict = at_once(finals.fit(self.crew, done, kernel.meaning, None))
         return verdict if isinstance(verdict, Failed) else None
 
-    def export(self, what: Export) -> Exported | Failed:
-        """Build a library, run every case through its own functions, and time it."""
+    def export(self, what: Export, first_only: bool = False) -> Exported | Failed:
+        """Build a library, run every case through its own functions, and time it.
+
+        Args:
+            first_only: run the first case only, dense random numbers: what there is time for
+                where an answer is wanted at once.
+        """
         job = BuildJob(SHARED, what, self.target)
         with self._intact():
             done = at_once(built(self.crew, job, self.settings.build_timeout_s))
             if isinstance(done, Failed):
                 return done
             assert isinstance(done.built, Library)
+            cases = self._references.first() if first_only else self._references.all()
+            folder = self.crew.cases_of(what.program.meaning, cases)
             with self.crew.hold():
-                outcome = at_once(trial_of_library(self.crew, done.built, what.program.meaning))
+                outcome = at_once(trial_of_library(self.crew, done.built, folder))
         return outcome if isinstance(outcome, Failed) else Exported(done.built, outcome)
 
     @contextmanager

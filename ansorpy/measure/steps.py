@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from ansorpy.codegen.exported import Library
@@ -13,7 +14,6 @@ from ansorpy.measure.pump import Call, Steps
 from ansorpy.measure.slot import START_S, Answer, Worker
 from ansorpy.measure.trial import Checked, Trial
 from ansorpy.measure.verdict import failed_run
-from ansorpy.te.dag import Dag
 
 TRIAL: Final = "ansorpy.measure.trial"
 
@@ -46,9 +46,9 @@ def trial(crew: Crew, job: Trial, fresh: bool) -> Steps[Outcome]:
     return replace(outcome, check_s=check_s)
 
 
-def trial_of_library(crew: Crew, library: Library, meaning: Dag | None) -> Steps[Outcome]:
-    """Check and time a library through its own functions."""
-    job = crew.trial_of(library, meaning, None, SHARED)
+def trial_of_library(crew: Crew, library: Library, cases: Path) -> Steps[Outcome]:
+    """Check and time a library through its own functions, with the cases of a folder."""
+    job = crew.trial_in(cases, library, None, SHARED)
     if crew.target.cores == 1:
         return (yield from _run(crew, crew.slot, "trial", job, True))
     checked = yield from check(crew, job, True, crew.settings.run_timeout_s)

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ansorpy.events import Delivered, TaskResult
+from ansorpy.cost.model import CostModel
+from ansorpy.events import Delivered, FirstAnswer, TaskResult
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record
 from ansorpy.search import Candidate
-from ansorpy.session import final, past
+from ansorpy.session import final, first, past
 from ansorpy.session.final import FINALISTS, Raced
+from ansorpy.session.first import First
 from ansorpy.session.journal import Journal
 from ansorpy.session.pace import Pace
 from ansorpy.session.pools import Pools
@@ -24,12 +26,38 @@ class Deliveries:
     Args:
         digest: of the request that the final kernels answer.
         out: folder of the zips.
+        hasty: the first answer is the last: there will be no trials.
     """
 
-    def __init__(self, pools: Pools, journal: Journal, digest: str, out: Path, pace: Pace) -> None:
-        self._pools, self._journal = pools, journal
+    def __init__(
+        self,
+        pools: Pools,
+        journal: Journal,
+        digest: str,
+        out: Path,
+        pace: Pace,
+        hasty: bool = False,
+    ) -> None:
+        self._pools, self._journal, self._hasty = pools, journal, hasty
         self._digest, self._out, self._pace = digest, out, pace
         self._raced: dict[str, tuple[Sequence[Candidate], Raced]] = {}
+        self._firsts: dict[str, First] = {}
+
+    def prepare(self, task: Task) -> None:
+        """Start the processes of a task, and its first reference."""
+        self._pools.of(task)
+
+    def at_once(self, task: Task, model: CostModel, seed: int) -> FirstAnswer | None:
+        """Deliver what is known best, or what the model chooses; None where nothing came so far.
+
+        It is measured first, if anything is.
+        """
+        found = first.answer(task, model, self._pools.of(task), seed, self._out)
+        if found is None:
+            return None
+        task.first = found.candidate
+        self._firsts[task.name] = found
+        return found.event(task, self._pace.spent_s)
 
     def on_the_way(self, task: Task) -> Delivered | None:
         """Deliver the best so far where it is worth the time; None where it is not.
@@ -54,6 +82,9 @@ class Deliveries:
             path = past.deliver_again(task, kept, self._out)
             if path is not None:
                 return final.result_of(task, kept, path)
+        answered = self._firsts.get(task.name)
+        if answered is not None and not task.trials and (self._hasty or not task.known):
+            return answered.result(task, self._pace.spent_s)
         before = self._raced.get(task.name)
         if before is not None and before[0] == task.ranked()[:FINALISTS]:
             raced: Raced | list[Failed] = before[1]

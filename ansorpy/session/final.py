@@ -193,12 +193,17 @@ def exported(
 
 def export_of(task: Task, entry: Contestant) -> Export:
     """Return what becomes the library of a kernel; equal kernels have equal symbols."""
+    return export_program(task, entry.program, entry.kernel.source)
+
+
+def export_program(task: Task, program: Program, text: str) -> Export:
+    """Return what becomes the library of a program; `text` tells programs apart."""
     return Export(
-        program=entry.program,
+        program=program,
         inputs=tuple(node.name for node in task.dag.placeholders),
         outputs=output_names(task.dag),
         constants={name: array.tobytes() for name, array in constants(task.dag).items()},
-        prefix=f"ansorpy_{sha256(entry.kernel.source.encode()).hexdigest()[:12]}",
+        prefix=f"ansorpy_{sha256(text.encode()).hexdigest()[:12]}",
     )
 
 

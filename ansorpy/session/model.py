@@ -1,5 +1,6 @@
 """The cost model of a tuning."""
 
+from ansorpy.cost.gbm import GbmModel
 from ansorpy.cost.model import CostModel
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.target import Target
@@ -7,7 +8,4 @@ from ansorpy.target import Target
 
 def default_model(target: Target, seed: int) -> CostModel:
     """Return boosted trees that the analytic model stands in for until they are trained."""
-    # Here, not above: LightGBM takes half a second to load; an answer from the store needs none.
-    from ansorpy.cost.gbm import GbmModel
-
     return GbmModel(RooflineModel(target), seed)

@@ -46,10 +46,10 @@ def play(
     begin_s = clock()
     ranked = task.ranked()
     ranker = ForTask(model, task.key)
-    proposed = evolve(
-        task.plans, ranker, task.costs_s.keys(), rng, measured=ranked, target=task.target
-    )
-    chosen = eps_greedy(proposed, task.plans, task.costs_s.keys(), count, rng)
+    first = [] if task.first is None or task.first in task.costs_s else [task.first]
+    seen = {*task.costs_s, *first}
+    proposed = evolve(task.plans, ranker, seen, rng, measured=ranked, target=task.target)
+    chosen = [*first, *eps_greedy(proposed, task.plans, seen, count - len(first), rng)]
     proposed_s = clock()
     chosen, outcomes = measure(task, chosen, pool, late)
     measured_s = clock()

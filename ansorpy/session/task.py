@@ -15,7 +15,7 @@ from ansorpy.cost.model import Sample
 from ansorpy.errors import RecordError, SpecError
 from ansorpy.features import extract
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.plan.choices import all_plans
+from ansorpy.plan.choices import ALL_PLANS, all_plans
 from ansorpy.plan.draft import Draft, drafted
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
@@ -54,6 +54,7 @@ class Task:
     rounds: int = 0
     seconds: float = 0.0
     allowed: frozenset[Winograd] = frozenset()  # what the rules may reformulate
+    first: Candidate | None = None  # delivered before any trial, and so measured first
 
     @staticmethod
     def of(dag: Dag, target: Target, rules: str) -> "Task":
@@ -77,17 +78,21 @@ class Task:
         alive = [(cost, candidate) for candidate, cost in self.costs_s.items() if cost < inf]
         return [candidate for _, candidate in sorted(alive)]
 
-    def explore(self, rules: tuple[Rule, ...]) -> Derivation:
-        """Derive the sketches and open their plans: the search space.
+    def explore(self, rules: tuple[Rule, ...], limit: int = ALL_PLANS) -> Derivation:
+        """Derive the sketches and open their plans: the search space, or a promising part of it.
+
+        Args:
+            limit: about how many plans; those of an earlier call keep their numbers.
 
         Raises:
             SpecError: no sketch, too many, or none that can be lowered.
         """
         derivation = derive(self.dag, self.target, rules)
         self.allowed = frozenset(s for state in derivation.sketches for s in reformulations(state))
-        for plan in all_plans(derivation.sketches, self.target):
-            if len(sample(plan, 1, np.random.default_rng(0))):  # else its sizes leave no row
-                self.add_plan(plan, plan_text(plan))
+        for plan in all_plans(derivation.sketches, self.target, limit):
+            text = plan_text(plan)
+            if text in self.texts or len(sample(plan, 1, np.random.default_rng(0))):
+                self.add_plan(plan, text)  # else its sizes leave no row
         if not self.plans:
             count = len(derivation.sketches)
             raise SpecError(f"{self.name!r}: none of its {count} sketches can be lowered")

@@ -119,11 +119,13 @@ def _fail(held: Held, reason: str) -> None:
 
 def engine_tune(settings: Settings) -> Tune:
     """Load the numeric floors, and return the tuning of a submission."""
-    from ansorpy.cost import gbm  # noqa: F401 - loaded before the first job needs it
+    from ansorpy.cost import gbm
     from ansorpy.measure import crew, pool
     from ansorpy.measure.host import local_target
     from ansorpy.session.pools import Pools
     from ansorpy.tune import Request, run
+
+    gbm.preload()
 
     def tune(submission: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
         budget = submission.budget
@@ -139,6 +141,7 @@ def engine_tune(settings: Settings) -> Tune:
             without=submission.without,
             target_latency_s=budget.target_latency_s,
             stop_if_gain_below=budget.stop_if_gain_below,
+            first_answer=False,  # what is served has a kernel.py
         )
         measuring = crew.Settings(folder=str(out.parent), sandbox=settings.sandbox)
         open_pool = lambda dag, target: pool.MeasurePool(dag, target, measuring)  # noqa: E731

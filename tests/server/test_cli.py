@@ -79,7 +79,7 @@ def test_a_file_may_come_from_standard_input(env: dict[str, str]) -> None:
         (("tune", "{file}", "--bind", "N=4", "--seconds", "0"), "seconds 0.0: must be above 0"),
         (("tune", "{file}", "--bind", "N=4", "--target", "cuda"), "--target cuda"),
         (("sketches", "{file}", "--bind", "N=4", "--target", "tpu"), "expected cpu or cuda"),
-        (("tune", "{file}", "--trials", "0"), "trials"),
+        (("tune", "{file}", "--trials", "-1"), "trials"),
         (("tune", "{file}", "--cores", "0"), "cores"),
         (("serve", "--host", "0.0.0.0"), "loopback"),
         (("serve", "--port", "99999"), "port"),

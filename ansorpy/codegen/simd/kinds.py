@@ -28,8 +28,6 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from llvmlite.binding import get_host_cpu_features
-from numba import config
-from numba.core import cgutils
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F32, F64, POINTER, VOID = ir.FloatType(), ir.DoubleType(), ir.PointerType(), ir.VoidType()
@@ -77,6 +75,8 @@ def supports(builder: Any, feature: str) -> bool:
     known = getattr(builder, "features", None)
     if known is not None:
         return feature in known
+    from numba import config  # where numba writes; others need not load it
+
     told = config.CPU_NAME or config.CPU_FEATURES  # type: ignore[attr-defined]
     return not told and feature in host_features()
 
@@ -89,7 +89,8 @@ def host_features() -> frozenset[str]:
 
 def declared(module: Any, name: str, kind: Any) -> Any:
     """Return the function `name` of a module, declared if it is not there yet."""
-    return cgutils.get_or_insert_function(module, kind, name)  # type: ignore[no-untyped-call]
+    known = module.globals.get(name)
+    return ir.Function(module, kind, name) if known is None else known
 
 
 def constant(kind: Any, number: float) -> Any:

@@ -9,6 +9,7 @@ from llvmlite import ir
 from ansorpy.codegen.simd.kinds import (
     BYTES,
     I1,
+    I8,
     I32,
     I64,
     POINTER,
@@ -235,3 +236,14 @@ def consecutive(index: Any) -> bool:
     return isinstance(index, Index) and index.lanes == tuple(
         range(index.lanes[0], index.lanes[0] + len(index.lanes))
     )
+
+
+def reserve(builder: Any, size_bytes: int) -> Any:
+    """Return a pointer to 64-byte aligned memory on the stack, reserved once per call."""
+    with builder.goto_entry_block():
+        memory = builder.alloca(ir.ArrayType(I8, size_bytes))
+        memory.align = 64
+        # llvmlite still tells pointers apart by what they point to, and a cast to the plain
+        # pointer type is left out as needless: the plain type has to be set.
+        memory.type = POINTER
+        return memory

@@ -11,7 +11,8 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
 from ansorpy.codegen.simd.expansion import Expansion
-from ansorpy.codegen.simd.kinds import I8, I64, POINTER, Operand, declared
+from ansorpy.codegen.simd.kinds import I64, Operand, declared
+from ansorpy.codegen.simd.memory import reserve
 from ansorpy.codegen.simd.text import Tile
 
 
@@ -121,17 +122,6 @@ def pack(builder: Any, kind: Any, registers: list[Any]) -> Any:
     for k, value in enumerate(registers):
         result = builder.insert_value(result, value, k)
     return result
-
-
-def reserve(builder: Any, size_bytes: int) -> Any:
-    """Return a pointer to 64-byte aligned memory on the stack, reserved once per call."""
-    with builder.goto_entry_block():
-        memory = builder.alloca(ir.ArrayType(I8, size_bytes))
-        memory.align = 64
-        # llvmlite still tells pointers apart by what they point to, and a cast to the plain
-        # pointer type is left out as needless: the plain type has to be set.
-        memory.type = POINTER
-        return memory
 
 
 def keep_loops(builder: Any) -> None:

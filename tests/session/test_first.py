@@ -1,0 +1,118 @@
+"""The first answer: chosen by the model, built, checked, and measured first."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ansorpy
+from ansorpy.cost.roofline import RooflineModel
+from ansorpy.events import Event, FirstAnswer, RoundDone
+from ansorpy.measure.host import local_target
+from ansorpy.measure.outcome import Measured
+from ansorpy.population import sample
+from ansorpy.records import MemoryStore
+from ansorpy.search import Candidate
+from ansorpy.session import first
+from ansorpy.session.task import Task, rules_name
+from ansorpy.te import library
+from ansorpy.te.dag import Dag
+from ansorpy.tune import Request, run
+from rules import CPU
+from tests.fakes import fake_pools
+
+
+def matmul(n: int = 48) -> Dag:
+    return replace(library.matmul(n, n, n), name="mm")
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_without_trials_a_library_is_delivered_that_computes_what_was_asked(
+    tmp_path: Path, cores: int
+) -> None:
+    events: list[Event] = []
+    store = MemoryStore()
+    result = ansorpy.tune(
+        matmul(), trials=0, cores=cores, store=store, out=tmp_path, on_event=events.append
+    )
+    (task,) = result.tasks
+    assert task.verified
+    assert task.trials == 0
+    assert result.stopped == "trials"
+    (told,) = [event for event in events if isinstance(event, FirstAnswer)]
+    assert told.kernel == task.kernel
+    assert told.best_s == task.best_s
+    assert store.count() == 0  # it was no trial
+    a, b = np.random.default_rng(0).random((2, 48, 48), np.float32)
+    kernel = result.kernels["mm"]
+    assert np.allclose(kernel(a, b), a.astype(np.float64) @ b, rtol=1e-5)
+    assert kernel.manifest["verification"]["cases"] == ["random"]
+    assert "kernel.py" not in kernel.manifest["files"]
+
+
+def test_the_choice_is_the_best_that_the_model_sees_and_repeats_itself() -> None:
+    target = local_target(1)
+    model = RooflineModel(target)
+
+    def chosen() -> tuple[str, tuple[int, ...], float]:
+        task = Task.of(matmul(96), target, rules_name("cpu", CPU))
+        task.explore(CPU, first.PLANS)
+        best, *others = first.choose(task, model, seed=3)
+        scores = [float(model.predict([task.features(c.plan, [c])])[0][0]) for c in (best, *others)]
+        assert scores == sorted(scores, reverse=True)
+        return task.texts[best.plan], best.row, scores[0]
+
+    again = chosen()
+    assert chosen() == again
+    task = Task.of(matmul(96), target, rules_name("cpu", CPU))
+    task.explore(CPU)
+    rng = np.random.default_rng(5)
+    rows = [sample(plan, 16, rng) for plan in task.plans]
+    batches = [
+        task.features(i, [Candidate(i, tuple(row)) for row in found.tolist()])
+        for i, found in enumerate(rows)
+    ]
+    typical = np.median(np.concatenate(model.predict(batches)))
+    assert again[2] > 2 * typical
+
+
+def test_what_was_measured_before_comes_before_what_is_foretold() -> None:
+    task = Task.of(matmul(), local_target(1), rules_name("cpu", CPU))
+    task.explore(CPU, first.PLANS)
+    rows = sample(task.plans[2], 3, np.random.default_rng(0))
+    slow, fast, lost = (Candidate(2, tuple(row)) for row in rows.tolist())
+    task.costs_s |= {slow: 2.0, fast: 1.0, lost: float("inf")}
+    assert first.choose(task, RooflineModel(task.target), 0) == [fast, slow]
+
+
+def test_the_search_measures_the_first_answer_first(tmp_path: Path) -> None:
+    store = MemoryStore()
+    events: list[Event] = []
+    request = Request((matmul(),), local_target(1), trials=8, seed=1)
+    for event in run(request, CPU, store, tmp_path):
+        events.append(event)
+    kinds = [type(event) for event in events]
+    assert kinds.index(FirstAnswer) < kinds.index(RoundDone)
+    task = Task.of(matmul(), request.target, rules_name("cpu", CPU))
+    task.explore(CPU, first.PLANS)
+    best = first.choose(task, RooflineModel(request.target), request.seed)[0]
+    trial = next(iter(store.export()))
+    assert (trial.plan, trial.row) == (task.texts[best.plan], best.row)
+    assert isinstance(trial.outcome, Measured)
+    assert sum(record.race is None for record in store.export()) == 8
+
+
+def test_where_no_library_can_be_made_a_race_decides(tmp_path: Path) -> None:
+    request = Request((matmul(),), local_target(1), trials=0)
+    *events, last = run(request, CPU, MemoryStore(), tmp_path, pools=fake_pools())
+    assert not [event for event in events if isinstance(event, FirstAnswer)]
+    assert last.results[0].kernel is not None  # type: ignore[union-attr]
+
+
+def test_what_has_edges_and_functions_is_answered_too(tmp_path: Path) -> None:
+    result = ansorpy.tune(library.softmax(17, 33), trials=0, store=MemoryStore(), out=tmp_path)
+    x = np.random.default_rng(0).normal(size=(17, 33)).astype(np.float32)
+    e = np.exp(x - x.max(1, keepdims=True))
+    (kernel,) = result.kernels.values()
+    assert np.allclose(kernel(x), e / e.sum(1, keepdims=True), atol=1e-6)
