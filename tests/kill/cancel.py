@@ -11,6 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ from server.db.engine import connect, reading
 from server.db.models import RecordRow
 from server.db.upgrade import open_database, upgrade
 from tests.kill.processes import Process, lives, processes, state
-from tests.kill.run import SETTINGS, WORK, database, say
+from tests.kill.run import SETTINGS, WORK, database, end_well, say
 from tests.kill.service import RefusedError, Service
 
 LIMIT_S = 2.0
@@ -151,15 +152,15 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 def run(times: int, kind: str, seed: int) -> int:
     """Run it all; return the exit code."""
-    with (
-        TemporaryDirectory(prefix="ansorpy-cancel-") as name,
-        database(kind, Path(name)) as (url, _),
-    ):
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="ansorpy-cancel-")))
+        url, _ = stack.enter_context(database(kind, folder))
         made = connect(url)
         upgrade(made)
         made.dispose()
         engine = open_database(url)
-        service = Service(Path(name), url, **{**SETTINGS, "watch_s": 0.2})
+        service = Service(folder, url, **{**SETTINGS, "watch_s": 0.2})
+        stack.callback(service.end)
         service.start()
         cancelling = Cancelling(service, engine, random.Random(seed))
         cancelling.time_the_end()
@@ -177,6 +178,7 @@ def run(times: int, kind: str, seed: int) -> int:
 
 def main() -> int:
     """Read the command line."""
+    end_well()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=40)
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")

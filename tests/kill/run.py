@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
@@ -105,7 +105,8 @@ class Killing:
         except ProcessLookupError:
             return False
         self.kills[kind] += 1
-        self.moments[f"round {job.rounds_done + 1}"] += 1
+        over = job.trials_done >= job.trials
+        self.moments["race and delivery" if over else f"round {job.rounds_done + 1}"] += 1
         # A job whose slot was killed goes on; any other has to be taken up again.
         self.dead = "" if kind == "slot" else f"{job.id} {job.lease_token}"
         return True
@@ -126,8 +127,9 @@ class Killing:
 def run(kills: int, kind: str, seed: int, trials: int, window_s: float, limit_s: float) -> int:
     """Run it all; return the exit code."""
     begin_s = time.monotonic()
-    with TemporaryDirectory(prefix="ansorpy-kill-") as name, database(kind, Path(name)) as (url, _):
-        folder = Path(name)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="ansorpy-kill-")))
+        url, _ = stack.enter_context(database(kind, folder))
         made = connect(url)
         upgrade(made)
         made.dispose()
@@ -142,6 +144,7 @@ def run(kills: int, kind: str, seed: int, trials: int, window_s: float, limit_s:
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
+        stack.callback(killing.service.end)
         while sum(killing.kills.values()) < kills and time.monotonic() - begin_s < limit_s:
             killing.recover()
             if killing.kill(window_s) and sum(killing.kills.values()) % 10 == 0:
@@ -193,13 +196,19 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def end_well() -> None:
+    """Leave by the way of an exception when asked to end, so that nothing is left running."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def main() -> int:
     """Read the command line."""
+    end_well()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--trials", type=int, default=160, help="of one job")
+    parser.add_argument("--trials", type=int, default=48, help="of one job")
     parser.add_argument("--minutes", type=float, default=1e6, help="stop killing after so long")
     parser.add_argument("--window", type=float, default=4.0, help="seconds that a kill may wait")
     given = parser.parse_args()

@@ -75,6 +75,11 @@ class Service:
         self._process.terminate()
         return self._process.wait(60.0)
 
+    def end(self) -> None:
+        """Stop it where it runs: for whoever leaves early."""
+        if self.running:
+            self.stop()
+
     @property
     def running(self) -> bool:
         """Whether the server process is there."""

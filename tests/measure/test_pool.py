@@ -4,7 +4,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -164,18 +165,31 @@ def test_a_child_ends_when_its_daemon_is_killed() -> None:
 
 @pytest.mark.slow
 def test_a_storm_costs_no_more_than_its_timeouts(pool: MeasurePool) -> None:
-    names = ["crash"] * 100 + ["good"]
-    start = time.monotonic()
-    *crashes, good = measure(pool, *names)
-    crash_s = time.monotonic() - start
-    assert {one.kind for one in crashes if isinstance(one, Failed)} == {"crash"}
-    assert isinstance(good, Measured)
-    assert crash_s < 60.0  # 30-50 ms each here, 100 to 250 on a loaded machine
-    start = time.monotonic()
-    hangs = measure(pool, *["hang"] * 3, "good")
-    # Each hang costs its timeout and a new process; a minute would mean that one was waited for.
-    assert time.monotonic() - start < 3 * SETTINGS.run_timeout_s + 30.0
-    assert [isinstance(one, Failed) for one in hangs] == [True, True, True, False]
+    crashes, hangs = 40, 2
+
+    def crash() -> None:
+        assert kinds(measure(pool, *["crash"] * crashes, "good")) == ["crash"] * crashes + ["good"]
+
+    def hang() -> None:
+        assert kinds(measure(pool, *["hang"] * hangs, "good")) == ["run-timeout"] * hangs + ["good"]
+
+    assert least_s(crash, enough_s=(crash_s := 0.25 * crashes)) < crash_s  # seen: 30 to 50 ms each
+    # Each hang costs its timeout and a new process, and nobody waits for more.
+    assert least_s(hang, enough_s=(hang_s := hangs * SETTINGS.run_timeout_s + 3.0)) < hang_s
+
+
+def kinds(outcomes: list[Outcome | None]) -> list[str]:
+    return [one.kind if isinstance(one, Failed) else "good" for one in outcomes]
+
+
+def least_s(run: Callable[[], object], enough_s: float, tries: int = 4) -> float:
+    """Return the shortest of some runs, the last of which is one that took less than enough."""
+    times_s: list[float] = []
+    while len(times_s) < tries and min(times_s, default=inf) >= enough_s:
+        begin_s = time.monotonic()
+        run()
+        times_s.append(time.monotonic() - begin_s)
+    return min(times_s)
 
 
 def descendants(pid: int) -> list[int]:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,8 @@ from tests.server.process import process
 from tests.server.service import Service, service
 
 MAX_REPLY_BYTES = 16 * 1024
-MAX_BOMB_S = 0.5  # wanted: 0.1, seen: 0.06 and less; a machine with other work may take longer
+MAX_BOMB_S = 0.1  # seen: 0.06 and less
+BOMB_TRIES = 5  # the first time imports are in the way, or a collection; later, other processes
 MAX_GROWTH_BYTES = 64 << 20
 
 assert len(BODIES) >= 200
@@ -47,8 +49,8 @@ def test_every_hostile_body_is_a_problem_that_repeats_nothing(running: Service) 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused_at_once(sqlite_service: Service, name: str) -> None:
-    times_s = []
-    for _ in range(2):  # the second time nothing else is in the way (imports, a collection)
+    times_s: list[float] = []
+    while len(times_s) < BOMB_TRIES and min(times_s, default=inf) >= MAX_BOMB_S:
         # Time of this process, in which the service runs: the machine may have other work.
         begin_s = time.process_time()
         reply = sqlite_service.client.post("/v1/jobs", content=BOMBS[name])

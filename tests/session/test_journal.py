@@ -84,18 +84,24 @@ def last(found: Iterator[Event]) -> Finished:
     return end
 
 
-@pytest.mark.parametrize("text", [MM, MM + RELU])
-def test_a_tuning_killed_anywhere_ends_as_if_it_had_not_been(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "trials", "all_lives"),  # calls that an attempt survives; even: the round is not kept
+    [(MM, 96, (4,)), (MM + RELU, 48, (1, 2))],
+    ids=["one", "two"],
+)
+def test_a_tuning_killed_anywhere_ends_as_if_it_had_not_been(
+    tmp_path: Path, text: str, trials: int, all_lives: tuple[int, ...]
+) -> None:
     whole = Ledger()
-    expected = last(events(whole, tmp_path / "whole", text))
+    expected = last(events(whole, tmp_path / "whole", text, trials=trials))
     calls = 10**9 - whole.calls_left
-    for lives in (1, 3):  # calls that an attempt survives
+    for lives in all_lives:
         ledger, attempts = Ledger(), 0
         while True:
             ledger.calls_left = lives
             attempts += 1
             try:
-                end = last(events(ledger, tmp_path / f"{lives}", text))
+                end = last(events(ledger, tmp_path / f"{lives}", text, trials=trials))
                 break
             except Killed:
                 continue
@@ -109,15 +115,15 @@ def test_a_tuning_killed_anywhere_ends_as_if_it_had_not_been(tmp_path: Path, tex
 
 def test_what_was_known_before_is_known_again(tmp_path: Path) -> None:
     store = MemoryStore()
-    first = Request(parse(MM), TARGET, trials=32)
+    first = Request(parse(MM), TARGET, trials=16)
     last(run(first, find_rules("cpu"), store, tmp_path, pools=fake_pools()))
     whole, broken = Ledger(), Ledger()
-    last(events(whole, tmp_path / "a", MM, store, seed=5, trials=64))
+    last(events(whole, tmp_path / "a", MM, store, seed=5, trials=48))
     broken.calls_left = 3
     with pytest.raises(Killed):
-        last(events(broken, tmp_path / "b", MM, store, seed=5, trials=64))
+        last(events(broken, tmp_path / "b", MM, store, seed=5, trials=48))
     broken.calls_left = 10**9
-    last(events(broken, tmp_path / "c", MM, store, seed=5, trials=64))
+    last(events(broken, tmp_path / "c", MM, store, seed=5, trials=48))
     assert broken.trials() == whole.trials()
     seen = {(record.plan, record.row) for record in store.all(next(store.export()).key)}
     assert not seen & {(plan, row) for _, plan, row in whole.trials()}
@@ -127,10 +133,10 @@ def test_the_time_of_an_earlier_attempt_counts(tmp_path: Path) -> None:
     ledger = Ledger()
     ledger.calls_left = 2
     with pytest.raises(Killed):
-        last(events(ledger, tmp_path, MM))
+        last(events(ledger, tmp_path, MM, trials=32))
     before_s = json.loads(ledger.checkpoint)["seconds"]
     ledger.calls_left = 10**9
-    assert last(events(ledger, tmp_path, MM)).seconds > before_s > 0
+    assert last(events(ledger, tmp_path, MM, trials=32)).seconds > before_s > 0
 
 
 def test_a_latency_that_is_good_enough_ends_the_search(tmp_path: Path) -> None:
