@@ -108,7 +108,8 @@ def run(
 ) -> Iterator[Event]:
     """Yield what happens; the last event is `Finished`.
 
-    A KeyboardInterrupt, from the terminal or thrown in, ends the search and keeps the best so far.
+    A KeyboardInterrupt, from the terminal or thrown in, ends the search and keeps the best so far;
+    where there is none yet, or in the final race, it ends everything.
 
     Args:
         rules: the rule set; the registered one of the target's kind unless given.
@@ -119,6 +120,7 @@ def run(
 
     Raises:
         SpecError: the request is wrong, its search space is empty, or `out` takes no files.
+        KeyboardInterrupt: there was one, and there is nothing to keep.
     """
     store = default_store() if store is None else store
     journal = StoreJournal(store) if journal is None else journal
@@ -160,6 +162,8 @@ def run(
                     model.update(standing.go_on(kept))
                     stopped = yield from search(standing, model, journal, opened, deliveries, clock)
             except KeyboardInterrupt:
+                if not any(results.values()) and all(t.best_s is None for t in open_tasks):
+                    raise
                 stopped = "interrupted"
             for task in open_tasks:
                 results[task.name] = deliveries.finish(task, kept.races.get(task.name))

@@ -2,7 +2,7 @@
 
 Results go to standard output, progress and complaints to standard error. Exit codes: 0 a verified
 kernel, 2 wrong input, 3 nothing survived, 4 no service answers, 130 interrupted (with the best so
-far written).
+far written, where there is one; a second Ctrl-C does not wait for that).
 """
 
 import gc
@@ -107,9 +107,13 @@ def tune(
         with reporter(sys.stderr, trials) as report:
             events = run(request, store=store, out=out)
             last: Finished | None = None
-            for event in keep_best(events):
-                report(event)
-                last = event if isinstance(event, Finished) else last
+            try:
+                for event in keep_best(events):
+                    report(event)
+                    last = event if isinstance(event, Finished) else last
+            except KeyboardInterrupt:
+                typer.echo("ansorpy: interrupted before a kernel could be written", err=True)
+                raise typer.Exit(INTERRUPTED) from None
     assert last is not None, "the last event of a tuning is Finished"
     typer.echo(json.dumps(as_object(last), indent=2) if as_json else as_text(last))
     if last.stopped == "interrupted":

@@ -185,6 +185,15 @@ def test_an_interrupt_while_measuring_keeps_the_best_so_far(tmp_path: Path) -> N
     assert end.results[0].trials == 16
 
 
+def test_an_interrupt_before_anything_survived_ends_everything(tmp_path: Path) -> None:
+    def verdict(program: Program) -> Outcome:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        last(events(out=tmp_path, pools=fake_pools(verdict=verdict)))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_interrupt_thrown_in_keeps_the_best_so_far(tmp_path: Path) -> None:
     found = events(out=tmp_path)
     while not isinstance(next(found), RoundDone):

@@ -1,13 +1,21 @@
 """Which cores a slot owns, and the lock that keeps two jobs of one machine from sharing them."""
 
 import fcntl
+import logging
 import os
 import tempfile
+import threading
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import Final, TextIO
 
 from ansorpy.errors import RunError
+
+log = logging.getLogger(__name__)
+
+TOLD_AFTER_S: Final = 2.0  # of waiting: a batch of others is shorter
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -49,10 +57,35 @@ def lock_folder() -> Path:
 
 
 @contextmanager
-def exclusive(cores: Iterable[int], folder: Path) -> Generator[None]:
-    """Hold the locks of `cores`; wait where another job is timing on one of them."""
+def exclusive(
+    cores: Iterable[int], folder: Path, told_after_s: float = TOLD_AFTER_S
+) -> Generator[None]:
+    """Hold the locks of `cores`; wait, and say so, where another job is timing on one of them.
+
+    Jobs take turns: who waits holds the turn, so that who lets go cannot come back before.
+    """
     with ExitStack() as stack:
         for core in sorted(cores):  # one order for everyone: no two jobs wait for each other
-            file = stack.enter_context((folder / f"core-{core}.lock").open("w"))
-            fcntl.flock(file, fcntl.LOCK_EX)
+            with (folder / f"core-{core}.turn").open("w") as turn:
+                _lock(turn, core, told_after_s)
+                file = stack.enter_context((folder / f"core-{core}.lock").open("w"))
+                _lock(file, core, told_after_s)
         yield
+
+
+def _lock(file: TextIO, core: int, told_after_s: float) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        telling = threading.Timer(told_after_s, _tell, [core])
+        telling.start()
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        finally:
+            telling.cancel()
+
+
+@cache
+def _tell(core: int) -> None:
+    """Say, once in a process, why nothing happens."""
+    log.warning("core %d: another job of this machine is timing on it; waiting", core)

@@ -4,6 +4,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 import ansorpy.tune as ansorpy_tune
 from ansorpy.events import Finished
+from ansorpy.measure.cores import exclusive, lock_folder, slot_cores
 from server.cli import app, as_text
 from server.commands.common import pairs
 from server.doctor.examine import CHECKS, examine
@@ -243,6 +245,28 @@ def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str], file: str, tmp_path: 
     assert answer["stopped"] == "interrupted"
     assert answer["tasks"][0]["verified"]
     assert Path(answer["tasks"][0]["kernel"]).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_ctrl_c_ends_what_waits_for_a_core(
+    env: dict[str, str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # locks of our own
+    with exclusive(slot_cores(1), lock_folder()):
+        process = command(
+            {**env, "TMPDIR": str(tmp_path)},
+            "tune", file, "--bind", "N=64", "--out", str(tmp_path), "--json",
+        )  # fmt: skip
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "another job of this machine is timing on it; waiting" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, told = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert told.splitlines()[-1] == "ansorpy: interrupted before a kernel could be written"
+    assert "Traceback" not in told
 
 
 @pytest.mark.slow
