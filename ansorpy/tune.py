@@ -241,6 +241,7 @@ def search(
     while (turn := standing.next_turn()) is not None:
         task = standing.tasks[turn.task.name]
         before_s = task.best_s
+        deliveries.begin(task)
         played = play(
             task, turn.trials, model, pools.of(task), standing.picking, clock, standing.pace.late
         )

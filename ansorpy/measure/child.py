@@ -7,6 +7,7 @@ import pickle
 import time
 import traceback
 from dataclasses import dataclass
+from functools import lru_cache
 from mmap import mmap
 from typing import Final
 
@@ -98,9 +99,15 @@ def build(job: BuildJob) -> BuildDone:
     module = backend(job.backend)
     match job.what:
         case Kernel():
-            built = module.build_source(job.what, job.target)
+            built = _from_source(job.backend, job.what, job.target)
         case Export():
             built = module.build(job.what, job.target)
         case _:
             built = module.build(bound(job.what, job.target), job.target)
     return BuildDone(built, time.perf_counter() - start)
+
+
+@lru_cache(maxsize=4)
+def _from_source(name: str, kernel: Kernel, target: Target) -> Built:
+    """Return what is made of delivered source; the same may have been begun before its race."""
+    return backend(name).build_source(kernel, target)

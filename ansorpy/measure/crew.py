@@ -23,7 +23,7 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Call, Pump, Steps
 from ansorpy.measure.reformulated import reformulated
 from ansorpy.measure.sandbox.ladder import Mode
-from ansorpy.measure.slot import Answer, Limits, Reply, Spec, Worker
+from ansorpy.measure.slot import START_S, Answer, Limits, Reply, Spec, Worker
 from ansorpy.measure.timing import Protocol
 from ansorpy.measure.trial import Trial
 from ansorpy.measure.verdict import failed_build
@@ -93,9 +93,15 @@ class Crew:
         return (*self.builders, self.slot, self.runner)
 
     def start(self) -> None:
-        """Start all but the runner; they import while the caller goes on."""
+        """Start them, the runner where it has work; they import while the caller goes on."""
         for worker in (*self.builders, self.slot):
             worker.start()
+        if self.target.cores > 1:
+            self.runner.begin(f"{CHILD}:prepare", self.settings.backend, START_S)
+
+    def begin(self, job: BuildJob) -> None:
+        """Have the first builder make something beside what the caller does."""
+        self.builders[0].begin(f"{CHILD}:build", job, self.settings.source_timeout_s)
 
     def close(self) -> None:
         """End every process and remove the folder; may be called twice."""

@@ -94,6 +94,15 @@ class MeasurePool(Closing):
         with self._intact():
             return self.crew.flow(jobs, self.settings.build_timeout_s, after)
 
+    def ahead(self, kernel: Kernel) -> None:
+        """Begin to build a kernel that is going to be the first of a race.
+
+        It goes on while the caller does something else; the builder joins in what is measured
+        meanwhile when it is done, and remembers the machine code.
+        """
+        with self._intact():
+            self.crew.begin(self.crew.job_of(kernel))
+
     def race(
         self,
         contestants: Mapping[str, Program | Kernel],

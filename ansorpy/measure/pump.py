@@ -3,7 +3,8 @@
 A builder on a core of the slot (or on its twin) rests while the slot works. The slot starts as
 soon as something is ready and its cores are free, and gives them back when nothing is: on two
 cores one builds all the time, the other does both, a candidate at a time. Where every core is the
-slot's, builders finish what there is to build first: two phases.
+slot's, builders finish what there is to build first: two phases. A builder that was begun on
+something before the batch joins in when it is done.
 """
 
 import selectors
@@ -82,6 +83,9 @@ class Pump(Generic[T]):
             self._holding = False
             return
         if not self._holding:
+            for worker in self._idle:
+                if worker.spec.cores & self._area:
+                    worker.settle()
             held.enter_context(self._hold())
             self._holding = True
         while self._timed is None and self._ready:
@@ -89,10 +93,10 @@ class Pump(Generic[T]):
             self._step(None)
 
     def _start_builders(self, waiting: "deque[int]") -> None:
-        for worker in list(self._idle):
+        for worker in sorted(self._idle, key=lambda one: one.busy):
             shared = bool(worker.spec.cores & self._area)
             busy = self._timed is not None or (self._ready and not self._building)
-            if not waiting or (shared and busy):
+            if not waiting or (shared and busy) or (worker.busy and self._running):
                 continue
             self._idle.remove(worker)
             self._building += shared

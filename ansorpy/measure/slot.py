@@ -96,6 +96,7 @@ class Worker:
         self._ready = False
         self._call: tuple[dict[str, Any], bytes] = ({}, b"")  # in progress
         self._left = 0  # daemons that may still die of it
+        self._begun = False  # a call whose answer nobody waits for
 
     def start(self) -> None:
         """Start the daemon, unless it runs; it preloads while the caller goes on."""
@@ -127,10 +128,27 @@ class Worker:
         """Return the descriptor that becomes readable when `receive` has something."""
         return self._pipes()[1]
 
+    @property
+    def busy(self) -> bool:
+        """Whether what was begun goes on."""
+        return self._begun and not self._readable(0.0)
+
+    def begin(self, function: str, argument: object, timeout_s: float) -> None:
+        """Ask for `function(argument)`, for its effect: whoever calls next waits for its end."""
+        self.send(function, argument, timeout_s)
+        self._begun = True
+
+    def settle(self) -> None:
+        """Wait until what was begun is over."""
+        if self._begun:
+            self._begun = False
+            self.receive()
+
     def send(
         self, function: str, argument: object, timeout_s: float, *, fresh: bool = False
     ) -> None:
         """Ask for `function(argument)` ("module:function"); `fresh`: in a new child."""
+        self.settle()
         self._timeout_s = timeout_s
         header = {"timeout_s": timeout_s, "fresh": fresh}
         self._call = header, pickle.dumps((function, argument))
@@ -181,6 +199,7 @@ class Worker:
     def kill(self) -> None:
         """End the daemon at once; its child dies with it. The next `send` starts another."""
         process, self._process, self._ready = self._process, None, False
+        self._begun = False
         if process is None:
             return
         process.kill()
@@ -224,11 +243,14 @@ class Worker:
                     raise RunError(f"a measuring process did not start: {excerpt}") from error
 
     def _frame(self, patience_s: float) -> tuple[Mapping[str, Any], bytes]:
+        if not self._readable(patience_s):
+            raise TimeoutError
+        return daemon.receive(self.fileno())
+
+    def _readable(self, patience_s: float) -> bool:
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno(), selectors.EVENT_READ)
-            if not selector.select(patience_s):
-                raise TimeoutError
-        return daemon.receive(self.fileno())
+            return bool(selector.select(patience_s))
 
     def _last_words(self) -> str:
         assert self._process is not None

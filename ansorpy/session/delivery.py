@@ -10,7 +10,7 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record
 from ansorpy.search import Candidate
 from ansorpy.session import final, first, past
-from ansorpy.session.final import FINALISTS, Raced
+from ansorpy.session.final import FINALISTS, Contestant, Raced
 from ansorpy.session.first import First
 from ansorpy.session.journal import Journal
 from ansorpy.session.pace import Pace
@@ -58,6 +58,14 @@ class Deliveries:
         task.first = found.candidate
         self._firsts[task.name] = found
         return found.event(task, self._pace.spent_s)
+
+    def begin(self, task: Task) -> None:
+        """Have the untuned kernel built while the first round is proposed: the race needs it."""
+        if task.rounds or task.name in self._raced:
+            return
+        untuned = final.untuned(task)
+        if isinstance(untuned, Contestant):
+            self._pools.of(task).ahead(untuned.kernel)
 
     def on_the_way(self, task: Task) -> Delivered | None:
         """Deliver the best so far where it is worth the time; None where it is not.

@@ -109,3 +109,30 @@ def test_steps_alone_wait_for_every_reply(tmp_path: Path) -> None:
     with crew(tmp_path, 0) as (slot,):
         made: Callable[[], Steps[float]] = steps
         assert at_once(made()) >= 0
+
+
+def test_a_builder_that_was_begun_on_something_joins_in_when_it_is_done(tmp_path: Path) -> None:
+    with crew(tmp_path, 0, 1, 2) as (a, b, slot):
+        a.begin(NAP, 10 * NAP_S, 5.0)
+        over = time.monotonic() + 10 * NAP_S
+        assert a.busy
+        found, _ = flow([a, b], slot, frozenset(), 4)
+    assert min(begin for (begin, _), _ in found) < over - NAP_S  # the other one goes ahead
+    assert len(found) == 4
+
+
+def test_nothing_is_timed_on_the_core_of_what_was_begun(tmp_path: Path) -> None:
+    with crew(tmp_path, 0, 1) as (a, slot):
+        begin = time.monotonic()
+        a.begin(NAP, 5 * NAP_S, 5.0)
+        found, _ = flow([a], slot, frozenset({0}), 2)
+    assert min(start for _, (start, _) in found) >= begin + 5 * NAP_S
+
+
+def test_a_call_waits_for_what_was_begun_and_gets_its_own_answer(tmp_path: Path) -> None:
+    with crew(tmp_path, 0) as (a,):
+        begin = time.monotonic()
+        a.begin(NAP, 4 * NAP_S, 5.0)
+        start, end = spans(a.call(NAP, NAP_S, 5.0))
+    assert start >= begin + 4 * NAP_S
+    assert end - start < 3 * NAP_S

@@ -4,10 +4,11 @@ import pytest
 
 from ansorpy.codegen.numba_source import emit
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.crew import Settings
+from ansorpy.measure.crew import CHILD, Settings
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.slot import Answer
 from ansorpy.measure.timing import Race
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
@@ -43,6 +44,20 @@ def test_builders_bind_drafts_and_a_row_that_does_not_fit_is_a_failed_build() ->
     assert isinstance(bad, Failed)
     assert bad.kind == "build"
     assert "sizes" in bad.message
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_kernel_that_was_begun_ahead_is_there_when_it_is_raced(cores: int) -> None:
+    dag, target, program = walk(cores)
+    kernel = emit(program, target, cores)
+    with MeasurePool(dag, target, Settings(race_processes=1, race_visits=3)) as pool:
+        pool.ahead(kernel)
+        assert isinstance(pool.measure([program])[0], Measured)
+        job = pool.crew.job_of(kernel)
+        reply = pool.crew.builders[0].call(f"{CHILD}:build", job, 60.0)
+        assert isinstance(reply, Answer)
+        assert reply.value.build_s < 0.02  # numba takes ten times as long at least
+        assert isinstance(pool.race({"naive": kernel}, numpy=False)["naive"], Race)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
