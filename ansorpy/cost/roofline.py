@@ -53,6 +53,7 @@ class Rates:
     horizontal: float = 10.0  # to combine the lanes of a vector
     l2_byte: float = 1 / 48
     memory_byte: float = 1 / 13  # beyond L2
+    wait: float = 400.0  # for the first bytes of a walk beyond L2
     spill: float = 2.0  # per tile and vector that does not fit the registers
     task: float = 500.0  # to hand out one parallel task
     memory_cores: float = 2.0  # so many share what lies beyond L2 before it is the limit
@@ -96,7 +97,10 @@ class RooflineModel:
         )
         issue = _overlapped(arithmetic, ports, waiting) + self._overhead(batch, chains)
         near = _count(batch, "core.past_l1_bytes") * rates.l2_byte
-        far = _count(batch, "core.past_l2_bytes") * rates.memory_byte
+        far = (
+            _count(batch, "core.past_l2_bytes") * rates.memory_byte
+            + _count(batch, "core.past_l2_waits") * rates.wait
+        )
         tasks = np.maximum(_count(batch, "parallel_prod"), 1.0)
         cores = self._target.cores
         busy = tasks / np.ceil(tasks / cores)  # cores that work, on average

@@ -1,4 +1,4 @@
-"""Features: 180 numbers per store statement, for a whole population in one pass."""
+"""Features: 181 numbers per store statement, for a whole population in one pass."""
 
 from ansorpy.features.extract import NAMES, extract, named
 

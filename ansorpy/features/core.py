@@ -21,11 +21,13 @@ NAMES: Final = (
     "core.timed", "core.work", "core.steps", "core.tiles", "core.chains", "core.registers",
     "core.loads", "core.split_loads", "core.broadcasts", "core.gathers", "core.moves",
     "core.horizontal", "core.functions", "core.divides",
-    "core.past_l1_bytes", "core.past_l2_bytes",
+    "core.past_l1_bytes", "core.past_l2_bytes", "core.past_l2_waits",
 )  # fmt: skip
 _ROOTS: Final = frozenset(("sqrt", "rsqrt"))  # one instruction, about as long as a division
 _FREE: Final = frozenset(("neg", "not", "abs", "floor", "ceil"))
 _HELD: Final = 32  # vectors: more accumulators than this stay in memory
+_STREAMS: Final = 16  # stretches of memory that are read side by side without waiting for each
+_WINDOW_BYTES: Final = 4096  # what is on its way at once, whatever the order: about 64 lines
 _WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR)
 
 
@@ -44,6 +46,7 @@ def features(found: Touched, position: int, target: Target) -> list[Value]:
     functions, divides            vectors of exp and its like, of divisions and roots; what does
                  not change in the innermost loops is computed outside of them
     past_l1_bytes, past_l2_bytes  whole lines that come from beyond the cache, in warm calls
+    past_l2_waits  how often the walk through them begins anew, where no prefetcher follows
     """
     return _Core(found, position, target).features()
 
@@ -89,7 +92,7 @@ class _Core:
             self._moves(count.steps, kept, share * kept),
             count.steps if self._across_lanes else one * 0,
             functions, divides,
-            self._past(self.target.l1_bytes), self._past(self.target.l2_bytes),
+            self._past(self.target.l1_bytes), self._past(self.target.l2_bytes), self._waits(),
         ]  # fmt: skip
 
     @property
@@ -234,19 +237,53 @@ class _Core:
         From the inside out: while what all statements touch in one iteration of a loop fits, the
         loop fetches its footprint once; from there on every iteration fetches all again.
         """
+        parts = (self._past_of(each, capacity_bytes) for each in self.footprints)
+        return reduce(Value.__add__, parts, self.tape.const(0))
+
+    def _past_of(self, footprint: Footprint, capacity_bytes: int) -> Value:
+        size = footprint.access.element_bytes
+        bytes_ = self._lines(footprint, len(self.statement.loops)) * size
+        for depth in range(len(self.statement.loops) - 1, -1, -1):
+            loop = self.statement.loops[depth]
+            if loop.extent.equals(1):
+                continue
+            fits = self.found.per_iteration(loop) <= capacity_bytes
+            whole = self._lines(footprint, depth) * size
+            bytes_ = self.tape.where(fits, whole, bytes_ * loop.extent)
+        bytes_ = bytes_ * 2 if footprint.access.writes else bytes_
+        return self.tape.where(self.found.whole_bytes <= capacity_bytes, 0, bytes_)
+
+    def _waits(self) -> Value:
+        """Return how many regions are begun beyond the second cache.
+
+        A region is what is walked, from the inside out, as long as it consists of few stretches
+        of memory: rows side by side are one, the next strip of columns is another.
+        """
         total = self.tape.const(0)
         for footprint in self.footprints:
             size = footprint.access.element_bytes
-            bytes_ = self._lines(footprint, len(self.statement.loops)) * size
-            for depth in range(len(self.statement.loops) - 1, -1, -1):
-                loop = self.statement.loops[depth]
-                if loop.extent.equals(1):
-                    continue
-                fits = self.found.per_iteration(loop) <= capacity_bytes
-                whole = self._lines(footprint, depth) * size
-                bytes_ = self.tape.where(fits, whole, bytes_ * loop.extent)
-            total = total + (bytes_ * 2 if footprint.access.writes else bytes_)
-        return self.tape.where(self.found.whole_bytes <= capacity_bytes, 0, total)
+            whole = reduce(Value.__mul__, footprint.access.shape, self.tape.const(size))
+            small = whole <= self.target.l2_bytes
+            if small.equals(1):
+                continue  # a smaller tensor soon lies in the cache
+            region = (self._region(footprint) * size).at_least(_WINDOW_BYTES)
+            waits = self._past_of(footprint, self.target.l2_bytes) / region
+            total = total + self.tape.where(small, 0, waits)
+        return total
+
+    def _region(self, footprint: Footprint) -> Value:
+        """Return the elements that are walked as at most 16 stretches of memory."""
+        walked, still = self.tape.const(1), self.tape.const(1)
+        for depth in range(len(self.statement.loops) - 1, -1, -1):
+            if self.statement.loops[depth].extent.equals(1):
+                continue
+            elements, dims = footprint.elements[depth], footprint.dims[depth]
+            run = dims[-1] if dims else self.tape.const(1)
+            if len(dims) > 1:  # whole rows go on in the next one
+                run = self.tape.where(footprint.access.shape[-1] <= run, run * dims[-2], run)
+            still = self.tape.where(elements <= run * _STREAMS, still, 0)
+            walked = self.tape.where(still, elements, walked)
+        return walked
 
     def _lines(self, footprint: Footprint, depth: int) -> Value:
         """Return the elements of a footprint, and those that share a line with one of them."""

@@ -63,6 +63,12 @@ def test_few_cores_saturate_what_lies_beyond_l2() -> None:
     assert two == pytest.approx(four, rel=1e-2)
 
 
+def test_a_walk_beyond_l2_that_begins_anew_waits_for_memory() -> None:
+    stream = timed(core__past_l2_bytes=64e6)
+    broken = timed(core__past_l2_bytes=64e6, core__past_l2_waits=64e6 / 4096)
+    assert broken > 1.5 * stream
+
+
 def test_one_accumulator_waits_for_itself() -> None:
     sums = {"float_mad": 16e6, "outer_prod": 16e6, "core__steps": 1e6}
     alone = RooflineModel(TARGET).cycles(accumulating(**sums, core__chains=1))[0, 0]

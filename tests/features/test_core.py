@@ -11,7 +11,7 @@ from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.te.library import matmul
+from ansorpy.te.library import matmul, reduce_columns
 from rules import CPU
 
 TARGET = Target(vector_bits=512, l1_bytes=32 * 1024, l2_bytes=1024 * 1024)
@@ -81,3 +81,26 @@ def test_traffic_is_at_least_one_pass_and_falls_with_the_cache() -> None:
     near, far = ([sum(2 ** s[name] - 1 for s in row) for row in stores] for name in names)
     assert all(a >= b * 0.999 for a, b in zip(near, far, strict=True))
     assert min(far) > 2 * 512 * 512 * 4 * 0.999
+
+
+def waits(columns: int, rows: int, lanes: int = 16) -> float:
+    """How often the walk through 1024 x 1024 floats begins anew, in blocks, rows at a time."""
+    plan = all_plans(derive(reduce_columns(1024, 1024), TARGET, CPU).sketches, TARGET)[0]
+    sizes = {"out.j.1": columns // lanes, "out.j.2": lanes, "out.k.1": rows}
+    row = [sizes.get(size.name, 0) for size in plan.sizes]
+    stores = named(extract(plan, np.array([row], np.int64), TARGET)[0])
+    return max(2 ** store["core.past_l2_waits"] - 1 for store in stores)
+
+
+def test_whole_rows_are_one_walk_and_strips_of_columns_are_many() -> None:
+    assert waits(1024, 1) == pytest.approx(1, rel=1e-3)
+    assert waits(1024, 8) == pytest.approx(1, rel=1e-3)
+    # Strips of 1 KB, alone: as much as is on its way anyhow. Eight side by side are one walk.
+    assert waits(256, 1) == pytest.approx(1024, rel=1e-3)
+    assert waits(256, 8) == pytest.approx(4 * 1024 / 8, rel=1e-3)
+    # No prefetcher follows 32 rows: every line of every row is begun anew.
+    assert waits(256, 32) == pytest.approx(1024, rel=1e-3)
+
+
+def test_what_fits_the_second_cache_waits_for_nothing() -> None:
+    assert update(8, 32)["past_l2_waits"] == 0
