@@ -16,6 +16,7 @@ from rules.add_rfactor import AddRfactor
 from rules.always_inline import AlwaysInline
 from rules.cross_thread_reduction import CrossThreadReduction
 from rules.fuse_chain import FuseChain
+from rules.inline_transpose import InlineTranspose
 from rules.simplify_const import SimplifyConst
 from rules.skip import Skip
 from rules.special_compute_location import SpecialComputeLocation
@@ -43,6 +44,7 @@ CPU: tuple[Rule, ...] = (
     SplitGroups(),
     Tensorize(),
     StreamReduction(),
+    InlineTranspose(),
     FuseChain("SSRSRS", first="SSRS"),
     *RELEASED_CPU,
 )
@@ -71,6 +73,7 @@ __all__ = [
     "AlwaysInline",
     "CrossThreadReduction",
     "FuseChain",
+    "InlineTranspose",
     "SimplifyConst",
     "Skip",
     "SpecialComputeLocation",

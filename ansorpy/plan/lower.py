@@ -170,7 +170,8 @@ def _make_layouts(work: Lowering) -> None:
         for tensor in work.choice[name].pack:
             if not isinstance(work.choice[tensor].location, Root):
                 raise LoweringError(f"{tensor!r} is not computed at root: it cannot be packed")
-            work.packs[name, tensor] = pack_of(work.domains[name], tensor, _size(work, tensor))
+            size = _size(work, tensor)
+            work.packs[name, tensor] = pack_of(work.domains[name], tensor, size, work.target)
 
 
 def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:

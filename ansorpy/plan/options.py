@@ -323,13 +323,16 @@ def _lane_score(choosing: Choosing, work: Work, axis: str) -> float:
     lanes = choosing.target.lanes(work.dtypes[0])
     filled = extent / (-(-extent // lanes) * lanes)
     score = 0.0
+    reused = any(axis not in indexed_by(read.indices) for read in work.reads)
     for read in work.reads:
         names = {e.name for index in read.indices for e in walk(index) if isinstance(e, Var)}
         if axis not in names:
             continue
         size = _size(choosing, read.tensor)
-        if _last_moves(read.indices, axis) or packable(work, read.tensor, size) is not None:
+        if _last_moves(read.indices, axis):
             score += 1.0
+        elif packable(work, read.tensor, size) is not None:
+            score += float(reused)  # lanes along an axis of all operands reuse none of them
         else:
             score -= 4.0
     if work.axes[-1][0] == axis:

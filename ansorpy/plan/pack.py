@@ -5,18 +5,24 @@ walks memory in order, whatever the layout of X. Positions beyond the extent, an
 where the stage reads X under a condition, hold zeros.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 from ansorpy.errors import LoweringError
-from ansorpy.loopir.nodes import Buffer, For, LoopKind, Phase, Scope, Stmt, Store
-from ansorpy.plan.build import ONE, ZERO, add, ceildiv, floordiv, mod, mul, sub
+from ansorpy.loopir.nodes import Buffer, For, LoopKind, Phase, Scope, Seq, Stmt, Store
+from ansorpy.plan.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, sub
 from ansorpy.plan.domain import Domain
 from ansorpy.plan.inline import Work
+from ansorpy.target import Target
 from ansorpy.te.expr import FLOATS, Binary, Const, Expr, Read, Select, Var, substitute, walk
 from ansorpy.te.intervals import bounds, linear
+
+# loops from outside in, the values of the axes in them, and the column of a tile
+Filling: TypeAlias = tuple[list[For], dict[str, Expr], Expr]
+
+SQUARE: Final = 4  # elements along memory from which a transpose in registers pays
 
 
 class Indexed(Protocol):
@@ -46,6 +52,8 @@ class Pack:
     others: tuple[tuple[str, int], ...]  # the other axes, in the order of the stage's loops
     buffer: Buffer
     steps: tuple[str, int] | None = None  # the axis of an instruction: it stays innermost
+    along: str = ""  # another axis, along which the tensor lies: copied by squares of `lanes`
+    lanes: int = 1
 
 
 def packable(work: Work, tensor: str, size: int | None = None) -> tuple[Expr, ...] | None:
@@ -77,7 +85,7 @@ def indexed_by(indices: tuple[Expr, ...]) -> tuple[str, ...]:
     )
 
 
-def pack_of(made: Domain, tensor: str, size: int) -> Pack:
+def pack_of(made: Domain, tensor: str, size: int, target: Target) -> Pack:
     """Return how `tensor`, of `size` elements, is packed for a stage.
 
     Raises:
@@ -115,9 +123,21 @@ def pack_of(made: Domain, tensor: str, size: int) -> Pack:
     within = None if steps is None else (steps, extents[steps])
     shape = shape if within is None else (*shape, Const(within[1]))
     buffer = Buffer(name, read.dtype, shape, Scope.GLOBAL)
+    along = _along(indices, chosen.axis, others) if chosen.kind is LoopKind.VECTOR else ""
+    along, lanes = ("" if within else along), target.lanes(read.dtype)
     return Pack(
-        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, buffer, within
-    )
+        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, buffer,
+        within, along, lanes,
+    )  # fmt: skip
+
+
+def _along(indices: tuple[Expr, ...], axis: str, others: tuple[tuple[str, int], ...]) -> str:
+    """Return one of the other axes along which the tensor lies, if `axis` is none; else ""."""
+    form = linear(indices[-1])
+    if form is None or axis in form[1]:
+        return ""
+    near = [name for name, extent in others if form[1].get(name) == 1 and extent >= SQUARE]
+    return near[-1] if near else ""
 
 
 def packed_index(pack: Pack) -> Read:
@@ -135,26 +155,21 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed], ahead: bool) -> Phase
     def var(name: str) -> str:
         return f"{pack.buffer.name}:{name}"
 
-    outer, lane = Var(var("tile")), Var(var("lane"))
-    name, count = pack.steps or ("", 1)
-    # One vector loop over the columns of the tile, and over the steps that each of them has.
-    column, step, width = (
-        floordiv(lane, Const(count)),
-        mod(lane, Const(count)),
-        mul(pack.width, Const(count)),
-    )
+    outer = Var(var("tile"))
+    loops, values, column = _squares(pack, var) if pack.along else _rows(pack, var)
+    step = values.get(pack.steps[0], ZERO) if pack.steps else ZERO
     position = add(mul(outer, pack.width), column)
-    values: dict[str, Expr] = {name: Var(var(name)) for name, _ in pack.others}
-    values |= {pack.axis: position, name: step}
+    values |= {pack.axis: position}
     source = tuple(substitute(index, values) for index in pack.indices)
     layout = layouts[pack.tensor]
     buffer = layout.buffers[pack.output]
     read = Read(buffer.name, layout.index(source), pack.dtype)
     zero = Const(0.0 if pack.dtype in FLOATS else 0, pack.dtype)
     inside: Expr = Binary("lt", position, Const(pack.extent))
+    name, count = pack.steps or ("", 1)
     if pack.steps is not None:
         left = sub(Const(pack.extent), mul(outer, pack.width))
-        inside = Binary("lt", lane, mul(left, Const(count)))
+        inside = Binary("lt", Var(loops[-1].var), mul(left, Const(count)))
     # A tensor that is shorter than an axis is read under a condition; here there is none around.
     every = (*pack.others, (pack.axis, pack.extent), (name, count))
     ranges = {axis: (0, n - 1) for axis, n in every}
@@ -167,8 +182,42 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed], ahead: bool) -> Phase
     within = () if pack.steps is None else (step,)
     target = (outer, *(values[axis] for axis, _ in pack.others), column, *within)
     body: Stmt = Store((pack.buffer.name,), target, (Select(inside, read, zero),))
-    body = For(lane.name, width, body, LoopKind.VECTOR)
-    for axis, extent in reversed(pack.others):
-        body = For(var(axis), Const(extent), body)
+    for loop in reversed(loops):
+        body = replace(loop, body=body)
     tiles = pack.buffer.shape[0]
     return Phase(pack.buffer.name, For(outer.name, tiles, body, LoopKind.PARALLEL), ahead)
+
+
+_NOTHING: Final = Seq(())  # the body of a loop until all are known
+
+
+def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
+    """Return one vector loop over the columns of a tile, and over the steps each of them has."""
+    lane, (name, count) = Var(var("lane")), pack.steps or ("", 1)
+    loops = [For(var(axis), Const(extent), _NOTHING) for axis, extent in pack.others]
+    loops.append(For(lane.name, mul(pack.width, Const(count)), _NOTHING, LoopKind.VECTOR))
+    values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in pack.others}
+    if pack.steps is not None:
+        values[name] = mod(lane, Const(count))
+    return loops, values, floordiv(lane, Const(count))
+
+
+def _squares(pack: Pack, var: Callable[[str], str]) -> Filling:
+    """Return loops over squares of lanes: whole vectors are read, and transposed in registers."""
+    n, along, block, lane = Const(pack.lanes), pack.along, Var(var("block")), Var(var("lane"))
+    outer, inner = Var(var(f"{along}.0")), Var(var(f"{along}.1"))
+    loops = [
+        For(var(axis), Const(extent), _NOTHING)
+        if axis != along
+        else For(outer.name, ceildiv(Const(extent), n), _NOTHING)
+        for axis, extent in pack.others
+    ]
+    left = sub(Const(dict(pack.others)[along]), mul(outer, n))
+    loops += [
+        For(block.name, ceildiv(pack.width, n), _NOTHING),
+        For(inner.name, least(n, left), _NOTHING, LoopKind.UNROLL),
+        For(lane.name, least(n, sub(pack.width, mul(block, n))), _NOTHING, LoopKind.VECTOR),
+    ]
+    values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in pack.others}
+    values[along] = add(mul(outer, n), inner)
+    return loops, values, add(mul(block, n), lane)

@@ -148,7 +148,7 @@ def test_programs_are_right(name: str, cores: int) -> None:
     case = make_cases(dag, 0)[0]
     found = 0
     for sketch in fused(dag, target=target):
-        for number, plan in enumerate(plans(sketch, target)[:6]):
+        for number, plan in enumerate(plans(sketch, target)[:3]):
             for row in sample(plan, 2, np.random.default_rng(number)):
                 program = bind(plan, row, target)
                 got = run(program, case.inputs)
