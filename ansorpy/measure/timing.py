@@ -98,10 +98,11 @@ def time_call(
 
     Disturbed samples are returned only where no other could be had.
     """
-    first_s, _ = sample(call, 1, protocol, clock, switches)  # untimed, but it tells the length
+    # Untimed, but it tells the length.
+    first_s, calm = sample(call, 1, protocol, clock, switches)
     limit_s = inf if best_s is None else best_s
     loops = loops_for(first_s, protocol.min_sample_s)
-    if loops == 1 and first_s > protocol.cold_ratio * limit_s:
+    if calm and loops == 1 and first_s > protocol.cold_ratio * limit_s:
         return (first_s,), True
     if loops > 1:  # the first call was cold: ask again, so that samples are not too short
         warm_s, _ = sample(call, min(loops, 10), protocol, clock, switches)
@@ -133,14 +134,14 @@ def interleave(
 
     A visit to a short call begins with an untimed run; a disturbed sample is repeated (`attempts`
     in all). A contestant that has used up its budget, or is beaten, gets no more visits, but at
-    least three; one that is outclassed has its first run only.
+    least three; one that is outclassed has its first undisturbed run only.
 
     Args:
         pause: called between contestants; lets threads that still spin go to sleep.
     """
     found: dict[str, list[float]] = {}
     for name, call in calls.items():
-        found[name] = [sample(call, 1, protocol, clock, switches)[0]]
+        found[name] = [_one_visit(call, 1, protocol, clock, switches)]
     limit_s = protocol.outclassed_ratio * min((times[0] for times in found.values()), default=0.0)
     loops: dict[str, int] = {}
     for name, call in calls.items():

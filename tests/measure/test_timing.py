@@ -105,6 +105,21 @@ def test_the_beaten_leave_a_race_early_and_the_outclassed_at_once() -> None:
     assert rivals(found) == ["a"]
 
 
+def test_nobody_is_given_up_for_a_lost_time_slice() -> None:
+    fake = Fake()
+    calls = {
+        "a": fake.call("a", 0.02, 0.001, lost=(0,)),
+        "b": fake.call("b", 0.001),
+    }
+    found = interleave(
+        calls, 6, Protocol(), clock=lambda: fake.now_s, switches=lambda: fake.switches
+    )
+    assert found["a"] == pytest.approx((0.001,) * 6)
+    times, aborted = fake.time(fake.call("c", 0.02, 0.001, lost=(0,)), 0.001)
+    assert max(times) == pytest.approx(0.001)
+    assert not aborted
+
+
 def test_a_race_is_judged_by_the_median_process() -> None:
     race = Race(((3.0, 2.0), (5.0, 4.0), (2.5, 9.0)))
     assert race.per_process_s == (2.0, 4.0, 2.5)
