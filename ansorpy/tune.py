@@ -37,7 +37,7 @@ from ansorpy.session.goal import Goal
 from ansorpy.session.journal import Journal, StoreJournal
 from ansorpy.session.model import default_model
 from ansorpy.session.pace import Pace
-from ansorpy.session.pools import OPEN_POOLS, Pools
+from ansorpy.session.pools import OPEN_POOLS, Pools, small_pools
 from ansorpy.session.round import play
 from ansorpy.session.rules import find_rules
 from ansorpy.session.standing import Standing
@@ -102,7 +102,7 @@ def run(
     store: Store | None = None,
     out: Path | None = None,
     model: CostModel | None = None,
-    pools: Callable[[], Pools] = Pools,
+    pools: Callable[[], Pools] | None = None,
     clock: Callable[[], float] = time.monotonic,
     journal: Journal | None = None,
 ) -> Iterator[Event]:
@@ -115,6 +115,7 @@ def run(
         rules: the rule set; the registered one of the target's kind unless given.
         store: where records go; the user's JSONL store unless given.
         out: folder of the zips; one beside the user's store unless given.
+        pools: what builds, checks and times; measuring processes of this machine unless given.
         journal: what an earlier, interrupted attempt left is taken up again from here, and the
             rounds go here; into the store, not to be resumed, unless given.
 
@@ -147,7 +148,8 @@ def run(
     if open_tasks:
         model = default_model(request.target, request.seed) if model is None else model
         pace = Pace(request.seconds, begin_s, len(open_tasks), clock)
-        with pools() as opened:
+        opening = pools or (Pools if request.trials else small_pools)
+        with opening() as opened:
             deliveries = Deliveries(opened, journal, digest, out, pace, hasty=not request.trials)
             try:
                 begun = {name for name, _ in kept.rounds}

@@ -60,6 +60,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     seed: int = 0
     edges: bool = True  # check zeros, subnormals and large values too
+    runner: bool = True  # of several threads, started at once; else when it is first asked
     folder: str | None = None  # where temporary files go; None: the usual place
     sandbox: Mode = "auto"  # what this machine has; "required" refuses to start without isolation
 
@@ -96,7 +97,7 @@ class Crew:
         """Start them, the runner where it has work; they import while the caller goes on."""
         for worker in (*self.builders, self.slot):
             worker.start()
-        if self.target.cores > 1:
+        if self.target.cores > 1 and self.settings.runner:
             self.runner.begin(f"{CHILD}:prepare", self.settings.backend, START_S)
 
     def begin(self, job: BuildJob) -> None:

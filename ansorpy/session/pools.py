@@ -2,14 +2,18 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 
 from ansorpy.closing import Closing
+from ansorpy.measure.crew import Settings
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.session.task import Task
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
 OPEN_POOLS = 3  # of a job with many tasks; each holds a process per core and the references
+
+ONE_KERNEL = Settings(builders=1, runner=False)  # processes that are not needed only delay it
 
 Open = Callable[[Dag, Target], MeasurePool]
 
@@ -34,3 +38,8 @@ class Pools(Closing):
         """End them all."""
         while self._pools:
             self._pools.popitem()[1].close()
+
+
+def small_pools() -> Pools:
+    """Return pools that build and check one kernel after the other, and start fast."""
+    return Pools(partial(MeasurePool, settings=ONE_KERNEL))
