@@ -1,6 +1,6 @@
 """The service under load: many pollers while a job is tuned.
 
-    python -m benchmarks.load [--seconds 60] [--pollers 50] [--share-cores] [--out FILE]
+    python -m benchmarks.load [--seconds 60] [--pollers 50] [--seed 0] [--share-cores] [--out FILE]
 
 Runs `ansorpy serve` on SQLite, with its embedded worker, and tunes the same job twice with the same
 seed: quiet, then while `pollers` connections ask for it again and again, without a pause, then
@@ -8,8 +8,10 @@ quiet again. Told are requests per second, the median and 99th percentile of the
 how the latencies compare that both jobs measured of the same candidates (those of the first round,
 the untuned kernel and NumPy: what a search chooses later depends on the times it saw).
 
-The process that answers and the pollers keep off the last core, on which the worker times;
-`--share-cores` lets them run anywhere.
+What perturbs the job: the process that answers keeps off the core that is timed on by itself
+(ADR-0052), and so do the pollers, unless `--share-cores` lets them run anywhere. The driver and one
+builder share the other core with them, so that fewer trials are made in the same time; the memory
+bus and the last cache are everybody's.
 """
 
 import argparse
@@ -22,19 +24,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
 from ansorpy.client import Client, Job, ServiceError
-from ansorpy.measure.cores import slot_cores, usable_cores
+from ansorpy.measure.cores import keep_off_the_slot
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Record, import_jsonl
-from benchmarks.common import say
+from benchmarks.common import RESULTS, Row, duration, publish, say, table, write_lists
+from benchmarks.machine import run_facts
 
 TEXT: Final = "def mm(float(256,256) A, float(256,256) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 RATE: Final = "1000000000/second"  # the limits of the service are not what is measured
@@ -75,7 +78,7 @@ class Compared:
 
 
 @contextmanager
-def service(folder: Path, share_cores: bool) -> Iterator[Client]:
+def service(folder: Path) -> Iterator[Client]:
     """Run the service in `folder` while the block runs."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -91,8 +94,6 @@ def service(folder: Path, share_cores: bool) -> Iterator[Client]:
     try:
         with Client(f"http://127.0.0.1:{port}", attempts=1) as client:
             wait_for_worker(client, process)
-            if not share_cores:
-                keep_off(process.pid)
             yield client
     finally:
         process.terminate()
@@ -112,16 +113,6 @@ def wait_for_worker(client: Client, process: "subprocess.Popen[bytes]") -> None:
             pass
         time.sleep(0.2)
     raise SystemExit("no worker came up")
-
-
-def keep_off(pid: int) -> None:
-    """Move every thread of a process off the core that is timed on; its children stay."""
-    others = set(usable_cores()) - slot_cores(1)
-    if not others:
-        say("only one core: everybody shares it")
-        return
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), others)
 
 
 async def poll(url: str, path: str, end_s: float, durations_s: list[float]) -> dict[int, int]:
@@ -151,7 +142,7 @@ async def poll_all(url: str, path: str, pollers: int, seconds: float) -> Served:
 def poller(arguments: argparse.Namespace) -> None:
     """Be the process of the pollers: print what they saw as JSON."""
     if not arguments.share_cores:
-        keep_off(os.getpid())
+        keep_off_the_slot()
     served = asyncio.run(
         poll_all(arguments.url, arguments.path, arguments.pollers, arguments.seconds)
     )
@@ -197,24 +188,47 @@ def compared(quiet: Sequence[Record], loaded: Sequence[Record]) -> Compared:
     return Compared(tuple(after[key] / before[key] for key in before if key in after))
 
 
-def report(served: Served, load: Compared, noise: Compared, pollers: int) -> str:
-    """Return the results as Markdown."""
-    statuses = ", ".join(f"{status}: {count}" for status, count in sorted(served.statuses.items()))
-    spread = sorted(load.ratios)
-    return "\n".join(
-        [
-            f"| {pollers} pollers, no pause, {served.seconds:.0f} s | |",
-            "|---|---:|",
-            f"| requests per second | {served.per_s:.0f} |",
-            f"| median | {served.quantile_s(0.5) * 1e3:.1f} ms |",
-            f"| 99th percentile | {served.quantile_s(0.99) * 1e3:.1f} ms |",
-            f"| slowest | {max(served.durations_s) * 1e3:.1f} ms |",
-            f"| by status | {statuses} |",
-            f"| candidates measured quiet and under load | {len(load.ratios)} |",
-            f"| latency under load / quiet, median | {load.median:.4f} |",
-            f"| the same, smallest to largest | {spread[0]:.3f} to {spread[-1]:.3f} |",
-            f"| quiet / quiet again, median | {noise.median:.4f} |",
-        ]
+def row_of(served: Served, load: Compared, noise: Compared, pollers: int) -> Row:
+    """Return what is kept of a run; times in seconds."""
+    return {
+        "pollers": pollers,
+        "seconds": served.seconds,
+        "requests": len(served.durations_s),
+        "requests_per_s": served.per_s,
+        "statuses": {str(status): count for status, count in sorted(served.statuses.items())},
+        "p50_s": served.quantile_s(0.5),
+        "p99_s": served.quantile_s(0.99),
+        "slowest_s": max(served.durations_s),
+        "candidates": len(load.ratios),
+        "loaded_over_quiet": sorted(load.ratios),
+        "quiet_over_quiet": sorted(noise.ratios),
+    }
+
+
+def page(row: Row, run: Mapping[str, Any]) -> str:
+    """Return the Markdown page."""
+    machine, ratios = run["machine"], row["loaded_over_quiet"]
+    statuses = ", ".join(f"{status}: {count}" for status, count in row["statuses"].items())
+    versions = ", ".join(f"{name} {told}" for name, told in run["versions"].items())
+    facts = {
+        "requests per second": f"{row['requests_per_s']:.0f}",
+        "median": duration(row["p50_s"]),
+        "99th percentile": duration(row["p99_s"]),
+        "slowest": duration(row["slowest_s"]),
+        "by status": statuses,
+        "candidates measured quiet and under load": row["candidates"],
+        "latency under load / quiet, median": f"{statistics.median(ratios):.4f}",
+        "the same, smallest to largest": f"{ratios[0]:.3f} to {ratios[-1]:.3f}",
+        "quiet again / quiet, median": f"{statistics.median(row['quiet_over_quiet']):.4f}",
+    }
+    rows = [{"name": name, "value": value} for name, value in facts.items()]
+    head = f"{row['pollers']} pollers, no pause, {row['seconds']:.0f} s"
+    return (
+        f"# The service under load\n\n{machine['model']}, {machine['cores']} cores (load before:"
+        f" {machine['load_1min']:.1f}); {run['date']}, commit {run['commit']}, seed {run['seed']},"
+        f" settings {run['settings']}; {versions}.\n\n"
+        + table(rows, {head: lambda r: r["name"], "": lambda r: r["value"]})
+        + "\nOne job is tuned three times with the same seed: quiet, under load, quiet again.\n"
     )
 
 
@@ -227,18 +241,20 @@ def main() -> int:
     parser.add_argument("--pollers", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--share-cores", action="store_true")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=RESULTS / "load.json")
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--path", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.url:
         poller(options)
         return 0
+    asked = {"seconds": options.seconds, "pollers_share_cores": options.share_cores}
+    run = run_facts(1, options.seed, **asked)
     found: list[list[Record]] = []
     served: Served | None = None
     with (
         tempfile.TemporaryDirectory(prefix="ansorpy-load-") as folder,
-        service(Path(folder), options.share_cores) as client,
+        service(Path(folder)) as client,
     ):
         for name in ("quiet", "loaded", "quiet again"):
             say(f"tuning, {name}")
@@ -251,10 +267,10 @@ def main() -> int:
             found.append(list(import_jsonl(client.records(job.id))))
     assert served is not None
     load, noise = compared(found[0], found[1]), compared(found[0], found[2])
-    text = report(served, load, noise, options.pollers)
-    say(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    row = row_of(served, load, noise, options.pollers)
+    write_lists(options.out, {"runs": [run], "rows": [row]})
+    publish(options.out, page(row, run))
+    say(page(row, run))
     errors = sum(count for status, count in served.statuses.items() if status >= 400)
     return int(errors > 0 or abs(load.median - 1) > TOLERANCE)
 

@@ -160,6 +160,7 @@ def serve(
     """Run the service; settings come from ANSORPY_* variables."""
     import uvicorn
 
+    from ansorpy.measure.cores import keep_off_the_slot
     from server.app import create_app
     from server.logs import configure
 
@@ -170,6 +171,8 @@ def serve(
         database(settings).dispose()
         service = create_app(settings)
     configure(settings.log_format)
+    if settings.embedded_worker:
+        keep_off_the_slot()  # its one thread of Python needs one core, not that which is timed on
     # No access log of its own: it would write addresses as they came in; ours names the route.
     uvicorn.run(
         service,

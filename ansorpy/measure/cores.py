@@ -43,6 +43,18 @@ def with_twins(
     return frozenset(found)
 
 
+def keep_off_the_slot() -> None:
+    """Keep this process, and those that it starts, off the core that is timed on first.
+
+    And off its twin, as far as another core is left. What is started must go back to all cores.
+    """
+    usable, slot = frozenset(usable_cores()), slot_cores(1)
+    others = (usable - with_twins(slot)) or (usable - slot)
+    for thread in Path("/proc/self/task").iterdir() if others else ():
+        with suppress(ProcessLookupError):  # it has just ended
+            os.sched_setaffinity(int(thread.name), others)
+
+
 def lock_folder() -> Path:
     """Return the folder of the lock files, private to this user.
 

@@ -1,5 +1,7 @@
-"""`python -m server.worker`: what a supervisor starts."""
+"""`python -m server.worker CORE ...`: what a supervisor starts."""
+
+import sys
 
 from server.worker.main import embedded
 
-embedded()
+embedded([int(core) for core in sys.argv[1:]])

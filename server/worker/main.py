@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import FrameType
 
 from ansorpy.measure.cores import lock_folder
@@ -47,8 +47,12 @@ def work(
     engine.dispose()
 
 
-def embedded() -> None:
-    """Work for the process that started this one: settings come by its pipe, whose end is ours."""
+def embedded(cores: Collection[int]) -> None:
+    """Work on `cores` for the process that started this one: settings come by its pipe.
+
+    The end of the pipe is ours.
+    """
+    os.sched_setaffinity(0, cores)
     settings = Settings.model_validate_json(sys.stdin.readline())
     stop = Stop()
     link = sys.stdin.fileno()

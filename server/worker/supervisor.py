@@ -11,6 +11,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from ansorpy.measure.cores import usable_cores
 from server.logs import facts
 from server.settings import Settings
 
@@ -31,6 +32,7 @@ class Supervisor:
         self.engine = engine
         self.state = "stopped"
         self.pid: int | None = None
+        self._cores = usable_cores()  # the worker's; this process may keep off some (ADR-0052)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
@@ -68,7 +70,7 @@ class Supervisor:
         # as long as we live: its end tells the worker to end too.
         path = os.pathsep.join(filter(None, sys.path))
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "server.worker"],
+            [sys.executable, "-P", "-m", "server.worker", *map(str, self._cores)],
             stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
             start_new_session=True, bufsize=0,
         )  # fmt: skip

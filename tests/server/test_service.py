@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from ansorpy.measure.cores import slot_cores, usable_cores
 from server.app import create_app
 from server.db.engine import reading
 from server.db.upgrade import open_database
 from server.jobs import queries
 from server.settings import Settings
 from server.worker.identity import Identity
+from server.worker.process import children
+from tests.server.process import process
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 ENDED = ("succeeded", "failed", "cancelled")
@@ -54,6 +57,21 @@ def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path:
                 os.kill(owner.pid, signal.SIGKILL)
     assert "poison: the worker was lost 3 times" in job["reason"]
     assert len(killed) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="one core is everybody's")
+def test_the_api_keeps_off_the_core_that_is_timed_on_and_its_worker_does_not(
+    tmp_path: Path,
+) -> None:
+    with process(f"sqlite:///{tmp_path}/cores.db", ANSORPY_EMBEDDED_WORKER="1") as live:
+        end_s = time.monotonic() + 60.0
+        while not live.get("/v1/workers").json()["workers"]:
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+        (worker,) = children(live.pid)
+        assert os.sched_getaffinity(worker) == set(usable_cores())
+        assert not os.sched_getaffinity(live.pid) & slot_cores(1)
 
 
 @pytest.mark.slow

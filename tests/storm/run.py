@@ -116,11 +116,15 @@ def watch(service: Service, job_id: str) -> tuple[Any, Mapping[str, int]]:
         if job["state"] not in ("queued", "running") or time.monotonic() > end_s:
             break
         if job["trials"]:  # everything that starts once has started
-            for process in processes(service.marker):
+            there = processes(service.marker)
+            slots = {process.pid for process in there if process.kind == "slot"}
+            for process in there:
+                if process.parent in slots:
+                    continue  # of a candidate: it opens what it needs, and is gone
                 try:
                     count = descriptors(process.pid)
                 except OSError:
-                    continue  # a child of the moment
+                    continue  # it has ended
                 first.setdefault((process.kind, process.pid), count)
                 last[process.kind, process.pid] = count
         time.sleep(0.5)
