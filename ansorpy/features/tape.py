@@ -2,30 +2,24 @@
 
 Feature code is written over `Value`s as if over numbers. What it does is recorded on a `Tape`:
 constants fold, equal sub-expressions are computed once, and `play` runs what is left over
-whole columns of a population, with one NumPy call per operation.
+whole columns of a population (`ansorpy.columns`).
 """
 
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from ansorpy.columns import OPERATIONS, ROWS, Instruction, instruction, run
 from ansorpy.errors import LoweringError
 from ansorpy.te.expr import Binary, Call, Const, Expr, Select, Var
 
 FloatArray = npt.NDArray[np.float64]
 
-_UFUNCS: Final[Mapping[str, np.ufunc]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-    "min": np.minimum, "max": np.maximum, "floor": np.floor, "abs": np.absolute,
-    "log2": np.log2, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-    "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
-    "and": np.logical_and, "or": np.logical_or, "not": np.logical_not,
-}  # fmt: skip
 _FOLD: Final[Mapping[str, Callable[..., float]]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "min": min, "max": max, "floor": math.floor, "abs": abs, "log2": math.log2,
@@ -181,7 +175,7 @@ class Tape:
                     return x.floordiv(y)
                 if op == "mod":
                     return x - x.floordiv(y) * y
-                if op in _UFUNCS:
+                if op in OPERATIONS:
                     return self.apply(op, x, y)
             case Select(cond=cond, then=then, other=other):
                 parts = (self.of(part, variables) for part in (cond, then, other))
@@ -212,39 +206,48 @@ class Tape:
             for slot, wanted in enumerate(needed)
             if wanted and slot >= len(self.column)
         ]
-        return Player(len(self._steps), len(self.column), steps, outputs)
+        return Player(len(self.column), steps, outputs)
 
 
 class Player:
-    """The needed part of a tape, ready to run. Slots 0, 1, ... are the columns of a row."""
+    """The needed part of a tape, ready to run. Columns 0, 1, ... of the machine are a row's sizes.
+
+    A column whose value is not needed again is written over by a later step: all stay in cache.
+    """
 
     def __init__(
         self,
-        slots: int,
         columns: int,
         steps: Sequence[tuple[int, str, tuple[Value, ...]]],
         outputs: Sequence[Value],
     ) -> None:
-        self._columns = columns
-        self._slots: list[Any] = [None] * slots
-        self._outputs = [self._input(value) for value in outputs]
-        kept = set(self._outputs)
-        self._program: list[tuple[Any, int, tuple[int, ...], tuple[int, ...]]] = []
-        # From the end, so that the first mention of a slot is its last use.
-        for slot, op, args in reversed(steps):
-            inputs = tuple([arg.slot if arg.slot >= 0 else self._input(arg) for arg in args])
-            # A column that is not needed again frees its memory for the next: all stays in cache.
-            done = tuple([arg.slot for arg in args if arg.slot >= 0 and arg.slot not in kept])
-            kept.update(done)
-            call = np.where if op == _WHERE else _UFUNCS[op]
-            self._program.append((call, slot, inputs, done))
-        self._program.reverse()
+        self._sizes = columns
+        used = [arg for _, _, args in steps for arg in args]
+        constants = {v.constant: None for v in (*used, *outputs) if v.is_constant}
+        self._constants = np.array(list(constants), np.float64)
+        fixed = {number: columns + k for k, number in enumerate(constants)}
+        kept = {value.slot for value in outputs}
+        place = {slot: slot for slot in range(columns)}
+        self._count = columns + len(fixed)
+        free: list[int] = []
+        last = {arg.slot: i for i, (_, _, args) in enumerate(steps) for arg in args}
 
-    def _input(self, value: Value) -> int:
-        if value.slot >= 0:
-            return value.slot
-        self._slots.append(value.constant)
-        return len(self._slots) - 1
+        def found(value: Value) -> int:
+            return fixed[value.constant] if value.is_constant else place[value.slot]
+
+        program: list[Instruction] = []
+        for i, (slot, op, args) in enumerate(steps):
+            arguments = [found(arg) for arg in args]
+            if free:
+                place[slot] = free.pop()
+            else:
+                place[slot] = self._count
+                self._count += 1
+            program.append(instruction(op, place[slot], *arguments))
+            ended = {arg.slot for arg in args if arg.slot >= columns and last[arg.slot] == i}
+            free += [place[dead] for dead in sorted(ended - kept)]
+        self._outputs = np.array([found(value) for value in outputs], np.intp)
+        self._program = np.array(program, np.int32).reshape(len(program), 5)
 
     @property
     def steps(self) -> int:
@@ -253,17 +256,16 @@ class Player:
 
     def play(self, columns: FloatArray, out: npt.NDArray[np.float32]) -> None:
         """Write the outputs for columns of shape (sizes, n) into `out`, shape (outputs, n)."""
-        slots = self._slots.copy()
-        slots[: self._columns] = list(columns)
-        for call, slot, inputs, done in self._program:
-            if len(inputs) == 2:
-                slots[slot] = call(slots[inputs[0]], slots[inputs[1]])
-            else:
-                slots[slot] = call(*[slots[i] for i in inputs])
-            for i in done:
-                slots[i] = None
-        for row, slot in enumerate(self._outputs):
-            out[row] = slots[slot]
+        memory = np.empty((self._count, ROWS))
+        first = self._sizes + len(self._constants)
+        memory[:first] = 1.0  # rows beyond the last are computed too, and must not be nonsense
+        memory[self._sizes : first] = self._constants[:, None]
+        for start in range(0, columns.shape[1], ROWS):
+            part = columns[:, start : start + ROWS]
+            rows = part.shape[1]
+            memory[: self._sizes, :rows] = part
+            run(self._program, memory, rows)
+            out[:, start : start + rows] = memory[self._outputs, :rows]
 
 
 def _with_constant(op: str, a: Value, b: Value) -> Value | None:
