@@ -164,13 +164,18 @@ def run(
                     model.update(standing.go_on(kept))
                     stopped = yield from search(standing, model, journal, opened, deliveries, clock)
             except KeyboardInterrupt:
-                if not any(results.values()) and all(t.best_s is None for t in open_tasks):
+                if not any(results.values()) and not any(map(has_answer, open_tasks)):
                     raise
                 stopped = "interrupted"
             for task in open_tasks:
                 results[task.name] = deliveries.finish(task, kept.races.get(task.name))
     done = tuple(result for result in results.values() if result is not None)
     yield Finished(done, clock() - begin_s, stopped)
+
+
+def has_answer(task: Task) -> bool:
+    """Return whether there is something to keep: a trial that survived, or a first answer."""
+    return task.best_s is not None or task.first is not None
 
 
 def writable(folder: Path) -> Path:

@@ -1,5 +1,6 @@
 """The first answer: chosen by the model, built, checked, and measured first."""
 
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 import ansorpy
 from ansorpy.cost.roofline import RooflineModel
-from ansorpy.events import Event, FirstAnswer, RoundDone
+from ansorpy.events import Event, Finished, FirstAnswer, RoundDone
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Measured
 from ansorpy.population import sample
@@ -101,6 +102,16 @@ def test_the_search_measures_the_first_answer_first(tmp_path: Path) -> None:
     assert (trial.plan, trial.row) == (task.texts[best.plan], best.row)
     assert isinstance(trial.outcome, Measured)
     assert sum(record.race is None for record in store.export()) == 8
+
+
+def test_an_interrupt_before_the_first_trial_keeps_the_first_answer(tmp_path: Path) -> None:
+    events = run(Request((matmul(),), local_target(1), trials=8), CPU, MemoryStore(), tmp_path)
+    assert isinstance(events, Generator)
+    told = next(event for event in events if isinstance(event, FirstAnswer))
+    last = events.throw(KeyboardInterrupt())
+    assert isinstance(last, Finished)
+    assert last.stopped == "interrupted"
+    assert last.results[0].kernel == told.kernel
 
 
 def test_where_no_library_can_be_made_a_race_decides(tmp_path: Path) -> None:
