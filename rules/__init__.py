@@ -19,6 +19,7 @@ from rules.fuse_chain import FuseChain
 from rules.inline_transpose import InlineTranspose
 from rules.simplify_const import SimplifyConst
 from rules.skip import Skip
+from rules.skip_padding import SkipPadding
 from rules.special_compute_location import SpecialComputeLocation
 from rules.split_groups import SplitGroups
 from rules.split_phases import SplitPhases
@@ -46,6 +47,7 @@ CPU: tuple[Rule, ...] = (
     StreamReduction(),
     InlineTranspose(),
     FuseChain("SSRSRS", first="SSRS"),
+    SkipPadding("SSRSRS", level=1, share=1 / 64, tile=28),
     *RELEASED_CPU,
 )
 CUDA: tuple[Rule, ...] = (
@@ -76,6 +78,7 @@ __all__ = [
     "InlineTranspose",
     "SimplifyConst",
     "Skip",
+    "SkipPadding",
     "SpecialComputeLocation",
     "SplitGroups",
     "SplitPhases",

@@ -267,7 +267,8 @@ class _PhaseWriter:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: TileText) -> Operation:
-    return Operation(text.text, text.dims, text.lane, text.mask, dict(text.kinds), text.dot)
+    kinds = dict(text.kinds)
+    return Operation(text.text, text.dims, text.lane, text.mask, kinds, text.dot, text.apart)
 
 
 @lru_cache(maxsize=4096)

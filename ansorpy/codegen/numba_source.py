@@ -97,6 +97,8 @@ class _Writer:
                 arguments.append(f"mask={text.mask!r}")
             if text.dot:
                 arguments.append(f"dot={text.dot!r}")
+            if text.apart:
+                arguments.append("apart=True")
             arguments.append(f"types={dict(text.kinds)!r}")
             lines.append(_call(name, arguments))
         rule = f"# {'-' * 30} this kernel"

@@ -208,6 +208,16 @@ class TextBuilder:
             return None
         return self.result(kind, code)
 
+    def asm(
+        self, kind: Any, text: str, constraint: str, args: Sequence[Any], side_effect: bool
+    ) -> Value:
+        """Run inline assembly with a result."""
+        effect = "sideeffect " if side_effect else ""
+        listed = ", ".join(map(typed, args))
+        answer = kind.return_type
+        code = f'call {type_text(answer)} asm {effect}"{text}", "{constraint}"({listed})'
+        return self.result(answer, code)
+
     def extract_element(self, vector: Any, lane: Any) -> Value:
         """Return one lane."""
         return self.result(vector.type.element, f"extractelement {typed(vector)}, {typed(lane)}")

@@ -108,7 +108,8 @@ class Tile:
     `mask` is a condition on dims, lane and outer variables; no access happens where it is false.
     A variable absent from the index of a combining store is reduced over, inside the tile.
     A REGISTER buffer is indexed by exactly a sub-sequence of (dims vars..., lane var).
-    `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what.
+    `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what. So is
+    `apart`: an element that other tiles read too is read once more, not kept in a register.
     """
 
     dims: tuple[tuple[str, int], ...]
@@ -116,6 +117,7 @@ class Tile:
     store: Store
     mask: Expr | None = None
     dot: tuple[str, str] | None = None
+    apart: bool = False
 
 
 Stmt = Store | For | If | Seq | Alloc | Tile

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
 from ansorpy.te.expr import FLOATS
 from ansorpy.te.numeric import stored
+from ansorpy.te.padding import spared
 
 Array = NDArray[Any]
 Inputs = Mapping[str, Array]
@@ -104,11 +105,15 @@ def ordered_inputs(dag: Dag, rising: bool) -> dict[str, Array]:
 
 
 def with_nans(dag: Dag, inputs: Inputs, rng: Rng) -> dict[str, Array]:
-    """Return the inputs with a NaN in about every third row, at least two in each tensor."""
+    """Return the inputs with a NaN in about every third row, at least two in each tensor.
+
+    Not in what padding multiplies by zero: whether those products are there is left open.
+    """
+    free = spared(dag)
 
     def spoil(node: Placeholder) -> Array:
         array = inputs[node.name]
-        if node.dtype not in FLOATS or not array.size:
+        if node.dtype not in FLOATS or not array.size or node.name in free:
             return array
         rows = array.size // array.shape[-1] if array.shape else 1
         count = min(array.size, max(2, rows // 3))

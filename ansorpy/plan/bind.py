@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.passes.begin import begin
+from ansorpy.loopir.passes.border import border
 from ansorpy.loopir.passes.fold import fold
+from ansorpy.loopir.passes.hoist import hoist
 from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.passes.promote import promote
 from ansorpy.loopir.passes.registers import registers
@@ -39,7 +41,9 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     yield "fold", (program := fold(plan.program, values))
     yield "begin", (program := begin(program))
     yield "tasks", (program := tasks(program))
+    yield "border", (program := border(program))
     yield "peel", (program := peel(program))
+    yield "hoist", (program := hoist(program))
     yield "tile", (program := tile(program, target))
     yield "registers", (program := registers(program))
     yield "promote", (program := promote(program))

@@ -33,7 +33,18 @@ from ansorpy.state.state import Attached, Combine, Root, State
 from ansorpy.state.steps import meaning
 from ansorpy.target import Target
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
-from ansorpy.te.expr import Binary, Const, Expr, Read, Var, reads, substitute, transform
+from ansorpy.te.expr import (
+    Binary,
+    Const,
+    Expr,
+    Read,
+    Select,
+    Var,
+    reads,
+    substitute,
+    transform,
+)
+from ansorpy.te.products import is_zero
 
 Choices = tuple[tuple[str, StageChoice], ...]
 
@@ -265,12 +276,19 @@ def _target(work: Lowering, each: Work) -> tuple[tuple[str, ...], tuple[Expr, ..
     return tuple(buffer.name for buffer in layout.buffers), layout.index(axes)
 
 
-def _update(work: Lowering, each: Work, lane: LaneReduce | None) -> Store:
+def _update(work: Lowering, each: Work, lane: LaneReduce | None) -> Stmt:
+    """Return the store of the innermost loop; a term that is zero by a condition is not added."""
     values = tuple(_resolve(work, each, body) for body in each.bodies)
     buffers, index = _target(work, each)
     if lane is not None:
         buffers, index = lane.names, (Var(lane.part.var),)
-    return Store(buffers, index, values, each.combiner)
+    match values:
+        case (Select(cond=cond, then=term, other=other),) if (
+            each.combiner == "sum" and is_zero(other) and not reads(cond)
+        ):
+            return If(cond, Store(buffers, index, (term,), each.combiner))
+        case _:
+            return Store(buffers, index, values, each.combiner)
 
 
 def _start(work: Lowering, each: Work) -> tuple[Expr, ...]:

@@ -28,6 +28,7 @@ KnownStep: TypeAlias = (
     | steps.Rfactor
     | steps.SplitGroups
     | steps.SplitPhases
+    | steps.SkipPadding
     | steps.Winograd
     | steps.Tensorize
 )
@@ -46,6 +47,7 @@ KINDS: Final[tuple[type[KnownStep], ...]] = (
     steps.Rfactor,
     steps.SplitGroups,
     steps.SplitPhases,
+    steps.SkipPadding,
     steps.Winograd,
     steps.Tensorize,
 )

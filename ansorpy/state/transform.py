@@ -1,11 +1,17 @@
 """Transforms made of several steps, which more than one rule uses."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from ansorpy.state.axis import AxisKind, Loop
 from ansorpy.state.state import State
 from ansorpy.state.steps import FollowSplit, Fuse, Reorder, Split
 from ansorpy.te.dag import Compute
+
+Lengths: TypeAlias = tuple[int, ...]
+NO_LENGTHS: Final[Mapping[str, Lengths]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +23,14 @@ class Tiled:
     axes: tuple[str, ...]
 
 
-def tile(state: State, stage: str, structure: str) -> Tiled:
+def tile(
+    state: State, stage: str, structure: str, fixed: Mapping[str, Lengths] = NO_LENGTHS
+) -> Tiled:
     """Split every loop of `stage` and interleave the parts, one band per letter of `structure`.
 
     "SSRSRS" turns i, j, k into i.0 j.0 | i.1 j.1 | k.0 | i.2 j.2 | k.1 | i.3 j.3. A loop named in
-    `attrs.no_split_inner` stays whole, in the innermost band of its kind.
+    `attrs.no_split_inner` stays whole, in the innermost band of its kind. The inner parts of a
+    loop named in `fixed` have those lengths, 0 for an open one.
     """
     letters = structure.lower()
     whole = _whole_axes(state, stage)
@@ -36,7 +45,7 @@ def tile(state: State, stage: str, structure: str) -> Tiled:
         if len(levels) == 1:
             levels[0].append(loop.name)
             continue
-        state = state.do(Split(stage, loop.name, len(levels)))
+        state = state.do(Split(stage, loop.name, len(levels), fixed.get(loop.name, ())))
         for q, level in enumerate(levels):
             level.append(f"{loop.name}.{q}")
         if loop.kind is AxisKind.SPATIAL:

@@ -8,6 +8,7 @@ from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Axis, Compute, Node
 from ansorpy.te.expr import Binary, Const, Expr, Read, Select, Var, substitute, variables
 from ansorpy.te.intervals import Form, form, simplify
+from ansorpy.te.products import conjuncts, factors, is_zero, with_factor
 
 MAX_PHASES: Final = 16  # per dimension
 
@@ -94,12 +95,12 @@ def find_walks(spread: Node, consumer: Node) -> tuple[tuple[Walk, ...], Answer]:
     if not isinstance(spread, Compute) or not isinstance(consumer, Compute):
         return (), no(f"{spread.name} is an input")
     body = spread.body[0]
-    if spread.combiner is not None or not isinstance(body, Select) or not _is_zero(body.other):
+    if spread.combiner is not None or not isinstance(body, Select) or not is_zero(body.other):
         return (), no(f"{spread.name} does not put zeros around anything")
     taken = [read for read in consumer.reads if read.tensor == spread.name]
     if consumer.combiner != "sum" or len(taken) != 1:
         return (), no(f"{consumer.name} is no sum that reads {spread.name} once")
-    if not _is_factor(consumer.body[0], taken[0]):
+    if taken[0] not in factors(consumer.body[0]):
         return (), no(f"{spread.name} is no factor of {consumer.name}")
     walks = tuple(_find(spread, consumer, taken[0], body.cond))
     if not walks:
@@ -128,27 +129,14 @@ def _find(spread: Compute, consumer: Compute, taken: Read, cond: Expr) -> Iterat
             yield Walk(dimension, axis, reduce, offset, first, stride)
 
 
-def _is_zero(expr: Expr) -> bool:
-    return isinstance(expr, Const) and expr.value == 0
-
-
-def _is_factor(body: Expr, read: Read) -> bool:
-    """Whether the body is a product with `read` among its factors."""
-    match body:
-        case Binary(op="mul", a=a, b=b):
-            return _is_factor(a, read) or _is_factor(b, read)
-        case _:
-            return body == read
-
-
 def _strides(spread: Compute, cond: Expr) -> Mapping[int, tuple[int, int]]:
     """Return (first, stride) by dimension from conjuncts `(axis - first) % stride == 0`."""
     places = {axis.name: at for at, axis in enumerate(spread.axes)}
     found = {}
-    for conjunct in _conjuncts(cond):
+    for conjunct in conjuncts(cond):
         match conjunct:
             case Binary(op="eq", a=Binary(op="mod", a=inner, b=Const(value=stride)), b=other) if (
-                _is_zero(other)
+                is_zero(other)
             ):
                 of = form(inner)
                 match list(of.terms.items()):
@@ -157,14 +145,6 @@ def _strides(spread: Compute, cond: Expr) -> Mapping[int, tuple[int, int]]:
             case _:
                 pass
     return found
-
-
-def _conjuncts(cond: Expr) -> tuple[Expr, ...]:
-    match cond:
-        case Binary(op="and", a=a, b=b):
-            return (*_conjuncts(a), *_conjuncts(b))
-        case _:
-            return (cond,)
 
 
 def _step(consumer: Compute, read: Read, dimension: int) -> tuple[Axis, Axis, int] | None:
@@ -178,22 +158,13 @@ def _step(consumer: Compute, read: Read, dimension: int) -> tuple[Axis, Axis, in
     if len(axes) != 1 or len(reduces) != 1:
         return None
     mask = replace(read, indices=_without(read.indices, dimension))
-    rest = _with_factor(consumer.body[0], read, mask)
+    rest = with_factor(consumer.body[0], read, mask)
     alone = axes[0].name not in variables(rest)
     return (axes[0], reduces[0], of.const) if alone else None
 
 
 def _without(indices: tuple[Expr, ...], dimension: int) -> tuple[Expr, ...]:
     return tuple(Const(0) if at == dimension else index for at, index in enumerate(indices))
-
-
-def _with_factor(body: Expr, read: Read, by: Expr) -> Expr:
-    """Return a product with one factor replaced."""
-    match body:
-        case Binary(op="mul", a=a, b=b):
-            return Binary("mul", _with_factor(a, read, by), _with_factor(b, read, by))
-        case _:
-            return by if body == read else body
 
 
 def _dense(spread: Compute, walks: tuple[Walk, ...]) -> Compute:
@@ -230,8 +201,8 @@ def _sums(consumer: Compute, spread: Compute, dense: Compute, walks: tuple[Walk,
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*axes, *reduces)}
     moved = Read(dense.name, tuple(indices), read.dtype)
     hole = Read(dense.name, (), read.dtype)  # keeps the moved indices out of the substitution
-    body = substitute(_with_factor(consumer.body[0], read, hole), place)
-    body = simplify(_with_factor(body, hole, moved), ranges)
+    body = substitute(with_factor(consumer.body[0], read, hole), place)
+    body = simplify(with_factor(body, hole, moved), ranges)
     for cond in inside:
         body = Select(cond, body, Const(0.0, consumer.dtype))
     return replace(

@@ -20,7 +20,7 @@ from ansorpy.codegen.simd.kinds import (
 )
 from ansorpy.codegen.simd.text import Tile
 from ansorpy.codegen.simd.transpose import transpose
-from ansorpy.codegen.simd.values import Point
+from ansorpy.codegen.simd.values import Index, Point
 
 
 class Expansion(Dots):
@@ -33,7 +33,16 @@ class Expansion(Dots):
     def __init__(self, tile: Tile, builder: Any, values: dict[str, Any]) -> None:
         super().__init__(tile, builder, values)
         self.sums: dict[Any, list[Any]] = {}
+        if tile.apart:
+            self.hide_addresses()
         self.dtypes = [computed(tile.of(target).dtype) for target in tile.targets]
+
+    def hide_addresses(self) -> None:
+        """Let LLVM not know that what is read lies where other tiles read."""
+        for name, value in self.values.items():
+            if name in self.tile.operands and not isinstance(value, list | Index):
+                kind = ir.FunctionType(value.type, [value.type])
+                self.values[name] = self.b.asm(kind, "", "=r,0", [value], side_effect=True)
 
     def run(self) -> dict[str, Any]:
         """Emit everything and return the values, register tiles updated."""

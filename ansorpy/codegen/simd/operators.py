@@ -42,9 +42,10 @@ def tile(
     mask: str | None = None,
     types: dict[str, str] | None = None,
     dot: tuple[str, str] | None = None,
+    apart: bool = False,
 ) -> Any:
     """Return the intrinsic that does what `text` says; see the head of this module."""
-    parsed = Tile(text, dims, lane, mask, types or {}, dot)
+    parsed = Tile(text, dims, lane, mask, types or {}, dot, apart)
     kinds = [
         TileType(types[name]) if parsed.holds(name) and types else numba_types.int64
         for name in parsed.names

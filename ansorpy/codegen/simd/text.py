@@ -66,8 +66,9 @@ class Tile:
         mask: str | None,
         kinds: dict[str, str],
         dot: tuple[str, str] | None = None,
+        apart: bool = False,
     ) -> None:
-        self.text, self.dot = text, dot
+        self.text, self.dot, self.apart = text, dot, apart
         self.dims = dims[:-1] if dot else dims  # what is written out
         self.nodes: dict[tuple[str, tuple[Any, ...]], Node] = {}
         self.lane, self.lanes = lane or ("", 0)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ansorpy.loopir.nodes import For, If, LoopKind, Program, Seq, Stmt
 from ansorpy.loopir.rewrite import map_phases, map_stmt, substitute_stmt
 from ansorpy.te.expr import Binary, Const, Expr, Var, substitute
+from ansorpy.te.products import conjunction, conjuncts
 
 ZERO = Const(0)
 
@@ -35,7 +36,7 @@ def _begin(stmt: Stmt) -> Stmt:
                 return stmt
             first = substitute_stmt(then, {var: ZERO})
             if left:
-                first = If(_all([substitute(part, {var: ZERO}) for part in left]), first)
+                first = If(conjunction([substitute(part, {var: ZERO}) for part in left]), first)
             body = rest[0] if len(rest) == 1 else Seq(tuple(rest))
             return Seq((first, replace(stmt, body=body)))
         case Seq(stmts=stmts) if any(isinstance(part, Seq) for part in stmts):
@@ -51,21 +52,6 @@ def _parts(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def _without(cond: Expr, var: str) -> list[Expr] | None:
     """Return the other parts of a conjunction with `var == 0`; None where it is not one."""
-    parts = _conjunction(cond)
+    parts = list(conjuncts(cond))
     test = Binary("eq", Var(var), ZERO)
     return [part for part in parts if part != test] if test in parts else None
-
-
-def _conjunction(cond: Expr) -> list[Expr]:
-    match cond:
-        case Binary(op="and", a=a, b=b):
-            return [*_conjunction(a), *_conjunction(b)]
-        case _:
-            return [cond]
-
-
-def _all(parts: list[Expr]) -> Expr:
-    answer, *rest = parts
-    for part in rest:
-        answer = Binary("and", answer, part)
-    return answer

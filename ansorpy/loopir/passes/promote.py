@@ -21,6 +21,7 @@ from ansorpy.loopir.nodes import (
 from ansorpy.loopir.passes.registers import VECTORS
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.te.expr import Const, Expr, Read, Var, reads, variables
+from ansorpy.te.products import conjunction, conjuncts
 
 
 def promote(program: Program) -> Program:
@@ -60,10 +61,11 @@ def _sequence(stmts: tuple[Stmt, ...], buffers: dict[str, Buffer]) -> Stmt:
             done.append(replace(stmt, body=_promote(stmt.body, buffers)))
             continue
         before = done[-1] if done else None
-        first = _first_value(before, tile)
+        held = replace(tile, mask=_standing(tile.mask, stmt))
+        first = _first_value(before, held)
         if first is not None:
             done.pop()
-        done.append(_accumulate(stmt, tile, first, before, buffers))
+        done.append(_accumulate(stmt, tile, held, first, before, buffers))
     return done[0] if len(done) == 1 else Seq(tuple(done))
 
 
@@ -79,9 +81,19 @@ def _candidate(loop: For, buffers: dict[str, Buffer]) -> Tile | None:
         moving = {name for index in stmt.store.index for name in variables(index)}
         if moving & inside or _count(stmt) > VECTORS or not _alone(loop, stmt):
             continue
-        if stmt.mask is None or not variables(stmt.mask) & inside:
-            return stmt
+        return stmt
     return None
+
+
+def _standing(mask: Expr | None, loop: For) -> Expr | None:
+    """Return the part of a mask that is the same all through a loop.
+
+    The rest leaves out terms, not elements of the target: those do not move in the loop.
+    """
+    inside = {stmt.var for stmt in walk_stmt(loop) if isinstance(stmt, For)}
+    parts = () if mask is None else conjuncts(mask)
+    kept = [part for part in parts if not variables(part) & inside]
+    return conjunction(kept) if kept else None
 
 
 def _alone(loop: For, tile: Tile) -> bool:
@@ -126,8 +138,14 @@ def _first_value(before: Stmt | None, tile: Tile) -> Tile | None:
 
 
 def _accumulate(
-    loop: For, tile: Tile, first: Tile | None, before: Stmt | None, buffers: dict[str, Buffer]
+    loop: For,
+    tile: Tile,
+    held: Tile,
+    first: Tile | None,
+    before: Stmt | None,
+    buffers: dict[str, Buffer],
 ) -> Stmt:
+    """Return the loop with a tile of it in registers; `held` is the tile as it is stored after."""
     names = tuple(f"{name}.acc" for name in tile.store.buffers)
     used = _variables(tile)
     index = tuple(Var(name) for name, _ in used)
@@ -139,7 +157,7 @@ def _accumulate(
         for name, old in zip(names, tile.store.buffers, strict=True)
     )
     olds = tuple(Read(old, tile.store.index, buffers[old].dtype) for old in tile.store.buffers)
-    mask = tile.mask if tile.mask is None or _covers(tile, dims, lane) else None
+    mask = held.mask if held.mask is None or _covers(held, dims, lane) else None
     load: Stmt = _each(names, index, olds, dims, lane, mask)
     if first is not None:
         loads = any(reads(value) for value in first.store.values)

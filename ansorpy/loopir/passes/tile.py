@@ -64,7 +64,7 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     inside = {**ranges, loop.var: (0, max(0, bounds(loop.extent, ranges)[1] - 1))}
     if loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL):
         return replace(loop, body=_tile(loop.body, how, inside))
-    chain, store = _chain(loop)
+    chain, cond, store = _chain(loop)
     if store is None:
         return replace(loop, kind=LoopKind.SERIAL, body=_tile(loop.body, how, inside))
     vector = next((each for each in chain if each.kind is LoopKind.VECTOR), None)
@@ -76,14 +76,14 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
             return _tile(_strip(loop, vector, lanes * 4), how, ranges)
     dims = [each for each in chain if each is not vector]
     count = 1 if vector is None else -(-bounds(vector.extent, ranges)[1] // lanes)
-    function = _instruction(chain, vector, store, lanes, how)
+    function = None if cond else _instruction(chain, vector, store, lanes, how)
     steps = dims.pop() if function else None
     outside: list[For] = []
     for each in tuple(dims):
         if _vectors(dims, count) > VECTORS:
             outside.append(each)
             dims.remove(each)
-    tiled = _register_tile(dims, vector, lanes, store, ranges)
+    tiled = _register_tile(dims, vector, lanes, cond, store, ranges)
     if function and steps is not None:
         tiled = _summed(tiled, steps, function)
     made: Stmt = tiled
@@ -101,15 +101,21 @@ def _instruction(
     return dot_function(store, chain[-1], vector.var, lanes, how.buffers, how.target)
 
 
-def _chain(loop: For) -> tuple[list[For], Store | None]:
-    """Return the written-out loops down to one store; None for the store if it is not alone."""
+def _chain(loop: For) -> tuple[list[For], Expr | None, Store | None]:
+    """Return the written-out loops down to one store, and the condition it is under.
+
+    None for the store if it is not alone.
+    """
     chain = []
     stmt: Stmt = loop
     while isinstance(stmt, For) and stmt.kind in WRITTEN_OUT:
         chain.append(stmt)
         stmt = stmt.body
     vectors = sum(each.kind is LoopKind.VECTOR for each in chain)
-    return chain, stmt if isinstance(stmt, Store) and vectors <= 1 else None
+    cond = None
+    if isinstance(stmt, If) and stmt.other is None:
+        cond, stmt = stmt.cond, stmt.then
+    return chain, cond, stmt if isinstance(stmt, Store) and vectors <= 1 else None
 
 
 def _lanes(store: Store, how: _Tiling) -> int:
@@ -137,9 +143,11 @@ def _strip(loop: For, vector: For, width: int) -> For:
     place: Expr = Binary("add", Binary("mul", Var(outer), Const(width)), Var(vector.var))
 
     def cut(stmt: Stmt) -> Stmt:
-        assert isinstance(stmt, For | Store)
+        assert isinstance(stmt, For | If | Store)
+        swap = {vector.var: place}
+        if isinstance(stmt, If):
+            return If(substitute(stmt.cond, swap), cut(stmt.then))
         if isinstance(stmt, Store):
-            swap = {vector.var: place}
             index = tuple(substitute(e, swap) for e in stmt.index)
             values = tuple(substitute(e, swap) for e in stmt.values)
             return replace(stmt, index=index, values=values)
@@ -154,6 +162,7 @@ def _register_tile(
     dims: list[For],
     vector: For | None,
     lanes: int,
+    cond: Expr | None,
     store: Store,
     ranges: Mapping[str, Interval],
 ) -> Tile:
@@ -162,7 +171,7 @@ def _register_tile(
         assert isinstance(each.extent, Const)
         pairs.append((each.var, int(each.extent.value)))
     if vector is None:
-        return Tile(tuple(pairs), None, store)
+        return Tile(tuple(pairs), None, store, cond)
     most = bounds(vector.extent, ranges)[1]
     count = -(-most // lanes)
     lane = f"{vector.var}.l"
@@ -170,12 +179,15 @@ def _register_tile(
     if count > 1:
         pairs.append((f"{vector.var}.n", count))
         place = Binary("add", Binary("mul", Var(f"{vector.var}.n"), Const(lanes)), place)
-    mask = None
+    mask: Expr | None = None
     if not (isinstance(vector.extent, Const) and most == count * lanes):
         mask = Binary("lt", place, vector.extent)
     swap = {vector.var: place}
     index = tuple(substitute(e, swap) for e in store.index)
     values = tuple(substitute(e, swap) for e in store.values)
+    if cond is not None:
+        cond = substitute(cond, swap)
+        mask = cond if mask is None else Binary("and", mask, cond)
     if lanes == 1 and count == 1:
         only = {lane: Const(0)}
         store = replace(

@@ -5,10 +5,15 @@ for k in 64: acc += A[k]      ->      for k in 16: acc += A[4 k]; ... acc += A[4
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
-from ansorpy.loopir.rewrite import map_phases, map_stmt, substitute_stmt
-from ansorpy.te.expr import Binary, Const, Var
+from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt
+from ansorpy.te.expr import Binary, Const, Var, variables
+from ansorpy.te.intervals import simplify
+from ansorpy.te.products import conjuncts
+
+LONGEST: Final = 16  # iterations that a mask has written out
 
 
 def unroll(program: Program, budgets: Mapping[str, int]) -> Program:
@@ -17,20 +22,59 @@ def unroll(program: Program, budgets: Mapping[str, int]) -> Program:
     Needs a tiled program; `budgets` gives, by stage name, how many vector statements one
     unrolled body may have. Keeps the meaning and the order of combining. Afterwards a loop of
     extent n whose body is one Tile of v vectors is written out u times, u the largest divisor
-    of n with u * v within the budget.
+    of n with u * v within the budget. A loop that a mask depends on, besides the points of the
+    tile, is written out whole: the mask is then known.
     """
 
     def change(stmt: Stmt) -> Stmt:
         if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL:
             return stmt
-        if not isinstance(stmt.body, Tile) or not isinstance(stmt.extent, Const):
-            return stmt
-        if stmt.body.mask is not None:
+        if not isinstance(stmt.body, Tile) or stmt.body.mask is not None:
+            return _decided(stmt)
+        if not isinstance(stmt.extent, Const):
             return stmt
         budget = budgets.get(stmt.var.split(":", 1)[0], 0)
         return _unroll(stmt, stmt.body, int(stmt.extent.value), budget)
 
     return map_phases(program, lambda body: map_stmt(body, change))
+
+
+def _decided(loop: For) -> Stmt:
+    """Return a short loop written out where that decides masks of the tiles that it consists of.
+
+    A part of a mask that mentions this loop and points of the tile alone is then known.
+    """
+    tiles = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    if not isinstance(loop.extent, Const) or int(loop.extent.value) > LONGEST:
+        return loop
+    if not any(isinstance(tile, Tile) and _waits(tile, loop.var) for tile in tiles):
+        return loop
+    copies = [
+        _simpler(substitute_stmt(tile, {loop.var: Const(i)}))
+        for i in range(int(loop.extent.value))
+        for tile in tiles
+    ]
+    return seq(*(copy for copy in copies if copy is not None))
+
+
+def _waits(tile: Tile, var: str) -> bool:
+    points = {name for name, _ in tile.dims} | ({tile.lane[0]} if tile.lane else set())
+    parts = () if tile.mask is None else conjuncts(tile.mask)
+    return any(var in variables(part) and variables(part) <= points | {var} for part in parts)
+
+
+def _simpler(stmt: Stmt) -> Stmt | None:
+    """Return a tile with what its points decide gone from its mask; None: it has no point."""
+    if not isinstance(stmt, Tile):
+        return stmt
+    stmt = replace(stmt, apart=True)
+    if stmt.mask is None:
+        return stmt
+    ranges = {name: (0, n - 1) for name, n in stmt.dims}
+    left = simplify(stmt.mask, ranges)
+    if not isinstance(left, Const):
+        return replace(stmt, mask=left)
+    return replace(stmt, mask=None) if left.value else None
 
 
 def _unroll(loop: For, body: Tile, extent: int, budget: int) -> Stmt:

@@ -1,4 +1,4 @@
-"""Steps that give a reduction more axes, so that its reuse lies open; values stay the same."""
+"""Steps that change which terms a reduction has and along which axes; values stay the same."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -8,6 +8,7 @@ from ansorpy.state.state import Stage, State, whole_loops
 from ansorpy.state.steps.guard import compute_of, free_name, untouched
 from ansorpy.te.dag import Compute
 from ansorpy.te.groups import find_group, grouped
+from ansorpy.te.padding import find_padding, skipped
 from ansorpy.te.phases import find_walks, phased
 
 
@@ -57,14 +58,7 @@ class SplitPhases:
         source, spread = compute_of(state, self.spread, self)
         untouched(state, stage, self)
         untouched(state, source, self)
-        readers = {
-            other.name
-            for other in state.stages
-            if isinstance(other.node, Compute)
-            and any(read.tensor == self.spread for read in other.node.reads)
-        }
-        if self.spread in state.dag.outputs or readers != {self.stage}:
-            raise StepError(f"{self}: {self.spread!r} is read elsewhere too")
+        _read_by_it_alone(state, self.spread, self.stage, self)
         walks, why = find_walks(spread, node)
         if not walks:
             raise StepError(f"{self}: {why.why}")
@@ -73,6 +67,48 @@ class SplitPhases:
 
     def __str__(self) -> str:
         return f"{self.stage}.split_phases({self.spread})"
+
+
+@dataclass(frozen=True, slots=True)
+class SkipPadding:
+    """Leave out the products with the zeros that `padded` has around another tensor.
+
+    The stage reads that tensor under a condition; `padded` is no stage any more.
+    """
+
+    code: ClassVar[str] = "PAD"
+    stage: str
+    padded: str
+
+    def apply(self, state: State) -> State:
+        """Return the state with one stage less.
+
+        Raises:
+            StepError: one of the stages has been changed before, `padded` is an output or has
+                another reader, or it puts no zeros around anything.
+        """
+        stage, node = compute_of(state, self.stage, self)
+        source, padded = compute_of(state, self.padded, self)
+        untouched(state, stage, self)
+        untouched(state, source, self)
+        _read_by_it_alone(state, self.padded, self.stage, self)
+        found, why = find_padding(padded, node)
+        if found is None:
+            raise StepError(f"{self}: {why.why}")
+        return _put(state, {self.padded: (), self.stage: (skipped(padded, node),)}, self)
+
+    def __str__(self) -> str:
+        return f"{self.stage}.skip_padding({self.padded})"
+
+
+def _read_by_it_alone(state: State, name: str, reader: str, step: object) -> None:
+    readers = {
+        other.name
+        for other in state.stages
+        if isinstance(other.node, Compute) and any(read.tensor == name for read in other.node.reads)
+    }
+    if name in state.dag.outputs or readers != {reader}:
+        raise StepError(f"{step}: {name!r} is read elsewhere too")
 
 
 def _put(state: State, nodes: dict[str, tuple[Compute, ...]], step: object) -> State:

@@ -1,0 +1,80 @@
+"""Separate the first and last tile along an axis where a condition holds for a part of them.
+
+for h in 4: unroll i in 7: if 7 h + i > 0: S     ->     unroll i in 7: if i > 0: S
+                                                        for h in 3: unroll i in 7: S
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
+from ansorpy.loopir.passes.fold import refold
+from ansorpy.loopir.rewrite import map_phases, seq, stmt_children, stores, substitute_stmt
+from ansorpy.te.expr import Binary, Const, Expr, Var, variables
+from ansorpy.te.intervals import Interval, bounds
+from ansorpy.te.products import conjuncts
+
+WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.DOT)
+DEPTH: Final = 2  # axes that are split at most: code grows by 3 for each
+
+
+def border(program: Program) -> Program:
+    """Return the program with serial loops split into first, middle and last iterations.
+
+    Needs a bound program. Keeps the meaning. Afterwards, where loops over elements decide with
+    written-out ones whether a statement runs, those between mostly decide nothing; loops over the
+    terms of a sum stay as they are (see `unroll`).
+    """
+    return map_phases(program, lambda body: _border(body, {}, DEPTH))
+
+
+def _border(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
+    match stmt:
+        case For(var=var, extent=extent, body=body, kind=kind) if kind not in WRITTEN_OUT:
+            if depth and kind is LoopKind.SERIAL and _decides(var, body):
+                folded = [refold(part, ranges) for part in _split(stmt)]
+                return seq(*(_border(part, ranges, depth - 1) for part in folded if part))
+            inside = {**ranges, var: (0, max(0, bounds(extent, ranges)[1] - 1))}
+            return replace(stmt, body=_border(body, inside, depth))
+        case Seq(stmts=stmts):
+            return Seq(tuple(_border(part, ranges, depth) for part in stmts))
+        case If(then=then, other=other):
+            rest = None if other is None else _border(other, ranges, depth)
+            return replace(stmt, then=_border(then, ranges, depth), other=rest)
+        case Alloc(body=body):
+            return replace(stmt, body=_border(body, ranges, depth))
+        case _:
+            return stmt
+
+
+def _decides(var: str, body: Stmt) -> bool:
+    """Whether a loop over elements, not terms, decides something with a written-out loop."""
+    stored = {name for store in stores(body) for index in store.index for name in variables(index)}
+    return var in stored and any(var in names for names in _mentioned(body, frozenset()))
+
+
+def _mentioned(stmt: Stmt, written: frozenset[str]) -> Iterator[frozenset[str]]:
+    """Yield the variables that a condition mentions together with one of a written-out loop."""
+    if isinstance(stmt, If):
+        for part in conjuncts(stmt.cond):
+            if variables(part) & written:
+                yield variables(part) - written
+    if isinstance(stmt, For) and stmt.kind in WRITTEN_OUT:
+        written = written | {stmt.var}
+    for child in stmt_children(stmt):
+        yield from _mentioned(child, written)
+
+
+def _split(loop: For) -> Iterator[Stmt]:
+    """Yield the first iteration of a loop, those between, and the last; the loop if it is open."""
+    if not isinstance(loop.extent, Const):
+        yield loop
+        return
+    count = int(loop.extent.value)
+    yield substitute_stmt(loop.body, {loop.var: Const(0)})
+    if count > 2:
+        later: Expr = Binary("add", Var(loop.var), Const(1))
+        between = substitute_stmt(loop.body, {loop.var: later})
+        yield replace(loop, extent=Const(count - 2), body=between)
+    yield substitute_stmt(loop.body, {loop.var: Const(count - 1)})

@@ -1,0 +1,140 @@
+"""SkipPadding: the products with zeros around a tensor are not computed, and the rest is right."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ansorpy.codegen.load import build, build_source, load
+from ansorpy.codegen.numba_source import emit
+from ansorpy.errors import StepError
+from ansorpy.loopir.interp import run
+from ansorpy.loopir.nodes import Program, Tile
+from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.measure.cases import make_cases
+from ansorpy.measure.check import compare_all, verify
+from ansorpy.measure.inputs import constants
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans
+from ansorpy.population import sample
+from ansorpy.sketch import derive
+from ansorpy.state import steps
+from ansorpy.state.state import State
+from ansorpy.target import Target
+from ansorpy.te.check import check
+from ansorpy.te.dag import Dag
+from ansorpy.te.expr import variables
+from ansorpy.te.library import (
+    Window,
+    conv1d,
+    conv2d,
+    conv2d_bias_relu,
+    conv2d_nhwc,
+    conv3d,
+    matmul,
+    transposed_conv2d,
+)
+from ansorpy.te.padding import find_padding
+from ansorpy.te.reference import evaluate
+from rules import CPU, RELEASED_CPU, SkipPadding
+
+TARGET = Target(cores=2)
+TIGHT = (SkipPadding("SSRSRS", level=1, share=1 / 64, tile=6), *RELEASED_CPU)  # cuts rows, too
+DAGS = {
+    "same": conv2d(1, 3, 7, 7, 20, 3, Window(padding=1)),
+    "odd sizes": conv2d(2, 3, 5, 9, 17, 3, Window(padding=1)),
+    "strided": conv2d(1, 3, 9, 8, 16, 3, Window(stride=2, padding=1)),
+    "dilated": conv2d(1, 2, 9, 7, 16, 3, Window(padding=2, dilation=2)),
+    "wide": conv2d(1, 2, 4, 5, 16, 5, Window(padding=3)),
+    "one row": conv1d(1, 3, 11, 16, 3, Window(padding=1)),
+    "three": conv3d(1, 2, 3, 4, 5, 16, 3, Window(padding=1)),
+    "last": conv2d_nhwc(1, 6, 7, 3, 18, 3, Window(padding=1)),
+    "followed": conv2d_bias_relu(1, 3, 6, 5, 16, 3, Window(padding=1)),
+    "transposed": transposed_conv2d(1, 2, 5, 6, 16, 4, stride=2, padding=1),
+}
+PADDED = {name: dag for name, dag in DAGS.items() if name not in ("transposed", "followed")}
+
+
+def programs(dag: Dag, rules: tuple[object, ...] = CPU, rows: int = 1) -> Iterator[Program]:
+    """Yield programs of every plan of the sketches that leave the padding out."""
+    for sketch in derive(dag, TARGET, rules).sketches:  # type: ignore[arg-type]
+        if any(isinstance(step, steps.SkipPadding) for step in sketch.steps):
+            for plan in plans(sketch, TARGET)[:2]:
+                for row in sample(plan, rows, np.random.default_rng(1)):
+                    yield bind(plan, row, TARGET)
+
+
+@pytest.mark.parametrize("dag", DAGS.values(), ids=DAGS)
+@pytest.mark.parametrize("rules", [CPU, TIGHT], ids=["whole rows", "cut rows"])
+def test_programs_are_right(dag: Dag, rules: tuple[object, ...]) -> None:
+    if rules is TIGHT and dag is DAGS["transposed"]:
+        rules = (*CPU[:1], *TIGHT)
+    cases = make_cases(dag, 0)[:1]
+    found = list(programs(dag, rules))
+    assert found
+    for program in found:
+        got = run(program, cases[0].inputs)
+        failed = compare_all(cases[0], got.__getitem__, program.by_name)
+        assert failed is None, failed.message
+
+
+@pytest.mark.parametrize("dag", PADDED.values(), ids=PADDED)
+def test_no_product_meets_the_padding(dag: Dag) -> None:
+    """With infinite weights one product with a zero would give a NaN."""
+    ones = {p.name: np.ones(p.shape, p.dtype) for p in dag.placeholders}
+    ones["W"] *= np.inf
+    for program in programs(dag):
+        (got,) = (run(program, ones)[name] for name in dag.outputs)
+        assert np.all(got == np.inf)
+
+
+@pytest.mark.parametrize("source", [False, True], ids=["llvm", "numba"])
+def test_compiled_code_is_right(source: bool) -> None:
+    dag = DAGS["odd sizes"]
+    program = next(programs(dag, TIGHT))
+    built = build_source(emit(program, TARGET), TARGET) if source else build(program, TARGET)
+    failed = verify(load(built), program.buffers, make_cases(dag, 0), constants(dag))
+    assert failed is None, failed.message
+
+
+@pytest.mark.parametrize("dag", PADDED.values(), ids=PADDED)
+def test_the_step_keeps_the_meaning(dag: Dag) -> None:
+    conv = dag.outputs[0]
+    state = State.naive(dag).do(steps.SkipPadding(conv, "pad"))
+    other = replace(dag, nodes=tuple(stage.node for stage in state.stages))
+    check(other)
+    rng = np.random.default_rng(0)
+    inputs = {p.name: rng.standard_normal(p.shape).astype(p.dtype) for p in dag.placeholders}
+    for a, b in zip(evaluate(dag, inputs), evaluate(other, inputs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_how_much_is_left_out() -> None:
+    dag = DAGS["same"]
+    found, _ = find_padding(dag.node("pad"), dag.node("conv"))
+    assert found is not None
+    assert found.share == pytest.approx(1 - (19 / 21) ** 2)
+    assert [[axis.name for axis in one] for one in found.dimensions] == [["h"], ["w"]]
+    assert [axis.name for axis in found.others] == ["f"]
+
+
+def test_masks_are_known_when_the_code_is_written() -> None:
+    """A tile of whole rows needs no condition that is asked while it runs."""
+    for program in programs(conv2d(1, 3, 7, 7, 16, 3, Window(padding=1))):
+        every = [stmt for phase in program.phases for stmt in walk_stmt(phase.body)]
+        tiles = [stmt for stmt in every if isinstance(stmt, Tile)]
+        assert any(tile.apart for tile in tiles)
+        for tile in tiles:
+            points = {name for name, _ in (*tile.dims, *((tile.lane,) if tile.lane else ()))}
+            assert tile.mask is None or variables(tile.mask) <= points
+
+
+def test_what_is_not_padded_is_refused() -> None:
+    with pytest.raises(StepError, match="A is an input"):
+        State.naive(matmul(4, 4, 4)).do(steps.SkipPadding("C", "A"))
+
+
+def test_the_released_rules_know_nothing_of_it() -> None:
+    for sketch in derive(DAGS["same"], TARGET, RELEASED_CPU).sketches:
+        assert "pad" in sketch.index
