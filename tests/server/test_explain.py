@@ -17,7 +17,7 @@ from tests.test_records import trial
 NET = (
     "def net(float(64,64) A, float(64,64) B, float(64) bias) -> (G) {"
     " C(i,j) +=! A(i,k) * B(k,j)  E(i,j) = C(i,j) + bias(j)  D(i,j) = max(E(i,j), 0)"
-    " F(i,j) +=! D(i,k) * B(k,j)  G(i,j) = max(F(i,j), 0) }"
+    " F(i,j) +=! D(k,i) * B(k,j)  G(i,j) = max(F(i,j), 0) }"
 )
 
 
