@@ -33,6 +33,15 @@ class Visit:
     trials: tuple[Trial, ...] = ()
     sketch: int | None = None
 
+    @property
+    def undecided(self) -> bool:
+        """Whether only the last rule applied, with one successor: nothing was decided here."""
+        if not self.trials:
+            return False
+        *others, last = self.trials
+        skipped = all(trial.verdict is Verdict.SKIP for trial in others)
+        return skipped and last.verdict is Verdict.APPLY and len(last.successors) == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
@@ -67,7 +76,7 @@ class Derivation:
             visit = self.visits[item]
             if visit.sketch is not None:
                 yield f"{pad}=> sketch {visit.sketch}"
-            elif not full and _plain(visit):
+            elif not full and visit.undecided:
                 yield f"{pad}{visit.stage}: no rule but {visit.trials[-1].rule}"
                 stack.append((depth, visit.trials[-1].successors[0]))
             else:
@@ -132,13 +141,6 @@ def _visit(at: Cursor, rules: tuple[Rule, ...], first: int) -> tuple[Visit, list
         if verdict is Verdict.APPLY_ALONE:
             break
     return Visit(at.name, tuple(trials)), successors
-
-
-def _plain(visit: Visit) -> bool:
-    """Say whether only the last rule applied, with one successor: nothing was decided here."""
-    *others, last = visit.trials
-    skipped = all(trial.verdict is Verdict.SKIP for trial in others)
-    return skipped and last.verdict is Verdict.APPLY and len(last.successors) == 1
 
 
 def _rows(visit: Visit, depth: int) -> Iterator[tuple[int, int | str]]:

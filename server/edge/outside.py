@@ -19,6 +19,7 @@ from server.logs import facts
 log = logging.getLogger("ansorpy.access")
 
 SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+OWN_SITE: Final = ("same-origin", "none")  # none: typed in by a person; programs say nothing
 METHODS: Final = SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 HEADERS: Final = {
     # No request leaves the site: scripts, styles and data come from here or not at all.
@@ -85,8 +86,7 @@ class Outside:
             detail = "without keys the service answers to names of this machine only"
             return HTTPStatus.MISDIRECTED_REQUEST, detail
         # A browser says where a request comes from; a page of another site may change nothing.
-        origin = headers.get("origin")
-        if scope["method"] not in SAFE and origin is not None and _netloc(origin) != host.lower():
+        if scope["method"] not in SAFE and _is_foreign(headers, host):
             return HTTPStatus.FORBIDDEN, "a page of another site may not do this"
         return None
 
@@ -112,5 +112,8 @@ def is_local_name(host: str) -> bool:
     return found is not None and is_loopback(found["name"].strip("[]"))
 
 
-def _netloc(origin: str) -> str:
-    return origin.lower().partition("://")[2]
+def _is_foreign(headers: Headers, host: str) -> bool:
+    origin = headers.get("origin")
+    if origin is not None and origin.lower().partition("://")[2] != host.lower():
+        return True
+    return headers.get("sec-fetch-site", "none") not in OWN_SITE

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import URL
 
 from ansorpy.errors import AnsorError
-from server.access.errors import DeniedError
+from server.access.errors import DeniedError, ForbiddenError
 from server.edge.problems import MEANING
 from server.web.pages import render
 
@@ -20,6 +20,7 @@ REFERRER: Final = "same-origin"
 ADVICE: Final = {
     HTTPStatus.NOT_FOUND: "It may be somebody else's, or the address has a mistake.",
     HTTPStatus.FORBIDDEN: "Sign in with a key that may.",
+    HTTPStatus.CONFLICT: "Something else happened to it meanwhile: look at its page again.",
     HTTPStatus.TOO_MANY_REQUESTS: "Wait a few seconds, then load the page again.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The address has a mistake.",
 }
@@ -37,7 +38,9 @@ class PageRoute(APIRoute):
             try:
                 reply = await inner(request)
             except DeniedError:
-                place = URL("/login").include_query_params(next=request.url.path)
+                # What only a form can reach is no place to come back to.
+                back = request.url.path if request.method == "GET" else "/jobs"
+                place = URL("/login").include_query_params(next=back)
                 reply = RedirectResponse(place, HTTPStatus.SEE_OTHER)
             except RequestValidationError:
                 reply = failed(HTTPStatus.UNPROCESSABLE_ENTITY, "There is no such page")
@@ -51,6 +54,19 @@ class PageRoute(APIRoute):
             return reply
 
         return handler
+
+
+def own_form(request: Request) -> None:
+    """Admit forms of our own pages only: what changes something needs a proof of where it is from.
+
+    `server.edge.outside` has turned away requests that say that they are from elsewhere; here
+    those that say nothing are too.
+
+    Raises:
+        ForbiddenError: there is neither Origin nor Sec-Fetch-Site.
+    """
+    if not {"origin", "sec-fetch-site"} & set(request.headers):
+        raise ForbiddenError("only a page of this service may do this")
 
 
 def failed(status: HTTPStatus, message: str) -> HTMLResponse:

@@ -5,19 +5,22 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
+from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from server.access.errors import ForbiddenError
 from server.access.principal import Principal
 from server.jobs.errors import UnknownError
-from server.jobs.states import MOVES, State
-from server.routes.page_route import PageRoute
-from server.routes.wired import COOKIE, Reads, WiredDep
+from server.jobs.states import ENDED, MOVES, State
+from server.routes.page_route import PageRoute, own_form
+from server.routes.wired import COOKIE, Reads, Tunes, WiredDep
 from server.schemas.base import NAME_PATTERN
 from server.service.charts import COLUMNS, Chart
+from server.service.jobs import Steer
+from server.service.tree import rows, uses
 from server.web.pages import render
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -27,6 +30,13 @@ CHOICES: Final = 40  # jobs that a comparison offers
 ID: Final = "^[0-9a-f]{32}$"
 MEDIA_TYPES: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 SOURCE: Final = "kernel.py"
+ROWS: Final = 400  # of a derivation on one page
+STEERS: Final[Mapping[str, tuple[Steer, ...]]] = {
+    "queued": ("pause", "cancel"),
+    "running": ("pause", "cancel"),
+    "paused": ("resume", "cancel"),
+    **dict.fromkeys(ENDED, ()),
+}
 
 JobId = Annotated[str, Path(pattern=ID)]
 OtherId = Annotated[str | None, Query(pattern=f"{ID}|^$")]
@@ -35,7 +45,7 @@ Task = Annotated[str | None, Query(pattern=NAME_PATTERN)]
 
 def _page(request: Request, who: Principal, template: str, here: str, **values: Any) -> Response:
     name = who.tenant if COOKIE in request.cookies else None
-    return HTMLResponse(render(template, who=name, here=here, **values))
+    return HTMLResponse(render(template, who=name, may=who.scopes, here=here, **values))
 
 
 @router.get("/")
@@ -73,7 +83,35 @@ def job(
         source = parts.kernels.file(who.tenant_id, chosen.kernel, SOURCE).decode()
     return _page(
         request, who, "job.html", "jobs", job=look.job, look=look, chosen=chosen, winner=winner,
-        source=source, charts=COLUMNS,
+        source=source, steps=STEERS[look.job.state],
+    )  # fmt: skip
+
+
+@router.post("/jobs/{job_id}/{how}", dependencies=[Depends(own_form)])
+def steer(job_id: JobId, how: Steer, who: Tunes, parts: WiredDep) -> RedirectResponse:
+    """Cancel, pause or resume a job; lead back to its page."""
+    parts.jobs.steer(who.tenant_id, job_id, how)
+    return RedirectResponse(f"/jobs/{job_id}", HTTPStatus.SEE_OTHER)
+
+
+@router.get("/jobs/{job_id}/explain", response_class=HTMLResponse)
+def explain(
+    request: Request,
+    job_id: JobId,
+    who: Reads,
+    parts: WiredDep,
+    task: Task = None,
+    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
+) -> Response:
+    """Return why the sketches of a task are what they are, and what failed and why."""
+    look = parts.explain.look(who.tenant_id, job_id, task)
+    known = look.derivation
+    found = list(islice(rows(known), after, after + ROWS + 1)) if known else []
+    winner = parts.dashboard.winner(who.tenant_id, job_id, look.task)
+    return _page(
+        request, who, "explain.html", "jobs", look=look, rows=found[:ROWS], winner=winner,
+        uses=uses(known.visits) if known else [], after=after,
+        next=after + ROWS if len(found) > ROWS else None,
     )  # fmt: skip
 
 

@@ -17,21 +17,12 @@ from server.db.engine import now, reading
 from server.db.models import RecordRow
 from server.jobs import queries
 from server.jobs.errors import UnknownError
+from server.schemas.explain import FailureReply
 from server.schemas.job import JobReply
-from server.service.explain import EXAMPLE_CHARS, NEXT_STEPS, target_of
+from server.service.explain import failures_of, target_of
 from server.service.shapes import job_reply
 
 MAX_LINES: Final = 2000  # of a loop nest on a page
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Trials that failed in one way."""
-
-    kind: str
-    count: int
-    examples: tuple[str, ...]
-    next_step: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +44,7 @@ class Look:
     job: JobReply
     now_s: float
     text: str  # the request in tensor-expression notation; "" where it came as JSON
-    failures: tuple[Failure, ...] = ()
+    failures: Sequence[FailureReply] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)  # of the target
 
 
@@ -77,7 +68,7 @@ class Dashboard:
                 job=job_reply(known.job, kernels),
                 now_s=now(tx),
                 text=known.submission.text or "",
-                failures=tuple(map(_failure, known.failures)),
+                failures=failures_of(known),
                 facts=known.target.get("target", {}),
             )
 
@@ -121,12 +112,3 @@ def _shortened(text: str) -> str:
     if len(lines) <= MAX_LINES:
         return text
     return "\n".join([*lines[:MAX_LINES], f"... {len(lines) - MAX_LINES} lines more"])
-
-
-def _failure(known: queries.FailureKind) -> Failure:
-    return Failure(
-        known.kind,
-        known.count,
-        tuple(example[:EXAMPLE_CHARS] for example in known.examples),
-        NEXT_STEPS.get(known.kind, "Report the messages."),
-    )

@@ -1,6 +1,7 @@
 """Why a job came to what it came to: the derivation of its sketches, and its failures."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final, get_args
@@ -37,10 +38,38 @@ assert set(NEXT_STEPS) == set(get_args(FailureKind))
 
 
 @dataclass(frozen=True, slots=True)
+class Explained:
+    """What is known about a task of a job: its derivation, and what failed in the job."""
+
+    known: queries.Explained
+    task: str
+    tasks: tuple[str, ...]
+    target_known: bool  # False: derived for a machine with default features
+    derivation: Derivation | None  # None: it has more than SKETCHES sketches
+    failures: list[FailureReply]
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
-    """What the route of explanations calls."""
+    """What the routes of explanations call."""
 
     engine: Engine
+
+    def look(self, tenant_id: int, job_id: str, task: str | None) -> Explained:
+        """Return what is known about one task (the first unless given); UnknownError."""
+        with reading(self.engine) as tx:
+            known = queries.explain(tx, tenant_id, job_id)
+        tasks = tuple(dag.name for dag in known.submission.dags)
+        name = tasks[0] if task is None else task
+        if name not in tasks:
+            raise UnknownError("the job has no such task")
+        cores = known.submission.cores
+        target = target_of(known.target, cores)
+        derivation: Derivation | None = None
+        with suppress(SpecError):
+            derivation = derived(known.job.request, name, target or Target(cores=cores))
+        failures = failures_of(known)
+        return Explained(known, name, tasks, target is not None, derivation, failures)
 
     def read(self, tenant_id: int, job_id: str, task: str | None, after: int) -> ExplainReply:
         """Return a page of the derivation of one task (the first unless given).
@@ -49,40 +78,35 @@ class Explain:
             UnknownError: no such job, or no such task in it.
             SpecError: the derivation is too large to be shown.
         """
-        with reading(self.engine) as tx:
-            known = queries.explain(tx, tenant_id, job_id)
-        dags = {dag.name: dag for dag in known.submission.dags}
-        name = next(iter(dags)) if task is None else task
-        if name not in dags:
-            raise UnknownError("the job has no such task")
-        target = target_of(known.target, known.submission.cores)
-        try:
-            derivation = derived(
-                known.job.request, name, target or Target(cores=known.submission.cores)
-            )
-        except SpecError:
-            raise SpecError(f"the derivation has more than {SKETCHES} sketches") from None
-        visits, following = page(derivation, after)
+        look = self.look(tenant_id, job_id, task)
+        if look.derivation is None:
+            raise SpecError(f"the derivation has more than {SKETCHES} sketches")
+        visits, following = page(look.derivation, after)
         return ExplainReply(
             job=job_id,
-            task=name,
-            tasks=list(dags),
-            target_known=target is not None,
-            sketches=len(derivation.sketches),
+            task=look.task,
+            tasks=list(look.tasks),
+            target_known=look.target_known,
+            sketches=len(look.derivation.sketches),
             visits=visits,
-            visit_count=len(derivation.visits),
+            visit_count=len(look.derivation.visits),
             next=following,
-            trials=known.trials,
-            failures=[
-                FailureReply(
-                    kind=failure.kind,
-                    count=failure.count,
-                    examples=[example[:EXAMPLE_CHARS] for example in failure.examples],
-                    next_step=NEXT_STEPS.get(failure.kind, "Report the messages."),
-                )
-                for failure in known.failures
-            ],
+            trials=look.known.trials,
+            failures=look.failures,
         )
+
+
+def failures_of(known: queries.Explained) -> list[FailureReply]:
+    """Return the failures of a job by kind, with shortened examples and what to do next."""
+    return [
+        FailureReply(
+            kind=failure.kind,
+            count=failure.count,
+            examples=[example[:EXAMPLE_CHARS] for example in failure.examples],
+            next_step=NEXT_STEPS.get(failure.kind, "Report the messages."),
+        )
+        for failure in known.failures
+    ]
 
 
 @lru_cache(maxsize=8)

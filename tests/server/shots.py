@@ -15,6 +15,8 @@ def main(url: str, job: str, other: str) -> None:
         ("job-light", f"/jobs/{job}", None, "light"),
         ("job-dark", f"/jobs/{job}", None, "dark"),
         ("job-phone", f"/jobs/{job}", PHONE, "light"),
+        ("explain-light", f"/jobs/{job}/explain", None, "light"),
+        ("explain-phone", f"/jobs/{job}/explain", PHONE, "dark"),
         ("jobs-light", "/jobs", None, "light"),
         ("compare-dark", f"/compare?a={job}&b={other}", None, "dark"),
         ("workers-light", "/workers", None, "light"),
@@ -24,6 +26,8 @@ def main(url: str, job: str, other: str) -> None:
             with page_of(running, url, size=size, scheme=scheme) as watched:
                 watched.page.goto(path)
                 watched.page.wait_for_timeout(1500)
+                for line in watched.page.locator(".tree .decision summary").all()[:1]:
+                    line.click()  # one decision opened, to show what is behind each line
                 watched.page.screenshot(path=IMAGES / f"{name}.png", full_page=True)
 
 

@@ -103,12 +103,68 @@ def test_the_same_page_loaded_afterwards(job: str, live: tuple[Live, str], chrom
 
 def test_no_page_is_wider_than_a_phone(job: str, live: tuple[Live, str], chromium: Any) -> None:
     with page_of(chromium, live[0].url, size=PHONE) as watched:
-        paths = ("/jobs", f"/jobs/{job}", "/workers", f"/compare?a={job}&b={job}", "/login")
+        paths = (
+            "/jobs",
+            f"/jobs/{job}",
+            f"/jobs/{job}/explain",
+            "/workers",
+            f"/compare?a={job}&b={job}",
+            "/login",
+        )
         for path in paths:
             watched.page.goto(path)
             watched.page.wait_for_timeout(300)
             assert watched.page.evaluate(OVERFLOW) <= 0, path
         clean(watched)
+
+
+def test_a_running_job_is_steered_by_its_buttons(
+    job: str, live: tuple[Live, str], chromium: Any
+) -> None:
+    running, _ = live
+    request = {"text": BIG, "budget": {"trials": 5000}, "fresh": True}
+    job_id = running.post("/v1/jobs", json=request).json()["id"]
+    with page_of(chromium, running.url) as watched:
+        page = watched.page
+        page.goto(f"/jobs/{job_id}")
+        until(page, TRIALS, END_MS)
+        page.get_by_role("button", name="Pause").click()
+        page.wait_for_selector("#head .state.paused")
+        assert running.get(f"/v1/jobs/{job_id}").json()["state"] == "paused"
+        page.get_by_role("button", name="Resume").click()
+        page.wait_for_selector("#head .state.running", timeout=END_MS)
+        page.locator("#cancel summary").click()
+        page.get_by_role("button", name="Cancel the job").click()
+        page.wait_for_selector("#head .state.cancelled")
+        assert page.locator(".steer").count() == 0
+        clean(watched)
+    told = running.get(f"/v1/jobs/{job_id}").json()
+    assert (told["state"], told["trials"] > 0) == ("cancelled", True)
+
+
+def test_the_derivation_shows_every_rule_that_was_asked(
+    job: str, live: tuple[Live, str], chromium: Any
+) -> None:
+    told = live[0].get(f"/v1/jobs/{job}/explain").json()
+    for size in (None, PHONE):
+        with page_of(chromium, live[0].url, size=size) as watched:
+            page = watched.page
+            page.goto(f"/jobs/{job}")
+            page.get_by_role("link", name="Derivation").click()
+            page.wait_for_url("**/explain")
+            assert page.locator(".mark-best").count() == 1  # the sketch that won
+            for line in page.locator(".tree summary").all():
+                line.click()
+            verdicts = page.locator(".verdicts tbody tr").filter(visible=True)
+            wanted = sum(len(visit["verdicts"]) for visit in told["visits"])
+            assert told["next"] is None
+            assert sum(_is_in_sight(row) for row in verdicts.all()) == wanted
+            clean(watched)
+
+
+def _is_in_sight(row: Any) -> bool:
+    box = row.bounding_box()
+    return bool(box and box["x"] >= 0 and box["width"] > 100)
 
 
 def test_two_jobs_share_a_chart(job: str, live: tuple[Live, str], chromium: Any) -> None:

@@ -140,8 +140,8 @@ def test_what_is_somebody_elses_is_not_there(url: str, engine: Engine) -> None:
         job_id = running.submit()
         foreign = {"Authorization": f"Bearer {other}"}
         for path in (
-            f"/jobs/{job_id}", f"/jobs/{job_id}/charts/latency.csv", f"/compare?a={job_id}",
-            f"/compare/latency.csv?a={job_id}&b={job_id}",
+            f"/jobs/{job_id}", f"/jobs/{job_id}/explain", f"/jobs/{job_id}/charts/latency.csv",
+            f"/compare?a={job_id}", f"/compare/latency.csv?a={job_id}&b={job_id}",
         ):  # fmt: skip
             assert running.client.get(path).status_code == 200, path
             missing = running.client.get(path, headers=foreign)
@@ -204,7 +204,13 @@ def test_after_signing_in_one_stays_on_this_site(place: str) -> None:
 def test_words_from_outside_are_text(url: str) -> None:
     with service(url) as running:
         job_id = poison(running)
-        for path in (f"/jobs/{job_id}", "/workers", "/jobs", f"/compare?a={job_id}&b={job_id}"):
+        for path in (
+            f"/jobs/{job_id}",
+            f"/jobs/{job_id}/explain",
+            "/workers",
+            "/jobs",
+            f"/compare?a={job_id}&b={job_id}",
+        ):
             page = running.client.get(path)
             assert page.status_code == 200
             assert "<script>w" not in page.text

@@ -1,6 +1,7 @@
 // Charts of the dashboard: uPlot with the colours of the page.
 
 const UNITS = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
+const WHOLE = [0, 1, 2, 3, 4].flatMap((power) => [1, 2, 5].map((m) => m * 10 ** power)); // steps of an axis that counts
 const MEDIA = matchMedia("(prefers-color-scheme: dark)");
 
 export function latency(seconds) {
@@ -85,7 +86,7 @@ export class Chart {
           : { range: (_, min) => [Math.min(0, min ?? 0), 1.02] },
       },
       axes: [
-        axis(told.x, { size: 34 }),
+        axis(told.x, { size: 34, incrs: WHOLE }),
         axis("", times
           ? { size: 64, splits: (_, __, min, max) => ticks(min, max), filter: (_, s) => s, values: (_, s) => s.map(tick) }
           : { size: 40 }),

@@ -46,7 +46,8 @@ const quality = new Chart(document.getElementById("quality"), () => {
 function caption() {
   const last = seen.last;
   if (last === undefined) return;
-  const parts = [`${latency(last.latency)} after ${last.trials} trials and ${last.seconds.toFixed(1)} s`];
+  const reached = last.latency === null ? "Not every task has a time yet" : latency(last.latency);
+  const parts = [`${reached} after ${last.trials} trials and ${last.seconds.toFixed(1)} s`];
   if (seen.baseline !== null) parts.push(`untuned or NumPy: ${latency(seen.baseline)}`);
   document.getElementById("latency-text").textContent = `${parts.join("; ")}.`;
   const told = seen.points.filter((p) => p.quality && "spearman" in p.quality);

@@ -1,0 +1,134 @@
+"""The page of a derivation: the whole tree, each verdict with its reason, and the failures."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansorpy.measure.outcome import Failed
+from ansorpy.sketch import Derivation, derive
+from ansorpy.target import Target
+from ansorpy.te.text import parse
+from rules import CPU
+from server.db.records import record_row
+from server.routes import pages
+from server.service.explain import derived
+from server.service.tree import Row, rows, uses
+from tests.server.service import MM, Service, service
+from tests.server.test_explain import NET
+from tests.test_records import trial
+
+
+@pytest.fixture
+def running(url: str) -> Iterator[Service]:
+    with service(url) as found:
+        yield found
+
+
+@st.composite
+def derivations(draw: Any) -> Derivation:
+    """A chain of products and of things that are done element by element."""
+    lines, last = [], "A"
+    for n in range(draw(st.integers(1, 4))):
+        line = draw(st.sampled_from(("+=! {0}(i,k) * B(k,j)", "= {0}(i,j) + 1", "= {0}(j,i)")))
+        lines.append(f"T{n}(i,j) {line.format(last)}")
+        last = f"T{n}"
+    text = f"def net(float(64,64) A, float(64,64) B) -> ({last}) {{ {' '.join(lines)} }}"
+    return derive(parse(text)[0], Target(), CPU)
+
+
+@given(derivations())
+def test_the_rows_are_the_whole_tree_once(derivation: Derivation) -> None:
+    found = list(rows(derivation))
+    visits = [visit for row in found for visit in row.visits]
+    assert len(visits) + len(derivation.sketches) == len(derivation.visits)
+    assert {id(v) for v in visits} == {id(v) for v in derivation.visits if v.sketch is None}
+    assert [row.sketch for row in found if row.sketch is not None] == list(
+        range(len(derivation.sketches))
+    )
+    # What is folded into one row decided nothing; a branch is only where there are several.
+    assert all(visit.undecided for row in found for visit in row.visits[1:])
+    ways = sum(len(successors) for v in visits if len(successors := _successors(v)) > 1)
+    assert sum(bool(row.rule) for row in found) == ways
+    assert sum(use.asked for use in uses(derivation.visits)) == sum(len(v.trials) for v in visits)
+
+
+def _successors(visit: Any) -> list[int]:
+    return [number for trial in visit.trials for number in trial.successors]
+
+
+def test_a_path_without_a_choice_is_not_indented() -> None:
+    chain = " ".join(f"T{n + 1}(i) = T{n}(i) + T{n}(i)" for n in range(40))
+    text = f"def chain(float(8) T0) -> (T40) {{ {chain} }}"
+    levels = {row.level for row in rows(derive(parse(text)[0], Target(), CPU))}
+    assert max(levels) <= 2
+
+
+def test_every_verdict_and_its_reason_is_on_the_page(running: Service) -> None:
+    page = running.client.get(f"/jobs/{running.submit(text=NET)}/explain").text
+    wanted = derive(parse(NET)[0], Target(), CPU)
+    shown = _cells(page)
+    for visit in wanted.visits:
+        for asked in visit.trials:
+            assert (asked.rule, asked.answer.why) in shown
+    assert len(re.findall(r"<strong>Sketch \d+</strong>", page)) == len(wanted.sketches)
+
+
+def _cells(page: str) -> set[tuple[str, str]]:
+    found = re.findall(r'<th scope="row">(\w+)</th><td>[a-z ]+</td><td>([^<]*)</td>', page)
+    return {(rule, why.replace("&gt;", ">").replace("&lt;", "<")) for rule, why in found}
+
+
+def test_a_long_derivation_comes_in_pages(
+    running: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "ROWS", 5)
+    job_id = running.submit(text=NET)
+    path, sketches = f"/jobs/{job_id}/explain", 0
+    for _ in range(200):
+        page = running.client.get(path).text
+        sketches += len(re.findall(r"<strong>Sketch \d+</strong>", page))
+        more = re.search(r'href="([^"]+after=\d+)">More', page)
+        if more is None:
+            break
+        path = more[1].replace("&amp;", "&")
+    assert sketches == len(derive(parse(NET)[0], Target(), CPU).sketches)
+
+
+def test_the_task_is_chosen_by_name_and_failures_are_told(running: Service) -> None:
+    job_id = running.submit(text=MM + NET)
+    path = f"/jobs/{job_id}/explain"
+    assert "Derivation of mm" in running.client.get(path).text
+    assert "Derivation of net" in running.client.get(path, params={"task": "net"}).text
+    assert running.client.get(path, params={"task": "other"}).status_code == 404
+    with running.held(running.claim()) as (tx, row, _):
+        for n in range(5):
+            failed = Failed("wrong", f"C[0] is {n}, not <b>2</b>")
+            record = replace(trial(1.0, row=(n,)), outcome=failed)
+            tx.add(record_row(record, row.tenant_id, row.id, "mm", 1))
+    page = running.client.get(path).text
+    assert "3 of 5 messages" in page
+    assert "not &lt;b&gt;2&lt;/b&gt;" in page
+    assert "report the message" in page
+
+
+def test_a_derivation_that_is_too_large_is_told(
+    running: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.service.explain.SKETCHES", 0)
+    derived.cache_clear()
+    page = running.client.get(f"/jobs/{running.submit(text=NET, seed=7)}/explain")
+    assert page.status_code == 200
+    assert "too many sketches" in page.text
+
+
+def test_a_row_knows_what_was_decided() -> None:
+    found = list(rows(derive(parse(MM)[0], Target(), CPU)))
+    visited = [row for row in found if row.visits]
+    assert any(row.decided for row in visited)
+    assert any(not row.decided for row in visited)
+    assert isinstance(found[0], Row)

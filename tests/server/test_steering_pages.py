@@ -1,0 +1,97 @@
+"""Steering on the page of a job: who may, from where, and what it comes to."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.server.service import MM, Service, service
+
+OWN = {"Origin": "http://localhost"}
+
+
+@pytest.fixture
+def running(url: str) -> Iterator[Service]:
+    with service(url) as found:
+        yield found
+
+
+def steer(running: Service, job_id: str, how: str, headers: dict[str, str]) -> int:
+    path = f"/jobs/{job_id}/{how}"
+    return running.client.post(path, headers=headers, follow_redirects=False).status_code
+
+
+def buttons(running: Service, job_id: str, headers: dict[str, str] | None = None) -> set[str]:
+    text = running.client.get(f"/jobs/{job_id}", headers=headers).text
+    return {how for how in ("cancel", "pause", "resume") if f"/jobs/{job_id}/{how}" in text}
+
+
+def test_the_buttons_are_those_that_the_state_allows(running: Service) -> None:
+    job_id = running.submit()
+    assert buttons(running, job_id) == {"pause", "cancel"}
+    assert steer(running, job_id, "pause", OWN) == 303
+    assert buttons(running, job_id) == {"resume", "cancel"}
+    assert steer(running, job_id, "resume", OWN) == 303
+    running.claim()
+    assert buttons(running, job_id) == {"pause", "cancel"}
+    assert steer(running, job_id, "cancel", OWN) == 303
+    assert buttons(running, job_id) == set()
+    assert running.client.get(f"/v1/jobs/{job_id}").json()["state"] == "cancelled"
+
+
+def test_what_the_state_does_not_allow_is_a_page_that_says_so(running: Service) -> None:
+    job_id = running.submit()
+    steer(running, job_id, "cancel", OWN)
+    late = running.client.post(f"/jobs/{job_id}/resume", headers=OWN)
+    assert late.status_code == 409
+    assert late.headers["content-type"].startswith("text/html")
+    assert steer(running, job_id, "delete", OWN) == 422
+    assert steer(running, "0" * 32, "cancel", OWN) == 404
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {}, {"Origin": "null"}, {"Origin": "http://evil.example"}, {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
+        {**OWN, "Sec-Fetch-Site": "cross-site"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_only_a_form_of_our_own_page_changes_anything(
+    running: Service, headers: dict[str, str]
+) -> None:
+    job_id = running.submit()
+    for how in ("pause", "resume", "cancel"):
+        assert steer(running, job_id, how, headers) == 403
+    assert running.client.get(f"/v1/jobs/{job_id}").json()["state"] == "queued"
+
+
+def test_another_site_reaches_the_api_as_little(running: Service) -> None:
+    job_id = running.submit()
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        reply = running.client.post(f"/v1/jobs/{job_id}/cancel", headers=headers)
+        assert (reply.status_code, reply.json()["code"]) == (403, "origin")
+    assert running.client.post(f"/v1/jobs/{job_id}/cancel").status_code == 200  # a program
+
+
+def test_a_key_that_may_only_read_sees_no_button_and_has_none(url: str) -> None:
+    with service(url) as first:
+        own, reader = first.key("one", "tune"), first.key("one", "read")
+        other = first.key("two", "tune")
+    with service(url) as running:
+        reply = running.client.post("/v1/jobs", json={"text": MM}, headers=own)
+        job_id = str(reply.json()["id"])
+        assert buttons(running, job_id, own) == {"pause", "cancel"}
+        assert buttons(running, job_id, reader) == set()
+        assert steer(running, job_id, "cancel", {**OWN, **reader}) == 403
+        assert steer(running, job_id, "cancel", {**OWN, **other}) == 404
+        assert steer(running, job_id, "cancel", {**OWN, **own}) == 303
+
+
+def test_without_a_key_one_is_led_to_sign_in_and_from_there_to_a_page(url: str) -> None:
+    with service(url) as first:
+        job_id = first.submit()
+        first.key("one", "tune")
+    with service(url) as running:
+        reply = running.client.post(f"/jobs/{job_id}/cancel", headers=OWN, follow_redirects=False)
+        assert (reply.status_code, reply.headers["location"]) == (303, "/login?next=%2Fjobs")
