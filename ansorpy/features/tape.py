@@ -222,31 +222,38 @@ class Player:
         outputs: Sequence[Value],
     ) -> None:
         self._sizes = columns
-        used = [arg for _, _, args in steps for arg in args]
-        constants = {v.constant: None for v in (*used, *outputs) if v.is_constant}
-        self._constants = np.array(list(constants), np.float64)
-        fixed = {number: columns + k for k, number in enumerate(constants)}
-        kept = {value.slot for value in outputs}
-        place = {slot: slot for slot in range(columns)}
+        last: dict[int, int] = {}  # the last step that reads a slot
+        fixed: dict[float, int] = {}  # the columns of constants
+        for i, (_, _, args) in enumerate(steps):
+            for arg in args:
+                if arg.slot >= 0:
+                    last[arg.slot] = i
+                else:
+                    fixed.setdefault(arg.constant, columns + len(fixed))
+        for value in outputs:
+            if value.slot < 0:
+                fixed.setdefault(value.constant, columns + len(fixed))
+            else:
+                last[value.slot] = len(steps)
+        self._constants = np.array(list(fixed), np.float64)
         self._count = columns + len(fixed)
+        place = {slot: slot for slot in range(columns)}
         free: list[int] = []
-        last = {arg.slot: i for i, (_, _, args) in enumerate(steps) for arg in args}
-
-        def found(value: Value) -> int:
-            return fixed[value.constant] if value.is_constant else place[value.slot]
-
         program: list[Instruction] = []
         for i, (slot, op, args) in enumerate(steps):
-            arguments = [found(arg) for arg in args]
-            if free:
-                place[slot] = free.pop()
-            else:
-                place[slot] = self._count
+            read = [place[arg.slot] if arg.slot >= 0 else fixed[arg.constant] for arg in args]
+            if not free:
+                free.append(self._count)
                 self._count += 1
-            program.append(instruction(op, place[slot], *arguments))
-            ended = {arg.slot for arg in args if arg.slot >= columns and last[arg.slot] == i}
-            free += [place[dead] for dead in sorted(ended - kept)]
-        self._outputs = np.array([found(value) for value in outputs], np.intp)
+            place[slot] = free.pop()
+            program.append(instruction(op, place[slot], *read))
+            for arg in args:
+                if arg.slot >= columns and last[arg.slot] == i:
+                    last[arg.slot] = -1  # it may be read twice
+                    free.append(place[arg.slot])
+        self._outputs = np.array(
+            [place[v.slot] if v.slot >= 0 else fixed[v.constant] for v in outputs], np.intp
+        )
         self._program = np.array(program, np.int32).reshape(len(program), 5)
 
     @property
