@@ -24,10 +24,10 @@ from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TimeSpent
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.cores import usable_cores
+from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.plan.draft import Draft, bound
 from ansorpy.records import MemoryStore
 from ansorpy.session.pools import Pools
 from ansorpy.target import Target

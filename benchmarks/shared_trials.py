@@ -9,9 +9,9 @@ from typing import Final
 
 from ansorpy import codegen
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.plan.draft import Draft, bound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 

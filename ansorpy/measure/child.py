@@ -17,10 +17,10 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import Built, backend
 from ansorpy.measure.check import Layout
 from ansorpy.measure.daemon import LENGTH, read_exactly, write_all
+from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.fault import Recorder
 from ansorpy.measure.slot import Raised
 from ansorpy.measure.stack import scribbler
-from ansorpy.plan.draft import Draft, bound
 from ansorpy.target import Target
 
 TRACEBACK_CHARS: Final = 2_000

@@ -19,6 +19,7 @@ from ansorpy.measure.cores import (
     usable_cores,
     with_twins,
 )
+from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Call, Pump, Steps
 from ansorpy.measure.reformulated import reformulated
@@ -27,7 +28,6 @@ from ansorpy.measure.slot import START_S, Answer, Limits, Reply, Spec, Worker
 from ansorpy.measure.timing import Protocol
 from ansorpy.measure.trial import Trial
 from ansorpy.measure.verdict import failed_build
-from ansorpy.plan.draft import Draft
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 

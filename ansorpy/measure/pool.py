@@ -19,12 +19,12 @@ from ansorpy.measure import finals
 from ansorpy.measure.backend import SHARED
 from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.crew import Crew, Settings
+from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pump import Steps, at_once
 from ansorpy.measure.references import References
 from ansorpy.measure.steps import built, trial, trial_of_library
 from ansorpy.measure.timing import Race
-from ansorpy.plan.draft import Draft
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from ansorpy.cost.model import Sample
 from ansorpy.errors import RecordError, SpecError
 from ansorpy.features import extract
+from ansorpy.measure.draft import Draft, drafted
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.plan.choices import ALL_PLANS, all_plans
-from ansorpy.plan.draft import Draft, drafted
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
 from ansorpy.records import Record, task_key

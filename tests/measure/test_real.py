@@ -5,6 +5,7 @@ import pytest
 from ansorpy.codegen.numba_source import emit
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.crew import CHILD, Settings
+from ansorpy.measure.draft import bound, drafted
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
@@ -12,7 +13,6 @@ from ansorpy.measure.slot import Answer
 from ansorpy.measure.timing import Race
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
-from ansorpy.plan.draft import bound, drafted
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse

@@ -9,10 +9,10 @@ import pytest
 from ansorpy.cost.random import RandomModel
 from ansorpy.events import Delivered, Finished, TimeSpent
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
-from ansorpy.plan.draft import Draft
 from ansorpy.records import MemoryStore
 from ansorpy.session.pace import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, Pace
 from ansorpy.session.pools import Pools
