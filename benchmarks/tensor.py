@@ -4,12 +4,19 @@ Ours: int8 x int8 -> int32 and bfloat16 x bfloat16 -> float32, weights constant 
 torch runs in a process of its own (`--torch` names a Python that has it), everyone in turns. The
 prepacked int8 linear of torch requantises to uint8, its bfloat16 products end as bfloat16: both
 write less than ours.
+
+Results go to results/tensor.json and tensor.md, row by row: what is there is not measured again,
+so that `--seconds` may cut the work into slices.
 """
 
 import argparse
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
+from itertools import product
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,6 +26,8 @@ import numpy as np
 import ansorpy
 from ansorpy import te
 from ansorpy.measure.host import local_target
+from benchmarks.common import RAW, RESULTS, Cell, Results, Row, publish, table
+from benchmarks.machine import run_facts
 from benchmarks.tensor_torch import fastest
 
 KINDS = {"int8": ("int8", "int32", "avx512vnni"), "bfloat16": ("bfloat16", "float32", "avx512bf16")}
@@ -77,18 +86,20 @@ class Torch:
         return json.loads(line) if line else {}
 
 
-def row(n: int, kind: str, threads: int, options: argparse.Namespace) -> dict[str, Any]:
+def row(n: int, kind: str, threads: int, options: argparse.Namespace) -> Row:
     """Return median times in seconds by name, everyone in turns."""
+    key: Row = {"n": n, "kind": kind, "threads": threads}
     dtype, into, feature = KINDS[kind]
     if feature not in local_target(threads).features:
-        return {"n": n, "kind": kind, "threads": threads, "skipped": f"no {feature}"}
+        return {**key, "skipped": f"no {feature}"}
     result = ansorpy.tune(
-        matmul(n, dtype, into), trials=options.trials, cores=threads, out=options.out
-    )
+        matmul(n, dtype, into),
+        trials=options.trials, seed=options.seed, cores=threads, out=RAW / "tensor",
+    )  # fmt: skip
     path = result.tasks[0].kernel
     if path is None:
-        return {"n": n, "kind": kind, "threads": threads, "skipped": str(result.tasks[0].failures)}
-    kernel, rng = ansorpy.load(path), np.random.default_rng(0)
+        return {**key, "skipped": str(result.tasks[0].failures)}
+    kernel, rng = ansorpy.load(path), np.random.default_rng(options.seed)
     span = (-128, 128) if kind == "int8" else (0x3F00, 0x3F80)  # bits of 0.5 to 1
     store = np.int8 if kind == "int8" else np.uint16
     call = kernel.prepare(*(rng.integers(*span, (n, n)).astype(store) for _ in range(2)))
@@ -100,39 +111,60 @@ def row(n: int, kind: str, threads: int, options: argparse.Namespace) -> dict[st
         for name, seconds in torch.time(names).items() if names else ():
             times[name].append(seconds)
     torch.close()
-    source = kernel.manifest["target"]["needs"]
-    return {
-        "n": n, "kind": kind, "threads": threads, "torch": torch.version,
-        "instruction": feature in source, "seconds": {k: median(v) for k, v in times.items()},
-    }  # fmt: skip
+    instruction = feature in kernel.manifest["target"]["needs"]
+    seconds_of = {name: median(visits) for name, visits in times.items()}
+    return {**key, "torch": torch.version, "instruction": instruction, "seconds": seconds_of}
+
+
+def page(rows: Sequence[Row], machine: Row) -> str:
+    """Return the results as Markdown: a line per contestant, best first within a row."""
+    columns: dict[str, Cell] = {
+        "product": lambda one: f"{one['kind']} {one['n']}",
+        "threads": lambda one: one["threads"],
+        "who": lambda one: one["who"],
+        "GOP/s": lambda one: one["rate"],
+        "times ours": lambda one: one["ratio"],
+    }
+    lines = [line for one in rows for line in _lines(one)]
+    return (
+        f"# int8 and bfloat16 matmul against torch\n\n{machine['model']},"
+        f" {machine['vector_bits']} bits; {rows[-1]['date'] if rows else ''}. Weights constant,"
+        f" packed ahead; medians of {VISITS} visits in turns.\n\n{table(lines, columns)}\n"
+    )
+
+
+def _lines(one: Row) -> list[Row]:
+    if "skipped" in one:
+        return [{**one, "who": f"skipped: {one['skipped']}", "rate": "", "ratio": ""}]
+    ours = one["seconds"]["ansorpy"]
+    return [
+        {**one, "who": who, "rate": f"{2e-9 * one['n'] ** 3 / s:.0f}", "ratio": f"{s / ours:.2f}"}
+        for who, s in sorted(one["seconds"].items(), key=lambda pair: pair[1])
+    ]
 
 
 def main() -> None:
-    """Print one line per row, and write them as JSON where asked."""
+    """Measure what is missing; write every row, and the page, as soon as it is there."""
     parser = argparse.ArgumentParser(description="int8 and bfloat16 matmul against torch")
     parser.add_argument("--torch", default=sys.executable, help="a Python that has torch")
     parser.add_argument("--sizes", type=int, nargs="*", default=[512, 1024])
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--trials", type=int, default=64)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/tensor"))
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=inf, help="begin no row after that")
+    parser.add_argument("--fresh", action="store_true", help="forget the rows that are there")
+    parser.add_argument("--out", type=Path, default=RESULTS / "tensor.json")
     options = parser.parse_args()
-    rows = []
-    for threads in options.threads:
-        for kind in options.kinds:
-            for n in options.sizes:
-                rows.append(one := row(n, kind, threads, options))
-                head = f"{kind} {n}, {threads} thread(s)"
-                if "skipped" in one:
-                    print(f"{head}: skipped: {one['skipped']}", flush=True)
-                    continue
-                best = one["seconds"]["ansorpy"]
-                for name, seconds in one["seconds"].items():
-                    rate, ratio = 2e-9 * n**3 / seconds, seconds / best
-                    print(f"{head}: {name}: {rate:.0f} GOP/s, {ratio:.2f}x our time", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+    end = time.monotonic() + options.seconds
+    facts = run_facts(max(options.threads), options.seed, trials=options.trials, visits=VISITS)
+    results = Results(options.out, ("kind", "n", "threads"), facts, options.fresh)
+    for threads, kind, n in product(options.threads, options.kinds, options.sizes):
+        if time.monotonic() > end or results.find(kind=kind, n=n, threads=threads):
+            continue
+        results.add(row(n, kind, threads, options))
+        publish(options.out, page(results.rows, facts["machine"]))
+    print(page(results.rows, facts["machine"]))
 
 
 if __name__ == "__main__":
