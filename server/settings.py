@@ -44,7 +44,9 @@ class Settings(BaseSettings):
         default=4096, ge=16, description="Most objects in the JSON form of one request."
     )
     max_tensor_bytes: int = Field(
-        default=1 << 31, ge=1, description="Most bytes of all tensors of one task."
+        default=1 << 28,
+        ge=1,
+        description="Most bytes of all tensors of one task; checking needs up to 24 times as many.",
     )
     max_queued_jobs: int = Field(
         default=1000, ge=1, description="Waiting jobs of one tenant, where it has no own limit."

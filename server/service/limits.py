@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 from ansorpy.errors import SpecError
 from ansorpy.te.dag import Compute, Dag
 from ansorpy.te.expr import SIZE_BYTES
+
+# What a worker needs to check a task, in bytes per byte of its tensors: the references in float64,
+# their error bounds, several sets of inputs (ADR-0054; tests/server/test_memory.py).
+CHECKING_TIMES: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,7 @@ class RequestLimits:
 
     tasks: int = 64
     parts: int = 4096  # objects of the JSON form; reading and checking one takes about 25 us
-    tensor_bytes: int = 1 << 31  # of all tensors of one task: what measuring it needs at least
+    tensor_bytes: int = 1 << 28  # of all tensors of one task
     trials: int = 100_000
     seconds: float = 86_400.0
 

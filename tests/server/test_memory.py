@@ -1,0 +1,105 @@
+"""What is accepted stays within the memory that the reply declares."""
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.service.limits import CHECKING_TIMES, RequestLimits
+from tests.server.hostile import body, nodes, shaped
+from tests.server.process import Live, process
+from tests.server.test_hostile import MAX_GROWTH_BYTES
+
+MIB = 1 << 20
+FLOAT = 4
+ENDED = ("succeeded", "failed", "cancelled")
+
+# As large as they may be; each with the bytes of its tensors.
+GENTLE: Mapping[str, tuple[bytes, int]] = {
+    "one dimension": (shaped(2**25), 2 * 2**25 * FLOAT),
+    "two dimensions": (shaped(2**12, 2**13), 2 * 2**25 * FLOAT),
+    "eight dimensions": (shaped(*[2**3] * 7, 2**4), 2 * 2**25 * FLOAT),
+    "512 nodes": (nodes(512, 2**17), 512 * 2**17 * FLOAT),
+    "text": (
+        body({"text": "def f(float(4096,8192) A) -> (B) { B(i,j) = A(i,j) + 1 }"}),
+        2 * 2**25 * FLOAT,
+    ),
+    "64 tasks": (
+        body(
+            {
+                "text": "".join(
+                    f"def f{n}(float(33554432) A) -> (B) {{ B(i) = A(i) }}\n" for n in range(64)
+                )
+            }
+        ),
+        2 * 2**25 * FLOAT,
+    ),
+}
+
+
+def test_the_service_holds_nothing_of_the_tensors_that_it_accepts(url: str) -> None:
+    limit = RequestLimits().tensor_bytes
+    with process(url, ANSORPY_TUNE_RATE="1000000/minute") as live:
+        before = live.resident_bytes()
+        for name, (content, wanted) in GENTLE.items():
+            reply = live.post("/v1/jobs", content=content)
+            assert reply.status_code == 202, (name, reply.text)
+            assert reply.json()["memory_bytes"] == wanted == limit, name
+            for path in ("", "/explain", "/events?format=jsonl"):
+                found = live.get(f"/v1/jobs/{reply.json()['id']}{path}")
+                assert found.status_code == 200, (name, path, found.text)
+        grown = live.resident_bytes() - before
+    assert grown < MAX_GROWTH_BYTES, f"{grown / MIB:.0f} MiB"
+
+
+def test_one_byte_more_is_refused(url: str) -> None:
+    # Each is as large as the limit: with one that is a byte lower, none may pass.
+    lower = str(RequestLimits().tensor_bytes - 1)
+    with process(url, ANSORPY_MAX_TENSOR_BYTES=lower) as live:
+        for name, (content, _) in GENTLE.items():
+            assert live.post("/v1/jobs", content=content).status_code == 422, name
+
+
+def peaks(root: int) -> Iterator[tuple[int, int]]:
+    """Yield every process below `root` and the most memory that it ever had, in bytes."""
+    below = [root]
+    while below:
+        pid = below.pop()
+        try:
+            tasks = list(Path(f"/proc/{pid}/task").iterdir())
+            below += [int(c) for t in tasks for c in (t / "children").read_text().split()]
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            continue  # it has ended
+        for line in status.splitlines():
+            if line.startswith("VmHWM:"):
+                yield pid, int(line.split()[1]) * 1024
+
+
+def tuned(live: Live, text: str) -> tuple[Mapping[str, Any], int]:
+    """Tune something; return the job, and the most that any process of the service ever had."""
+    asked = {"text": text, "budget": {"trials": 8}, "fresh": True}
+    job = live.post("/v1/jobs", json=asked).json()
+    most: dict[int, int] = {}
+    while job["state"] not in ENDED:
+        most.update(peaks(live.pid))
+        time.sleep(0.05)
+        job = live.get(f"/v1/jobs/{job['id']}").json()
+    return job, max(most.values())
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+@pytest.mark.timeout(600)
+def test_a_job_needs_so_many_times_its_tensors_and_no_more(tmp_path: Path) -> None:
+    def relu(rows: int) -> str:
+        return f"def f(float({rows},1024) A) -> (B) {{ B(i,j) = max(A(i,j), 0) }}"
+
+    with process(f"sqlite:///{tmp_path}/m.db", ANSORPY_EMBEDDED_WORKER="1") as live:
+        small, base = tuned(live, relu(16))
+        large, most = tuned(live, relu(4096))
+    assert (small["state"], large["state"]) == ("succeeded", "succeeded")
+    times = (most - base) / large["memory_bytes"]
+    assert times <= CHECKING_TIMES, f"{times:.1f}"
