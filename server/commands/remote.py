@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 
 from ansorpy.errors import PackageError, SpecError
 from server.commands.common import (
@@ -41,6 +42,7 @@ def service() -> Iterator["Client"]:
     from ansorpy.client import Client, ServiceError
     from ansorpy.client.connection import place_of
 
+    set_on_retry_hooks([_tell_retry])
     try:
         place = place_of()
         with Client(place.url, place.key) as client:
@@ -50,6 +52,11 @@ def service() -> Iterator["Client"]:
         raise stop(error, code) from error
     except (SpecError, PackageError) as error:
         raise stop(error, WRONG_INPUT) from error
+
+
+def _tell_retry(details: RetryDetails) -> None:
+    if details.retry_num == 1:  # once: the end is told in any case
+        typer.echo("ansorpy: the request did not get through, trying again", err=True)
 
 
 def submit(

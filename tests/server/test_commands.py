@@ -124,6 +124,7 @@ def test_a_service_that_is_not_there_is_exit_code_4(stage: Stage) -> None:
     found = stage.run("status", ANSORPY_URL="http://127.0.0.1:9", ANSORPY_API_KEY="k")
     assert found.exit_code == 4
     assert "127.0.0.1:9" in found.stderr
+    assert found.stderr.count("trying again") == 1
 
 
 def test_a_wrong_address_is_exit_code_2(stage: Stage) -> None:
