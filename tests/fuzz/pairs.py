@@ -27,18 +27,21 @@ from ansorpy.loopir.rewrite import stmt_children
 from ansorpy.measure.cases import Case, make_cases
 from ansorpy.measure.check import compare_all, verify
 from ansorpy.measure.inputs import constants
+from ansorpy.measure.reformulated import reformulated
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
 from ansorpy.sketch import derive
+from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.expr import Const, walk
 from ansorpy.te.random_dag import DagLimits, random_dag
-from rules import CPU
+from rules import CPU, WINOGRAD2, WINOGRAD4
 from tests.fuzz.suite_dags import suite_dag
 
+RULES = (CPU, (*WINOGRAD2, *CPU), (*WINOGRAD4, *CPU))
 LIMITS = DagLimits(computes=4, extent=20, points=30_000)
 PLANS = 12  # of a sketch, from which one is drawn
 INTERPRETED = 1_000_000  # elements stored up to which the interpreter also runs
@@ -67,10 +70,12 @@ def check_pair(seed: int, source: bool = False, suite: bool = False) -> Finding:
     back_end = "numba" if source else "llvm"
     target = Target(cores=int(rng.integers(1, 5)))
     try:
-        program, plan, row = draw(dag, target, rng)
+        program, plan, row = draw(dag, target, rng, RULES if suite else RULES[:1])
     except AnsorError as raised:
         return Finding(seed, "lowering", f"{type(raised).__name__}: {raised}")
     cases = make_cases(dag, seed)
+    if program.meaning is not None:
+        cases = reformulated(cases, program.meaning)
     wrong = _interpreted(dag, program, cases)
     if wrong is not None:
         return Finding(seed, "interpreter", f"{wrong}\n{plan.choices}\n{row}")
@@ -81,10 +86,10 @@ def check_pair(seed: int, source: bool = False, suite: bool = False) -> Finding:
 
 
 def draw(
-    dag: Dag, target: Target, rng: np.random.Generator
+    dag: Dag, target: Target, rng: np.random.Generator, sets: tuple[tuple[Rule, ...], ...] = (CPU,)
 ) -> tuple[Program, Plan, tuple[int, ...]]:
-    """Return a random candidate of a Dag: its program, plan and row."""
-    sketches = derive(dag, target, CPU).sketches
+    """Return a random candidate of a Dag by one of the rule sets: its program, plan and row."""
+    sketches = derive(dag, target, sets[int(rng.integers(len(sets)))]).sketches
     sketch = sketches[int(rng.integers(len(sketches)))]
     every = plans(sketch, target, PLANS)
     plan = every[int(rng.integers(len(every)))]

@@ -24,7 +24,7 @@ def test_the_naive_plan_has_no_choices_and_no_tile() -> None:
 
 
 def test_plans_of_a_sketch_differ_and_stay_within_the_limit() -> None:
-    sketch = derive(LIBRARY["conv2d"](), TARGET, CPU).sketches[0]
+    sketch = derive(LIBRARY["conv2d"](), TARGET, RELEASED_CPU).sketches[0]
     found = plans(sketch, TARGET, limit=10)
     assert len(found) == 10
     assert len({plan.choices for plan in found}) == 10
@@ -39,7 +39,7 @@ def test_a_fused_consumer_and_its_tiled_stage_share_their_lanes() -> None:
 
 
 def test_padding_is_tried_everywhere() -> None:
-    sketches = derive(LIBRARY["conv2d"](), TARGET, CPU).sketches
+    sketches = derive(LIBRARY["conv2d"](), TARGET, RELEASED_CPU).sketches
     places = {
         type(dict(plan.choices)["pad"].location) for s in sketches for plan in plans(s, TARGET)
     }
