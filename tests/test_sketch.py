@@ -88,8 +88,8 @@ def test_a_rule_that_stays_is_refused() -> None:
 
 def test_too_many_sketches_are_refused() -> None:
     with pytest.raises(SpecError, match="'two_matmuls' has more than 8 sketches"):
-        derive(two_matmuls(512), TARGETS["cpu"], rules.CPU, limit=8)
-    assert len(derive(two_matmuls(512), TARGETS["cpu"], rules.CPU, limit=9).sketches) == 9
+        derive(two_matmuls(512), TARGETS["cpu"], rules.RELEASED_CPU, limit=8)
+    assert len(derive(two_matmuls(512), TARGETS["cpu"], rules.RELEASED_CPU, limit=9).sketches) == 9
 
 
 def test_rules_that_end_nothing_are_refused() -> None:
