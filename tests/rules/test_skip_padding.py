@@ -131,7 +131,7 @@ def test_masks_are_known_when_the_code_is_written() -> None:
 
 
 def test_what_is_not_padded_is_refused() -> None:
-    with pytest.raises(StepError, match="A is an input"):
+    with pytest.raises(StepError, match="'A' is an input"):
         State.naive(matmul(4, 4, 4)).do(steps.SkipPadding("C", "A"))
 
 
