@@ -150,9 +150,9 @@ def run(kills: int, kind: str, seed: int, trials: int, window_s: float, limit_s:
             if killing.kill(window_s) and sum(killing.kills.values()) % 10 == 0:
                 done_s = time.monotonic() - begin_s
                 say(f"{sum(killing.kills.values())} kills, {witness.seen} records, {done_s:.0f} s")
-        killing.service.start()
         end_s = time.monotonic() + 10 * PATIENCE_S
         while killing.waiting() and time.monotonic() < end_s:
+            killing.service.start()  # in every turn: what was killed last may still be dying
             time.sleep(0.2)
         over.set()
         watcher.join()
