@@ -10,6 +10,7 @@ from llvmlite import ir
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names
+from ansorpy.codegen.outline import lifted, outline
 from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import I64, POINTER, VOID, Operand, declared
 from ansorpy.codegen.simd.memory import reserve
@@ -92,7 +93,9 @@ class _PhaseWriter:
     program: Program
     b: TextBuilder
     values: dict[str, Any] = field(default_factory=dict)  # by symbol, as Expansion takes them
+    operations: dict[Any, tuple[Operation, Scoped]] = field(default_factory=dict)
     counter: int = 0
+    known: tuple[Any, dict[Any, Any]] = (None, {})  # a basic block, and its offsets and addresses
 
     def phase(self, phase: Phase) -> None:
         """Write the whole function."""
@@ -134,11 +137,35 @@ class _PhaseWriter:
                 raise BuildError("a scalar Store where a Tile is due: the program is not tiled")
 
     def _tile(self, stmt: Tile, scope: Scoped) -> None:
-        tile = _parsed(tile_text(stmt, scope))
-        given = {name: self.values[name] for name in tile.names}
-        after = Expansion(tile, self.b, given).run()
+        tile, numbers = self._operation(stmt, scope)
+        given = {name: self.values[name] for name in tile.names if name not in numbers}
+        after = Expansion(tile, self.b, given, self._shared(), numbers).run()
         for name in tile.results:
             self.values[name] = after[name]
+
+    def _operation(self, stmt: Tile, scope: Scoped) -> tuple[Operation, dict[str, int]]:
+        """Return a tile, parsed, and the numbers that some of its names stand for."""
+
+        def held(name: str) -> bool:
+            return scope.place(name).in_registers
+
+        found = outline(stmt, held)
+        if found is None:
+            return _parsed(tile_text(stmt, scope)), {}
+        symbols = [f"c{k}" for k in range(len(found.numbers))]
+        key = (id(scope), found.key)
+        if key not in self.operations:
+            named = dict(zip(found.names(), symbols, strict=True))  # without a range: any number
+            inside = Scoped(scope.places, {**scope.symbols, **named}, scope.ranges)
+            text = tile_text(lifted(stmt, found, held), inside)
+            self.operations[key] = (_parsed(text), scope)  # `scope`: keeps its id taken
+        return self.operations[key][0], dict(zip(symbols, found.numbers, strict=True))
+
+    def _shared(self) -> dict[Any, Any]:
+        """Return what offsets and addresses the present basic block has already."""
+        if self.known[0] is not self.b.block:
+            self.known = self.b.block, {}
+        return self.known[1]
 
     def _alloc(self, stmt: Alloc, scope: Scoped) -> None:
         buffer = stmt.buffer
@@ -258,7 +285,7 @@ class _PhaseWriter:
         """Return an int64, or an i1 or bool for a condition, over loop variables."""
         tile = _expression(index_text(expr, scope))
         given = {name: self.values[name] for name in tile.names if name != "_"}
-        expansion = Expansion(tile, self.b, given)
+        expansion = Expansion(tile, self.b, given, self._shared())
         found = expansion.eval(tile.values[0], {})
         if isinstance(found, bool):
             return found

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from llvmlite import ir
 
-from ansorpy.codegen.simd.kinds import I1, I64, POINTER, VOID, reshaped, width
+from ansorpy.codegen.simd.kinds import I1, I64, POINTER, reshaped, width
 
 SIGNED: Final = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
 UNSIGNED: Final = {"<": "ult", "<=": "ule", ">": "ugt", ">=": "uge", "==": "eq", "!=": "ne"}
@@ -23,12 +23,13 @@ PLAIN: Final[dict[type, str]] = {
 
 
 class Value:
-    """A named result of an instruction, or an argument."""
+    """A named result of an instruction, or an argument; `typed` has its type in front."""
 
-    __slots__ = ("name", "type")
+    __slots__ = ("name", "type", "typed")
 
     def __init__(self, kind: Any, name: str) -> None:
         self.type, self.name = kind, name
+        self.typed = f"{type_text(kind)} {name}"
 
 
 class Phi(Value):
@@ -79,19 +80,24 @@ def name_of(value: Any) -> str:
 
 def type_text(kind: Any) -> str:
     """Return how a type is written."""
+    plain = PLAIN.get(type(kind))
+    if plain is not None:
+        return plain
     if isinstance(kind, ir.VectorType):
         return f"<{kind.count} x {type_text(kind.element)}>"
-    return f"i{kind.width}" if isinstance(kind, ir.IntType) else PLAIN[type(kind)]
+    return f"i{kind.width}"
 
 
 def typed(value: Any) -> str:
     """Return an operand with its type in front."""
-    return f"{type_text(value.type)} {name_of(value)}"
+    if isinstance(value, Value):
+        return value.typed
+    return f"{type_text(value.type)} {value.get_reference()}"
 
 
 def _two(code: str) -> Callable[..., Value]:
     def method(self: "TextBuilder", a: Any, b: Any, flags: Sequence[str] = ()) -> Value:
-        words = " ".join((code, *flags))
+        words = " ".join((code, *flags)) if flags else code
         return self.result(a.type, f"{words} {typed(a)}, {name_of(b)}")
 
     return method
@@ -188,7 +194,8 @@ class TextBuilder:
     def gep(self, base: Any, indices: Sequence[Any], source_etype: Any) -> Value:
         """Return the address of an element."""
         code = f"getelementptr {type_text(source_etype)}, {typed(base)}, {typed(indices[0])}"
-        return self.result(POINTER, code)
+        lanes = width(indices[0])
+        return self.result(ir.VectorType(POINTER, lanes) if lanes else POINTER, code)
 
     def load(self, place: Any, typ: Any, align: int = 8) -> Value:
         """Load from memory."""
@@ -203,7 +210,7 @@ class TextBuilder:
         kind = function.function_type.return_type
         listed = ", ".join(map(typed, args))
         code = f'call {type_text(kind)} @"{function.name}"({listed})'
-        if kind == VOID:
+        if isinstance(kind, ir.VoidType):
             self.emit(code)
             return None
         return self.result(kind, code)

@@ -32,9 +32,12 @@ class Arithmetic:
 
     def call(self, name: str, result: Any, *args: Any) -> Any:
         """Call the intrinsic llvm.`name`, overloaded on `result`."""
-        function = ir.FunctionType(result, [arg.type for arg in args])
         full = f"llvm.{name}.{mangled(result)}"
-        return self.b.call(declared(self.b.module, full, function), args)
+        function = self.b.module.globals.get(full)
+        if function is None:
+            kind = ir.FunctionType(result, [arg.type for arg in args])
+            function = declared(self.b.module, full, kind)
+        return self.b.call(function, args)
 
     def splat(self, value: Any, lanes: int) -> Any:
         """Return a vector of `lanes` times the scalar `value` (a vector stays)."""

@@ -30,11 +30,21 @@ class Expansion(Dots):
     `tile.results` hold the new registers after `run`.
     """
 
-    def __init__(self, tile: Tile, builder: Any, values: dict[str, Any]) -> None:
-        super().__init__(tile, builder, values)
+    def __init__(
+        self,
+        tile: Tile,
+        builder: Any,
+        values: dict[str, Any],
+        shared: dict[Any, Any] | None = None,
+        numbers: dict[str, int] | None = None,
+    ) -> None:
+        super().__init__(tile, builder, values, shared, numbers)
         self.sums: dict[Any, list[Any]] = {}
         if tile.apart:
             self.hide_addresses()
+        self.inside = bool(tile.lanes) and tile.lane not in self.kept  # reduces along the lanes
+        summed = [(name, n) for name, n in tile.dims if name not in self.kept]
+        self.summed = [] if self.stepwise else summed
         self.dtypes = [computed(tile.of(target).dtype) for target in tile.targets]
 
     def hide_addresses(self) -> None:
@@ -94,13 +104,14 @@ class Expansion(Dots):
     def combine_at(self, point: Point, guard: Any) -> None:
         """Combine at one point; the target is read before the first and written after the last."""
         tile = self.tile
-        inside = bool(self.n) and tile.lane not in self.kept  # a reduction along the lanes
-        reduced = [(k, n) for k, n in tile.dims if k not in self.kept]
-        first = self.stepwise or all(point[k] == (0,) for k, _ in reduced)
-        last = self.stepwise or all(point[k] == (n - 1,) for k, n in reduced)
-        key = tuple(at for name, at in point.items() if name in self.kept)
+        first = last = not self.summed
+        key: Any = None
+        if self.summed:
+            first = all(point[k] == (0,) for k, _ in self.summed)
+            last = all(point[k] == (n - 1,) for k, n in self.summed)
+            key = tuple(at for name, at in point.items() if name in self.kept)
         if first:
-            self.sums[key] = self.identity() if inside else self.fetch(point)
+            self.sums[key] = self.identity() if self.inside else self.fetch(point)
         new = old = self.sums[key]
         if guard is not False:
             new = self.accumulate(old, point)
@@ -108,7 +119,7 @@ class Expansion(Dots):
             new = [self.b.select(guard, x, y) for x, y in zip(new, old, strict=True)]
         self.sums[key] = new
         if last:
-            if inside:
+            if self.inside:
                 new = self.combine(tile.combiner, self.dtypes, self.fetch(point), self.across(new))
             self.put(point, new, None)
 

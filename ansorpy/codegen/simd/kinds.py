@@ -41,6 +41,7 @@ BYTES = {"float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "int64": 8, "flo
 FLOATS = ("float32", "float64")
 LARGEST = {"int8": 127, "uint8": 255, "int32": 2**31 - 1, "int64": 2**63 - 1, "bool": 1}
 LEAST = {"int8": -128, "uint8": 0, "int32": -(2**31), "int64": -(2**63), "bool": 0}
+SHORT = {ir.FloatType: "f32", ir.DoubleType: "f64", ir.HalfType: "f16"}
 FLAGS = ("contract", "nsz")  # never nnan, ninf: NaN and infinity keep their meaning
 
 
@@ -108,6 +109,12 @@ def _constant(kind: Any, number: float, _python: str, sign: float) -> Any:
     return ir.Constant(kind, [number] * kind.count)
 
 
+@lru_cache(maxsize=4096)
+def whole_number(number: int) -> Any:
+    """Return an int64 constant."""
+    return ir.Constant(I64, number)
+
+
 def lanes_of(element: Any, numbers: Iterable[float]) -> Any:
     """Return a constant vector of these numbers."""
     return _lanes(element, tuple(int(k) if isinstance(k, bool) else k for k in numbers))
@@ -137,8 +144,11 @@ def mangled(kind: Any) -> str:
     """Return how LLVM's overloaded intrinsics spell a type."""
     if isinstance(kind, ir.VectorType):
         return f"v{kind.count}{mangled(kind.element)}"
-    names = {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}
-    return names.get(str(kind), str(kind))
+    short = SHORT.get(type(kind))
+    if short is not None:
+        return short
+    words = str(kind)
+    return "p0" if words == "ptr" else words
 
 
 def computed(dtype: str) -> str:

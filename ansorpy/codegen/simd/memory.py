@@ -18,6 +18,7 @@ from ansorpy.codegen.simd.kinds import (
     declared,
     lanes_of,
     mangled,
+    whole_number,
     width,
 )
 from ansorpy.codegen.simd.text import Node
@@ -39,11 +40,11 @@ class Memory(Expressions):
     def when(self, cond: Any) -> Iterator[None]:
         """Run the emitted block only where the scalar `cond` holds; registers get phis."""
         tiles = {k: list(v) for k, v in self.values.items() if isinstance(v, list)}
-        memo, entry = dict(self.memo), self.b.block
+        memo, shared, entry = dict(self.memo), dict(self.shared), self.b.block
         with self.b.if_then(cond):
             yield
             end = self.b.block
-        self.memo = memo
+        self.memo, self.shared = memo, shared
         for name, before in tiles.items():
             for k, (old, new) in enumerate(zip(before, self.values[name], strict=True)):
                 if old is not new:
@@ -210,13 +211,14 @@ class Memory(Expressions):
     def address(self, name: str, dtype: str, index: Index) -> Any:
         """Return the pointer to the element at an index (to its first lane)."""
         key = ("address", name, frozenset(index.terms.items()))
-        if key not in self.memo:
+        known = self.memo if self.tile.apart else self.memo_of(index.terms)
+        if key not in known:
             base: Any = self.values[name]
             base = base if base.type == POINTER else self.b.inttoptr(base, POINTER)
             offset = self.scalar(index.terms)
-            self.memo[key] = self.b.gep(base, [offset], source_etype=STORED[dtype])
-        first = ir.Constant(I64, index.lanes[0])
-        return self.b.gep(self.memo[key], [first], source_etype=STORED[dtype])
+            known[key] = self.b.gep(base, [offset], source_etype=STORED[dtype])
+        first = whole_number(index.lanes[0])
+        return self.b.gep(known[key], [first], source_etype=STORED[dtype])
 
     def addresses(self, name: str, dtype: str, index: Any) -> Any:
         """Return a vector of pointers, one per lane."""

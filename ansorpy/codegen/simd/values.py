@@ -18,6 +18,7 @@ from ansorpy.codegen.simd.kinds import (
     STORED,
     computed,
     lanes_of,
+    whole_number,
     width,
 )
 from ansorpy.codegen.simd.text import Linear, Node, Tile
@@ -61,13 +62,24 @@ Guards = tuple[tuple[Node, bool], ...]  # conditions of enclosing selects, and w
 class Expressions(Functions):
     """Evaluates expressions of one tile operation; `values` are its arguments by name.
 
-    Memory is an address (int64) or a pointer, a register tile a list of registers.
+    `shared` remembers offsets and addresses for the tiles of one basic block, in which a name
+    stands for one value; `numbers` are names of the text that are known. Memory is an address
+    (int64) or a pointer, a register tile a list of registers.
     """
 
-    def __init__(self, tile: Tile, builder: Any, values: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        tile: Tile,
+        builder: Any,
+        values: dict[str, Any],
+        shared: dict[Any, Any] | None = None,
+        numbers: dict[str, int] | None = None,
+    ) -> None:
         super().__init__(builder)
+        self.numbers = {name: (number,) for name, number in (numbers or {}).items()}
         self.tile, self.n = tile, tile.lanes
         self.memo: dict[Any, Any] = {}
+        self.shared: dict[Any, Any] = {} if shared is None else shared
         self.values: dict[str, Any] = {
             k: list(v) if isinstance(v, list) else v for k, v in values.items()
         }
@@ -95,19 +107,19 @@ class Expressions(Functions):
     def linear_index(self, linear: Linear, point: Point) -> Index:
         """Return the Index of a linear form at a point."""
         terms: dict[str, int] = {}
-        lanes: tuple[int, ...] = (linear[1],)
+        start = linear[1]
+        lanes: tuple[int, ...] = (0,)
         for name, scale in linear[0].items():
-            at = point.get(name)
+            at = point.get(name) or self.numbers.get(name)
             if at is None:
                 terms[name] = scale
             elif len(at) == 1:
-                start = scale * at[0]
-                lanes = tuple([k + start for k in lanes])
+                start += scale * at[0]
             elif len(lanes) == 1:
-                lanes = tuple([lanes[0] + scale * k for k in at])
+                lanes = tuple([scale * k for k in at])
             else:
                 lanes = tuple([k + scale * x for k, x in zip(lanes, at, strict=True)])
-        return Index(terms, lanes)
+        return Index(terms, tuple([start + k for k in lanes]))
 
     def compute(self, node: Node, point: Point, guards: Guards) -> Any:
         """Emit the code of one expression."""
@@ -334,13 +346,17 @@ class Expressions(Functions):
 
     def scalar(self, terms: dict[str, int]) -> Any:
         """Return sum(coefficient * term)."""
-        key = ("scalar", frozenset(terms.items()))
-        if key not in self.memo:
+        key, known = ("scalar", frozenset(terms.items())), self.memo_of(terms)
+        if key not in known:
             total = None
             for name, scale in terms.items():
                 part = self.values[name]
                 if scale != 1:
-                    part = self.b.mul(part, ir.Constant(I64, scale), flags=("nsw",))
+                    part = self.b.mul(part, whole_number(scale), flags=("nsw",))
                 total = part if total is None else self.b.add(total, part, flags=("nsw",))
-            self.memo[key] = ir.Constant(I64, 0) if total is None else total
-        return self.memo[key]
+            known[key] = whole_number(0) if total is None else total
+        return known[key]
+
+    def memo_of(self, terms: dict[str, int]) -> dict[Any, Any]:
+        """Return where to remember what terms amount to: those of this tile alone begin with %."""
+        return self.memo if any(name[0] == "%" for name in terms) else self.shared
