@@ -46,6 +46,37 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
+class Warmed:
+    """The cost model starts from measurements of other tasks on this target."""
+
+    candidates: int
+    tasks: int
+    seconds: float  # to load and to learn
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How other tasks' measurements rank the first candidates of a task: told at every change.
+
+    Kendall's tau, with them and by the analytic model alone; where they are not `kept`, the task
+    goes on without.
+    """
+
+    task: str
+    candidates: int
+    kendall: float
+    roofline: float
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Experience that could not be read or written, and why; the tuning goes on without."""
+
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FirstAnswer:
     """What the cost model chose was built, checked and written, before any trial.
 
@@ -125,4 +156,7 @@ class Finished:
     stopped: Stopped
 
 
-Event = Started | Derived | FirstAnswer | RoundDone | Improved | Delivered | Finished
+Event = (
+    Started | Derived | Warmed | Judged | Skipped | FirstAnswer | RoundDone | Improved | Delivered
+    | Finished
+)  # fmt: skip

@@ -33,6 +33,7 @@ from ansorpy.measure.host import local_target
 from ansorpy.records import MemoryStore, Record, Store, default_store
 from ansorpy.session import first, past
 from ansorpy.session.delivery import Deliveries
+from ansorpy.session.experience import Experience
 from ansorpy.session.goal import Goal
 from ansorpy.session.journal import Journal, StoreJournal
 from ansorpy.session.model import default_model
@@ -42,6 +43,7 @@ from ansorpy.session.round import play
 from ansorpy.session.rules import find_rules
 from ansorpy.session.standing import Standing
 from ansorpy.session.task import Task, rules_name
+from ansorpy.session.transfer import Transfer
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.tasks import Settings
@@ -73,6 +75,7 @@ class Request:
     without: tuple[str, ...] = ()  # rules that are switched off, by name: "SplitPhases" ...
     target_latency_s: float | None = None  # weighted sum over the tasks that is good enough
     stop_if_gain_below: float | None = None  # share; over a quarter of the trials, at least 64
+    transfer: bool = False  # start from what other tasks taught, unless `fresh`
     first_answer: bool = True  # before the first trial, of no more tasks than have open pools
 
     def __post_init__(self) -> None:
@@ -105,6 +108,7 @@ def run(
     pools: Callable[[], Pools] | None = None,
     clock: Callable[[], float] = time.monotonic,
     journal: Journal | None = None,
+    experience: Experience | None = None,
 ) -> Iterator[Event]:
     """Yield what happens; the last event is `Finished`.
 
@@ -118,11 +122,15 @@ def run(
         pools: what builds, checks and times; measuring processes of this machine unless given.
         journal: what an earlier, interrupted attempt left is taken up again from here, and the
             rounds go here; into the store, not to be resumed, unless given.
+        experience: what the cost model starts from, and what the rounds add to; none unless
+            given. It moves on: a tuning that is to be resumed starts cold.
 
     Raises:
         SpecError: the request is wrong, its search space is empty, or `out` takes no files.
         KeyboardInterrupt: there was one, and there is nothing to keep.
     """
+    if journal is not None and experience is not None:
+        raise ValueError("a tuning with a journal starts cold: it has to repeat itself")
     store = default_store() if store is None else store
     journal = StoreJournal(store) if journal is None else journal
     kept = journal.kept()
@@ -146,7 +154,10 @@ def run(
     open_tasks = [task for task in tasks if results[task.name] is None]
     stopped: Stopped = "store"
     if open_tasks:
-        model = default_model(request.target, request.seed) if model is None else model
+        warm = request.transfer and not request.fresh
+        transfer = Transfer(experience, request.target, request.seed, warm)
+        if model is None:
+            model = default_model(request.target, request.seed, transfer.prior)
         pace = Pace(request.seconds, begin_s, len(open_tasks), clock)
         opening = pools or (Pools if request.trials else small_pools)
         with opening() as opened:
@@ -160,9 +171,12 @@ def run(
                     yield from begin(task, known[task.name], rules, model, request, hasty, clock)
                 stopped = "trials"
                 if request.trials:
+                    yield from transfer.warm_up(open_tasks, clock)
                     standing = stand(open_tasks, request, results, pace, clock)
                     model.update(standing.go_on(kept))
-                    stopped = yield from search(standing, model, journal, opened, deliveries, clock)
+                    stopped = yield from search(
+                        standing, model, journal, opened, deliveries, transfer, clock
+                    )
             except KeyboardInterrupt:
                 if not any(results.values()) and not any(map(has_answer, open_tasks)):
                     raise
@@ -242,6 +256,7 @@ def search(
     journal: Journal,
     pools: Pools,
     deliveries: Deliveries,
+    transfer: Transfer,
     clock: Callable[[], float],
 ) -> Generator[Event, None, Stopped]:
     """Play rounds until the search is over; return why it is."""
@@ -261,6 +276,7 @@ def search(
         if task.best_s is not None and (before_s is None or task.best_s < before_s - MIN_GAIN):
             yield Improved(task.name, task.best_s, task.trials)
         yield done
+        yield from transfer.after(task, played.chosen)
         delivered = deliveries.on_the_way(task)
         if delivered is not None:
             yield delivered
@@ -317,6 +333,7 @@ def tune(
     fresh: bool = False,
     allow: Sequence[str] = (),
     without: Sequence[str] = (),
+    transfer: bool = False,
     on_event: Callable[[Event], object] = lambda event: None,
 ) -> Result:
     """Tune Dags (or the definitions of a text) and return their verified kernels.
@@ -328,6 +345,8 @@ def tune(
         allow: what may change how results are rounded, besides the order of sums: "winograd2",
             "winograd4" (ADR-0035).
         without: names of rules that are switched off (docs/rules.md).
+        transfer: start the cost model from measurements of other tasks that lie beside the store
+            (ADR-0066); not with `fresh`, nor with a store in memory.
         on_event: told everything that happens.
 
     Raises:
@@ -344,8 +363,10 @@ def tune(
         fresh=fresh,
         allow=tuple(allow),
         without=tuple(without),
+        transfer=transfer,
     )
-    for event in run(request, rules, store, out):
+    store = default_store() if store is None else store
+    for event in run(request, rules, store, out, experience=Experience.beside(store)):
         on_event(event)
         if isinstance(event, Finished):
             return Result(event.results, event.seconds, event.stopped)

@@ -77,6 +77,9 @@ def tune(
     without: Annotated[
         list[str] | None, typer.Option(help="A rule to switch off, by name: SplitPhases.")
     ] = None,
+    transfer: Annotated[
+        bool, typer.Option(help="Start from what tunings of other tasks have learned.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search fast kernels for the tasks of FILE and write each as a zip."""
@@ -84,6 +87,7 @@ def tune(
     # nothing and takes a sixth of it.
     gc.set_threshold(GC_THRESHOLD)
     from ansorpy.events import Finished
+    from ansorpy.session.experience import Experience
     from ansorpy.tune import Request, run
     from server.db.records import SqlStore
     from server.db.upgrade import local_tenant
@@ -101,11 +105,14 @@ def tune(
             fresh=fresh,
             allow=tuple(allow or ()),
             without=tuple(without or ()),
+            transfer=transfer,
         )
-        engine = database(read_settings())
+        settings = read_settings()
+        engine = database(settings)
         store = SqlStore(engine, local_tenant(engine))
         with reporter(sys.stderr, trials) as report:
-            events = run(request, store=store, out=out)
+            experience = Experience(settings.data_dir / "experience")
+            events = run(request, store=store, out=out, experience=experience)
             last: Finished | None = None
             try:
                 for event in keep_best(events):

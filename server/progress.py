@@ -14,8 +14,11 @@ from ansorpy.events import (
     Finished,
     FirstAnswer,
     Improved,
+    Judged,
     RoundDone,
+    Skipped,
     Started,
+    Warmed,
 )
 
 Report = Callable[[Event], None]
@@ -68,6 +71,8 @@ def as_line(event: Event) -> str:
             return f"tuning {names}: {trials} trials, {sum(known)} records known"
         case Derived(task=task, sketches=sketches, plans=plans):
             return f"{task}: {sketches} sketches, {plans} plans"
+        case Warmed() | Judged() | Skipped():
+            return _of_transfer(event)
         case FirstAnswer(task=task, kernel=kernel, best_s=best_s, seconds=seconds):
             return f"{task}: first answer after {seconds:.1f} s: {_time(best_s)}, {kernel}"
         case Improved(task=task, best_s=best_s, trials=trials):
@@ -84,6 +89,21 @@ def as_line(event: Event) -> str:
             )
         case Finished(seconds=seconds, stopped=stopped):
             return f"finished after {seconds:.1f} s ({stopped})"
+
+
+def _of_transfer(event: Warmed | Judged | Skipped) -> str:
+    match event:
+        case Warmed(candidates=candidates, tasks=tasks, seconds=seconds):
+            return f"warm start from {candidates} trials of {tasks} other tasks, {seconds:.1f} s"
+        case Judged():
+            verdict = "kept" if event.kept else "dropped"
+            taus = f"{event.kendall:.2f}, {event.roofline:.2f} without"
+            return (
+                f"{event.task}: warm start {verdict} after {event.candidates} trials:"
+                f" Kendall's tau {taus}"
+            )
+        case Skipped(reasons=reasons):
+            return "experience skipped: " + "; ".join(reasons)
 
 
 def _time(seconds: float | None) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Objective = Callable[[Any, Any], tuple[FloatArray, FloatArray]]
 
 TREES: Final = 100  # more would eat the scoring rate: DESIGN section 3
 LEARNING_RATE: Final = 0.2  # Ansor's eta
@@ -51,7 +52,7 @@ class GbmModel:
 
     def __init__(self, prior: CostModel, seed: int = 0, threads: int = 1) -> None:
         self._prior = prior
-        self._parameters = {**_PARAMETERS, "seed": seed, "num_threads": threads}
+        self._parameters = {"seed": seed, "num_threads": threads}
         self._samples: list[Sample] = []
         self._scales: dict[str, float] = {}
         self._trees: Trees | None = None
@@ -90,16 +91,10 @@ class GbmModel:
         known = sum(len(sample.costs_s) for sample in self._samples)
         if known < MIN_SAMPLES or not any(np.isfinite(s.costs_s).any() for s in self._samples):
             return
-        # Here, not above: it takes half a second to load, and the first answer needs none of it.
-        import lightgbm as lgb
-
         rows, packs, targets = training_set(self._samples)
         weights: FloatArray = np.maximum(targets, FAILURE_WEIGHT)
         missed = targets - self._explained(targets, weights)
-        data = lgb.Dataset(rows, params={**self._parameters}, free_raw_data=True)
-        settings = {**self._parameters, "objective": pack_sum_objective(packs, missed, weights)}
-        booster = lgb.train(settings, data, num_boost_round=TREES)
-        self._trees = Trees.of(booster.dump_model())
+        self._trees = grow(rows, pack_sum_objective(packs, missed, weights), self._parameters)
 
     def _expected(self, batches: Sequence[Batch], task: str) -> list[FloatArray]:
         """Return the square root of the prior's scores: it knows the order, not the distances."""
@@ -118,6 +113,26 @@ class GbmModel:
             self._scales[task] = scale
             answer[mine] = scale * x
         return answer
+
+
+def grow(
+    rows: npt.NDArray[np.float32],
+    objective: Objective,
+    parameters: Mapping[str, Any],
+    trees: int = TREES,
+) -> Trees:
+    """Boost trees on rows of shape (m, F); the objective gives gradient and hessian per row.
+
+    Args:
+        parameters: LightGBM's, in place of those that we have for all.
+    """
+    # Here, not above: it takes half a second to load, and the first answer needs none of it.
+    import lightgbm as lgb
+
+    settings = {**_PARAMETERS, **parameters}
+    data = lgb.Dataset(rows, params={**settings}, free_raw_data=True)
+    booster = lgb.train({**settings, "objective": objective}, data, num_boost_round=trees)
+    return Trees.of(booster.dump_model())
 
 
 def preload() -> None:
@@ -147,9 +162,7 @@ def training_set(samples: Sequence[Sample]) -> tuple[Batch, IntArray, FloatArray
     return rows, packs, labels(samples)
 
 
-def pack_sum_objective(
-    packs: IntArray, targets: FloatArray, weights: FloatArray
-) -> Callable[[Any, "lgb.Dataset"], tuple[FloatArray, FloatArray]]:
+def pack_sum_objective(packs: IntArray, targets: FloatArray, weights: FloatArray) -> Objective:
     """Return the gradient and hessian of w * (sum over the pack - target)^2 / 2 per row.
 
     The true hessian of a row is w, but the rows of a pack move together: where all n of them

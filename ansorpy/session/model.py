@@ -6,6 +6,10 @@ from ansorpy.cost.roofline import RooflineModel
 from ansorpy.target import Target
 
 
-def default_model(target: Target, seed: int) -> CostModel:
-    """Return boosted trees that the analytic model stands in for until they are trained."""
-    return GbmModel(RooflineModel(target), seed)
+def default_model(target: Target, seed: int, prior: CostModel | None = None) -> CostModel:
+    """Return boosted trees that the prior stands in for until they are trained.
+
+    Args:
+        prior: the analytic model unless given.
+    """
+    return GbmModel(RooflineModel(target) if prior is None else prior, seed)

@@ -1,0 +1,301 @@
+"""What other tasks' measurements are worth: searches that start cold against warm ones.
+
+    python -m benchmarks.transfer [--trials 64] [--seeds 3] [--only WORKLOAD ...] [--threads 2]
+
+For every seed, every workload is first searched cold; what was measured is kept as experience, as
+a tuning keeps it. Then each is searched again, once starting from the workloads of all other
+operators, once from all other workloads, some of which have the same operator in another shape.
+A program that was measured once is not measured again, in whichever search it turns up: no
+difference between the arms is noise of timing. Seeds are the outermost loop, rows that are there
+are kept: interrupt it whenever you like.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import exp, inf, log
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from ansorpy.cost.model import Sample
+from ansorpy.cost.roofline import RooflineModel
+from ansorpy.cost.transfer import TransferModel
+from ansorpy.measure.host import local_target
+from ansorpy.session.experience import Experience
+from ansorpy.session.model import default_model
+from ansorpy.session.task import Task, rules_name
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.te.library import Window, conv2d_bias_relu, depthwise_conv2d, matmul, softmax
+from benchmarks.common import (
+    RAW,
+    Results,
+    Row,
+    arguments,
+    at_budget,
+    chosen,
+    duration,
+    finite,
+    publish,
+    running_best,
+    say,
+    table,
+)
+from benchmarks.machine import run_facts
+from benchmarks.search import EVOLUTION, ROUND, Arm, arm, best_s
+from benchmarks.shared_trials import SharedPool, TrialCache, code_digest
+from benchmarks.workloads import FIVE, TITLES
+from rules import CPU
+
+COLD: Final = "cold"
+OPERATORS: Final = "other operators"
+SHAPES: Final = "other shapes too"
+ARMS: Final = (COLD, OPERATORS, SHAPES)
+BUDGETS: Final = (8, 16, 32, 64, 128)
+GOAL: Final = 64  # trials of the cold search that a warm one is to reach sooner
+KEYS: Final = ("workload", "arm", "seed", "trials", "threads")
+
+_SAME: Final = Window(padding=1)
+# Only learned from, once: the operators of the five in other shapes.
+SOURCES: Final[Mapping[str, Callable[[], Dag]]] = {
+    "matmul_mlp": partial(matmul, 128, 768, 3072),
+    "conv2d_late": partial(conv2d_bias_relu, 1, 256, 14, 14, 256, 3, _SAME),
+    "softmax_wide": partial(softmax, 256, 4096),
+    "depthwise_late": partial(depthwise_conv2d, 1, 384, 14, 14, 3, _SAME),
+}
+WORKLOADS: Final[Mapping[str, Callable[[], Dag]]] = {**FIVE, **SOURCES}
+
+
+def operator(workload: str) -> str:
+    """Return the operator of a workload."""
+    return workload.split("_")[0]
+
+
+@dataclass
+class Bench:
+    """Searches of all workloads, with the spaces that they share."""
+
+    target: Target
+    trials: int
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self._spaces: dict[str, Task] = {}
+
+    def space(self, workload: str) -> Task:
+        """Return a task with its plans, derived once."""
+        if workload not in self._spaces:
+            rules = rules_name(self.target.kind, CPU)
+            self._spaces[workload] = Task.of(WORKLOADS[workload](), self.target, rules)
+            self._spaces[workload].explore(CPU)
+        return self._spaces[workload]
+
+    def experience(self, workload: str, seed: int) -> Experience:
+        """Return where the cold search of a workload leaves what it measured."""
+        return Experience(self.folder / ("sources" if workload in SOURCES else str(seed)))
+
+    def lesson(self, seed: int, without: Sequence[str]) -> list[Sample]:
+        """Return what cold searches left, of all workloads but these."""
+        keys = [self.space(name).key for name in without]
+        places = [self.experience(name, seed) for name in (*FIVE, *SOURCES)]
+        folders = {place.folder: place for place in places}.values()
+        return [s for place in folders for s in place.lesson(self.target, keys).samples]
+
+    def knows(self, workload: str, seed: int) -> bool:
+        """Return whether the experience of a cold search is there."""
+        return bool(self.lesson(seed, [name for name in WORKLOADS if name != workload]))
+
+    def warmed(self, workload: str, which: str, seed: int) -> TransferModel:
+        """Return the prior of an arm; its lesson leaves out what the arm must not know."""
+        without = [
+            name
+            for name in WORKLOADS
+            if name == workload or (which == OPERATORS and operator(name) == operator(workload))
+        ]
+        prior = TransferModel(RooflineModel(self.target), seed)
+        if which != COLD:
+            prior.learn(self.lesson(seed, without))
+        return prior
+
+    def rows(self, workload: str, arms: Sequence[str], seed: int) -> Iterator[Row]:
+        """Play some arms of one workload and seed, in turns."""
+        space = self.space(workload)
+        cores = self.target.cores
+        cache = TrialCache(RAW / f"trials-{workload}-{cores}-{code_digest()}.jsonl")
+        priors = [self.warmed(workload, which, seed) for which in arms]
+        searches = [arm(space, EVOLUTION, seed) for _ in arms]
+        for search, prior in zip(searches, priors, strict=True):
+            search.model = default_model(self.target, seed, prior)
+        with SharedPool(space.dag, self.target, cache) as pool:
+            while any(len(one.costs_s) < self.trials for one in searches):
+                before = [len(one.costs_s) for one in searches]
+                for one in searches:
+                    one.step(pool, min(ROUND, self.trials - len(one.costs_s)))
+                if before == [len(one.costs_s) for one in searches]:
+                    break  # all have seen the whole space
+        for which, prior, search in zip(arms, priors, searches, strict=True):
+            if which == COLD:
+                wrong = self.keep(workload, search, seed)
+                if wrong:
+                    raise SystemExit(wrong)
+            yield {
+                "workload": workload, "arm": which, "seed": seed, "trials": self.trials,
+                "threads": self.target.cores, **self._facts(search, prior),
+            }  # fmt: skip
+
+    def keep(self, workload: str, search: Arm, seed: int) -> str:
+        """Keep what a cold search measured."""
+        samples = list(search.task.samples(list(search.task.costs_s)))
+        return self.experience(workload, seed).keep(self.target, samples)
+
+    def _facts(self, search: Arm, prior: TransferModel) -> Row:
+        judged = prior.judgements.get(search.task.key)
+        return {
+            "costs_s": [finite(cost_s) for cost_s in search.costs_s],
+            "quality": [dict(quality) for quality in search.quality],
+            "judged": None
+            if judged is None
+            else {"kendall": judged.kendall, "roofline": judged.roofline, "kept": judged.kept},
+            "failures": dict(search.task.failures),
+            "think_s": search.think_s,
+        }
+
+
+Bests = Mapping[str, Sequence[Sequence[float]]]  # arm: a running best per seed
+
+
+def curves(rows: Sequence[Row], workload: str) -> Bests:
+    """Return running bests of the seeds that have all arms."""
+    mine = [row for row in rows if row["workload"] == workload]
+    seeds = [
+        seed
+        for seed in sorted({row["seed"] for row in mine})
+        if {row["arm"] for row in mine if row["seed"] == seed} == set(ARMS)
+    ]
+    found = {(row["arm"], row["seed"]): best_s(row) for row in mine}
+    return {which: [found[which, seed] for seed in seeds] for which in ARMS}
+
+
+def gain(bests: Bests, which: str, trials: int) -> float:
+    """Return how much faster the warm searches' best is than the cold ones', over the seeds."""
+    pairs = zip(bests[COLD], bests[which], strict=True)
+    ratios = [at_budget(cold, trials) / at_budget(warm, trials) for cold, warm in pairs]
+    return geometric_mean(ratios)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return it, of numbers above 0; 0 where one is no number that counts."""
+    if not values or any(not 0 < value < inf for value in values):
+        return 0.0
+    return exp(sum(map(log, values)) / len(values))
+
+
+def reached_at(bests: Bests, which: str, trials: int) -> float:
+    """Return the median number of trials until a search was as good as the cold one at the end."""
+    needed = []
+    for cold, warm in zip(bests[COLD], bests[which], strict=True):
+        wanted = at_budget(cold, trials)
+        needed.append(next((n for n, best in enumerate(warm, 1) if best <= wanted), inf))
+    return median(needed)
+
+
+def page(rows: Sequence[Row], machine: Row, trials: int) -> str:
+    """Return the Markdown page."""
+    budgets = [budget for budget in BUDGETS if budget <= trials]
+    goal = min(GOAL, trials)
+    found = {name: curves(rows, name) for name in FIVE}
+    found = {name: bests for name, bests in found.items() if bests[COLD]}
+    if not found:
+        return "# Transfer\n\nNo workload has all arms yet.\n"
+    lines: list[Row] = []
+    for name, bests in found.items():
+        for which in ARMS:
+            line: Row = {"workload": TITLES[name], "arm": which, "seeds": len(bests[which])}
+            for budget in budgets:
+                line[f"{budget}"] = median(at_budget(best, budget) for best in bests[which])
+            line["reached"] = reached_at(bests, which, goal)
+            line["tau"] = _taus(rows, name, which)
+            lines.append(line)
+    at = {str(b): partial(lambda key, row: duration(row[key]), str(b)) for b in budgets}
+    bests_table = table(
+        lines,
+        {
+            "workload": lambda row: row["workload"],
+            "start": lambda row: row["arm"],
+            "seeds": lambda row: row["seeds"],
+            **at,
+            f"as good as cold at {goal}": lambda row: _trials(row["reached"]),
+            "tau of round 1": lambda row: row["tau"],
+        },
+    )
+    means = [
+        {"arm": w, **{b: geometric_mean([gain(c, w, b) for c in found.values()]) for b in budgets}}
+        for w in ARMS[1:]
+    ]
+    ratio = {str(b): partial(lambda key, row: f"{row[key]:.3f}", b) for b in budgets}
+    means_table = table(means, {"cold / warm": lambda row: row["arm"], **ratio})
+    return (
+        "# Transfer: a search that starts from other tasks against a cold one\n\n"
+        f"Geometric means over {len(found)} workloads of cold best / warm best after so many"
+        f" trials (above 1: warm is ahead). {machine['model']}, {machine['vector_bits']} bits,"
+        f" {machine['threads']} thread(s).\n\n{means_table}\n"
+        f"Best so far after so many trials, median over the seeds:\n\n{bests_table}\n"
+        "Experience of a seed: the cold searches of that seed on the other workloads, and one of"
+        f" each of {len(SOURCES)} other shapes. The tau is Kendall's, of the predictions for the"
+        " first round; the cold one's is the analytic model's. \"dropped\" counts seeds in which"
+        " the guard went back to that. Rounds of 16, same measuring processes; a program is"
+        " measured once per workload and its outcome shared by all searches.\n"
+    )
+
+
+def _taus(rows: Sequence[Row], workload: str, which: str) -> str:
+    mine = [row for row in rows if row["workload"] == workload and row["arm"] == which]
+    taus = [row["quality"][0].get("kendall", 0.0) for row in mine if row["quality"]]
+    dropped = sum(row["judged"] is not None and not row["judged"]["kept"] for row in mine)
+    told = f"{median(taus):.2f}" if taus else "-"
+    return f"{told}, {dropped} dropped" if dropped else told
+
+
+def _trials(count: float) -> str:
+    return "never" if count == inf else f"{count:g}"
+
+
+def main() -> None:
+    """Measure what is missing; write JSON and table."""
+    parser = arguments(__doc__, "transfer")
+    parser.add_argument("--trials", type=int, default=GOAL)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    facts = run_facts(args.threads, 0, trials=args.trials, seeds=args.seeds, round=ROUND)
+    results = Results(args.out, KEYS, facts, args.fresh)
+    folder = RAW / f"transfer-{args.threads}-{args.trials}"
+    bench = Bench(local_target(args.threads), args.trials, folder)
+
+    def wanted(workload: str, which: str, seed: int) -> bool:
+        key = {"workload": workload, "arm": which, "seed": seed}
+        there = results.find(**key, trials=args.trials, threads=args.threads) is not None
+        return not there or (which == COLD and not bench.knows(workload, seed))
+
+    def play(workload: str, arms: Sequence[str], seed: int) -> None:
+        for row in bench.rows(workload, arms, seed) if arms else ():
+            results.add(row)
+            best = duration(running_best(c or inf for c in row["costs_s"])[-1])
+            say(f"{workload}, seed {seed}, {row['arm']}: {best}, {row['judged']}")
+
+    targets = chosen(FIVE, args.only)
+    for seed in range(args.seeds):
+        for name in [*targets, *(SOURCES if seed == 0 else ())]:
+            play(name, [COLD] if wanted(name, COLD, seed) else [], seed)
+        for name in targets:
+            play(name, [which for which in ARMS[1:] if wanted(name, which, seed)], seed)
+        mine = [
+            r for r in results.rows if (r["trials"], r["threads"]) == (args.trials, args.threads)
+        ]
+        publish(args.out, page(mine, facts["machine"], args.trials))
+    print(args.out.with_suffix(".md").read_text())
+
+
+if __name__ == "__main__":
+    main()
