@@ -14,7 +14,6 @@ COUNT = 2000 if NIGHT else 100
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 @pytest.mark.timeout(3000)
 def test_random_candidates_of_random_dags_are_right() -> None:
     command = [sys.executable, "-m", "tests.fuzz.pairs", "--count", str(COUNT)]
@@ -25,7 +24,6 @@ def test_random_candidates_of_random_dags_are_right() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 @pytest.mark.timeout(3000)
 def test_the_operators_of_the_suite_are_right_at_odd_sizes() -> None:
     count = 2000 if NIGHT else 2 * len(FAMILIES)
@@ -37,7 +35,6 @@ def test_the_operators_of_the_suite_are_right_at_odd_sizes() -> None:
 
 
 @pytest.mark.parametrize("seed", [28, 20579, 21554, 21623])
-@pytest.mark.measure
 def test_pairs_that_were_once_wrong_stay_right(seed: int) -> None:
     """A tie within the error bound; literals whose select was decided; an output made ahead."""
     assert check_pair(seed).error is None
