@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import Final
 
 from ansorpy.te.dag import Dag
 from ansorpy.te.expr import Expr
@@ -36,6 +37,9 @@ class LoopKind(Enum):
     VECTOR = "vector"  # along vector lanes; a pass turns it into a Tile
     UNROLL = "unroll"  # written out; a pass turns it into a dimension of a Tile
     DOT = "dot"  # steps of a sum that one instruction may do; innermost, its extent a number
+
+
+WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.DOT)  # as a Tile, no jumps
 
 
 @dataclass(frozen=True, slots=True)

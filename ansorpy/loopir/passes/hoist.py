@@ -4,14 +4,11 @@ for k: for i in 8: if k > 0: C[i] += A[k, i]      ->      for k: if k > 0: for i
 """
 
 from dataclasses import replace
-from typing import Final
 
-from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
+from ansorpy.loopir.nodes import WRITTEN_OUT, Alloc, For, If, LoopKind, Program, Seq, Stmt
 from ansorpy.loopir.rewrite import map_phases
 from ansorpy.te.expr import Expr, variables
 from ansorpy.te.products import conjunction, conjuncts
-
-WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.DOT)
 
 
 def hoist(program: Program) -> Program:

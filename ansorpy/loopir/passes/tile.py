@@ -8,7 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ansorpy.loopir.nodes import Alloc, Buffer, For, If, LoopKind, Program, Seq, Stmt, Store, Tile
+from ansorpy.loopir.nodes import (
+    WRITTEN_OUT,
+    Alloc,
+    Buffer,
+    For,
+    If,
+    LoopKind,
+    Program,
+    Seq,
+    Stmt,
+    Store,
+    Tile,
+)
 from ansorpy.loopir.passes.dot import dot_function
 from ansorpy.loopir.rewrite import map_phases
 from ansorpy.target import Target
@@ -24,8 +36,9 @@ from ansorpy.te.expr import (
 )
 from ansorpy.te.intervals import Interval, bounds
 
-WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.DOT)
 VECTORS: Final = 64  # a tile of more vectors is cut: its code would be longer than the cache
+HELD: Final = 32  # a larger tile of a copy or a map lives in no registers: written out for nothing
+COPIED: Final = 16  # vectors along the lanes of such a tile, at most
 
 
 @dataclass(frozen=True)
@@ -68,14 +81,15 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     if store is None:
         return replace(loop, kind=LoopKind.SERIAL, body=_tile(loop.body, how, inside))
     vector = next((each for each in chain if each.kind is LoopKind.VECTOR), None)
-    lanes = 1
+    dims = [each for each in chain if each is not vector]
+    lanes, count = 1, 1
     if vector is not None:
         most = bounds(vector.extent, ranges)[1]
         lanes = min(_lanes(store, how), _power_of_two(most))
-        if -(-most // lanes) > VECTORS:
-            return _tile(_strip(loop, vector, lanes * 4), how, ranges)
-    dims = [each for each in chain if each is not vector]
-    count = 1 if vector is None else -(-bounds(vector.extent, ranges)[1] // lanes)
+        count = -(-most // lanes)
+        part = _part(dims, vector, lanes, count, store)
+        if part < count:
+            return _tile(_strip(loop, vector, lanes * part), how, ranges)
     function = None if cond else _instruction(chain, vector, store, lanes, how)
     steps = dims.pop() if function else None
     outside: list[For] = []
@@ -90,6 +104,26 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     for each in reversed(outside):
         made = replace(each, kind=LoopKind.SERIAL, body=made)
     return made
+
+
+def _part(dims: list[For], vector: For, lanes: int, count: int, store: Store) -> int:
+    """Return how many of `count` vectors along the lanes stay in one tile."""
+    if count > VECTORS:
+        return 4
+    even = vector.extent == Const(count * lanes)
+    if _vectors(dims, count) <= HELD or _accumulates(store) or not even:
+        return count
+    return _even_part(count, COPIED // _vectors(dims, 1))
+
+
+def _accumulates(store: Store) -> bool:
+    """Whether a store combines with what is there, or begins such a sum."""
+    return store.combiner is not None or not any(True for v in store.values for _ in reads(v))
+
+
+def _even_part(count: int, most: int) -> int:
+    """Return the largest divisor of `count` that is at most `most`, at least 1."""
+    return max((part for part in range(1, most + 1) if count % part == 0), default=1)
 
 
 def _instruction(
@@ -137,7 +171,7 @@ def _vectors(dims: list[For], count: int) -> int:
 
 
 def _strip(loop: For, vector: For, width: int) -> For:
-    """Cut a long vector loop into a serial loop over shorter ones, outside of the chain."""
+    """Cut a vector loop into a serial loop over shorter ones, outside of the chain."""
     outer = f"{vector.var}.s"
     left = Binary("sub", vector.extent, Binary("mul", Var(outer), Const(width)))
     place: Expr = Binary("add", Binary("mul", Var(outer), Const(width)), Var(vector.var))
@@ -151,9 +185,13 @@ def _strip(loop: For, vector: For, width: int) -> For:
             index = tuple(substitute(e, swap) for e in stmt.index)
             values = tuple(substitute(e, swap) for e in stmt.values)
             return replace(stmt, index=index, values=values)
-        extent = Binary("min", Const(width), left) if stmt is vector else stmt.extent
+        extent = part if stmt is vector else stmt.extent
         return replace(stmt, extent=extent, body=cut(stmt.body))
 
+    if isinstance(vector.extent, Const) and vector.extent.value % width == 0:
+        part: Expr = Const(width)
+        return For(outer, Const(vector.extent.value // width), cut(loop))
+    part = Binary("min", Const(width), left)
     whole = Binary("add", vector.extent, Const(width - 1))
     return For(outer, Binary("floordiv", whole, Const(width)), cut(loop))
 
