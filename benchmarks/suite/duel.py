@@ -13,7 +13,7 @@ from benchmarks.suite.metaschedule import info_of, tuning_of
 from benchmarks.suite.summary import time_s
 from benchmarks.suite.tune import Wanted
 
-Point = tuple[float, int, float]  # seconds since the request, trials, best seconds per call
+Point = tuple[float, int, float]  # seconds since the request, trials so far, best seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Duel:
 
 
 def our_curve(facts: Mapping[str, Any]) -> tuple[Point, ...]:
-    """Return the curve of a tuning of ours (`suite.tune`), trial by trial."""
+    """Return the curve of a tuning of ours (`suite.tune`): first answer, then trial by trial."""
     return tuple((s, trials, inf if b is None else b) for s, trials, b in facts["curve"])
 
 

@@ -3,7 +3,8 @@
     python -m benchmarks.suite.tune [--trials 256] [--threads 1 2] [--only CASE ...]
 
 Beside every zip lies a JSON file with the curve of the search: by trial, the seconds from the
-request to the end of its batch and the best cost so far. Nothing is taken from earlier records.
+request to the end of its batch and the best cost so far; the first answer, checked and timed before
+any trial, is trial 0. Nothing is taken from earlier records.
 """
 
 import json
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.codegen.kernel import Kernel
-from ansorpy.events import Finished
+from ansorpy.events import Finished, FirstAnswer
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
@@ -111,18 +112,23 @@ class WatchedStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.begin_s = time.monotonic()
+        self.trials = 0
         self.curve: list[tuple[float, int, float | None]] = []
 
     def append(self, records: Sequence[Record]) -> None:
         """Keep the records of a batch, or the one of the final race."""
         super().append(records)
         seconds = time.monotonic() - self.begin_s
-        best_s = self.curve[-1][2] if self.curve else None
         for record in records:
             if record.race is None:
-                found = [cost for cost in (best_s, record.cost_s) if cost is not None]
-                best_s = min(found, default=None)
-                self.curve.append((seconds, len(self.curve) + 1, best_s))
+                self.trials += 1
+                self.note(seconds, record.cost_s)
+
+    def note(self, seconds: float, cost_s: float | None) -> None:
+        """Add a point: what was seen after so many seconds, None for a failure."""
+        best_s = self.curve[-1][2] if self.curve else None
+        found = [cost for cost in (best_s, cost_s) if cost is not None]
+        self.curve.append((seconds, self.trials, min(found, default=None)))
 
 
 def tuned(one: Wanted) -> None:
@@ -142,6 +148,8 @@ def tuned(one: Wanted) -> None:
         return Pools(Finalists)
 
     for event in run(request, None, store, KERNELS / "work", pools=pools):
+        if isinstance(event, FirstAnswer):
+            store.note(event.seconds, event.best_s)
         last = event
     assert isinstance(last, Finished)
     if last.stopped == "interrupted":

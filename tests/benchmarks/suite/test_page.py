@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.records import Record
 from benchmarks.suite import plots
 from benchmarks.suite.duel import Duel, our_curve, read, their_curve
 from benchmarks.suite.environments import ROOT
 from benchmarks.suite.page import page
 from benchmarks.suite.readme import BEGIN, END, inserted, section
 from benchmarks.suite.summary import merged
+from benchmarks.suite.tune import WatchedStore
 from tests.benchmarks.suite.made import FACTS, contest
 
 ROWS = merged(
@@ -88,6 +91,16 @@ def test_curves_are_read_from_what_the_searches_left() -> None:
     }  # fmt: skip
     assert read(row).ours == ((0.1, 16, inf),)
     assert read(row).ratio is None
+
+
+def test_a_curve_begins_with_the_first_answer_and_its_best_never_rises() -> None:
+    store = WatchedStore()
+    store.note(1.0, 2e-3)
+    for outcome in (Failed("wrong", "by 1"), Measured((1e-3,)), Measured((3e-3,))):
+        store.append([Record("k", "w", "cpu@1", "{}", (1,), outcome)])
+    assert [(trial, best_s) for _, trial, best_s in store.curve] == [
+        (0, 2e-3), (1, 2e-3), (2, 1e-3), (3, 1e-3),
+    ]  # fmt: skip
 
 
 @pytest.mark.slow
