@@ -77,11 +77,7 @@ class SkipPadding:
         reuse = at.facts.needs_tiling(at.name)
         if not reuse:
             return None, "", reuse
-        for name in at.facts.direct_producers(at.name):
-            if at.facts.consumers(name) != (at.name,) or name in at.state.dag.outputs:
-                continue
-            if at.facts.divided(name):
-                continue
+        for name in at.facts.own_producers(at.name):
             found, why = find_padding(at.state.stage(name).node, at.stage.node)
             if found is not None:
                 return found, name, why

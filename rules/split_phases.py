@@ -41,11 +41,7 @@ class SplitPhases:
     def _find(self, at: Cursor) -> tuple[str, Answer]:
         if at.facts.divided(at.name):
             return "", no(f"the loops of {at.name} are already divided")
-        for name in at.facts.direct_producers(at.name):
-            if at.facts.consumers(name) != (at.name,) or name in at.state.dag.outputs:
-                continue
-            if at.facts.divided(name):
-                continue
+        for name in at.facts.own_producers(at.name):
             walks, why = find_walks(at.state.stage(name).node, at.stage.node)
             if walks:
                 return name, why

@@ -78,6 +78,16 @@ class Facts:
             tuple(dict.fromkeys(r.tensor for r in node.reads)) if isinstance(node, Compute) else ()
         )
 
+    def own_producers(self, name: str) -> tuple[str, ...]:
+        """Return the direct producers that nothing else needs, and whose loops are undivided."""
+        return tuple(
+            source
+            for source in self.direct_producers(name)
+            if self.consumers(source) == (name,)
+            and source not in self.dag.outputs
+            and not self.divided(source)
+        )
+
     def reduces(self, name: str) -> bool:
         """Say whether the stage has a reduce loop."""
         return any(loop.kind is AxisKind.REDUCE for loop in self.state.stage(name).loops)

@@ -19,9 +19,8 @@ from typing import Any
 
 from sqlalchemy import Engine, func, select
 
-from server.db.engine import connect, reading
+from server.db.engine import reading
 from server.db.models import RecordRow
-from server.db.upgrade import open_database, upgrade
 from tests.kill.processes import Process, lives, processes, state
 from tests.kill.run import SETTINGS, WORK, database, end_well, say
 from tests.kill.service import RefusedError, Service
@@ -154,11 +153,7 @@ def run(times: int, kind: str, seed: int) -> int:
     """Run it all; return the exit code."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ansorpy-cancel-")))
-        url, _ = stack.enter_context(database(kind, folder))
-        made = connect(url)
-        upgrade(made)
-        made.dispose()
-        engine = open_database(url)
+        url, engine = stack.enter_context(database(kind, folder))
         service = Service(folder, url, **{**SETTINGS, "watch_s": 0.2})
         stack.callback(service.end)
         service.start()
@@ -171,7 +166,6 @@ def run(times: int, kind: str, seed: int) -> int:
             else:
                 cancelling.in_the_search()
         service.stop()
-        engine.dispose()
     say(json.dumps({"database": kind, **seen.report(), "seed": seed}))
     return 1 if seen.late or quantile([s for s, _ in seen.waits_s], 0.99) > LIMIT_S else 0
 

@@ -29,7 +29,7 @@ from server.db.upgrade import open_database, upgrade
 from tests.kill.ledger import Witness, judge
 from tests.kill.processes import VICTIMS, processes
 from tests.kill.service import GoneError, Service
-from tests.server.databases import Cluster, cluster, missing
+from tests.server.databases import cluster, missing
 
 WORK = "def mm(float(8,{n}) A, float({n},8) B) -> (C) {{ C(i,j) +=! A(i,k) * B(k,j) }}"
 SETTINGS = {
@@ -40,16 +40,21 @@ WITNESS_S = 0.2
 
 
 @contextmanager
-def database(kind: str, folder: Path) -> Iterator[tuple[str, Cluster | None]]:
-    """Give the URL of a new database with its tables."""
-    if kind == "sqlite":
-        yield f"sqlite:///{folder / 'ansorpy.db'}", None
-        return
-    why = missing()
-    if why:
-        raise SystemExit(why)
-    with cluster(fsync=True) as running:
-        yield running.new_database(), running
+def database(kind: str, folder: Path) -> Iterator[tuple[str, Engine]]:
+    """Give a new database with its tables: its URL, and open."""
+    with ExitStack() as stack:
+        if kind == "sqlite":
+            url = f"sqlite:///{folder / 'ansorpy.db'}"
+        elif why := missing():
+            raise SystemExit(why)
+        else:
+            url = stack.enter_context(cluster(fsync=True)).new_database()
+        made = connect(url)
+        upgrade(made)
+        made.dispose()
+        engine = open_database(url)
+        stack.callback(engine.dispose)
+        yield url, engine
 
 
 class Killing:
@@ -129,11 +134,7 @@ def run(kills: int, kind: str, seed: int, trials: int, window_s: float, limit_s:
     begin_s = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ansorpy-kill-")))
-        url, _ = stack.enter_context(database(kind, folder))
-        made = connect(url)
-        upgrade(made)
-        made.dispose()
-        engine = open_database(url)
+        url, engine = stack.enter_context(database(kind, folder))
         witness = Witness(engine)
         killing = Killing(Service(folder, url, **SETTINGS), engine, random.Random(seed), trials)
         over = threading.Event()
@@ -168,7 +169,6 @@ def run(kills: int, kind: str, seed: int, trials: int, window_s: float, limit_s:
         say(json.dumps(report))
         if complaints:
             say(killing.service.log.read_text()[-5000:])
-        engine.dispose()
     return 1 if complaints or verdict.lost or verdict.doubled else 0
 
 

@@ -54,11 +54,7 @@ class SplitPhases:
             StepError: one of the stages has been changed before, `spread` is an output or has
                 another reader, or there are no zeros between its elements.
         """
-        stage, node = compute_of(state, self.stage, self)
-        source, spread = compute_of(state, self.spread, self)
-        untouched(state, stage, self)
-        untouched(state, source, self)
-        _read_by_it_alone(state, self.spread, self.stage, self)
+        spread, node = _pair(state, self.spread, self.stage, self)
         walks, why = find_walks(spread, node)
         if not walks:
             raise StepError(f"{self}: {why.why}")
@@ -87,11 +83,7 @@ class SkipPadding:
             StepError: one of the stages has been changed before, `padded` is an output or has
                 another reader, or it puts no zeros around anything.
         """
-        stage, node = compute_of(state, self.stage, self)
-        source, padded = compute_of(state, self.padded, self)
-        untouched(state, stage, self)
-        untouched(state, source, self)
-        _read_by_it_alone(state, self.padded, self.stage, self)
+        padded, node = _pair(state, self.padded, self.stage, self)
         found, why = find_padding(padded, node)
         if found is None:
             raise StepError(f"{self}: {why.why}")
@@ -101,7 +93,13 @@ class SkipPadding:
         return f"{self.stage}.skip_padding({self.padded})"
 
 
-def _read_by_it_alone(state: State, name: str, reader: str, step: object) -> None:
+def _pair(state: State, name: str, reader: str, step: object) -> tuple[Compute, Compute]:
+    """Return the nodes of two untouched stages, of which the second alone reads the first."""
+    nodes = []
+    for each in (name, reader):
+        stage, node = compute_of(state, each, step)
+        untouched(state, stage, step)
+        nodes.append(node)
     readers = {
         other.name
         for other in state.stages
@@ -109,6 +107,8 @@ def _read_by_it_alone(state: State, name: str, reader: str, step: object) -> Non
     }
     if name in state.dag.outputs or readers != {reader}:
         raise StepError(f"{step}: {name!r} is read elsewhere too")
+    source, sink = nodes
+    return source, sink
 
 
 def _put(state: State, nodes: dict[str, tuple[Compute, ...]], step: object) -> State:
