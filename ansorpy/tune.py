@@ -168,7 +168,9 @@ def run(
                 for task in open_tasks:
                     asked = not request.trials or (few and task.name not in begun)
                     hasty = deliveries if asked else None
-                    yield from begin(task, known[task.name], rules, model, request, hasty, clock)
+                    whole = bool(request.trials) and not pace.hurried
+                    earlier = known[task.name]
+                    yield from begin(task, earlier, rules, model, request.seed, hasty, whole, clock)
                 stopped = "trials"
                 if request.trials:
                     yield from transfer.warm_up(open_tasks, clock)
@@ -211,26 +213,27 @@ def begin(
     known: Sequence[Record],
     rules: tuple[Rule, ...],
     model: CostModel,
-    request: Request,
+    seed: int,
     hasty: Deliveries | None,
+    whole: bool,
     clock: Callable[[], float],
 ) -> Iterator[Event]:
-    """Open a promising part of the search space, answer from that, then open all of it.
+    """Open a promising part of the search space, answer from that, then open the rest.
 
     Args:
         hasty: what gives the first answer; None: it is not asked for.
+        whole: open the rest; there is no time for it where seconds are few.
     """
     begin_s = clock()
     if hasty is not None:
         hasty.prepare(task)
     derivation = task.explore(rules, first.PLANS)
     task.recall(known)
-    answer = None if hasty is None else hasty.at_once(task, model, request.seed)
+    answer = None if hasty is None else hasty.at_once(task, model, seed)
     if answer is not None:
         yield answer
-    if request.trials:
+    if whole:
         derivation = task.explore(rules)
-        model.update(list(task.samples(list(task.costs_s))))
     yield Derived(task.name, len(derivation.sketches), len(task.plans), clock() - begin_s)
 
 

@@ -196,8 +196,13 @@ class Crew:
         jobs: Sequence[BuildJob],
         timeout_s: float,
         after: Callable[[int, BuildDone], Steps[T | Failed]],
+        unless: tuple[Callable[[], bool], T] | None = None,
     ) -> list[T | Failed]:
-        """Build everything; return what `after` makes of it, or the failure."""
+        """Build everything; return what `after` makes of it, or the failure.
+
+        Args:
+            unless: as of `Pump`.
+        """
 
         def build(number: int, worker: Worker) -> Call:
             return Call(worker, f"{CHILD}:build", jobs[number], timeout_s)
@@ -207,7 +212,8 @@ class Crew:
             return done if isinstance(done, Failed) else after(number, done)
 
         area = with_twins(self._cores)
-        return Pump[T | Failed](self.builders, area, build, measure, self.hold).run(len(jobs))
+        pump = Pump[T | Failed](self.builders, area, build, measure, self.hold, unless)
+        return pump.run(len(jobs))
 
 
 def build_of(reply: Reply, seconds: float) -> BuildDone | Failed:

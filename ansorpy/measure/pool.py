@@ -71,7 +71,7 @@ class MeasurePool(Closing):
 
         Args:
             best_s: the best time so far: what is hopelessly slower is given up early.
-            late: once it says so, nothing further is measured.
+            late: once it says so, nothing further is built or measured.
         """
         fresh = True
 
@@ -92,7 +92,7 @@ class MeasurePool(Closing):
             self.crew.cases_of(meaning)  # before any core is held
         jobs = [self.crew.job_of(one) for one in candidates]
         with self._intact():
-            return self.crew.flow(jobs, self.settings.build_timeout_s, after)
+            return self.crew.flow(jobs, self.settings.build_timeout_s, after, (late, None))
 
     def ahead(self, kernel: Kernel) -> None:
         """Begin to build a kernel that is going to be the first of a race.

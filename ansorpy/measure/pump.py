@@ -43,6 +43,8 @@ class Pump(Generic[T]):
         build: the call that builds number i, on some builder.
         measure: what to do with the reply: steps on the slot's workers, or already the result.
         hold: taken while the slot works.
+        unless: once the first says so nothing more is built, and the second is the result of what
+            was not.
     """
 
     def __init__(
@@ -52,11 +54,13 @@ class Pump(Generic[T]):
         build: Callable[[int, Worker], Call],
         measure: Callable[[int, Reply, float], Steps[T] | T],
         hold: Callable[[], AbstractContextManager[None]],
+        unless: tuple[Callable[[], bool], T] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._idle = list(builders)
         self._area = area
         self._build, self._measure, self._hold, self._clock = build, measure, hold, clock
+        self._unless = unless
         self._ready: deque[tuple[int, Steps[T]]] = deque()
         self._results: dict[int, T] = {}
         self._running: dict[int, tuple[Call, float, Callable[[Reply, float], None]]] = {}
@@ -71,9 +75,15 @@ class Pump(Generic[T]):
             self._selector = selector
             while len(self._results) < count:
                 self._start_slot(held)
+                self._give_up(waiting)
                 self._start_builders(waiting)
                 self._wait()
         return [self._results[i] for i in range(count)]
+
+    def _give_up(self, waiting: "deque[int]") -> None:
+        if waiting and self._unless is not None and self._unless[0]():
+            self._results.update(dict.fromkeys(waiting, self._unless[1]))
+            waiting.clear()
 
     def _start_slot(self, held: ExitStack) -> None:
         if self._timed is not None or self._building:

@@ -10,13 +10,14 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record
 from ansorpy.search import Candidate
 from ansorpy.session import final, first, past
-from ansorpy.session.final import FINALISTS, Contestant, Raced
+from ansorpy.session.final import Contestant, Raced
 from ansorpy.session.first import First
 from ansorpy.session.journal import Journal
 from ansorpy.session.pace import Pace
 from ansorpy.session.pools import Pools
 from ansorpy.session.task import Task
 
+FINALISTS: Final = 3  # the search timed them once; the race times them again, in turns
 INTERIM: Final = "interim"  # what the race of a kernel on the way answers: no request
 
 
@@ -56,6 +57,7 @@ class Deliveries:
         if found is None:
             return None
         task.first = found.candidate
+        self._pace.saw_answer()
         self._firsts[task.name] = found
         return found.event(task, self._pace.spent_s)
 
@@ -73,7 +75,7 @@ class Deliveries:
         It passed what a final kernel passes.
         """
         before = self._raced.get(task.name)
-        finalists = task.ranked()[:FINALISTS]
+        finalists = self._finalists(task)
         stale = before is None or before[0][:1] != finalists[:1]
         if not finalists or not stale or not self._pace.delivery_is_due():
             return None
@@ -94,7 +96,7 @@ class Deliveries:
         if answered is not None and not task.trials and (self._hasty or not task.known):
             return answered.result(task, self._pace.spent_s)
         before = self._raced.get(task.name)
-        if before is not None and before[0] == task.ranked()[:FINALISTS]:
+        if before is not None and before[0] == self._finalists(task):
             raced: Raced | list[Failed] = before[1]
         else:
             raced = self._race(task, self._digest)
@@ -103,10 +105,16 @@ class Deliveries:
         sealed = final.sealed(task, raced, self._digest)
         return final.result_of(task, sealed.record, self._write(task, sealed))
 
+    def _finalists(self, task: Task) -> list[Candidate]:
+        """Return who races; each takes a second to compile, for which a hurry has no time."""
+        return task.ranked()[: 1 if self._pace.hurried else FINALISTS]
+
     def _race(self, task: Task, request: str) -> Raced | list[Failed]:
         begin_s = self._pace.spent_s
-        finalists = task.ranked()[:FINALISTS]
-        raced = final.race(task, self._pools.of(task), request, late=lambda: self._pace.left_s <= 0)
+        finalists = self._finalists(task)
+        raced = final.race(
+            task, finalists, self._pools.of(task), request, late=lambda: self._pace.left_s <= 0
+        )
         self._pace.saw_finish(self._pace.spent_s - begin_s)
         if isinstance(raced, Raced):
             self._raced[task.name] = finalists, raced

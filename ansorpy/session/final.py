@@ -2,7 +2,7 @@
 
 import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -25,10 +25,10 @@ from ansorpy.plan.choices import naive
 from ansorpy.plan.plan import Plan
 from ansorpy.records import Race, Record
 from ansorpy.replay import plan_text
+from ansorpy.search import Candidate
 from ansorpy.session.task import Task, versions
 from ansorpy.state.steps import reformulations
 
-FINALISTS = 3  # the search timed them once; the race times them again, in turns
 OUTCLASSED = 20.0  # times the best trial
 OUTCLASSED_S = 1.0
 NUMPY = "numpy"
@@ -93,12 +93,13 @@ def untuned(task: Task) -> Contestant | Failed:
 
 def race(
     task: Task,
+    finalists: Sequence[Candidate],
     pool: MeasurePool,
     request: str,
     clock: Callable[[], float] = time.time,
     late: Callable[[], bool] = lambda: False,
 ) -> Raced | list[Failed]:
-    """Race the best candidates against the untuned kernel and NumPy; return what to deliver.
+    """Race the finalists against the untuned kernel and NumPy; return what to deliver.
 
     Without any kernel that survives the checks in its delivered form: the failures.
 
@@ -106,7 +107,7 @@ def race(
         late: once it says so, one process of the race has to be enough.
     """
     entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
-    for place, candidate in enumerate(task.ranked()[:FINALISTS]):
+    for place, candidate in enumerate(finalists):
         number, row = candidate.plan, candidate.row
         text = task.texts[number]
         entries[f"tuned {place}"] = contestant(task, task.plans[number], text, row)

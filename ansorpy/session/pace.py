@@ -16,6 +16,7 @@ ROUND_S: Final = 1.0  # to propose candidates and learn from them
 MARGIN: Final = 1.1  # of what the end may take longer than before
 MOST: Final = 0.5  # share of the seconds that is set aside at most
 FIRST_TRIALS: Final = 4  # that the first round has however late it is: something to deliver
+HURRIED_S: Final = 20.0  # for a task: below it there is no time for all plans or many finalists
 DELIVERY_SHARE: Final = 0.1  # of the time that kernels on the way may take
 
 
@@ -43,6 +44,7 @@ class Pace:
         self._clock = clock
         self._round_s, self._trial_s = ROUND_S, TRIAL_S
         self._rounds = 0
+        self._answers = 0
         self._delivered_s = begin_s  # when a kernel was last delivered
         self.finish_s = finish_s
 
@@ -64,17 +66,34 @@ class Pace:
         """What is left of all the seconds."""
         return inf if self._seconds is None else self._seconds - self.spent_s
 
+    @property
+    def hurried(self) -> bool:
+        """Whether there are so few seconds that a promising part of everything has to do."""
+        return self._seconds is not None and self._seconds < self._tasks * HURRIED_S
+
+    @property
+    def _safe(self) -> bool:
+        """Whether there is something to deliver if the search ended now."""
+        return self._rounds > 0 or self._answers >= self._tasks
+
     def fitting(self, trials: int) -> int:
         """Return how many of so many trials may still be measured; 0: the search is over."""
         left_s = self.search_left_s
         if left_s == inf:
             return trials
         count = int((left_s - self._round_s) / self._trial_s)
-        return min(trials, max(count, 0 if self._rounds else FIRST_TRIALS))
+        return min(trials, max(count, 0 if self._safe else FIRST_TRIALS))
 
     def late(self) -> bool:
-        """Return whether what is not measured yet must stay so; the first round is not cut."""
-        return self._rounds > 0 and self.search_left_s <= 0
+        """Return whether what is not measured yet must stay so.
+
+        The first round is not cut where there would be nothing to deliver without it.
+        """
+        return self._safe and self.search_left_s <= 0
+
+    def saw_answer(self) -> None:
+        """Take in that a task has its first answer."""
+        self._answers += 1
 
     def saw_round(self, trials: int, spent: TimeSpent) -> None:
         """Take in how long a round took."""

@@ -79,9 +79,10 @@ class Standing:
         """Bring itself and the tasks to where an earlier attempt was.
 
         Returns:
-            What the cost model had learned by then, in its order.
+            What the cost model has to know by then: first what earlier tunings measured.
         """
-        samples: list[Sample] = []
+        known = self.tasks.values()
+        samples = [one for task in known for one in task.samples(list(task.costs_s))]
         for name, records in kept.rounds:
             task = self.tasks[name]
             samples += task.samples(task.relive(records))

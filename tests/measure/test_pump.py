@@ -100,6 +100,23 @@ def test_what_cannot_be_measured_has_its_result_at_once(tmp_path: Path) -> None:
         assert pump.run(0) == []
 
 
+def test_once_it_is_late_nothing_further_is_built(tmp_path: Path) -> None:
+    begun: list[int] = []
+
+    def build(number: int, worker: Worker) -> Call:
+        begun.append(number)
+        return Call(worker, NAP, 0.0, 5.0)
+
+    def measure(number: int, reply: Reply, seconds: float) -> str:
+        return "built"
+
+    late = (lambda: len(begun) >= 2, "given up")
+    with crew(tmp_path, 0) as (a,):
+        pump = Pump[str]([a], frozenset({1}), build, measure, nullcontext, late)
+        assert pump.run(5) == ["built"] * 2 + ["given up"] * 3
+    assert begun == [0, 1]
+
+
 def test_steps_alone_wait_for_every_reply(tmp_path: Path) -> None:
     def steps() -> Steps[float]:
         reply = yield Call(slot, NAP, 0.01, 5.0)

@@ -7,18 +7,20 @@ import numpy as np
 import pytest
 
 from ansorpy.cost.random import RandomModel
-from ansorpy.events import Delivered, Finished, TimeSpent
+from ansorpy.events import Delivered, Derived, Finished, TimeSpent
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
 from ansorpy.records import MemoryStore
-from ansorpy.session.pace import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, Pace
+from ansorpy.session import first
+from ansorpy.session.pace import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, HURRIED_S, Pace
 from ansorpy.session.pools import Pools
 from ansorpy.session.rules import find_rules
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.te.library import Window, conv2d_bias_relu
 from ansorpy.te.text import parse
 from ansorpy.tune import Request, run
 from tests.fakes import FakePool
@@ -71,6 +73,53 @@ def test_the_first_round_is_never_empty_and_never_cut_short() -> None:
     clock.now_s += 50.0
     assert told.fitting(64) == FIRST_TRIALS
     assert not told.late()
+
+
+def test_where_every_task_has_a_first_answer_the_first_round_may_be_cut() -> None:
+    clock = Clock()
+    told = pace(1.0, clock, tasks=2)
+    clock.now_s += 50.0
+    told.saw_answer()
+    assert told.fitting(64) == FIRST_TRIALS
+    told.saw_answer()
+    assert told.fitting(64) == 0
+    assert told.late()
+
+
+def test_few_seconds_for_a_task_are_a_hurry() -> None:
+    clock = Clock()
+    assert not pace(None, clock).hurried
+    assert not pace(HURRIED_S, clock).hurried
+    assert pace(HURRIED_S, clock, tasks=2).hurried
+
+
+@pytest.mark.parametrize(("seconds", "all_plans"), [(HURRIED_S - 1, False), (None, True)])
+def test_a_hurry_opens_promising_plans_and_races_one_finalist(
+    tmp_path: Path, seconds: float | None, all_plans: bool
+) -> None:
+    raced: list[list[str]] = []
+
+    class Racing(FakePool):
+        def race(self, *arguments: Any, **options: Any) -> dict[str, Race | Failed]:
+            raced.append(list(arguments[0]))
+            return super().race(*arguments, **options)
+
+    def open_pool(dag: Dag, target: Target) -> MeasurePool:
+        return cast(MeasurePool, Racing(dag, target))
+
+    dag = conv2d_bias_relu(1, 4, 8, 8, 8, 3, Window(padding=1))
+    request = Request((dag,), TARGET, trials=8, seconds=seconds)
+    model = RandomModel(np.random.default_rng(0))
+    (derived,) = (
+        event
+        for event in run(
+            request, None, MemoryStore(), tmp_path, model=model, pools=lambda: Pools(open_pool)
+        )
+        if isinstance(event, Derived)
+    )
+    assert (derived.plans > 2 * first.PLANS) is all_plans
+    finalists = ["tuned 0", "tuned 1", "tuned 2"]
+    assert raced == [["naive", *(finalists if all_plans else finalists[:1])]]
 
 
 def test_a_kernel_on_the_way_takes_a_tenth_of_the_time() -> None:
