@@ -7,9 +7,11 @@ Each tuning uses all cores to build, as MetaSchedule does, and the wanted number
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,14 +50,17 @@ def tuned(case: str, folder: Path, python: Path, threads: int, trials: int, seed
     ]  # fmt: skip
     settings = settings_of(CONTESTANTS[METASCHEDULE], threads)
     with (folder / "log.txt").open("wb") as log:
+        running = subprocess.Popen(
+            command, cwd=ROOT, env=settings, stdout=log, stderr=log, start_new_session=True
+        )
         try:
-            code = subprocess.run(
-                command, cwd=ROOT, env=settings, stdout=log, stderr=log, timeout=TIMEOUT_S,
-                check=False,
-            ).returncode  # fmt: skip
-            why = f"exit code {code}"
+            why = f"exit code {running.wait(TIMEOUT_S)}"
         except subprocess.TimeoutExpired:
             why = f"no end within {TIMEOUT_S:.0f} s"
+        finally:  # its builders outlive it where one of them hangs, and would disturb what follows
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
     if info_of(folder) is None:
         say(f"MetaSchedule, {case}: {why}; see {folder / 'log.txt'}")
         (folder / INFO).write_text(json.dumps({"failed": why}))
