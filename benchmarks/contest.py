@@ -112,7 +112,8 @@ def timed(
     pause_s = PAUSE_S if target.cores > 1 else 0.0
     for _ in range(SEGMENTS):
         each = -(-visits // SEGMENTS)
-        for name, found in interleave(calls, each, Protocol(), lambda: time.sleep(pause_s)).items():
+        segment = interleave(calls, each, Protocol(), lambda *_: time.sleep(pause_s))
+        for name, found in segment.items():
             times_s[name] += found
         peaks.append(peak_flop_per_s(target, "float32", PEAK_SAMPLES))
     return times_s, peaks

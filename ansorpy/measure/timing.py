@@ -126,7 +126,7 @@ def interleave(
     calls: Mapping[str, Call],
     visits: int,
     protocol: Protocol,
-    pause: Callable[[], object] = lambda: None,
+    pause: Callable[[str, str], object] = lambda before, after: None,
     clock: Clock = time.perf_counter,
     switches: Switches = preemptions,
 ) -> dict[str, tuple[float, ...]]:
@@ -137,7 +137,8 @@ def interleave(
     least three; one that is outclassed has its first undisturbed run only.
 
     Args:
-        pause: called between contestants; lets threads that still spin go to sleep.
+        pause: called between contestants, with the names of both; lets threads that still spin go
+            to sleep.
     """
     found: dict[str, list[float]] = {}
     for name, call in calls.items():
@@ -150,13 +151,15 @@ def interleave(
         warm_s, _ = sample(call, 1, protocol, clock, switches)
         loops[name] = loops_for(warm_s, protocol.min_sample_s)
         found[name] = []
+    before = next(reversed(found), "")
     for visit in range(visits):
         left = rivals(found, protocol.hopeless_ratio) if visit >= MIN_VISITS else [*loops]
         for name in loops:
             spent_s = 2 * loops[name] * sum(found[name])
             if name not in left or (visit >= MIN_VISITS and spent_s > protocol.budget_s):
                 continue
-            pause()
+            pause(before, name)
+            before = name
             if not found[name] or found[name][-1] < protocol.calm_s:
                 calls[name]()
             found[name].append(_one_visit(calls[name], loops[name], protocol, clock, switches))

@@ -86,13 +86,14 @@ def test_slow_calls_get_fewer_samples() -> None:
 def test_finalists_take_turns() -> None:
     fake = Fake()
     calls = {"a": fake.call("a", 0.002), "b": fake.call("b", 0.004)}
-    pauses: list[int] = []
+    pauses: list[str] = []
     found = interleave(
-        calls, 2, Protocol(), lambda: pauses.append(1), lambda: fake.now_s, lambda: fake.switches
-    )
+        calls, 2, Protocol(), lambda before, after: pauses.append(before + after),
+        lambda: fake.now_s, lambda: fake.switches,
+    )  # fmt: skip
     assert found == {"a": pytest.approx((0.002,) * 2), "b": pytest.approx((0.004,) * 2)}
     assert "".join(fake.log) == "abab" + "aabb" * 2
-    assert len(pauses) == 4
+    assert pauses == ["ba", "ab"] * 2
 
 
 def test_the_beaten_leave_a_race_early_and_the_outclassed_at_once() -> None:

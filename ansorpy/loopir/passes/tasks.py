@@ -2,23 +2,31 @@
 
 for i in 4 parallel: for j in min(3, 10 - 3 i) parallel: body
     ->  for i in 4 parallel: for j in 3 parallel: if j < min(3, 10 - 3 i): body
+
+for i in 8192 parallel: body    ->  for t in 256 parallel: for i in 32: body, with 32 t + i for i
 """
 
 from dataclasses import replace
+from typing import Final
 
 from ansorpy.loopir.nodes import For, If, LoopKind, Program, Stmt
-from ansorpy.loopir.rewrite import map_phases
+from ansorpy.loopir.rewrite import map_phases, substitute_stmt
 from ansorpy.te.expr import Binary, Const, Expr, Var
 from ansorpy.te.intervals import Interval, bounds
+
+MOST: Final = (
+    256  # tasks of a phase, where its innermost parallel loop has a divisor: each is a call
+)
 
 
 def tasks(program: Program) -> Program:
     """Return the program whose parallel loops have constant extents.
 
     Needs a bound program, before it is peeled. Keeps the meaning. Afterwards the parallel loops
-    of a phase are perfectly nested and their extents are Const.
+    of a phase are perfectly nested and their extents are Const; a task has as many iterations as it
+    takes to have no more than `MOST`.
     """
-    return map_phases(program, lambda body: _tasks(body, {}, None))
+    return map_phases(program, lambda body: _grouped(_tasks(body, {}, None), 1))
 
 
 def _tasks(stmt: Stmt, ranges: dict[str, Interval], guard: Expr | None) -> Stmt:
@@ -30,3 +38,22 @@ def _tasks(stmt: Stmt, ranges: dict[str, Interval], guard: Expr | None) -> Stmt:
         guard = test if guard is None else Binary("and", guard, test)
     inside = {**ranges, stmt.var: (0, most - 1)}
     return replace(stmt, extent=Const(most), body=_tasks(stmt.body, inside, guard))
+
+
+def _grouped(stmt: Stmt, before: int) -> Stmt:
+    """Cut the innermost parallel loop where there are too many tasks, `before` outside of it."""
+    if not isinstance(stmt, For) or stmt.kind is not LoopKind.PARALLEL:
+        return stmt
+    assert isinstance(stmt.extent, Const)
+    count = int(stmt.extent.value)
+    if isinstance(stmt.body, For) and stmt.body.kind is LoopKind.PARALLEL:
+        return replace(stmt, body=_grouped(stmt.body, before * count))
+    cuts = (d for d in range(2, count) if count % d == 0 and before * count // d <= MOST)
+    part = next(cuts, 1) if before * count > MOST else 1
+    if part == 1:
+        return stmt
+    outer = f"{stmt.var}.t"
+    place = Binary("add", Binary("mul", Var(outer), Const(part)), Var(stmt.var))
+    body = substitute_stmt(stmt.body, {stmt.var: place})
+    inner = For(stmt.var, Const(part), body)
+    return For(outer, Const(count // part), inner, LoopKind.PARALLEL)
