@@ -83,5 +83,7 @@ def _channels_last(torch: Any, job: Job, tensors: Tensors) -> Callable[[], Any]:
 def _compiled(torch: Any, job: Job, tensors: Tensors) -> Callable[[], Any]:
     if _is_nhwc(job):
         tensors = as_nchw(torch, tensors)
+    # What earlier rows left would count towards a limit, beyond which nothing is compiled.
+    torch.compiler.reset()
     compiled = torch.compile(function(torch, job.form))
     return lambda: compiled(*tensors)
