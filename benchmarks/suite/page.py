@@ -40,7 +40,9 @@ time. "Winograd allowed" is the ratio where the request also allows `winograd2` 
 which round differently ("How exact" has the errors); "=" where they do not apply. GFLOP are those
 of the formula; those of inserted zeros do not count. "Of FMA" is the share of the peak that
 independent FMAs reach on these cores in the same contest, "of copy" that of a plain copy moving
-as many bytes. "Spread" is that of our processes.
+as many bytes. "Spread" is that of our processes; "noisy" says that the FMA peak itself fell by more
+than a fifth during every contest of the row. Where a quiet contest was held the noisy ones do not
+count.
 """
 
 
@@ -137,7 +139,7 @@ def _rows(rows: Sequence[Row]) -> str:
             "GFLOP/s": lambda r: _figure(r, lambda r, s: f"{r['flop'] / s / 1e9:.1f}"),
             "of FMA": lambda r: _figure(r, lambda r, s: percent(share_of_fma(r, s))),
             "of copy": lambda r: _figure(r, lambda r, s: percent(share_of_copy(r, s))),
-            "spread": lambda r: percent(_spread(r)),
+            "spread": lambda r: percent(_spread(r)) + ("" if r["quiet"] else ", noisy"),
         },
     )
 

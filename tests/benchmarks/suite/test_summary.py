@@ -36,6 +36,16 @@ def test_the_figure_is_the_median_over_processes() -> None:
     assert row["contestants"]["torch"]["samples"] == 3
 
 
+def test_noisy_rounds_count_only_where_there_is_no_quiet_one() -> None:
+    noisy, worse, quiet = (contest("gmm_512", at, torch=at + 1.0) for at in range(3))
+    noisy["fma_spread"] = worse["fma_spread"] = 0.5
+    (row,) = merged([noisy, worse])
+    assert (row["quiet"], row["contestants"]["torch"]["median"]) == (False, 1.5)
+    (row,) = merged([noisy, worse, quiet])
+    assert (row["quiet"], row["rounds"]) == (True, 1)
+    assert row["contestants"]["torch"]["median"] == 3.0
+
+
 def test_a_process_that_failed_once_does_not_hide_the_others() -> None:
     rounds = [contest("gmm_512", at, torch=1.0) for at in range(2)]
     rounds[1]["contestants"]["torch"] = {"failed": "exit code -11"}
