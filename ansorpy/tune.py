@@ -165,10 +165,10 @@ def run(
             try:
                 begun = {name for name, _ in kept.rounds}
                 few = request.first_answer and len(open_tasks) <= OPEN_POOLS
+                whole = bool(request.trials) and not pace.hurried
                 for task in open_tasks:
                     asked = not request.trials or (few and task.name not in begun)
                     hasty = deliveries if asked else None
-                    whole = bool(request.trials) and not pace.hurried
                     earlier = known[task.name]
                     yield from begin(task, earlier, rules, model, request.seed, hasty, whole, clock)
                 stopped = "trials"
@@ -279,7 +279,7 @@ def search(
         if task.best_s is not None and (before_s is None or task.best_s < before_s - MIN_GAIN):
             yield Improved(task.name, task.best_s, task.trials)
         yield done
-        yield from transfer.after(task, played.chosen)
+        yield from transfer.after(task, played.samples)
         delivered = deliveries.on_the_way(task)
         if delivered is not None:
             yield delivered

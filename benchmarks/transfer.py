@@ -13,9 +13,9 @@ are kept: interrupt it whenever you like.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import exp, inf, log
+from math import inf
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Final
 
 from ansorpy.cost.model import Sample
@@ -181,14 +181,14 @@ def gain(bests: Bests, which: str, trials: int) -> float:
     """Return how much faster the warm searches' best is than the cold ones', over the seeds."""
     pairs = zip(bests[COLD], bests[which], strict=True)
     ratios = [at_budget(cold, trials) / at_budget(warm, trials) for cold, warm in pairs]
-    return geometric_mean(ratios)
+    return mean(ratios)
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """Return it, of numbers above 0; 0 where one is no number that counts."""
+def mean(values: Sequence[float]) -> float:
+    """Return the geometric mean; 0 where one is no number that counts."""
     if not values or any(not 0 < value < inf for value in values):
         return 0.0
-    return exp(sum(map(log, values)) / len(values))
+    return geometric_mean(values)
 
 
 def reached_at(bests: Bests, which: str, trials: int) -> float:
@@ -230,7 +230,7 @@ def page(rows: Sequence[Row], machine: Row, trials: int) -> str:
         },
     )
     means = [
-        {"arm": w, **{b: geometric_mean([gain(c, w, b) for c in found.values()]) for b in budgets}}
+        {"arm": w, **{b: mean([gain(c, w, b) for c in found.values()]) for b in budgets}}
         for w in ARMS[1:]
     ]
     ratio = {str(b): partial(lambda key, row: f"{row[key]:.3f}", b) for b in budgets}

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ansorpy.cost.model import CostModel, Costs, ForTask
+from ansorpy.cost.model import CostModel, Costs, ForTask, Sample
 from ansorpy.cost.quality import assess
 from ansorpy.events import TimeSpent
 from ansorpy.measure.outcome import Outcome
@@ -20,6 +20,7 @@ class Round:
 
     chosen: tuple[Candidate, ...]
     outcomes: tuple[Outcome, ...]
+    samples: tuple[Sample, ...]  # what the model learned from them
     quality: Mapping[str, float]
     spent: TimeSpent
 
@@ -55,11 +56,12 @@ def play(
     measured_s = clock()
     quality = quality_of(task, chosen, costs_of(outcomes), ranker)
     task.learn(chosen, outcomes)
-    model.update(list(task.samples(chosen)))
+    samples = tuple(task.samples(chosen))
+    model.update(samples)
     learned_s = clock()
     task.seconds += learned_s - begin_s
     spent = TimeSpent(proposed_s - begin_s, measured_s - proposed_s, learned_s - measured_s)
-    return Round(tuple(chosen), tuple(outcomes), quality, spent)
+    return Round(tuple(chosen), tuple(outcomes), samples, quality, spent)
 
 
 def measure(

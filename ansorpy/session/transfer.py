@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from ansorpy.cost.model import Sample
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.cost.transfer import TransferModel
 from ansorpy.events import Judged, Skipped, Warmed
-from ansorpy.search import Candidate
 from ansorpy.session.experience import Experience
 from ansorpy.session.task import Task
 from ansorpy.target import Target
@@ -41,13 +41,13 @@ class Transfer:
         if self.prior.trained:
             yield Warmed(lesson.candidates, lesson.tasks, clock() - begin_s)
 
-    def after(self, task: Task, chosen: Sequence[Candidate]) -> Iterator[Judged | Skipped]:
+    def after(self, task: Task, samples: Sequence[Sample]) -> Iterator[Judged | Skipped]:
         """Tell what a round, which was learned, says of the prior; keep it for later tunings."""
         found = self.prior.judgements.get(task.key)
         if found is not None and self._told.get(task.key) is not found.kept:
             self._told[task.key] = found.kept
             yield Judged(task.name, found.candidates, found.kendall, found.roofline, found.kept)
-        if self._experience is not None and chosen:
-            wrong = self._experience.keep(self._target, list(task.samples(chosen)))
+        if self._experience is not None:
+            wrong = self._experience.keep(self._target, samples)
             if wrong:
                 yield Skipped((wrong,))

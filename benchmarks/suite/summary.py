@@ -3,8 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import exp, log
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any, Final
 
 from benchmarks.common import Row, spread
@@ -144,8 +143,7 @@ def mean(ratios: Mapping[str, float | None]) -> Mean | None:
     found = sorted((value, name) for name, value in ratios.items() if value is not None)
     if not found:
         return None
-    logs = [log(value) for value, _ in found]
-    return Mean(exp(sum(logs) / len(logs)), len(found), found[0], found[-1])
+    return Mean(geometric_mean(value for value, _ in found), len(found), found[0], found[-1])
 
 
 def means(rows: Sequence[Row], threads: int) -> dict[str, Mean]:

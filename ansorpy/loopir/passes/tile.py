@@ -22,6 +22,7 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.loopir.passes.dot import dot_function
+from ansorpy.loopir.passes.registers import VECTORS as HELD
 from ansorpy.loopir.rewrite import map_phases
 from ansorpy.target import Target
 from ansorpy.te.expr import (
@@ -37,8 +38,9 @@ from ansorpy.te.expr import (
 from ansorpy.te.intervals import Interval, bounds
 
 VECTORS: Final = 64  # a tile of more vectors is cut: its code would be longer than the cache
-HELD: Final = 32  # a larger tile of a copy or a map lives in no registers: written out for nothing
-COPIED: Final = 16  # vectors along the lanes of such a tile, at most
+# What lives in no registers is written out for nothing: so many vectors along the lanes, at most,
+# where a copy or a map has more than they hold.
+COPIED: Final = 16
 
 
 @dataclass(frozen=True)
