@@ -79,7 +79,14 @@ def name_of(value: Any) -> str:
 
 
 def type_text(kind: Any) -> str:
-    """Return how a type is written."""
+    """Return how a type is written; the type keeps it."""
+    text: str | None = getattr(kind, "written", None)
+    if text is None:
+        text = kind.written = _written(kind)
+    return text
+
+
+def _written(kind: Any) -> str:
     plain = PLAIN.get(type(kind))
     if plain is not None:
         return plain

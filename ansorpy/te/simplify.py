@@ -1,6 +1,7 @@
 """Shorten index expressions by linear forms and bounds."""
 
 from math import gcd
+from operator import is_
 
 from ansorpy.te.bounding import NO_FACTS, Facts, Ranges, assume, bounds, bounds_of_form
 from ansorpy.te.expr import (
@@ -34,8 +35,10 @@ def simplify(expr: Expr, ranges: Ranges, facts: Facts = NO_FACTS) -> Expr:
         case Select():
             return _select(expr, ranges, facts)
         case _:
-            parts = tuple(simplify(part, ranges, facts) for part in children(expr))
-            return _fold(rebuild(expr, parts), ranges, facts)
+            old = children(expr)
+            parts = tuple([simplify(part, ranges, facts) for part in old])
+            same = all(map(is_, old, parts))
+            return _fold(expr if same else rebuild(expr, parts), ranges, facts)
 
 
 def _select(expr: Select, ranges: Ranges, facts: Facts) -> Expr:
@@ -49,17 +52,16 @@ def _select(expr: Select, ranges: Ranges, facts: Facts) -> Expr:
 
 def _fold(expr: Expr, ranges: Ranges, facts: Facts) -> Expr:
     """Simplify the root of an expression whose parts are simple."""
-    match expr:
-        case Read():
-            return expr
-        case Cast(dtype=dtype, a=a) if dtype == INDEX and dtype_of(a) == INDEX:
-            return a
-        case _ if dtype_of(expr) == "bool":
-            return _fold_bool(expr, ranges, facts)
-        case _ if dtype_of(expr) == INDEX:
-            return _fold_index(expr, ranges, facts)
-        case _:
-            return expr
+    if isinstance(expr, Read):
+        return expr
+    dtype = dtype_of(expr)
+    if dtype == "bool":
+        return _fold_bool(expr, ranges, facts)
+    if dtype != INDEX:
+        return expr
+    if isinstance(expr, Cast):
+        return expr.a if dtype_of(expr.a) == INDEX else expr
+    return _fold_index(expr, ranges, facts)
 
 
 def _fold_bool(expr: Expr, ranges: Ranges, facts: Facts) -> Expr:

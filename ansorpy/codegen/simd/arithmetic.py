@@ -18,6 +18,7 @@ from ansorpy.codegen.simd.kinds import (
     lanes_of,
     mangled,
     reshaped,
+    undefined,
 )
 
 # Below the first number (above its inverse) 1 / y needs scaling, by the second.
@@ -46,9 +47,9 @@ class Arithmetic:
         kind = ir.VectorType(value.type, lanes)
         if isinstance(value, ir.Constant):
             return constant(kind, value.constant)
-        empty = ir.Constant(kind, ir.Undefined)
-        one = self.b.insert_element(empty, value, ir.Constant(I32, 0))
-        return self.b.shuffle_vector(one, empty, ir.Constant(ir.VectorType(I32, lanes), None))
+        empty, first = undefined(kind), constant(I32, 0)
+        one = self.b.insert_element(empty, value, first)
+        return self.b.shuffle_vector(one, empty, constant(ir.VectorType(I32, lanes), 0))
 
     def like(self, value: Any, number: float) -> Any:
         """Return `number` in the type of `value`."""

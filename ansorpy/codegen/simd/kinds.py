@@ -109,6 +109,12 @@ def _constant(kind: Any, number: float, _python: str, sign: float) -> Any:
     return ir.Constant(kind, [number] * kind.count)
 
 
+@lru_cache(maxsize=256)
+def undefined(kind: Any) -> Any:
+    """Return a value of an LLVM type that nobody may look at."""
+    return ir.Constant(kind, ir.Undefined)
+
+
 @lru_cache(maxsize=4096)
 def whole_number(number: int) -> Any:
     """Return an int64 constant."""

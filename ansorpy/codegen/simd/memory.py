@@ -161,6 +161,8 @@ class Memory(Expressions):
 
     def constant(self, part: Node, point: Point) -> tuple[int, ...]:
         """Return an index into a register tile: known numbers, one per lane."""
+        if part.op == "name" and (at := point.get(part.args[0])) is not None:
+            return at
         index = self.index(part, point)
         if not isinstance(index, Index) or index.terms:
             raise ValueError(f"a register is chosen at run time: {self.tile.text}")

@@ -315,6 +315,8 @@ class Expressions(Functions):
 
     def splat(self, value: Any, lanes: int) -> Any:
         """As in Arithmetic, once for every value."""
+        if not lanes or isinstance(value.type, ir.VectorType):
+            return value
         key = ("splat", id(value), lanes)
         if key not in self.memo:
             self.memo[key] = (super().splat(value, lanes), value)  # `value`: keeps its id taken
