@@ -14,7 +14,7 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && /opt/ansorpy/bin/pip install --no-deps /wheels/*.whl
 
 FROM python:3.12-slim-bookworm
-# libgomp1: the threading layer of parallel kernels; gcc: links kernel.so; bubblewrap: the sandbox.
+# libgomp1: the threading layer of parallel kernels; gcc: links libkernel.so; bubblewrap: the sandbox.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends libgomp1 gcc libc6-dev bubblewrap \
     && rm -rf /var/lib/apt/lists/* \

@@ -32,9 +32,9 @@ demo: $(VENV)/run.ok  ## tune a conv2d + bias + relu through the service, downlo
 serve: $(VENV)/run.ok  ## start the service on http://127.0.0.1:8720
 	$(BIN)/ansorpy serve
 
-test: $(VENV)/dev.ok  ## run the tests (under 15 minutes on two cores): what measures alone, then the rest
-	$(BIN)/python -m pytest -q -m measure; first=$$?; \
-	$(BIN)/python -m pytest -q -m 'not measure' -n 2 --dist loadfile && exit $$first
+test: $(VENV)/dev.ok  ## run the tests (under 15 minutes on two cores): in parallel, then what measures, alone
+	$(BIN)/python -m pytest -q -m 'not measure' -n 2 --dist loadfile; first=$$?; \
+	$(BIN)/python -m pytest -q -m measure && exit $$first
 
 test-all: $(VENV)/dev.ok  ## the tests with the 2,000 random pairs of the night
 	ANSORPY_NIGHT=1 $(BIN)/python -m pytest -q --timeout 3600

@@ -331,7 +331,7 @@ def tune(
     weights: Mapping[str, float] | None = None,
     rules: tuple[Rule, ...] | None = None,
     store: Store | None = None,
-    out: Path | None = None,
+    out: Path | str | None = None,
     patience: int | None = None,
     fresh: bool = False,
     allow: Sequence[str] = (),
@@ -345,6 +345,7 @@ def tune(
         target: this machine with `cores` threads unless given.
         trials: candidates to measure, for all tasks together; 0: what the cost model chooses is
             verified and delivered as a library alone, in about two seconds.
+        out: folder of the zips; in the user's data folder unless given.
         allow: what may change how results are rounded, besides the order of sums: "winograd2",
             "winograd4" (ADR-0035).
         without: names of rules that are switched off (docs/rules.md).
@@ -369,7 +370,8 @@ def tune(
         transfer=transfer,
     )
     store = default_store() if store is None else store
-    for event in run(request, rules, store, out, experience=Experience.beside(store)):
+    folder = None if out is None else Path(out)
+    for event in run(request, rules, store, folder, experience=Experience.beside(store)):
         on_event(event)
         if isinstance(event, Finished):
             return Result(event.results, event.seconds, event.stopped)

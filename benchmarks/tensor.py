@@ -27,6 +27,7 @@ import ansorpy
 from ansorpy import te
 from ansorpy.measure.host import local_target
 from benchmarks.common import RAW, RESULTS, Cell, Results, Row, publish, table
+from benchmarks.contest import aligned
 from benchmarks.machine import run_facts
 from benchmarks.tensor_torch import fastest
 
@@ -102,7 +103,7 @@ def row(n: int, kind: str, threads: int, options: argparse.Namespace) -> Row:
     kernel, rng = ansorpy.load(path), np.random.default_rng(options.seed)
     span = (-128, 128) if kind == "int8" else (0x3F00, 0x3F80)  # bits of 0.5 to 1
     store = np.int8 if kind == "int8" else np.uint16
-    call = kernel.prepare(*(rng.integers(*span, (n, n)).astype(store) for _ in range(2)))
+    call = kernel.prepare(*(aligned(rng.integers(*span, (n, n)).astype(store)) for _ in "ab"))
     torch = Torch(options.torch, n, threads)
     names = [name for name in torch.names if name.startswith(kind)]
     times: dict[str, list[float]] = {name: [] for name in ("ansorpy", *names)}

@@ -1,7 +1,7 @@
 /* Call an exported kernel of two inputs and one output from C.
 
        unzip mm-0123456789ab.zip -d mm
-       cc -O1 -Imm examples/call_kernel.c mm/kernel.so -Wl,-rpath,$PWD/mm -o call_kernel
+       cc -O1 -Imm examples/call_kernel.c mm/libkernel.so -Wl,-rpath,$PWD/mm -o call_kernel
        ./call_kernel A.bin B.bin C.bin 2
 
    The files hold raw row-major tensors: the inputs are read, the output is written. */

@@ -1,6 +1,6 @@
 """A finished kernel to a zip: `kernel.py`, `manifest.json`, `constants.npz` where needed.
 
-And the exported library: `kernel.so` (`kernel.o` where nothing could link), `kernel.h`, and
+And the exported library: `libkernel.so` (`kernel.o` where nothing could link), `kernel.h`, and
 `native.py`, which calls it.
 """
 
@@ -67,7 +67,7 @@ def pack(
     if arrays:
         content["constants.npz"] = _npz(arrays)
     if isinstance(native, Library):
-        content["kernel.so" if native.linked else "kernel.o"] = native.code
+        content["libkernel.so" if native.linked else "kernel.o"] = native.code
         content["kernel.h"] = header_text(dag, native).encode()
         content["native.py"] = native_text().encode()
     manifest = _manifest(dag, kernel, record, race, target)
@@ -93,7 +93,7 @@ def pack_native(
     """
     assert isinstance(record.outcome, Measured), "only what passed is delivered"
     content = {
-        "kernel.so": library.code,
+        "libkernel.so": library.code,
         "kernel.h": header_text(dag, library).encode(),
         "native.py": native_text().encode(),
     }
@@ -208,7 +208,7 @@ def _native(
     if isinstance(native, str):
         return {"library": None, "note": native}
     return {
-        "library": "kernel.so" if native.linked else None,
+        "library": "libkernel.so" if native.linked else None,
         "note": native.note,
         "prefix": native.prefix,
         "workspace_bytes": native.workspace_bytes,

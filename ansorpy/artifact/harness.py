@@ -6,6 +6,7 @@ so it needs numpy and the standard library only, and nothing of ansorpy.
 
 # --- harness: the same in every kernel file ---
 import argparse
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 ALIGN_BYTES = 64
+READY = " ready"  # in a room: what depends on constants only has been done (no tensor's name)
 
 
 class Tensor(NamedTuple):
@@ -51,6 +53,28 @@ def fresh(shape: tuple[int, ...], dtype: str) -> Array:
     raw = np.empty(size_bytes + ALIGN_BYTES, np.uint8)
     start = -raw.ctypes.data % ALIGN_BYTES
     array: Array = raw[start : start + size_bytes].view(kind).reshape(shape)
+    return array
+
+
+def usable(array: Array) -> bool:
+    """Whether a kernel can read an array where it lies: contiguous, at a multiple of 64 bytes."""
+    return bool(array.flags.c_contiguous and array.ctypes.data % ALIGN_BYTES == 0)
+
+
+def aligned_copy(array: Array) -> Array:
+    """Return an array that a kernel can read where it lies: itself, or a copy."""
+    if usable(array):
+        return array
+    copy = fresh(array.shape, str(array.dtype))
+    copy[...] = array
+    return copy
+
+
+def kept(room: dict[str, Any], tensor: Tensor) -> Array:
+    """Return the memory for a tensor in a room, made the first time."""
+    if tensor.name not in room:
+        room[tensor.name] = fresh(tensor.shape, tensor.dtype)
+    array: Array = room[tensor.name]
     return array
 
 
@@ -95,61 +119,80 @@ class Runner:
         self.tensors = {tensor.name: tensor for tensor in tensors}
         self.inputs = tuple(self.tensors[name] for name in inputs)
         self.outputs = tuple(self.tensors[name] for name in outputs)
-        self.constants = {name: self._aligned(values) for name, values in constants.items()}
+        self.constants = {name: aligned_copy(values) for name, values in constants.items()}
+        self.weighted = any(tensor.role == "weight" for tensor in self.inputs)
+        self.rooms = threading.local()
         self.launch, self.ahead = launch, ahead
         self.reference, self.test, self.flop = reference, test, flop
 
     def run(self, *inputs: Any) -> Any:
         """Return the output array, or a tuple where there are several.
 
+        Every thread keeps its memory for intermediates, and for copies of inputs, between calls.
+
         Raises:
             TypeError: another number of inputs, or another dtype.
             ValueError: another shape.
         """
-        return self.prepare(*inputs)()
+        return self._bound(self.rooms.__dict__, inputs)()
 
     def prepare(self, *inputs: Any) -> Callable[[], Any]:
         """Return a function without arguments that runs on these very arrays.
 
         Work that depends on weights and constants only is done here, once; the arrays may change
-        in place between calls, weights may not.
+        in place between calls, weights may not. An array that is not contiguous, or does not
+        begin at a multiple of 64 bytes, is copied at every call: `fresh` returns arrays that are
+        not.
         """
-        if len(inputs) != len(self.inputs):
-            names = ", ".join(tensor.name for tensor in self.inputs)
-            raise TypeError(f"run takes {len(self.inputs)} arrays ({names}), got {len(inputs)}")
-        arrays = dict(self.constants)
-        for tensor, given in zip(self.inputs, inputs, strict=True):
-            arrays[tensor.name] = self._checked(tensor, given)
+        return self._bound({}, inputs)
+
+    def _bound(self, room: dict[str, Any], inputs: Sequence[Any]) -> Callable[[], Any]:
+        """Return the call on these inputs; `room` holds, by name, memory that may be reused."""
+        arrays, copied = {**self.constants, **self._results()}, []
+        for tensor, array in self._checked(inputs):
+            if not usable(array):
+                own = kept(room, tensor)
+                own[...] = array
+                if tensor.role != "weight":
+                    copied.append((own, array))
+                array = own
+            arrays[tensor.name] = array
         for tensor in self.tensors.values():
-            if tensor.name not in arrays:  # outputs, and scratch that `ahead` may fill
-                arrays[tensor.name] = fresh(tensor.shape, tensor.dtype)
+            if tensor.name not in arrays:
+                arrays[tensor.name] = kept(room, tensor)
         order = tuple(self.tensors)
-        self.ahead(*(arrays[name] for name in order))
+        if self.weighted or READY not in room:  # what depends on constants only is done once
+            self.ahead(*(arrays[name] for name in order))
+            room[READY] = True
+        begun = False
 
         def call() -> Any:
-            for tensor in self.outputs:  # a result that was given away must not change later
-                arrays[tensor.name] = fresh(tensor.shape, tensor.dtype)
+            nonlocal begun
+            if begun:
+                for own, array in copied:
+                    own[...] = array
+                arrays.update(self._results())  # what was given away must not change later
+            begun = True
             self.launch(*(arrays[name] for name in order))
             results = tuple(arrays[tensor.name] for tensor in self.outputs)
             return results if len(results) > 1 else results[0]
 
         return call
 
-    def _checked(self, tensor: Tensor, given: Any) -> Array:
-        array = np.asarray(given)
-        if array.dtype != stored_dtype(tensor.dtype):
-            raise TypeError(f"{tensor.name}: dtype {array.dtype} given, {tensor.dtype} needed")
-        if array.shape != tensor.shape:
-            raise ValueError(f"{tensor.name}: shape {array.shape} given, {tensor.shape} needed")
-        return self._aligned(array)
+    def _results(self) -> dict[str, Array]:
+        return {tensor.name: fresh(tensor.shape, tensor.dtype) for tensor in self.outputs}
 
-    def _aligned(self, array: Array) -> Array:
-        """Return the array itself where it is contiguous and aligned, else a copy that is."""
-        if array.flags.c_contiguous and array.ctypes.data % ALIGN_BYTES == 0:
-            return array
-        copy = fresh(array.shape, str(array.dtype))
-        copy[...] = array
-        return copy
+    def _checked(self, inputs: Sequence[Any]) -> list[tuple[Tensor, Array]]:
+        if len(inputs) != len(self.inputs):
+            names = ", ".join(tensor.name for tensor in self.inputs)
+            raise TypeError(f"run takes {len(self.inputs)} arrays ({names}), got {len(inputs)}")
+        pairs = list(zip(self.inputs, map(np.asarray, inputs), strict=True))
+        for tensor, array in pairs:
+            if array.dtype != stored_dtype(tensor.dtype):
+                raise TypeError(f"{tensor.name}: dtype {array.dtype} given, {tensor.dtype} needed")
+            if array.shape != tensor.shape:
+                raise ValueError(f"{tensor.name}: shape {array.shape} given, {tensor.shape} needed")
+        return pairs
 
     def random_inputs(self, rng: np.random.Generator) -> list[Array]:
         """Return floats uniform in [test.low, test.high), integers over a wide range."""
@@ -213,7 +256,8 @@ class Runner:
 
     def bench(self, seconds: float = 1.0) -> list[float]:
         """Return the wall times of calls in seconds, after one warm-up call, fastest first."""
-        call = self.prepare(*self.random_inputs(np.random.default_rng(0)))
+        drawn = self.random_inputs(np.random.default_rng(0))
+        call = self.prepare(*map(aligned_copy, drawn))
         call()
         times_s: list[float] = []
         end_s = time.perf_counter() + seconds

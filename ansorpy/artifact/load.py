@@ -108,13 +108,14 @@ def check_machine(package: Package, place: str, present: tuple[str, ...] | None 
         )
 
 
-def load_native(path: Path) -> LoadedKernel:
+def load_native(path: Path | str) -> LoadedKernel:
     """Open the exported library of a file, without numba. Load only what you trust.
 
     Raises:
         PackageError: a byte is not as it was packed, or there is no library; says why.
         RuntimeError: this processor lacks a feature that the code needs.
     """
+    path = Path(path)
     package = unbox(path.read_bytes(), path.name)
     if "native.py" not in package.files:
         note = package.manifest.get("native", {}).get("note", "made by an older version")

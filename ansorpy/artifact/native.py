@@ -16,15 +16,15 @@ from ansorpy.artifact.harness import Array, Runner, Tensor, Test
 
 
 def open_library(folder: Path, threads: int | None = None) -> Runner:
-    """Return what calls `kernel.so` in a folder, on at most `threads` threads (None: as tuned).
+    """Return what calls `libkernel.so` in a folder, on at most `threads` threads (None: as tuned).
 
     Raises:
         RuntimeError: there is none, or this processor lacks a feature that its code needs.
     """
     facts = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    native, path = facts["native"], folder / "kernel.so"
+    native, path = facts["native"], folder / "libkernel.so"
     if not path.exists():
-        raise RuntimeError(f"no kernel.so in {folder}: {native['note']}")
+        raise RuntimeError(f"no libkernel.so in {folder}: {native['note']}")
     library, prefix = ctypes.CDLL(str(path)), native["prefix"]
     if not getattr(library, f"{prefix}_supported")():
         needed = ", ".join(native["features"])

@@ -14,7 +14,7 @@ LINKERS: Final[tuple[tuple[str, ...], ...]] = (
     ("clang", "-shared", "-nostartfiles", "-Wl,-z,noexecstack,-z,now,--no-undefined"),
     ("ld", "-shared", "-z", "noexecstack", "-z", "now", "--build-id=none"),
 )
-BY_HAND: Final = "cc -shared -o kernel.so kernel.o"
+BY_HAND: Final = "cc -shared -o libkernel.so kernel.o"
 TIMEOUT_S: Final = 60.0
 
 
@@ -25,7 +25,7 @@ def link(code: bytes, linkers: Sequence[Sequence[str]] = LINKERS) -> bytes | str
         names = ", ".join(line[0] for line in linkers)
         return f"no linker on this machine (looked for {names}); link it with: {BY_HAND}"
     with tempfile.TemporaryDirectory(prefix="ansorpy-link-") as folder:
-        source, library = Path(folder) / "kernel.o", Path(folder) / "kernel.so"
+        source, library = Path(folder) / "kernel.o", Path(folder) / "libkernel.so"
         source.write_bytes(code)
         command = [*found, "-o", library.name, source.name]
         try:

@@ -59,6 +59,6 @@ def linker() -> Finding:
     """Look for what makes the shared library in a package."""
     found = next((line[0] for line in LINKERS if shutil.which(line[0])), None)
     if found is None:
-        text = "packages come without kernel.so: `apt-get install gcc` brings a linker"
+        text = "packages come without libkernel.so: `apt-get install gcc` brings a linker"
         return Finding("linker", "note", text)
     return Finding("linker", "ok", found)

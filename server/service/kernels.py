@@ -14,12 +14,14 @@ from server.jobs import queries
 from server.jobs.errors import UnknownError
 
 FileName = Literal[
-    "kernel.py", "constants.npz", "kernel.so", "kernel.o", "kernel.h", "native.py", "manifest.json"
-]
+    "kernel.py", "constants.npz", "kernel.so", "libkernel.so", "kernel.o", "kernel.h", "native.py",
+    "manifest.json",
+]  # fmt: skip
 MEDIA_TYPES: Final[Mapping[FileName, str]] = {
     "kernel.py": "text/x-python; charset=utf-8",
     "constants.npz": "application/octet-stream",
     "kernel.so": "application/octet-stream",
+    "libkernel.so": "application/octet-stream",
     "kernel.o": "application/octet-stream",
     "kernel.h": "text/x-c; charset=utf-8",
     "native.py": "text/x-python; charset=utf-8",

@@ -88,11 +88,11 @@ def test_the_manifest_describes_the_library(
     made: tuple[Task, Contestant, Exported], path: Path, tmp_path: Path
 ) -> None:
     manifest = unpack(path, tmp_path)
-    assert {"kernel.so", "kernel.h", "native.py"} <= set(manifest["files"])
-    digest = sha256((tmp_path / "kernel.so").read_bytes()).hexdigest()
-    assert manifest["files"]["kernel.so"]["sha256"] == digest
+    assert {"libkernel.so", "kernel.h", "native.py"} <= set(manifest["files"])
+    digest = sha256((tmp_path / "libkernel.so").read_bytes()).hexdigest()
+    assert manifest["files"]["libkernel.so"]["sha256"] == digest
     native = manifest["native"]
-    assert native["library"] == "kernel.so"
+    assert native["library"] == "libkernel.so"
     assert native["note"] == ""
     assert native["workspace_bytes"] >= 24 * 32 * 4  # the packed weights at least
     assert native["latency_s"]["min"] == min(made[2].outcome.times_s)
@@ -131,6 +131,16 @@ print(float(kernel(np.ones((16, 24), "f4"), np.ones((24, 32), "f4")).sum()))
     assert "GFLOP/s" in done.stdout
 
 
+def test_import_kernel_finds_the_source_beside_the_library(path: Path, tmp_path: Path) -> None:
+    unpack(path, tmp_path)
+    code = "import numpy, kernel; print(kernel.__file__, kernel.INPUTS)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split()[0] == str(tmp_path / "kernel.py")
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 @pytest.mark.parametrize("threads", [0, 1, 2, 5])
 def test_c_calls_it(path: Path, tmp_path: Path, threads: int) -> None:
@@ -140,7 +150,7 @@ def test_c_calls_it(path: Path, tmp_path: Path, threads: int) -> None:
     b.tofile(tmp_path / "B.bin")
     subprocess.run(
         ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I.",
-         str(ROOT / "examples" / "call_kernel.c"), "kernel.so", f"-Wl,-rpath,{tmp_path}",
+         str(ROOT / "examples" / "call_kernel.c"), "libkernel.so", f"-Wl,-rpath,{tmp_path}",
          "-o", "call_kernel"],
         cwd=tmp_path, check=True,
     )  # fmt: skip
@@ -178,11 +188,11 @@ def test_an_object_that_was_not_linked_can_be_linked_by_hand(
     folder.mkdir()
     manifest = unpack(made_again, folder)
     assert manifest["native"]["library"] is None
-    assert "link it with: cc -shared -o kernel.so kernel.o" in manifest["native"]["note"]
+    assert "link it with: cc -shared -o libkernel.so kernel.o" in manifest["native"]["note"]
     with pytest.raises(RuntimeError, match="no linker on this machine"):
         load_native(made_again)
     if shutil.which("cc"):
-        by_hand = ["cc", "-shared", "-o", "kernel.so", "kernel.o"]
+        by_hand = ["cc", "-shared", "-o", "libkernel.so", "kernel.o"]
         subprocess.run(by_hand, cwd=folder, check=True)
         code = "from numpy import ones; import native\n"
         code += "print(native.run(ones((16, 24), 'f4'), ones((24, 32), 'f4'))[0, 0])"

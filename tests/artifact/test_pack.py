@@ -4,6 +4,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -111,6 +112,34 @@ def test_a_result_that_was_given_away_does_not_change(kernel: LoadedKernel) -> N
     kept = first.copy()
     call()
     assert np.array_equal(first, kept)
+
+
+@pytest.mark.measure
+@pytest.mark.parametrize("offset_bytes", [0, 4])
+def test_arrays_may_change_between_calls(kernel: LoadedKernel, offset_bytes: int) -> None:
+    a, b = inputs()
+    raw = np.zeros(a.nbytes + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + offset_bytes
+    held = raw[start : start + a.nbytes].view(np.float32).reshape(a.shape)
+    held[...] = a
+    call = kernel.prepare(held, b)
+    call()
+    held *= 2
+    np.testing.assert_allclose(call(), 2 * a @ b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.measure
+def test_calls_of_several_threads_do_not_meet(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    kernel.run(a, b)  # numba compiles once
+
+    def sums(factor: int) -> bool:
+        wanted = factor * a @ b
+        results = [kernel.run(factor * a, b) for _ in range(50)]
+        return all(np.allclose(result, wanted, rtol=1e-5, atol=1e-6) for result in results)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(sums, range(1, 9)))
 
 
 @pytest.mark.measure

@@ -120,7 +120,7 @@ def test_a_matmul_with_tails(how: str) -> None:
 
 def test_a_library_needs_libc_only(tmp_path: Path) -> None:
     built = build(exported(matmul(16, 48, 8)), Target())
-    path = tmp_path / "kernel.so"
+    path = tmp_path / "libkernel.so"
     path.write_bytes(built.code)
     words = subprocess.run(
         ["nm", "-D", "--undefined-only", path], capture_output=True, text=True, check=True
@@ -145,7 +145,7 @@ def test_without_a_linker_there_is_an_object_that_is_checked_all_the_same() -> N
     assert not built.linked
     assert built.note == (
         "no linker on this machine (looked for no-such-linker);"
-        " link it with: cc -shared -o kernel.so kernel.o"
+        " link it with: cc -shared -o libkernel.so kernel.o"
     )
     np.testing.assert_array_equal(run(built, {"A": a, "W": w}, "threads"), (a + w * w) * k)
     linked = build(exported(three_phases(), {"K": k.tobytes()}), Target())
