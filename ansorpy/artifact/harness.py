@@ -78,6 +78,35 @@ def kept(room: dict[str, Any], tensor: Tensor) -> Array:
     return array
 
 
+def refill(goal: Array, source: Array) -> None:
+    """Copy, unless both are the same array."""
+    if goal is not source:
+        goal[...] = source
+
+
+def matched(
+    tensors: Sequence[Tensor], given: Sequence[Any], who: str
+) -> list[tuple[Tensor, Array]]:
+    """Return tensors and the arrays given for them, of the right dtypes and shapes."""
+    if len(given) != len(tensors):
+        names = ", ".join(tensor.name for tensor in tensors)
+        raise TypeError(f"{who} {len(tensors)} arrays ({names}), got {len(given)}")
+    pairs = list(zip(tensors, map(np.asarray, given), strict=True))
+    for tensor, array in pairs:
+        if array.dtype != stored_dtype(tensor.dtype):
+            raise TypeError(f"{tensor.name}: dtype {array.dtype} given, {tensor.dtype} needed")
+        if array.shape != tensor.shape:
+            raise ValueError(f"{tensor.name}: shape {array.shape} given, {tensor.shape} needed")
+    return pairs
+
+
+def placed(
+    room: dict[str, Any], pairs: Sequence[tuple[Tensor, Array]]
+) -> list[tuple[Tensor, Array, Array]]:
+    """Return with every array what the kernel sees: the array itself, or memory of its own."""
+    return [(t, array if usable(array) else kept(room, t), array) for t, array in pairs]
+
+
 def widened(array: Array, dtype: str) -> Array:
     """Return what the reference computes with: float64 for floats, other dtypes as they are."""
     if dtype == "bfloat16":
@@ -92,6 +121,66 @@ def narrowed(values: Array, dtype: str) -> Array:
         odd = (bits >> np.uint32(16)) & np.uint32(1)
         return ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype(np.uint16)
     return values.astype(stored_dtype(dtype))
+
+
+class Bound:
+    """A call of a kernel on these arrays; `room` holds, by name, memory that may be reused."""
+
+    def __init__(
+        self, runner: "Runner", room: dict[str, Any], inputs: Sequence[Any], out: Any
+    ) -> None:
+        self.runner, self.out, self.begun = runner, out, False
+        self.copied = placed(room, matched(runner.inputs, inputs, "run takes"))
+        self.moved = [] if out is None else placed(room, self._targets())
+        self.arrays = dict(runner.constants)
+        self.arrays |= {tensor.name: own for tensor, own, _ in (*self.copied, *self.moved)}
+        self._renew()
+        for _, own, array in self.copied:
+            refill(own, array)
+        for tensor in runner.tensors.values():
+            if tensor.name not in self.arrays:
+                self.arrays[tensor.name] = kept(room, tensor)
+        if runner.weighted or READY not in room:  # what depends on constants only is done once
+            runner.ahead(*self._ordered())
+            room[READY] = True
+
+    def __call__(self) -> Any:
+        """Run; return the results."""
+        if self.begun:
+            self._renew()
+            for tensor, own, array in self.copied:
+                if tensor.role != "weight":
+                    refill(own, array)
+        self.begun = True
+        self.runner.launch(*self._ordered())
+        for _, own, array in self.moved:
+            refill(array, own)
+        if self.out is not None:
+            return self.out
+        results = tuple(self.arrays[tensor.name] for tensor in self.runner.outputs)
+        return results if len(results) > 1 else results[0]
+
+    def _ordered(self) -> list[Array]:
+        return [self.arrays[name] for name in self.runner.tensors]
+
+    def _renew(self) -> None:
+        """Make new results, unless they go to given arrays: what was given away stays as it is."""
+        if self.out is None:
+            for tensor in self.runner.outputs:
+                self.arrays[tensor.name] = fresh(tensor.shape, tensor.dtype)
+
+    def _targets(self) -> list[tuple[Tensor, Array]]:
+        """Return where the results go; nothing that is read may lie there."""
+        out = self.out if isinstance(self.out, tuple) else (self.out,)
+        if not all(isinstance(each, np.ndarray) for each in out):
+            raise TypeError("out takes NumPy arrays")
+        pairs = matched(self.runner.outputs, out, "out takes")
+        for tensor, array in pairs:
+            if not array.flags.writeable:
+                raise ValueError(f"{tensor.name}: out may not be written to")
+            if any(np.may_share_memory(array, read) for _, _, read in self.copied):
+                raise ValueError(f"{tensor.name}: out overlaps an input")
+        return pairs
 
 
 class Runner:
@@ -125,74 +214,30 @@ class Runner:
         self.launch, self.ahead = launch, ahead
         self.reference, self.test, self.flop = reference, test, flop
 
-    def run(self, *inputs: Any) -> Any:
+    def run(self, *inputs: Any, out: Any = None) -> Any:
         """Return the output array, or a tuple where there are several.
 
         Every thread keeps its memory for intermediates, and for copies of inputs, between calls.
 
-        Raises:
-            TypeError: another number of inputs, or another dtype.
-            ValueError: another shape.
-        """
-        return self._bound(self.rooms.__dict__, inputs)()
+        Args:
+            out: the array (or tuple of arrays) to write to and return; new ones unless given.
+                Nothing is copied where they are contiguous and begin at a multiple of 64 bytes,
+                as those of `fresh` do.
 
-    def prepare(self, *inputs: Any) -> Callable[[], Any]:
-        """Return a function without arguments that runs on these very arrays.
+        Raises:
+            TypeError: another number of arrays, another dtype, or `out` is no NumPy array.
+            ValueError: another shape; `out` may not be written to, or overlaps an input.
+        """
+        return Bound(self, self.rooms.__dict__, inputs, out)()
+
+    def prepare(self, *inputs: Any, out: Any = None) -> Callable[[], Any]:
+        """Return a function without arguments that runs on these very arrays, as `run` does.
 
         Work that depends on weights and constants only is done here, once; the arrays may change
         in place between calls, weights may not. An array that is not contiguous, or does not
-        begin at a multiple of 64 bytes, is copied at every call: `fresh` returns arrays that are
-        not.
+        begin at a multiple of 64 bytes, is copied at every call: those of `fresh` are not.
         """
-        return self._bound({}, inputs)
-
-    def _bound(self, room: dict[str, Any], inputs: Sequence[Any]) -> Callable[[], Any]:
-        """Return the call on these inputs; `room` holds, by name, memory that may be reused."""
-        arrays, copied = {**self.constants, **self._results()}, []
-        for tensor, array in self._checked(inputs):
-            if not usable(array):
-                own = kept(room, tensor)
-                own[...] = array
-                if tensor.role != "weight":
-                    copied.append((own, array))
-                array = own
-            arrays[tensor.name] = array
-        for tensor in self.tensors.values():
-            if tensor.name not in arrays:
-                arrays[tensor.name] = kept(room, tensor)
-        order = tuple(self.tensors)
-        if self.weighted or READY not in room:  # what depends on constants only is done once
-            self.ahead(*(arrays[name] for name in order))
-            room[READY] = True
-        begun = False
-
-        def call() -> Any:
-            nonlocal begun
-            if begun:
-                for own, array in copied:
-                    own[...] = array
-                arrays.update(self._results())  # what was given away must not change later
-            begun = True
-            self.launch(*(arrays[name] for name in order))
-            results = tuple(arrays[tensor.name] for tensor in self.outputs)
-            return results if len(results) > 1 else results[0]
-
-        return call
-
-    def _results(self) -> dict[str, Array]:
-        return {tensor.name: fresh(tensor.shape, tensor.dtype) for tensor in self.outputs}
-
-    def _checked(self, inputs: Sequence[Any]) -> list[tuple[Tensor, Array]]:
-        if len(inputs) != len(self.inputs):
-            names = ", ".join(tensor.name for tensor in self.inputs)
-            raise TypeError(f"run takes {len(self.inputs)} arrays ({names}), got {len(inputs)}")
-        pairs = list(zip(self.inputs, map(np.asarray, inputs), strict=True))
-        for tensor, array in pairs:
-            if array.dtype != stored_dtype(tensor.dtype):
-                raise TypeError(f"{tensor.name}: dtype {array.dtype} given, {tensor.dtype} needed")
-            if array.shape != tensor.shape:
-                raise ValueError(f"{tensor.name}: shape {array.shape} given, {tensor.shape} needed")
-        return pairs
+        return Bound(self, {}, inputs, out)
 
     def random_inputs(self, rng: np.random.Generator) -> list[Array]:
         """Return floats uniform in [test.low, test.high), integers over a wide range."""

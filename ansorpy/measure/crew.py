@@ -1,7 +1,7 @@
 """The processes that measure for one task, and how they are asked."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -155,6 +155,27 @@ class Crew:
     def bare_worker(self, threads: int = 1) -> Worker:
         """Return a worker on the cores of the slot whose child may start threads."""
         return self.worker(self._cores, threads, bare=True)
+
+    @contextmanager
+    def racers(self, count: int) -> Iterator[list[Worker]]:
+        """Lend the workers of so many processes of a race.
+
+        On one thread it is the slot, to be given fresh children; on several these are new
+        interpreters, which begin by importing side by side: nothing is timed meanwhile.
+        """
+        if self.target.cores == 1:
+            yield [self.slot] * count
+            return
+        racers = [self.bare_worker(self.target.cores) for _ in range(count)]
+        try:
+            for racer in racers:
+                racer.begin(f"{CHILD}:prepare", self.settings.backend, START_S)
+            for racer in racers:
+                racer.settle()
+            yield racers
+        finally:
+            for racer in racers:
+                racer.close()
 
     def job_of(self, what: Program | Kernel | Draft) -> BuildJob:
         """Return what a builder is asked; what a program means is none of its business."""

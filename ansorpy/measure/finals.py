@@ -82,42 +82,31 @@ def _race_all(
     everyone = [*kernels, *(() if numpy is None else (NUMPY,))]
     runs: dict[str, list[tuple[float, ...]]] = {}
     left = everyone
-    for number in range(crew.settings.race_processes if everyone else 0):
-        if number and late():
-            break
-        job = RaceJob(
-            crew.settings.backend,
-            tuple((name, one.built) for name, one in kernels.items() if name in left),
-            str(crew.folder),
-            crew.settings.protocol,
-            crew.target.cores,
-            crew.settings.race_visits,
-            numpy if NUMPY in left else None,
-        )
-        times = _process(crew, job)
-        if isinstance(times, Failed):
-            return dict.fromkeys(everyone, times)
-        for name, found in times.items():
-            runs.setdefault(name, []).append(found)
-        # Whoever is beaten by NumPy alone is still our best.
-        ours = {name: found for name, found in times.items() if name != NUMPY}
-        stay = {*rivals(times), *(rivals(ours) if ours else ())}
-        left = [name for name in left if name in stay]
+    with crew.racers(crew.settings.race_processes if everyone else 0) as racers:
+        for number, racer in enumerate(racers):
+            if number and late():
+                break
+            job = RaceJob(
+                crew.settings.backend,
+                tuple((name, one.built) for name, one in kernels.items() if name in left),
+                str(crew.folder),
+                crew.settings.protocol,
+                crew.target.cores,
+                crew.settings.race_visits,
+                numpy if NUMPY in left else None,
+            )
+            timeout_s, fresh = crew.settings.race_timeout_s, racer is crew.slot
+            reply = racer.call(f"{RACE}:race", job, timeout_s, fresh=fresh)
+            if not isinstance(reply, Answer):
+                return dict.fromkeys(everyone, failed_run(reply, 0.0))
+            times: Mapping[str, tuple[float, ...]] = reply.value
+            for name, found in times.items():
+                runs.setdefault(name, []).append(found)
+            # Whoever is beaten by NumPy alone is still our best.
+            ours = {name: found for name, found in times.items() if name != NUMPY}
+            stay = {*rivals(times), *(rivals(ours) if ours else ())}
+            left = [name for name in left if name in stay]
     return {
         name: Race(tuple(found), kernels[name].errors if name in kernels else ())
         for name, found in runs.items()
     }
-
-
-def _process(crew: Crew, job: RaceJob) -> Mapping[str, tuple[float, ...]] | Failed:
-    """Run one process of a race: a fresh child; of several threads a fresh interpreter."""
-    timeout_s = crew.settings.race_timeout_s
-    if crew.target.cores == 1:
-        reply = crew.slot.call(f"{RACE}:race", job, timeout_s, fresh=True)
-    else:
-        racer = crew.bare_worker(crew.target.cores)
-        try:
-            reply = racer.call(f"{RACE}:race", job, timeout_s)
-        finally:
-            racer.close()
-    return reply.value if isinstance(reply, Answer) else failed_run(reply, 0.0)

@@ -11,6 +11,7 @@ from ansorpy.loopir.passes.hoist import hoist
 from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.passes.promote import promote
 from ansorpy.loopir.passes.registers import registers
+from ansorpy.loopir.passes.slide import slide
 from ansorpy.loopir.passes.tasks import tasks
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.passes.unroll import unroll
@@ -47,6 +48,7 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     yield "tile", (program := tile(program, target))
     yield "registers", (program := registers(program))
     yield "promote", (program := promote(program))
+    yield "slide", (program := slide(program, _budgets(plan, values)))
     yield "unroll", unroll(program, _budgets(plan, values))
 
 

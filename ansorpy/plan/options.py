@@ -259,7 +259,8 @@ def _tiled_lanes(
     choosing: Choosing, stage: Stage, work: Work
 ) -> list[tuple[str | None, tuple[str, ...]]]:
     operands = tuple(dict.fromkeys(read.tensor for read in work.reads))
-    order = {name: packable(work, name, _size(choosing, name)) for name in operands}
+    whole = [name for name in operands if not _in_parts(choosing, name)]
+    order = {name: packable(work, name, _size(choosing, name)) for name in whole}
     marked = _marked(stage)
     ranked = sorted(
         (name for name, extent in work.axes if extent > 1 and _split(stage, name)),
@@ -293,6 +294,11 @@ def _tiled_lanes(
         if contiguous or not mine:
             answer.append((lane, ()))
     return answer or [(None, ())]
+
+
+def _in_parts(choosing: Choosing, name: str) -> bool:
+    """Whether a tensor is never there as a whole: it is computed inside of another stage."""
+    return isinstance(choosing.state.stage(name).location, Attached)
 
 
 def _as_it_lies(

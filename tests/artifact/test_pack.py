@@ -129,6 +129,38 @@ def test_arrays_may_change_between_calls(kernel: LoadedKernel, offset_bytes: int
 
 
 @pytest.mark.measure
+@pytest.mark.parametrize("offset_bytes", [0, 4])
+def test_results_go_where_they_are_wanted(kernel: LoadedKernel, offset_bytes: int) -> None:
+    a, b = inputs()
+    raw = np.zeros(5 * 6 * 4 + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + offset_bytes
+    out = raw[start : start + 5 * 6 * 4].view(np.float32).reshape(5, 6)
+    assert kernel.run(a, b, out=out) is out
+    np.testing.assert_allclose(out, a @ b, rtol=1e-5, atol=1e-6)
+    call = kernel.prepare(a, b, out=out)
+    for _ in range(2):
+        out[...] = 0
+        assert call() is out
+        np.testing.assert_allclose(out, a @ b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.measure
+def test_a_place_that_cannot_take_results_is_refused(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    fixed = np.zeros((5, 6), np.float32)
+    fixed.flags.writeable = False
+    with pytest.raises(ValueError, match="C: out may not be written to"):
+        kernel.run(a, b, out=fixed)
+    both = np.zeros(35 + 30, np.float32)
+    with pytest.raises(ValueError, match="C: out overlaps an input"):
+        kernel.run(both[:35].reshape(5, 7), b, out=both[30:60].reshape(5, 6))
+    with pytest.raises(TypeError, match="out takes NumPy arrays"):
+        kernel.run(a, b, out=[[0.0] * 6] * 5)
+    with pytest.raises(ValueError, match=r"C: shape \(6, 5\) given, \(5, 6\) needed"):
+        kernel.run(a, b, out=np.zeros((6, 5), np.float32))
+
+
+@pytest.mark.measure
 def test_calls_of_several_threads_do_not_meet(kernel: LoadedKernel) -> None:
     a, b = inputs()
     kernel.run(a, b)  # numba compiles once

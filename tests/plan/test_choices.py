@@ -4,7 +4,7 @@ from ansorpy.plan.choices import all_plans, naive, plans
 from ansorpy.sketch import derive
 from ansorpy.state.state import Attached, Inlined, Root
 from ansorpy.target import Target
-from ansorpy.te.library import LIBRARY
+from ansorpy.te.library import LIBRARY, attention
 from rules import CPU, RELEASED_CPU
 
 TARGET = Target(cores=2)
@@ -15,6 +15,13 @@ def test_every_sketch_of_every_builder_has_a_plan(name: str) -> None:
     sketches = derive(LIBRARY[name](), TARGET, CPU).sketches
     for sketch in sketches[:24]:
         assert plans(sketch, TARGET, limit=2), sketch
+
+
+@pytest.mark.parametrize(("tokens", "depth"), [(29, 1), (1, 29), (17, 16)])
+def test_an_operand_that_is_never_whole_is_not_packed(tokens: int, depth: int) -> None:
+    dag = attention(tokens, tokens, depth)
+    for sketch in derive(dag, TARGET, CPU).sketches:
+        assert plans(sketch, TARGET), sketch
 
 
 def test_the_naive_plan_has_no_choices_and_no_tile() -> None:

@@ -201,14 +201,24 @@ class Memory(Expressions):
         kind, align = ir.VectorType(STORED[dtype], lanes), BYTES.get(dtype, 1)
         value = ir.Constant(kind, None)
         if guard is not False and consecutive(index):
-            place = self.address(name, dtype, index)
             if guard is True:
-                value = self.b.load(place, typ=kind, align=align)
+                value = self.loaded_vector(name, dtype, index)
             else:
+                place = self.address(name, dtype, index)
                 value = self.masked("load", value, place, align, guard)
         elif guard is not False:
             value = self.masked("gather", value, self.addresses(name, dtype, index), align, guard)
         return self.loaded(value, dtype)
+
+    def loaded_vector(self, name: str, dtype: str, index: Index) -> Any:
+        """Load a vector, once for all points of the tile that read the same place."""
+        key = ("vector", name, frozenset(index.terms.items()), index.lanes)
+        if key in self.memo and name not in self.written:
+            return self.memo[key]
+        kind = ir.VectorType(STORED[dtype], len(index.lanes))
+        place = self.address(name, dtype, index)
+        value = self.memo[key] = self.b.load(place, typ=kind, align=BYTES.get(dtype, 1))
+        return value
 
     def address(self, name: str, dtype: str, index: Index) -> Any:
         """Return the pointer to the element at an index (to its first lane)."""

@@ -82,5 +82,6 @@ _AFTER = {
     "tile": _all_is_tiled,
     "registers": _all_is_tiled,
     "promote": _all_is_tiled,
+    "slide": _all_is_tiled,
     "unroll": _all_is_tiled,
 }

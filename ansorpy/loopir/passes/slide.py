@@ -1,0 +1,84 @@
+"""Sum over a window inside of a tile whose rows slide over it: a vector is loaded once for all.
+
+for r: for s: acc[u, l] += X[u + r, l + s] * W[r, s]      ->      the same as one tile, u first
+
+With the loops outside, every point of the window loads its vectors anew: three rows of a window
+of 3 x 3 load most rows three times. Inside, row u + 1 finds two of its three rows in registers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from ansorpy.loopir.nodes import For, LoopKind, Program, Stmt, Tile
+from ansorpy.loopir.rewrite import map_phases, rebuild_stmt, stmt_children
+from ansorpy.te.expr import Const, Read, reads, variables
+from ansorpy.te.intervals import linear
+
+
+def slide(program: Program, budgets: Mapping[str, int]) -> Program:
+    """Return the program with windows summed over inside of the tiles that slide over them.
+
+    Needs a tiled program; `budgets` are those of `unroll`, which comes next. Keeps the meaning
+    and the order of combining. Only loops around nothing but a tile without a mask are taken in,
+    where all of them fit the budget and some rows of the tile overlap.
+    """
+    return map_phases(program, lambda body: _slide(body, budgets))
+
+
+def _slide(stmt: Stmt, budgets: Mapping[str, int]) -> Stmt:
+    if isinstance(stmt, For):
+        loops, tile = _window(stmt)
+        if tile is not None and _fits(loops, tile, budgets) and _overlaps(loops, tile):
+            inner = tuple((loop.var, _extent(loop)) for loop in loops)
+            return replace(tile, dims=(*tile.dims, *inner))
+    return rebuild_stmt(stmt, tuple(_slide(part, budgets) for part in stmt_children(stmt)))
+
+
+def _window(stmt: Stmt) -> tuple[list[For], Tile | None]:
+    """Return loops of known length around nothing else, and the tile inside; None: no tile."""
+    loops: list[For] = []
+    while isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and _extent(stmt):
+        loops.append(stmt)
+        stmt = stmt.body
+    return loops, stmt if isinstance(stmt, Tile) else None
+
+
+def _extent(loop: For) -> int:
+    """Return how often a loop runs, 0 where that is not known."""
+    return int(loop.extent.value) if isinstance(loop.extent, Const) else 0
+
+
+def _fits(loops: list[For], tile: Tile, budgets: Mapping[str, int]) -> bool:
+    plain = tile.mask is None and tile.dot is None and tile.lane is not None and not tile.apart
+    if not loops or not plain or tile.store.combiner is None:
+        return False
+    budget = budgets.get(loops[-1].var.split(":", 1)[0], 0)
+    vectors = prod(extent for _, extent in tile.dims)
+    inside = {name for index in tile.store.index for name in variables(index)}
+    moves = any(loop.var in inside for loop in loops)
+    return not moves and vectors * prod(map(_extent, loops)) <= budget
+
+
+def _overlaps(loops: list[For], tile: Tile) -> bool:
+    """Whether two rows of a tile read the same vectors, at different points of the window."""
+    window = {loop.var: _extent(loop) for loop in loops}
+    rows = {name for name, _ in tile.dims}
+    return any(_shared(read, tile, rows, window) for v in tile.store.values for read in reads(v))
+
+
+def _shared(read: Read, tile: Tile, rows: set[str], window: Mapping[str, int]) -> bool:
+    assert tile.lane is not None
+    forms = [linear(index) for index in read.indices]
+    if not forms or any(form is None for form in forms):
+        return False
+    steps = [form[1] for form in forms if form is not None]
+    used = {name for step in steps for name in step}
+    if steps[-1].get(tile.lane[0]) != 1 or not rows <= used:
+        return False
+    return any(
+        abs(step[row]) < abs(step[point]) * window[point]
+        for step in steps
+        for row in rows & set(step)
+        for point in window.keys() & set(step)
+    )
