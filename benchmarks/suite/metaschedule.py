@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -74,6 +75,7 @@ def tune_all(
     if TVM not in environments:
         say("MetaSchedule is left out: no environment of TVM (make bench-peers)")
         return True
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # builders end, too
     missing = [
         (case, count, folder)
         for count in threads
