@@ -175,11 +175,45 @@ class _Core:
                 broadcasts = broadcasts + count
             else:
                 near = footprint.step(lane).same(1)
+                count = self.tape.where(near, count * self._slid(footprint, lane), count)
                 loads = loads + self.tape.where(near, count, 0)
                 gathers = gathers + self.tape.where(near, 0, count)
                 split = self.tape.where(self._aligned(footprint, lane), 0, count)
                 splits = splits + self.tape.where(near, split, 0)
         return loads, splits, broadcasts, gathers
+
+    def _slid(self, footprint: Footprint, lane: Loop) -> Value:
+        """Return the share of its vectors that is loaded by a tile that sums a window by itself.
+
+        Its rows slide over the window (`loopir.passes.slide`): of r * p vectors r + p - 1 differ.
+        """
+        one = self.tape.const(1)
+        window = self._window()
+        if not window or not self._written.moves(lane):
+            return one
+        size = self._product(self.tile) * self._product(window)
+        fits = size <= self.statement.unroll
+        share = one
+        for row in self.tile:
+            if row is lane:
+                continue
+            if not footprint.moves(row):  # what it reads would have to wait for the next row
+                fits = self.tape.apply("and", fits, row.extent <= 1)
+                continue
+            for point in filter(footprint.moves, window):
+                differ = (row.extent + point.extent - 1) / (row.extent * point.extent)
+                same = footprint.step(row).same(footprint.step(point))
+                share = share * self.tape.where(same, differ, 1)
+        return self.tape.where(fits, share, 1)
+
+    def _window(self) -> list[Loop]:
+        """Return the innermost loops around the tile that the target does not move with."""
+        found: list[Loop] = []
+        for loop in reversed(self.outer):
+            if not self._combines or self._written.moves(loop) or loop.kind is not LoopKind.SERIAL:
+                break
+            found.append(loop)
+        return found
 
     def _aligned(self, footprint: Footprint, lane: Loop) -> Value:
         """Return whether every loop moves the vectors of an access by whole vectors."""
