@@ -26,7 +26,7 @@ from ansorpy.artifact.kernel_file import (
     tensors,
 )
 from ansorpy.artifact.needs import needed_features
-from ansorpy.artifact.package import STAMP, box
+from ansorpy.artifact.package import LIBRARY, STAMP, box
 from ansorpy.codegen.exported import Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Buffer
@@ -67,7 +67,7 @@ def pack(
     if arrays:
         content["constants.npz"] = _npz(arrays)
     if isinstance(native, Library):
-        content["libkernel.so" if native.linked else "kernel.o"] = native.code
+        content[LIBRARY if native.linked else "kernel.o"] = native.code
         content["kernel.h"] = header_text(dag, native).encode()
         content["native.py"] = native_text().encode()
     manifest = _manifest(dag, kernel, record, race, target)
@@ -93,7 +93,7 @@ def pack_native(
     """
     assert isinstance(record.outcome, Measured), "only what passed is delivered"
     content = {
-        "libkernel.so": library.code,
+        LIBRARY: library.code,
         "kernel.h": header_text(dag, library).encode(),
         "native.py": native_text().encode(),
     }
@@ -208,7 +208,7 @@ def _native(
     if isinstance(native, str):
         return {"library": None, "note": native}
     return {
-        "library": "libkernel.so" if native.linked else None,
+        "library": LIBRARY if native.linked else None,
         "note": native.note,
         "prefix": native.prefix,
         "workspace_bytes": native.workspace_bytes,

@@ -130,12 +130,12 @@ class Bound:
         self, runner: "Runner", room: dict[str, Any], inputs: Sequence[Any], out: Any
     ) -> None:
         self.runner, self.out, self.begun = runner, out, False
-        self.copied = placed(room, matched(runner.inputs, inputs, "run takes"))
-        self.moved = [] if out is None else placed(room, self._targets())
+        self.given = placed(room, matched(runner.inputs, inputs, "run takes"))
+        self.wanted = [] if out is None else placed(room, self._targets())
         self.arrays = dict(runner.constants)
-        self.arrays |= {tensor.name: own for tensor, own, _ in (*self.copied, *self.moved)}
+        self.arrays |= {tensor.name: own for tensor, own, _ in (*self.given, *self.wanted)}
         self._renew()
-        for _, own, array in self.copied:
+        for _, own, array in self.given:
             refill(own, array)
         for tensor in runner.tensors.values():
             if tensor.name not in self.arrays:
@@ -148,12 +148,12 @@ class Bound:
         """Run; return the results."""
         if self.begun:
             self._renew()
-            for tensor, own, array in self.copied:
+            for tensor, own, array in self.given:
                 if tensor.role != "weight":
                     refill(own, array)
         self.begun = True
         self.runner.launch(*self._ordered())
-        for _, own, array in self.moved:
+        for _, own, array in self.wanted:
             refill(array, own)
         if self.out is not None:
             return self.out
@@ -178,7 +178,7 @@ class Bound:
         for tensor, array in pairs:
             if not array.flags.writeable:
                 raise ValueError(f"{tensor.name}: out may not be written to")
-            if any(np.may_share_memory(array, read) for _, _, read in self.copied):
+            if any(np.may_share_memory(array, read) for _, _, read in self.given):
                 raise ValueError(f"{tensor.name}: out overlaps an input")
         return pairs
 

@@ -17,8 +17,9 @@ from typing import Any, Final
 from ansorpy.errors import PackageError
 
 FORMAT: Final = 2  # of the manifest
+LIBRARY: Final = "libkernel.so"  # not kernel.so: beside that, `import kernel` finds no kernel.py
 NAMES: Final = (  # in this order; "kernel.so" was the name of the library up to 2026-11-21
-    "kernel.py", "constants.npz", "kernel.so", "libkernel.so", "kernel.o", "kernel.h", "native.py",
+    "kernel.py", "constants.npz", "kernel.so", LIBRARY, "kernel.o", "kernel.h", "native.py",
     "manifest.json",
 )  # fmt: skip
 MANIFEST: Final = "manifest.json"

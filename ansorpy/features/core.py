@@ -204,7 +204,7 @@ class _Core:
                 differ = (row.extent + point.extent - 1) / (row.extent * point.extent)
                 same = footprint.step(row).same(footprint.step(point))
                 share = share * self.tape.where(same, differ, 1)
-        return self.tape.where(fits, share, 1)
+        return one if share.is_constant else self.tape.where(fits, share, 1)
 
     def _window(self) -> list[Loop]:
         """Return the innermost loops around the tile that the target does not move with."""

@@ -39,6 +39,7 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     if len(row) != len(plan.sizes):
         raise LoweringError(f"a row of {len(row)} values for a plan of {len(plan.sizes)} sizes")
     values = {size.name: int(value) for size, value in zip(plan.sizes, row, strict=True)}
+    budgets = _budgets(plan, values)
     yield "fold", (program := fold(plan.program, values))
     yield "begin", (program := begin(program))
     yield "tasks", (program := tasks(program))
@@ -48,8 +49,8 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     yield "tile", (program := tile(program, target))
     yield "registers", (program := registers(program))
     yield "promote", (program := promote(program))
-    yield "slide", (program := slide(program, _budgets(plan, values)))
-    yield "unroll", unroll(program, _budgets(plan, values))
+    yield "slide", (program := slide(program, budgets))
+    yield "unroll", unroll(program, budgets)
 
 
 def _budgets(plan: Plan, values: Mapping[str, int]) -> dict[str, int]:

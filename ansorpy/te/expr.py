@@ -6,6 +6,7 @@ variables, so bounds, loop extents and values share one language and one evaluat
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import Final
 
 INDEX: Final = "int64"  # the dtype of every axis variable
@@ -170,11 +171,15 @@ def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
             return Select(*parts)
 
 
+def renewed(expr: Expr, old: tuple[Expr, ...], new: tuple[Expr, ...]) -> Expr:
+    """Return `expr` with its direct sub-expressions `old` replaced: itself where none changed."""
+    return expr if all(map(is_, old, new)) else rebuild(expr, new)
+
+
 def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Rewrite bottom-up: `change` answers a replacement, or None to keep the node."""
     parts = children(expr)
-    new = tuple(transform(part, change) for part in parts)
-    kept = expr if all(a is b for a, b in zip(parts, new, strict=True)) else rebuild(expr, new)
+    kept = renewed(expr, parts, tuple([transform(part, change) for part in parts]))
     answer = change(kept)
     return kept if answer is None else answer
 

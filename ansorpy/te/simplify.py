@@ -1,7 +1,6 @@
 """Shorten index expressions by linear forms and bounds."""
 
 from math import gcd
-from operator import is_
 
 from ansorpy.te.bounding import NO_FACTS, Facts, Ranges, assume, bounds, bounds_of_form
 from ansorpy.te.expr import (
@@ -16,7 +15,7 @@ from ansorpy.te.expr import (
     Var,
     children,
     dtype_of,
-    rebuild,
+    renewed,
 )
 from ansorpy.te.forms import Form, form
 
@@ -36,9 +35,8 @@ def simplify(expr: Expr, ranges: Ranges, facts: Facts = NO_FACTS) -> Expr:
             return _select(expr, ranges, facts)
         case _:
             old = children(expr)
-            parts = tuple([simplify(part, ranges, facts) for part in old])
-            same = all(map(is_, old, parts))
-            return _fold(expr if same else rebuild(expr, parts), ranges, facts)
+            new = tuple([simplify(part, ranges, facts) for part in old])
+            return _fold(renewed(expr, old, new), ranges, facts)
 
 
 def _select(expr: Select, ranges: Ranges, facts: Facts) -> Expr:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from ansorpy.loopir.nodes import For, LoopKind, Program, Stmt, Tile
+from ansorpy.loopir.passes.unroll import budget_of
 from ansorpy.loopir.rewrite import map_phases, rebuild_stmt, stmt_children
 from ansorpy.te.expr import Const, Read, reads, variables
 from ansorpy.te.intervals import linear
@@ -53,11 +54,10 @@ def _fits(loops: list[For], tile: Tile, budgets: Mapping[str, int]) -> bool:
     plain = tile.mask is None and tile.dot is None and tile.lane is not None and not tile.apart
     if not loops or not plain or tile.store.combiner is None:
         return False
-    budget = budgets.get(loops[-1].var.split(":", 1)[0], 0)
     vectors = prod(extent for _, extent in tile.dims)
     inside = {name for index in tile.store.index for name in variables(index)}
     moves = any(loop.var in inside for loop in loops)
-    return not moves and vectors * prod(map(_extent, loops)) <= budget
+    return not moves and vectors * prod(map(_extent, loops)) <= budget_of(loops[-1], budgets)
 
 
 def _overlaps(loops: list[For], tile: Tile) -> bool:

@@ -5,6 +5,7 @@ for k in 64: acc += A[k]      ->      for k in 16: acc += A[4 k]; ... acc += A[4
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Final
 
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
@@ -33,10 +34,14 @@ def unroll(program: Program, budgets: Mapping[str, int]) -> Program:
             return _decided(stmt)
         if not isinstance(stmt.extent, Const):
             return stmt
-        budget = budgets.get(stmt.var.split(":", 1)[0], 0)
-        return _unroll(stmt, stmt.body, int(stmt.extent.value), budget)
+        return _unroll(stmt, stmt.body, int(stmt.extent.value), budget_of(stmt, budgets))
 
     return map_phases(program, lambda body: map_stmt(body, change))
+
+
+def budget_of(loop: For, budgets: Mapping[str, int]) -> int:
+    """Return the budget of the stage that a loop belongs to, 0 where it has none."""
+    return budgets.get(loop.var.split(":", 1)[0], 0)
 
 
 def _decided(loop: For) -> Stmt:
@@ -78,9 +83,7 @@ def _simpler(stmt: Stmt) -> Stmt | None:
 
 
 def _unroll(loop: For, body: Tile, extent: int, budget: int) -> Stmt:
-    vectors = 1
-    for _, n in body.dims:
-        vectors *= n
+    vectors = prod(n for _, n in body.dims)
     times = max(
         (u for u in range(1, extent + 1) if extent % u == 0 and u * vectors <= budget), default=1
     )
