@@ -50,7 +50,7 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     yield "registers", (program := registers(program))
     yield "promote", (program := promote(program))
     yield "slide", (program := slide(program, budgets))
-    yield "unroll", unroll(program, budgets)
+    yield "unroll", unroll(program, budgets, target.registers)
 
 
 def _budgets(plan: Plan, values: Mapping[str, int]) -> dict[str, int]:

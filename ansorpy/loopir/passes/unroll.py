@@ -3,28 +3,29 @@
 for k in 64: acc += A[k]      ->      for k in 16: acc += A[4 k]; ... acc += A[4 k + 3]
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Final
 
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt
-from ansorpy.te.expr import Binary, Const, Var, variables
+from ansorpy.te.expr import Binary, Const, Expr, Var, reads, variables
 from ansorpy.te.intervals import simplify
 from ansorpy.te.products import conjuncts
 
 LONGEST: Final = 16  # iterations that a mask has written out
 
 
-def unroll(program: Program, budgets: Mapping[str, int]) -> Program:
+def unroll(program: Program, budgets: Mapping[str, int], registers: int) -> Program:
     """Return the program with innermost serial loops unrolled.
 
     Needs a tiled program; `budgets` gives, by stage name, how many vector statements one
     unrolled body may have. Keeps the meaning and the order of combining. Afterwards a loop of
     extent n whose body is one Tile of v vectors is written out u times, u the largest divisor
-    of n with u * v within the budget. A loop that a mask depends on, besides the points of the
-    tile, is written out whole: the mask is then known.
+    of n with u * v within the budget. A tile whose sums and operands are more than `registers`
+    vectors stays as it is: of copies LLVM would load too early, and spill. A loop that a mask
+    depends on, besides the points of the tile, is written out whole: the mask is then known.
     """
 
     def change(stmt: Stmt) -> Stmt:
@@ -33,6 +34,8 @@ def unroll(program: Program, budgets: Mapping[str, int]) -> Program:
         if not isinstance(stmt.body, Tile) or stmt.body.mask is not None:
             return _decided(stmt)
         if not isinstance(stmt.extent, Const):
+            return stmt
+        if _crowded(stmt.body, registers):
             return stmt
         return _unroll(stmt, stmt.body, int(stmt.extent.value), budget_of(stmt, budgets))
 
@@ -80,6 +83,18 @@ def _simpler(stmt: Stmt) -> Stmt | None:
     if not isinstance(left, Const):
         return replace(stmt, mask=left)
     return replace(stmt, mask=None) if left.value else None
+
+
+def _crowded(tile: Tile, registers: int) -> bool:
+    """Whether the sums of a tile and all that it reads are more than there are registers."""
+    points = dict(tile.dims)
+    used = [read.indices for value in tile.store.values for read in reads(value)]
+    return sum(_vectors(each, points) for each in (tile.store.index, *used)) > registers
+
+
+def _vectors(indices: Sequence[Expr], points: Mapping[str, int]) -> int:
+    names = frozenset[str]().union(*map(variables, indices))
+    return prod(n for name, n in points.items() if name in names)
 
 
 def _unroll(loop: For, body: Tile, extent: int, budget: int) -> Stmt:

@@ -1,0 +1,56 @@
+"""The innermost reduction is written out within its budget, and where registers suffice."""
+
+import numpy as np
+import pytest
+
+from ansorpy.loopir.interp import run
+from ansorpy.loopir.nodes import For, Program, Scope, Tile
+from ansorpy.loopir.passes.unroll import unroll
+from ansorpy.loopir.rewrite import walk_stmt
+from tests.loopir.samples import buffer, c, mul, program, read, store, v
+
+LANES = 16
+
+
+def product(rows: int, vectors: int, depth: int) -> Program:
+    """C[u, v, l] += A[u, k] * B[k, v, l], summed over k, one register tile."""
+    k, place = v("C:k"), (v("u"), v("v"), v("l"))
+    terms = mul(read("A", v("u"), k), read("B", k, v("v"), v("l")))
+    tile = Tile((("u", rows), ("v", vectors)), ("l", LANES), store("C", place, terms, "sum"))
+    return program(
+        (
+            buffer("A", rows, depth, scope=Scope.INPUT),
+            buffer("B", depth, vectors, LANES, scope=Scope.INPUT),
+            buffer("C", rows, vectors, LANES, scope=Scope.OUTPUT),
+        ),
+        For("C:k", c(depth), tile),
+    )
+
+
+def copies(made: Program) -> int:
+    return sum(isinstance(s, Tile) for phase in made.phases for s in walk_stmt(phase.body))
+
+
+@pytest.mark.parametrize(
+    ("rows", "vectors", "budget", "written"),
+    [
+        (4, 2, 64, 6),  # 8 vectors: 6 is the largest divisor of 12 within 64
+        (4, 2, 0, 1),
+        (4, 2, 1000, 12),
+        (8, 2, 512, 12),  # 16 sums, 8 elements, 2 vectors: they fit 32 registers
+        (14, 2, 512, 1),  # 28, 14 and 2 do not
+        (6, 4, 512, 1),
+    ],
+)
+def test_a_reduction_is_written_out_within_budget_and_registers(
+    rows: int, vectors: int, budget: int, written: int
+) -> None:
+    before = product(rows, vectors, 12)
+    after = unroll(before, {"C": budget}, registers=32)
+    assert copies(after) == written
+    rng = np.random.default_rng(0)
+    arrays = {
+        "A": rng.random((rows, 12), np.float32),
+        "B": rng.random((12, vectors, LANES), np.float32),
+    }
+    np.testing.assert_array_equal(run(after, arrays)["C"], run(before, arrays)["C"])
