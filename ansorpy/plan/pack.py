@@ -1,7 +1,8 @@
 """Pack a reused operand into tile order before it is read (a rule of ours).
 
 X[j, k] read under a tile of P columns becomes X.pack[j // P, k, j % P]: the inner loop then
-walks memory in order, whatever the layout of X. Positions beyond the extent, and those beyond X
+walks memory in order, whatever the layout of X; what is summed block by block over several axes
+lies block by block, too. Positions beyond the extent, and those beyond X
 where the stage reads X under a condition, hold zeros.
 """
 
@@ -13,7 +14,7 @@ from typing import Final, Protocol, TypeAlias
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Phase, Scope, Seq, Stmt, Store
 from ansorpy.plan.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, sub
-from ansorpy.plan.domain import Domain
+from ansorpy.plan.domain import Domain, Part
 from ansorpy.plan.inline import Work
 from ansorpy.target import Target
 from ansorpy.te.expr import FLOATS, Binary, Const, Expr, Read, Select, Var, substitute, walk
@@ -50,10 +51,17 @@ class Pack:
     extent: int
     width: Expr  # P
     others: tuple[tuple[str, int], ...]  # the other axes, in the order of the stage's loops
+    blocks: tuple[Part, ...]  # the loops over the last of them, in the order of the stage
     buffer: Buffer
     steps: tuple[str, int] | None = None  # the axis of an instruction: it stays innermost
     along: str = ""  # another axis, along which the tensor lies: copied by squares of `lanes`
     lanes: int = 1
+
+    @property
+    def whole(self) -> tuple[tuple[str, int], ...]:
+        """The other axes that are one dimension each."""
+        cut = {part.axis for part in self.blocks}
+        return tuple((name, extent) for name, extent in self.others if name not in cut)
 
 
 def packable(work: Work, tensor: str, size: int | None = None) -> tuple[Expr, ...] | None:
@@ -117,18 +125,44 @@ def pack_of(made: Domain, tensor: str, size: int, target: Target) -> Pack:
     width = ONE if chosen.length is None else chosen.length
     read = next(read for read in made.work.reads if read.tensor == tensor)
     extent = extents[chosen.axis]
-    shape = (ceildiv(Const(extent), width), *(Const(extents[name]) for name in rest), width)
     others = tuple((name, extents[name]) for name in rest)
     name = f"{made.work.name}.{tensor}.pack"
     within = None if steps is None else (steps, extents[steps])
-    shape = shape if within is None else (*shape, Const(within[1]))
-    buffer = Buffer(name, read.dtype, shape, Scope.GLOBAL)
     along = _along(indices, chosen.axis, others) if chosen.kind is LoopKind.VECTOR else ""
     along, lanes = ("" if within else along), target.lanes(read.dtype)
+    blocks = () if along else _blocks(made, rest)
+    cut = {part.axis for part in blocks}
+    shape = (
+        ceildiv(Const(extent), width),
+        *(Const(extents[name]) for name in rest if name not in cut),
+        *(_length(part, extents[part.axis]) for part in blocks),
+        width,
+        *(() if within is None else (Const(within[1]),)),
+    )
+    buffer = Buffer(name, read.dtype, shape, Scope.GLOBAL)
     return Pack(
-        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, buffer,
-        within, along, lanes,
+        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, blocks,
+        buffer, within, along, lanes,
     )  # fmt: skip
+
+
+def _blocks(made: Domain, others: list[str]) -> tuple[Part, ...]:
+    """Return the loops over the terms of a sum in nest order, where they cut several axes.
+
+    X[j, c, r] summed block by block of c is then walked without a gap: X.pack[.., c0, r, c1, j1].
+    """
+    parts = tuple(
+        part
+        for part in made.parts
+        if part.axis in others and part.reduce and part.kind is LoopKind.SERIAL
+    )
+    axes = [part.axis for part in parts]
+    cut = len(set(axes)) < len(axes)
+    return parts if cut and len(set(axes)) > 1 else ()
+
+
+def _length(part: Part, extent: int) -> Expr:
+    return ceildiv(Const(extent), part.stride) if part.length is None else part.length
 
 
 def _along(indices: tuple[Expr, ...], axis: str, others: tuple[tuple[str, int], ...]) -> str:
@@ -141,9 +175,12 @@ def _along(indices: tuple[Expr, ...], axis: str, others: tuple[tuple[str, int], 
 
 
 def packed_index(pack: Pack) -> Read:
-    """Return the read of the packed operand, over the axes of the stage."""
+    """Return the read of the packed operand, over axes and blocked loops of the stage."""
     axis = Var(pack.axis)
-    others = tuple(Var(name) for name, _ in pack.others)
+    others = (
+        *(Var(name) for name, _ in pack.whole),
+        *(Var(part.var) for part in pack.blocks),
+    )
     within = () if pack.steps is None else (Var(pack.steps[0]),)
     index = (floordiv(axis, pack.width), *others, mod(axis, pack.width), *within)
     return Read(pack.buffer.name, index, pack.dtype)
@@ -180,7 +217,8 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed], ahead: bool) -> Phase
         if not isinstance(size, Const) or high >= int(size.value):
             inside = Binary("and", inside, Binary("lt", place, size))
     within = () if pack.steps is None else (step,)
-    target = (outer, *(values[axis] for axis, _ in pack.others), column, *within)
+    blocks = (Var(var(part.loop)) for part in pack.blocks)
+    target = (outer, *(values[axis] for axis, _ in pack.whole), *blocks, column, *within)
     body: Stmt = Store((pack.buffer.name,), target, (Select(inside, read, zero),))
     for loop in reversed(loops):
         body = replace(loop, body=body)
@@ -194,9 +232,16 @@ _NOTHING: Final = Seq(())  # the body of a loop until all are known
 def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
     """Return one vector loop over the columns of a tile, and over the steps each of them has."""
     lane, (name, count) = Var(var("lane")), pack.steps or ("", 1)
-    loops = [For(var(axis), Const(extent), _NOTHING) for axis, extent in pack.others]
+    loops = [For(var(axis), Const(extent), _NOTHING) for axis, extent in pack.whole]
+    values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in pack.whole}
+    extents = dict(pack.others)
+    for part in pack.blocks:
+        start = values.get(part.axis, ZERO)
+        left = ceildiv(sub(Const(extents[part.axis]), start), part.stride)
+        extent = left if part.length is None else least(part.length, left)
+        loops.append(For(var(part.loop), extent, _NOTHING))
+        values[part.axis] = add(start, mul(Var(var(part.loop)), part.stride))
     loops.append(For(lane.name, mul(pack.width, Const(count)), _NOTHING, LoopKind.VECTOR))
-    values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in pack.others}
     if pack.steps is not None:
         values[name] = mod(lane, Const(count))
     return loops, values, floordiv(lane, Const(count))
