@@ -65,6 +65,9 @@ def _fold(stmt: Stmt, scope: Scope) -> Stmt | None:
 def _fold_for(stmt: For, extent: Expr, scope: Scope) -> Stmt | None:
     extent = _whole_tile(extent, scope.ranges, scope.facts)
     low, high = bounds(extent, scope.ranges, scope.facts)
+    if low != high:
+        low, high = bounds(_spread(extent), scope.ranges, scope.facts)
+        extent = Const(low) if low == high else extent
     if high <= 0:
         return None
     if low == high == 1:
@@ -89,6 +92,29 @@ def _whole_tile(extent: Expr, ranges: Mapping[str, Interval], facts: Facts) -> E
             return most if bounds(left, ranges, facts)[0] >= 1 else extent
         case _:
             return extent
+
+
+def _spread(extent: Expr) -> Expr:
+    """Return an extent with every min outermost: what is known of its parts then decides it.
+
+    min(1, min(a, b) - i)      ->      min(1, min(a - i, b - i))
+    """
+    match extent:
+        case Binary(op="min", a=a, b=b):
+            return Binary("min", _spread(a), _spread(b))
+        case Binary(op="add" | "sub" | "floordiv" as op, a=a, b=b):
+            least = _spread(a)
+            if not isinstance(least, Binary) or least.op != "min":
+                return extent
+            if op == "floordiv" and not _positive(b):
+                return extent
+            return Binary("min", *(_spread(Binary(op, part, b)) for part in (least.a, least.b)))
+        case _:
+            return extent
+
+
+def _positive(expr: Expr) -> bool:
+    return isinstance(expr, Const) and expr.value > 0
 
 
 def _below(var: Expr, extent: Expr, ranges: Mapping[str, Interval], facts: Facts) -> Facts:

@@ -1,0 +1,40 @@
+"""Loops that run once are gone, also where only what is known of outer loops tells."""
+
+from ansorpy.loopir.nodes import For, Program, Scope, Stmt
+from ansorpy.loopir.passes.fold import fold
+from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.te.expr import Binary, Expr
+from tests.loopir.samples import add, buffer, c, mul, program, store, v
+
+
+def least(a: Expr, b: Expr) -> Expr:
+    return Binary("min", a, b)
+
+
+def left(whole: Expr, *taken: Expr) -> Expr:
+    for part in taken:
+        whole = Binary("sub", whole, part)
+    return whole
+
+
+def tiled(n: int, outer: int, inner: int) -> Program:
+    """i over n in tiles of outer, within them in tiles of inner, tails cut off."""
+    i0, i1, i2 = v("i0"), v("i1"), v("i2")
+    rows = least(c(outer), left(c(n), mul(i0, c(outer))))
+    tiles = Binary("floordiv", add(rows, c(inner - 1)), c(inner))
+    last = least(c(inner), left(rows, mul(i1, c(inner))))
+    at = add(add(mul(i0, c(outer)), mul(i1, c(inner))), i2)
+    body: Stmt = For("i2", last, store("Y", (at,), c(1)))
+    whole = For("i0", c(-(-n // outer)), For("i1", tiles, body))
+    return program((buffer("Y", n, scope=Scope.OUTPUT),), whole)
+
+
+def variables(made: Program) -> list[str]:
+    return [s.var for phase in made.phases for s in walk_stmt(phase.body) if isinstance(s, For)]
+
+
+def test_a_loop_over_one_row_is_gone_though_the_tile_around_it_is_cut_off() -> None:
+    # 56 rows in tiles of 16: the last has 8, and every inner tile is one row.
+    assert variables(fold(tiled(56, 16, 1), {})) == ["i0", "i1"]
+    assert variables(fold(tiled(56, 16, 2), {})) == ["i0", "i1", "i2"]
+    assert variables(fold(tiled(55, 16, 3), {})) == ["i0", "i1", "i2"]
