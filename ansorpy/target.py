@@ -19,6 +19,7 @@ class Target:
     registers: int = 32  # architectural vector registers
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 1024 * 1024
+    l3_bytes: int = 16 * 1024 * 1024  # shared by all cores
     features: tuple[str, ...] = ()  # sorted LLVM feature names, e.g. "avx512f"
     cpu: str = ""  # LLVM's name of the processor, for code generation only
     warp: int = 32  # CUDA: threads that run in lockstep

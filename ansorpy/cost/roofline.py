@@ -17,15 +17,12 @@ from ansorpy.target import Target
 FloatArray = npt.NDArray[np.float64]
 
 _COLUMN: Final[Mapping[str, int]] = {name: i for i, name in enumerate(NAMES)}
+_LONG_TILE: Final = 1024  # vectors: code of about 16 KB
 _LARGEST_LOG2: Final = 60.0  # more is no count of anything: it would overflow the sums
 _COMBINES: Final = _COLUMN["B0.access_type.read_write"]
 _OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "multiply_add": ("float_mad", "int_mad"),
     "simple": ("float_addsub", "float_mul", "float_cmp", "float_other_func"),
-    "integer": (
-        "int_addsub", "int_mul", "int_cmp", "int_other_func", "bool_op", "select_op",
-    ),
-    "index_divide": ("int_divmod",),
 }  # fmt: skip
 
 
@@ -41,20 +38,23 @@ class Rates:
     simple: float = 1.0
     divide: float = 5.0
     function: float = 16.0
-    integer: float = 0.25
+    integer: float = 0.5
     index_divide: float = 2.0
     load: float = 1.0
-    split: float = 0.8  # on top, where it may straddle two lines
-    broadcast: float = 0.6
-    gather: float = 20.0
-    move: float = 1.5  # a result to or from memory
+    split: float = 1.6  # on top, where it may straddle two lines
+    broadcast: float = 0.4
+    gather: float = 25.0
+    move: float = 3.5  # a result to or from memory
+    transpose: float = 8.0  # one whose lanes do not lie side by side there
     tile: float = 1.0  # loop control around a register tile
     latency: float = 4.0  # of a multiply-add, before the next one on the same accumulator
     horizontal: float = 10.0  # to combine the lanes of a vector
-    l2_byte: float = 1 / 48
-    memory_byte: float = 1 / 13  # beyond L2
-    wait: float = 400.0  # for the first bytes of a walk beyond L2
+    l2_byte: float = 1 / 80
+    l3_byte: float = 1 / 30
+    memory_byte: float = 1 / 13  # beyond L3
+    wait: float = 900.0  # for the first bytes of a walk beyond L2
     spill: float = 2.0  # per tile and vector that does not fit the registers
+    fetch: float = 2.0  # per vector of a tile whose code the first cache does not hold
     task: float = 500.0  # to hand out one parallel task
     memory_cores: float = 2.0  # so many share what lies beyond L2 before it is the limit
 
@@ -97,8 +97,10 @@ class RooflineModel:
         )
         issue = _overlapped(arithmetic, ports, waiting) + self._overhead(batch, chains)
         near = _count(batch, "core.past_l1_bytes") * rates.l2_byte
+        beyond = _count(batch, "core.past_l3_bytes")
         far = (
-            _count(batch, "core.past_l2_bytes") * rates.memory_byte
+            np.maximum(_count(batch, "core.past_l2_bytes") - beyond, 0.0) * rates.l3_byte
+            + beyond * rates.memory_byte
             + _count(batch, "core.past_l2_waits") * rates.wait
         )
         tasks = np.maximum(_count(batch, "parallel_prod"), 1.0)
@@ -121,6 +123,8 @@ class RooflineModel:
         heavy = (
             _count(batch, "core.functions") * self._rates.function
             + _count(batch, "core.divides") * self._rates.divide
+            + _count(batch, "core.integers") * self._rates.integer
+            + _count(batch, "core.index_divides") * self._rates.index_divide
         )
         answer: FloatArray = total / iterations * steps + heavy
         return answer
@@ -129,7 +133,7 @@ class RooflineModel:
         """Return the cycles of loads and stores between registers and L1."""
         kinds = {
             "loads": "load", "split_loads": "split", "broadcasts": "broadcast",
-            "gathers": "gather", "moves": "move",
+            "gathers": "gather", "moves": "move", "transposes": "transpose",
         }  # fmt: skip
         total = np.zeros(batch.shape[:2])
         for column, rate in kinds.items():
@@ -142,8 +146,11 @@ class RooflineModel:
         surplus = _count(batch, "core.registers") - self._target.registers
         # Longer tiles are stored one after the other: they keep nothing.
         spilt = np.where(chains <= 2 * self._target.registers, np.maximum(surplus, 0.0), 0.0)
+        steps = _count(batch, "core.steps")
+        fetched = np.where((tiles > 0) & (steps > _LONG_TILE * tiles), steps, 0.0)
         answer: FloatArray = (
-            tiles * (self._rates.tile + spilt * self._rates.spill)
+            fetched * self._rates.fetch
+            + tiles * (self._rates.tile + spilt * self._rates.spill)
             + _count(batch, "core.horizontal") * self._rates.horizontal
         )
         return answer

@@ -56,7 +56,7 @@ class Touched:
     def _touched_by(self, loop: Loop) -> Value:
         largest: dict[str, Value] = {}
         for statement, footprints in zip(self.made.statements, self.footprints, strict=True):
-            depth = _depth(statement, loop)
+            depth = depth_of(statement, loop)
             if depth is None:
                 continue
             for footprint in footprints:
@@ -72,7 +72,7 @@ class Touched:
         if key not in self._sharers:
             self._sharers[key] = sum(
                 any(access.buffer == buffer for access in statement.accesses)
-                and _depth(statement, loop) is not None
+                and depth_of(statement, loop) is not None
                 for statement in self.made.statements
             )
         return self._sharers[key]
@@ -223,7 +223,8 @@ def _product_of(tape: Tape, values: Sequence[Value]) -> Value:
     return reduce(Value.__mul__, values, tape.const(1))
 
 
-def _depth(statement: Statement, loop: Loop) -> int | None:
+def depth_of(statement: Statement, loop: Loop) -> int | None:
+    """Return how many loops are outside of a loop of the statement, None if it has no such loop."""
     for depth, mine in enumerate(statement.loops):
         if mine.number == loop.number:
             return depth

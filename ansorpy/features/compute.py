@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Final
 
+from ansorpy.features.integers import divides
 from ansorpy.features.tape import Tape, Value
 from ansorpy.features.walk import Loop, Statement
 from ansorpy.loopir.nodes import LoopKind, Store
@@ -20,9 +21,9 @@ from ansorpy.te.expr import (
     Read,
     Select,
     Var,
-    children,
     dtype_of,
     variables,
+    walk,
 )
 
 _CLASSES: Final = ("mad", "addsub", "mul", "divmod", "cmp", "math_func", "other_func")
@@ -131,10 +132,7 @@ def _typed(operand: Expr, name: str) -> str:
 
 
 def _divisions(index: Expr) -> int:
-    here = (
-        isinstance(index, Binary) and index.op in ("floordiv", "mod") and isinstance(index.b, Const)
-    )
-    return here + sum(map(_divisions, children(index)))
+    return sum(map(divides, walk(index)))
 
 
 def _annotation(tape: Tape, statement: Statement, kind: LoopKind) -> list[Value]:

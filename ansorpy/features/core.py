@@ -9,29 +9,37 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from ansorpy.features.access import LINE_BYTES, Touched
+from ansorpy.features.integers import combines_integers, integers
+from ansorpy.features.occupancy import Caches
 from ansorpy.features.region import Footprint
 from ansorpy.features.tape import Tape, Value
+from ansorpy.features.traffic import Traffic
 from ansorpy.features.walk import Loop, Statement
 from ansorpy.loopir.nodes import LoopKind
 from ansorpy.target import Target
-from ansorpy.te.expr import Binary, Call, Expr, variables, walk
+from ansorpy.te.expr import (
+    Binary,
+    Call,
+    Expr,
+    Select,
+    variables,
+    walk,
+)
 
 NAMES: Final = (
     "core.timed", "core.work", "core.steps", "core.tiles", "core.chains", "core.registers",
-    "core.loads", "core.split_loads", "core.broadcasts", "core.gathers", "core.moves",
-    "core.horizontal", "core.functions", "core.divides",
-    "core.past_l1_bytes", "core.past_l2_bytes", "core.past_l2_waits",
+    "core.loads", "core.split_loads", "core.broadcasts", "core.gathers",
+    "core.moves", "core.transposes", "core.horizontal",
+    "core.functions", "core.divides", "core.integers", "core.index_divides",
+    "core.past_l1_bytes", "core.past_l2_bytes", "core.past_l2_waits", "core.past_l3_bytes",
 )  # fmt: skip
 _ROOTS: Final = frozenset(("sqrt", "rsqrt"))  # one instruction, about as long as a division
 _FREE: Final = frozenset(("neg", "not", "abs", "floor", "ceil"))
 _HELD: Final = 32  # vectors: more accumulators than this stay in memory
-_STREAMS: Final = 16  # stretches of memory that are read side by side without waiting for each
-_WINDOW_BYTES: Final = 4096  # what is on its way at once, whatever the order: about 64 lines
 _WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR)
 
 
-def features(found: Touched, position: int, target: Target) -> list[Value]:
+def features(caches: Caches, position: int, target: Target) -> list[Value]:
     """Return the features of the statement at `position`, in the order of NAMES.
 
     timed        1, or 0 in a phase that is done ahead
@@ -48,7 +56,7 @@ def features(found: Touched, position: int, target: Target) -> list[Value]:
     past_l1_bytes, past_l2_bytes  whole lines that come from beyond the cache, in warm calls
     past_l2_waits  how often the walk through them begins anew, where no prefetcher follows
     """
-    return _Core(found, position, target).features()
+    return _Core(caches, position, target).features()
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +69,18 @@ class _Count:
 
 
 class _Core:
-    def __init__(self, found: Touched, position: int, target: Target) -> None:
-        self.found = found
+    def __init__(self, caches: Caches, position: int, target: Target) -> None:
+        self.caches = caches
+        self.found = found = caches.found
         self.tape: Tape = found.made.tape
         self.target = target
         self.statement: Statement = found.made.statements[position]
         self.footprints: Sequence[Footprint] = found.footprints[position]
         widest = max(access.element_bytes for access in self.statement.accesses)
         self.lanes = max(1, target.vector_bits // 8 // widest)
-        loops = self.statement.loops
+        # What one instruction sums is one step: it has no loop, and its elements lie together.
+        self.loops = loops = [x for x in self.statement.loops if x.kind is not LoopKind.DOT]
+        self.summed = [x for x in self.statement.loops if x.kind is LoopKind.DOT]
         first = len(loops)
         while first > 0 and loops[first - 1].kind in _WRITTEN_OUT:
             first -= 1
@@ -83,16 +94,19 @@ class _Core:
         kept = self._product([loop for loop in self.tile if self._written.moves(loop)])
         reads = self._reads(share)
         functions, divides = self._heavy(count.steps)
+        traffic = Traffic(self.caches, self.statement, self.footprints)
+        far = traffic.past(self.caches.second)
         return [
             self.tape.const(not self.statement.ahead),
             count.work, count.steps, count.tiles,
             kept if self._combines else vectors,
             kept + self._operands(),
             *reads,
-            self._moves(count.steps, kept, share * kept),
+            *self._moves(count.steps, kept, share * kept),
             count.steps if self._across_lanes else one * 0,
-            functions, divides,
-            self._past(self.target.l1_bytes), self._past(self.target.l2_bytes), self._waits(),
+            functions, divides, *self._integers(count.steps),
+            traffic.past(self.caches.first), far, traffic.waits(),
+            self.tape.where(self.found.whole_bytes <= self.target.l3_bytes, 0, far),
         ]  # fmt: skip
 
     @property
@@ -102,6 +116,12 @@ class _Core:
     @property
     def _combines(self) -> bool:
         return self.statement.store.combiner is not None
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether something is read under a condition: such loads are not shared."""
+        values = self.statement.store.values
+        return any(isinstance(part, Select) for value in values for part in walk(value))
 
     @property
     def _vector(self) -> Loop | None:
@@ -123,13 +143,13 @@ class _Core:
     def _counted(self) -> _Count:
         """Return how often the statement runs, tails at their true length."""
         zero, one = self.tape.const(0), self.tape.const(1)
-        values = self.found.made.zeroed(self.statement.loops)
+        values = self.found.made.zeroed(self.loops)
         last: dict[str, Value] = {}
-        for loop in self.statement.loops:
+        for loop in self.loops:
             extent = self.tape.of(loop.length, {**values, **self._minus_one(last)})
             last[loop.var] = extent.at_least(1)
         answer = _Count(one, one, one)
-        for group in _groups(self.statement.loops):
+        for group in _groups(self.loops):
             work, steps, tiles = zero, zero, zero
             inner, vectors, outside = one, one, one  # what one iteration further out holds
             for loop in reversed(group):
@@ -174,13 +194,18 @@ class _Core:
             elif not footprint.moves(lane):
                 broadcasts = broadcasts + count
             else:
-                near = footprint.step(lane).same(1)
+                near = self._near(footprint, lane)
                 count = self.tape.where(near, count * self._slid(footprint, lane), count)
                 loads = loads + self.tape.where(near, count, 0)
                 gathers = gathers + self.tape.where(near, 0, count)
                 split = self.tape.where(self._aligned(footprint, lane), 0, count)
                 splits = splits + self.tape.where(near, split, 0)
         return loads, splits, broadcasts, gathers
+
+    def _near(self, footprint: Footprint, lane: Loop) -> Value:
+        """Return whether the lanes of an access lie side by side."""
+        together = [loop for loop in self.summed if footprint.moves(loop)]
+        return footprint.step(lane).same(self._product(together))
 
     def _slid(self, footprint: Footprint, lane: Loop) -> Value:
         """Return the share of its vectors that is loaded by a tile that sums a window by itself.
@@ -189,7 +214,7 @@ class _Core:
         """
         one = self.tape.const(1)
         window = self._window()
-        if not window or not self._written.moves(lane):
+        if not window or not self._written.moves(lane) or self._chooses:
             return one
         size = self._product(self.tile) * self._product(window)
         fits = size <= self.statement.unroll
@@ -218,7 +243,7 @@ class _Core:
     def _aligned(self, footprint: Footprint, lane: Loop) -> Value:
         """Return whether every loop moves the vectors of an access by whole vectors."""
         answer = self.tape.const(1)
-        for loop in self.statement.loops:
+        for loop in self.loops:
             if loop is lane or not footprint.moves(loop):
                 continue
             step = footprint.step(loop)
@@ -239,21 +264,61 @@ class _Core:
                     divides = divides + self._hoisted(part, steps)
         return functions, divides
 
+    def _integers(self, steps: Value) -> tuple[Value, Value]:
+        """Return vectors of integers and conditions that are computed, and of divided indices.
+
+        What a condition is about are places: only its comparisons are counted, not the sums in it.
+        """
+        plain, divided = self.tape.const(0), self.tape.const(0)
+        store = self.statement.store
+        if combines_integers(store):
+            plain = plain + steps
+        if store.combiner in ("argmax", "argmin"):
+            plain = plain + steps
+        for part, divides in integers(store):
+            if divides:
+                divided = divided + self._distinct(part, steps)
+            else:
+                plain = plain + self._distinct(part, steps)
+        return plain, divided
+
+    def _distinct(self, expr: Expr, steps: Value) -> Value:
+        """Return how often an expression is computed where a tile computes equal ones once."""
+        needed = self.found.made.variables(expr)
+        times = self._hoisted(expr, steps)
+        if not any(loop.var in needed for loop in self.tile):
+            return times
+        inner = True
+        for loop in reversed(self.tile):
+            inner = inner and loop.var not in needed
+            if not inner and loop.var not in needed:
+                times = times / self._extent(loop)
+        return times.at_least(1)
+
     def _hoisted(self, expr: Expr, steps: Value) -> Value:
         """Return how often an expression is computed that stands in no loop it does not need."""
         needed = self.found.made.variables(expr)
         times = steps
-        for loop in reversed(self.statement.loops):
+        for loop in reversed(self.loops):
             if loop.var in needed:
                 break
             times = times / self._extent(loop)
         return times.at_least(1)
 
-    def _moves(self, steps: Value, kept: Value, stored: Value) -> Value:
-        """Return vectors stored, and read before where they accumulate.
+    def _moves(self, steps: Value, kept: Value, stored: Value) -> tuple[Value, Value]:
+        """Return vectors stored, and read before where they accumulate; and those across lines.
 
         A tile that the registers hold stays there while the loops around it do not move it.
+        Vectors whose lanes do not lie side by side are transposed in registers.
         """
+        moved = self._moved(steps, kept, stored)
+        lane, zero = self._vector, self.tape.const(0)
+        if lane is None or not self._written.moves(lane):
+            return moved, zero
+        near = self._near(self._written, lane)
+        return self.tape.where(near, moved, 0), self.tape.where(near, 0, moved)
+
+    def _moved(self, steps: Value, kept: Value, stored: Value) -> Value:
         if not self._combines:
             return steps
         held, still = self.tape.const(1), self.tape.const(1)
@@ -264,67 +329,6 @@ class _Core:
                 held = self.tape.where(still, held * loop.extent, held)
         held = self.tape.where(kept > _HELD, 1, held)
         return stored * 2 / held
-
-    def _past(self, capacity_bytes: int) -> Value:
-        """Return the bytes that come from beyond a cache.
-
-        From the inside out: while what all statements touch in one iteration of a loop fits, the
-        loop fetches its footprint once; from there on every iteration fetches all again.
-        """
-        parts = (self._past_of(each, capacity_bytes) for each in self.footprints)
-        return reduce(Value.__add__, parts, self.tape.const(0))
-
-    def _past_of(self, footprint: Footprint, capacity_bytes: int) -> Value:
-        size = footprint.access.element_bytes
-        bytes_ = self._lines(footprint, len(self.statement.loops)) * size
-        for depth in range(len(self.statement.loops) - 1, -1, -1):
-            loop = self.statement.loops[depth]
-            if loop.extent.equals(1):
-                continue
-            fits = self.found.per_iteration(loop) <= capacity_bytes
-            whole = self._lines(footprint, depth) * size
-            bytes_ = self.tape.where(fits, whole, bytes_ * loop.extent)
-        bytes_ = bytes_ * 2 if footprint.access.writes else bytes_
-        return self.tape.where(self.found.whole_bytes <= capacity_bytes, 0, bytes_)
-
-    def _waits(self) -> Value:
-        """Return how many regions are begun beyond the second cache.
-
-        A region is what is walked, from the inside out, as long as it consists of few stretches
-        of memory: rows side by side are one, the next strip of columns is another.
-        """
-        total = self.tape.const(0)
-        for footprint in self.footprints:
-            size = footprint.access.element_bytes
-            whole = reduce(Value.__mul__, footprint.access.shape, self.tape.const(size))
-            small = whole <= self.target.l2_bytes
-            if small.equals(1):
-                continue  # a smaller tensor soon lies in the cache
-            region = (self._region(footprint) * size).at_least(_WINDOW_BYTES)
-            waits = self._past_of(footprint, self.target.l2_bytes) / region
-            total = total + self.tape.where(small, 0, waits)
-        return total
-
-    def _region(self, footprint: Footprint) -> Value:
-        """Return the elements that are walked as at most 16 stretches of memory."""
-        walked, still = self.tape.const(1), self.tape.const(1)
-        for depth in range(len(self.statement.loops) - 1, -1, -1):
-            if self.statement.loops[depth].extent.equals(1):
-                continue
-            elements, dims = footprint.elements[depth], footprint.dims[depth]
-            run = dims[-1] if dims else self.tape.const(1)
-            if len(dims) > 1:  # whole rows go on in the next one
-                run = self.tape.where(footprint.access.shape[-1] <= run, run * dims[-2], run)
-            still = self.tape.where(elements <= run * _STREAMS, still, 0)
-            walked = self.tape.where(still, elements, walked)
-        return walked
-
-    def _lines(self, footprint: Footprint, depth: int) -> Value:
-        """Return the elements of a footprint, and those that share a line with one of them."""
-        run = footprint.dims[depth][-1] if footprint.dims[depth] else self.tape.const(1)
-        in_line = LINE_BYTES // footprint.access.element_bytes
-        limit = reduce(Value.__mul__, footprint.access.shape, self.tape.const(1))
-        return (footprint.elements[depth] / run.at_most(in_line) * in_line).at_most(limit)
 
 
 def _groups(loops: Sequence[Loop]) -> list[list[Loop]]:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.features import access, allocation, compute, core, intensity, outer
+from ansorpy.features import access, allocation, compute, core, intensity, occupancy, outer
 from ansorpy.features.tape import Value
 from ansorpy.features.walk import walk
 from ansorpy.plan.plan import Plan
@@ -60,6 +60,7 @@ class Prepared:
     def __init__(self, plan: Plan, target: Target) -> None:
         made = walk(plan.program, plan.sizes)
         found = access.touched(made)
+        held = occupancy.caches(found, target)
         self.stores = len(made.statements)
         fixed = np.zeros(self.stores * len(NAMES), np.float32)
         outputs: list[Value] = []
@@ -75,7 +76,7 @@ class Prepared:
                 *[made.tape.const(0)] * intensity.SAMPLES,
                 *allocation.features(made.tape, statement),
                 *outer.features(made.tape, statement),
-                *core.features(found, position, target),
+                *core.features(held, position, target),
             ]  # fmt: skip
             for i, value in enumerate(values):
                 if value.is_constant:

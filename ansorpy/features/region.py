@@ -36,7 +36,7 @@ class Footprint:
     def __init__(self, made: Walk, statement: Statement, access: Access) -> None:
         self.access = access
         loops = statement.loops
-        self._made, self._tape = made, made.tape
+        self._made, self.tape = made, made.tape
         self._values = made.zeroed(loops)
         names = frozenset(loop.var for loop in loops)
         self._indices = tuple(
@@ -44,7 +44,7 @@ class Footprint:
         )
         parts = (part.variables for index in self._indices for part in index)
         self._moving = frozenset[str]().union(*parts)
-        spans = [[self._tape.const(0)] * len(access.shape) for _ in access.indices]
+        spans = [[self.tape.const(0)] * len(access.shape) for _ in access.indices]
         self.dims: list[tuple[Value, ...]] = [self._extents(spans)]
         for depth in range(len(loops) - 1, -1, -1):
             if not self.moves(loops[depth]):
@@ -54,7 +54,7 @@ class Footprint:
                 self._widen(span, index, loops, depth)
             self.dims.append(self._extents(spans))
         self.dims.reverse()
-        one = self._tape.const(1)
+        one = self.tape.const(1)
         self.elements = [reduce(Value.__mul__, dims, one) for dims in self.dims]
 
     def moves(self, loop: Loop) -> bool:
@@ -63,8 +63,8 @@ class Footprint:
 
     def stride(self, loop: Loop) -> Value:
         """Return by how many elements the loop moves the address, first access, absolute."""
-        answer = self._tape.const(0)
-        step = self._tape.const(1)
+        answer = self.tape.const(0)
+        step = self.tape.const(1)
         for part, extent in zip(self._indices[0][::-1], self.access.shape[::-1], strict=True):
             answer = answer + self._coefficient(part, loop.var) * step
             step = step * extent
@@ -72,12 +72,12 @@ class Footprint:
 
     def step(self, loop: Loop) -> Value:
         """Return by how many elements the first iteration of the loop moves the first access."""
-        one = {**self._values, loop.var: self._tape.const(1)}
-        answer, pitch = self._tape.const(0), self._tape.const(1)
+        one = {**self._values, loop.var: self.tape.const(1)}
+        answer, pitch = self.tape.const(0), self.tape.const(1)
         indices = self.access.indices[0]
         for part, extent in zip(indices[::-1], self.access.shape[::-1], strict=True):
             if loop.var in self._made.variables(part):
-                moved = self._tape.of(part, one) - self._tape.of(part, self._values)
+                moved = self.tape.of(part, one) - self.tape.of(part, self._values)
                 answer = answer + moved * pitch
             pitch = pitch * extent
         return answer.unary("abs")
@@ -86,7 +86,7 @@ class Footprint:
         coefficients: dict[str, Value] = {}
         rest: list[Expr] = []
         variables = self._made.variables
-        base = self._tape.of(expr, self._values)
+        base = self.tape.of(expr, self._values)
 
         def go(part: Expr, factor: Value) -> None:
             mine = variables(part) & loops
@@ -97,9 +97,9 @@ class Footprint:
                     go(a, factor)
                     go(b, factor if op == "add" else factor * -1)
                 case Binary(op="mul", a=a, b=b) if not variables(b) & loops:
-                    go(a, factor * self._tape.of(b, self._values))
+                    go(a, factor * self.tape.of(b, self._values))
                 case Binary(op="mul", a=a, b=b) if not variables(a) & loops:
-                    go(b, factor * self._tape.of(a, self._values))
+                    go(b, factor * self.tape.of(a, self._values))
                 case _ if mine == {str(part)}:
                     (name,) = mine
                     known = coefficients.get(name)
@@ -107,17 +107,17 @@ class Footprint:
                 case _:
                     rest.append(part)
 
-        go(expr, self._tape.const(1))
+        go(expr, self.tape.const(1))
         return Index(base, coefficients, tuple(rest), variables(expr) & loops)
 
     def _coefficient(self, index: Index, var: str) -> Value:
         """Return index(var = 1, others 0) - index(all 0); 1 where a division hides the step."""
-        answer = index.coefficients.get(var, self._tape.const(0))
-        one = {**self._values, var: self._tape.const(1)}
+        answer = index.coefficients.get(var, self.tape.const(0))
+        one = {**self._values, var: self.tape.const(1)}
         for part in index.rest:
             if var in self._made.variables(part):
-                step = self._tape.of(part, one) - self._tape.of(part, self._values)
-                answer = answer + (self._tape.const(1) if step.equals(0) else step)
+                step = self.tape.of(part, one) - self.tape.of(part, self._values)
+                answer = answer + (self.tape.const(1) if step.equals(0) else step)
         return answer
 
     def _widen(
@@ -133,7 +133,7 @@ class Footprint:
                 span[d] = span[d] + step * (loop.extent - 1)
                 continue
             running = {each.var: each.extent - 1 for each in loops[depth:]}
-            total = self._tape.const(0)
+            total = self.tape.const(0)
             for var, factor in part.coefficients.items():
                 if var in running:
                     total = total + factor.unary("abs") * running[var]

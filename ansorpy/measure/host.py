@@ -21,6 +21,7 @@ class Host:
     features: tuple[str, ...]
     l1_bytes: int
     l2_bytes: int
+    l3_bytes: int
     cores: frozenset[int]
 
 
@@ -33,6 +34,7 @@ def local_host(caches: Path = CACHES) -> Host:
         features=tuple(sorted(name for name, on in present.items() if on)),
         l1_bytes=cache_bytes(caches, 1, defaults.l1_bytes),
         l2_bytes=cache_bytes(caches, 2, defaults.l2_bytes),
+        l3_bytes=cache_bytes(caches, 3, defaults.l3_bytes),
         cores=frozenset(os.sched_getaffinity(0)),
     )
 
@@ -48,6 +50,7 @@ def local_target(cores: int | None = None, host: Host | None = None) -> Target:
         registers=32 if bits == 512 or "neon" in host.features else 16,
         l1_bytes=host.l1_bytes,
         l2_bytes=host.l2_bytes,
+        l3_bytes=host.l3_bytes,
         features=host.features,
         cpu=host.cpu,
     )

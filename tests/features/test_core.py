@@ -5,6 +5,7 @@ from math import ceil
 import numpy as np
 import pytest
 
+from ansorpy import te
 from ansorpy.features import extract, named
 from ansorpy.plan.choices import all_plans
 from ansorpy.plan.plan import Plan
@@ -18,22 +19,22 @@ TARGET = Target(vector_bits=512, l1_bytes=32 * 1024, l2_bytes=1024 * 1024)
 N, M, K = 50, 70, 33
 
 
-def plain_plan() -> Plan:
-    """One tiled stage, lanes along j, nothing packed."""
-    plans = all_plans(derive(matmul(N, M, K), TARGET, CPU).sketches, TARGET)
+def plain_plan(dag: te.Dag | None = None, lane: str = "j") -> Plan:
+    """One tiled stage, lanes along one axis, nothing packed."""
+    plans = all_plans(derive(dag or matmul(N, M, K), TARGET, CPU).sketches, TARGET)
     return next(
         plan
         for plan in plans
         if len(plan.program.phases) == 1
         and len(plan.choices) == 1
-        and plan.choices[0][1].lane == "j"
+        and plan.choices[0][1].lane == lane
         and not plan.choices[0][1].pack
     )
 
 
-def update(i: int, j: int, k: int = 1) -> dict[str, float]:
+def update(i: int, j: int, k: int = 1, plan: Plan | None = None) -> dict[str, float]:
     """The features of the multiply-adds where the register tile is i x j."""
-    plan = plain_plan()
+    plan = plan or plain_plan()
     inner = {"i.3": i, "j.3": j, "k.1": k}
     row = [
         inner.get(size.name.split(".", 1)[1], min(size.values, default=1)) for size in plan.sizes
@@ -65,6 +66,36 @@ def test_accumulators_stay_in_registers_through_the_reduction() -> None:
     whole, cut = update(8, 32, k=K), update(8, 32, k=1)
     assert whole["moves"] == pytest.approx(2 * N * 5, rel=1e-3)
     assert cut["moves"] == pytest.approx(whole["moves"], rel=1e-3)  # k.0 stands still as well
+
+
+def test_results_whose_lanes_lie_apart_are_transposed() -> None:
+    a, b, k = te.placeholder((K, N)), te.placeholder((M, K)), te.reduce_axis((0, K), "k")
+    both = te.compute((N, M), lambda i, j: te.sum(a[k, i] * b[j, k], k), "C")
+    along, across = update(8, 32), update(32, 8, plan=plain_plan(te.dag(both), "i"))
+    assert along["transposes"] == 0
+    assert across["moves"] == 0
+    assert across["transposes"] == pytest.approx(2 * M * 4, rel=1e-3)  # 50 rows: 4 vectors
+
+
+def shifted(rows: int, columns: int) -> dict[str, float]:
+    """Features of Y[i, j] = X[i, j - 1] between the edges of i and of j, else 0."""
+    x = te.placeholder((rows, columns), "X")
+
+    def term(i: te.Scalar, j: te.Scalar) -> te.Scalar:
+        return te.select(te.all(i >= 1, j >= 1, j < columns - 1), x[i, j - 1], 0.0)
+
+    dag = te.dag(te.compute((rows, columns), term, "Y"), name="shifted")
+    (plan,) = all_plans(derive(dag, TARGET, CPU).sketches, TARGET)
+    row = [16 if size.role == "tile" else min(size.values, default=0) for size in plan.sizes]
+    (found,) = named(extract(plan, np.array([row], np.int64), TARGET)[0])
+    return {name[5:]: 2 ** found[name] - 1 for name in found if name.startswith("core.")}
+
+
+def test_a_condition_is_asked_as_far_out_as_it_can_be() -> None:
+    found = shifted(40, 64)
+    assert found["steps"] == pytest.approx(40 * 4, rel=1e-3)
+    # Per vector the select, both conjunctions and two comparisons of j; i >= 1 once per row.
+    assert found["integers"] == pytest.approx(40 * 4 * 5 + 40, rel=1e-3)
 
 
 def test_small_programs_ask_nothing_beyond_the_caches() -> None:
@@ -104,3 +135,36 @@ def test_whole_rows_are_one_walk_and_strips_of_columns_are_many() -> None:
 
 def test_what_fits_the_second_cache_waits_for_nothing() -> None:
     assert update(8, 32)["past_l2_waits"] == 0
+
+
+def dot_update(i: int, j: int) -> dict[str, float]:
+    """The features of pairs of bfloat16 that one instruction sums, in a register tile of i x j."""
+    target = Target(vector_bits=512, features=("avx512bf16", "avx512bw", "avx512f", "avx512vl"))
+    n, k = 64, te.reduce_axis((0, 64), "k")
+    a = te.placeholder((n, n), "A", "bfloat16")
+    b = te.placeholder((n, n), "B", "bfloat16", constant=True)
+
+    def term(x: te.Scalar, y: te.Scalar) -> te.Reduction:
+        return te.sum(te.cast(a[x, k], "float32") * te.cast(b[k, y], "float32"), k)
+
+    dag = te.dag(te.compute((n, n), term, "C"))
+    for plan in all_plans(derive(dag, target, CPU).sketches, target):
+        inner = {"C.x.3": i, "C.y.3": j, "C.k.1": 32}
+        row = [inner.get(size.name, min(size.values, default=1)) for size in plan.sizes]
+        if not set(inner) <= {size.name for size in plan.sizes}:
+            continue
+        stores = named(extract(plan, np.array([row], np.int64), target)[0])
+        (found,) = (store for store in stores if store["float_mad"] > 0)
+        loads = {name[5:]: 2 ** found[name] - 1 for name in found if name.startswith("core.")}
+        if loads["work"] == pytest.approx(n**3 / 2, rel=1e-3):
+            return loads
+    raise AssertionError("no plan uses the instruction")
+
+
+def test_what_one_instruction_sums_is_one_step_of_the_tile() -> None:
+    found = dot_update(8, 32)
+    assert found["steps"] == pytest.approx(64 * 64 * 32 / 16, rel=1e-3)
+    assert found["chains"] == pytest.approx(16, rel=1e-3)
+    assert found["loads"] == pytest.approx(found["steps"] / 8, rel=1e-3)
+    assert found["broadcasts"] == pytest.approx(found["steps"] / 2, rel=1e-3)
+    assert found["gathers"] == 0

@@ -6,7 +6,7 @@ from ansorpy.measure.host import Host, cache_bytes, local_target, vector_bits
 
 
 def host(*features: str) -> Host:
-    return Host("any", features, 48 << 10, 2 << 20, frozenset({0}))
+    return Host("any", features, 48 << 10, 2 << 20, 32 << 20, frozenset({0}))
 
 
 @pytest.mark.parametrize(

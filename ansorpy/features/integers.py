@@ -1,0 +1,87 @@
+"""The integers and truth values that a store computes beside its floats.
+
+What a condition is about are places: its comparisons count, not the sums in it. Of the places in
+buffers only divisions count: the rest is in the addresses of loads.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from ansorpy.loopir.nodes import Store
+from ansorpy.te.expr import (
+    COMPARISONS,
+    FLOATS,
+    LOGICAL,
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Read,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    walk,
+)
+
+
+def integers(store: Store) -> Iterator[tuple[Expr, bool]]:
+    """Yield the operations of a store, with whether they divide an index.
+
+    The multiplication of a sum of products is left out: with the sum it is one instruction.
+    """
+    values = children(store.values[0]) if _multiplies(store) else store.values
+    return chain.from_iterable(map(_asked, values))
+
+
+def combines_integers(store: Store) -> bool:
+    """Whether the store combines integers, by an operation of its own."""
+    integer = dtype_of(store.values[0]) not in FLOATS
+    return store.combiner is not None and integer and not _multiplies(store)
+
+
+def _multiplies(store: Store) -> bool:
+    value = store.values[0]
+    return store.combiner == "sum" and isinstance(value, Binary) and value.op == "mul"
+
+
+def _asked(expr: Expr, decides: bool = False) -> Iterator[tuple[Expr, bool]]:
+    match expr:
+        case Const() | Var():
+            pass
+        case Read(indices=indices):
+            parts = chain.from_iterable(map(walk, indices))
+            yield from ((part, True) for part in parts if divides(part))
+        case Select(cond=cond, then=then, other=other):
+            yield expr, False
+            yield from _asked(cond, decides=True)
+            yield from chain(_asked(then, decides), _asked(other, decides))
+        case _:
+            if _counts(expr, decides):
+                yield expr, False
+            yield from chain.from_iterable(_asked(part, decides) for part in children(expr))
+
+
+def _counts(expr: Expr, decides: bool) -> bool:
+    """Whether the root of an expression is such an operation."""
+    match expr:
+        case Binary(op=op, a=a) if op in COMPARISONS:
+            return dtype_of(a) not in FLOATS
+        case Binary(op=op) if op in LOGICAL:
+            return True
+        case Binary() | Call():
+            return not decides and dtype_of(expr) not in FLOATS
+        case _:
+            return False
+
+
+def divides(index: Expr) -> bool:
+    """Whether the root of an index divides by a number.
+
+    What divides by a tile size is the place in a packed operand, which folds in every row.
+    """
+    match index:
+        case Binary(op="floordiv" | "mod", b=Const()):
+            return True
+        case _:
+            return False
