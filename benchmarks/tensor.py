@@ -26,6 +26,7 @@ import numpy as np
 import ansorpy
 from ansorpy import te
 from ansorpy.measure.host import local_target
+from ansorpy.records import MemoryStore
 from benchmarks.common import RAW, RESULTS, Cell, Results, Row, publish, table
 from benchmarks.contest import aligned
 from benchmarks.machine import run_facts
@@ -96,6 +97,7 @@ def row(n: int, kind: str, threads: int, options: argparse.Namespace) -> Row:
     result = ansorpy.tune(
         matmul(n, dtype, into),
         trials=options.trials, seed=options.seed, cores=threads, out=RAW / "tensor",
+        store=MemoryStore(),  # not what an earlier version found
     )  # fmt: skip
     path = result.tasks[0].kernel
     if path is None:

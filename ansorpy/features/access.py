@@ -1,6 +1,6 @@
 """Feature group 2: five buffers of 18 features each: traffic, footprint, reuse, stride."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Final
@@ -50,20 +50,25 @@ class Touched:
         A buffer counts once: with the largest region that a statement touches.
         """
         if loop.number not in self._per_iteration:
-            self._per_iteration[loop.number] = self._touched_by(loop)
+            self._per_iteration[loop.number] = self.together(loop, _bytes)
         return self._per_iteration[loop.number]
 
-    def _touched_by(self, loop: Loop) -> Value:
+    def together(self, loop: Loop, size: Callable[[Footprint, int], Value]) -> Value:
+        """Return the sum over the buffers that an iteration of a loop touches.
+
+        Args:
+            size: of a footprint while so many of its outermost loops stand still; of a buffer
+                that several statements touch the largest counts.
+        """
         largest: dict[str, Value] = {}
         for statement, footprints in zip(self.made.statements, self.footprints, strict=True):
-            depth = depth_of(statement, loop)
+            depth = _depth(statement, loop)
             if depth is None:
                 continue
             for footprint in footprints:
-                access = footprint.access
-                size = footprint.elements[depth + 1] * access.element_bytes
-                known = largest.get(access.buffer)
-                largest[access.buffer] = size if known is None else known.at_least(size)
+                here = size(footprint, depth + 1)
+                known = largest.get(footprint.access.buffer)
+                largest[footprint.access.buffer] = here if known is None else known.at_least(here)
         return reduce(Value.__add__, largest.values())
 
     def sharers(self, loop: Loop, buffer: str) -> int:
@@ -72,10 +77,14 @@ class Touched:
         if key not in self._sharers:
             self._sharers[key] = sum(
                 any(access.buffer == buffer for access in statement.accesses)
-                and depth_of(statement, loop) is not None
+                and _depth(statement, loop) is not None
                 for statement in self.made.statements
             )
         return self._sharers[key]
+
+
+def _bytes(footprint: Footprint, depth: int) -> Value:
+    return footprint.elements[depth] * footprint.access.element_bytes
 
 
 def touched(made: Walk) -> Touched:
@@ -223,8 +232,7 @@ def _product_of(tape: Tape, values: Sequence[Value]) -> Value:
     return reduce(Value.__mul__, values, tape.const(1))
 
 
-def depth_of(statement: Statement, loop: Loop) -> int | None:
-    """Return how many loops are outside of a loop of the statement, None if it has no such loop."""
+def _depth(statement: Statement, loop: Loop) -> int | None:
     for depth, mine in enumerate(statement.loops):
         if mine.number == loop.number:
             return depth

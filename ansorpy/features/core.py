@@ -50,10 +50,14 @@ def features(caches: Caches, position: int, target: Target) -> list[Value]:
     loads, broadcasts, gathers    vectors read, by how their lanes lie in memory
     split_loads  those of the loads that may straddle two cache lines
     moves        vectors stored, and accumulators read before
+    transposes   those of them whose lanes do not lie side by side in memory; not in `moves`
     horizontal   vectors whose lanes are combined with each other
     functions, divides            vectors of exp and its like, of divisions and roots; what does
                  not change in the innermost loops is computed outside of them
-    past_l1_bytes, past_l2_bytes  whole lines that come from beyond the cache, in warm calls
+    integers, index_divides   vectors of integers and conditions, and of divided places in buffers,
+                 what is equal all through a tile once
+    past_l1_bytes, past_l2_bytes, past_l3_bytes
+                 whole lines that come from beyond the cache, in warm calls
     past_l2_waits  how often the walk through them begins anew, where no prefetcher follows
     """
     return _Core(caches, position, target).features()

@@ -9,7 +9,7 @@ from functools import reduce
 from math import gcd
 from typing import Final
 
-from ansorpy.features.access import LINE_BYTES, Touched, depth_of
+from ansorpy.features.access import LINE_BYTES, Touched
 from ansorpy.features.region import Footprint
 from ansorpy.features.tape import Value
 from ansorpy.features.walk import Loop
@@ -41,21 +41,8 @@ class Occupancy:
     def per_iteration(self, loop: Loop) -> Value:
         """Return the bytes of one iteration. A buffer counts once, with its largest part."""
         if loop.number not in self._known:
-            self._known[loop.number] = self._occupied_by(loop)
+            self._known[loop.number] = self.found.together(loop, self._bytes)
         return self._known[loop.number]
-
-    def _occupied_by(self, loop: Loop) -> Value:
-        largest: dict[str, Value] = {}
-        pairs = zip(self.found.made.statements, self.found.footprints, strict=True)
-        for statement, footprints in pairs:
-            depth = depth_of(statement, loop)
-            if depth is None:
-                continue
-            for footprint in footprints:
-                size = self._bytes(footprint, depth + 1)
-                known = largest.get(footprint.access.buffer)
-                largest[footprint.access.buffer] = size if known is None else known.at_least(size)
-        return reduce(Value.__add__, largest.values())
 
     def _bytes(self, footprint: Footprint, depth: int) -> Value:
         plain = lines(footprint, depth) * footprint.access.element_bytes
