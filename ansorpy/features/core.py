@@ -36,6 +36,7 @@ NAMES: Final = (
 _ROOTS: Final = frozenset(("sqrt", "rsqrt"))  # one instruction, about as long as a division
 _FREE: Final = frozenset(("neg", "not", "abs", "floor", "ceil"))
 _HELD: Final = 32  # vectors: more accumulators than this stay in memory
+_WORTH: Final = 4  # as many vectors are transposed at once rather than gathered
 _WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR)
 
 
@@ -50,7 +51,8 @@ def features(caches: Caches, position: int, target: Target) -> list[Value]:
     loads, broadcasts, gathers    vectors read, by how their lanes lie in memory
     split_loads  those of the loads that may straddle two cache lines
     moves        vectors stored, and accumulators read before
-    transposes   those of them whose lanes do not lie side by side in memory; not in `moves`
+    transposes   those of them whose lanes do not lie side by side in memory, not in `moves`; and
+                 vectors read so
     horizontal   vectors whose lanes are combined with each other
     functions, divides            vectors of exp and its like, of divisions and roots; what does
                  not change in the innermost loops is computed outside of them
@@ -96,7 +98,8 @@ class _Core:
         vectors = self._product(self.tile)
         share = count.steps / vectors  # of a tile, for each of its vectors
         kept = self._product([loop for loop in self.tile if self._written.moves(loop)])
-        reads = self._reads(share)
+        *reads, turned = self._reads(share)
+        moved, transposed = self._moves(count.steps, kept, share * kept)
         functions, divides = self._heavy(count.steps)
         traffic = Traffic(self.caches, self.statement, self.footprints)
         far = traffic.past(self.caches.second)
@@ -106,7 +109,7 @@ class _Core:
             kept if self._combines else vectors,
             kept + self._operands(),
             *reads,
-            *self._moves(count.steps, kept, share * kept),
+            moved, transposed + turned,
             count.steps if self._across_lanes else one * 0,
             functions, divides, *self._integers(count.steps),
             traffic.past(self.caches.first), far, traffic.waits(),
@@ -183,10 +186,14 @@ class _Core:
         moved = any(each.access.reads and each.moves(lane) for each in self.footprints[1:])
         return self._extent(lane) + 1 if moved else self.tape.const(1)
 
-    def _reads(self, share: Value) -> tuple[Value, Value, Value, Value]:
-        """Return vectors that are loaded, those of them that are split, broadcast, gathered."""
+    def _reads(self, share: Value) -> tuple[Value, Value, Value, Value, Value]:
+        """Return vectors loaded, those of them that are split, broadcast, gathered, transposed.
+
+        Every other element comes from two vectors and a shuffle; lanes far apart are transposed
+        where the tile walks along memory (`codegen.simd.strided`).
+        """
         zero = self.tape.const(0)
-        loads, splits, broadcasts, gathers = zero, zero, zero, zero
+        loads, splits, broadcasts, gathers, turned = zero, zero, zero, zero, zero
         lane = self._vector
         for footprint in self.footprints:
             if not footprint.access.reads or footprint is self._written:
@@ -200,16 +207,35 @@ class _Core:
             else:
                 near = self._near(footprint, lane)
                 count = self.tape.where(near, count * self._slid(footprint, lane), count)
-                loads = loads + self.tape.where(near, count, 0)
-                gathers = gathers + self.tape.where(near, 0, count)
+                far = self.tape.where(near, 0, count)
+                other = self._lanes_apart(footprint, lane).same(2)
+                loads = loads + self.tape.where(near, count, self.tape.where(other, far * 3, 0))
+                far = self.tape.where(other, 0, far)
+                rows = self._along(footprint, lane)
+                turned = turned + self.tape.where(rows, far, 0)
+                gathers = gathers + self.tape.where(rows, 0, far)
                 split = self.tape.where(self._aligned(footprint, lane), 0, count)
                 splits = splits + self.tape.where(near, split, 0)
-        return loads, splits, broadcasts, gathers
+        return loads, splits, broadcasts, gathers, turned
 
     def _near(self, footprint: Footprint, lane: Loop) -> Value:
         """Return whether the lanes of an access lie side by side."""
+        return self._lanes_apart(footprint, lane).same(1)
+
+    def _lanes_apart(self, footprint: Footprint, lane: Loop) -> Value:
+        """Return how far apart lanes lie, in elements or in what one instruction sums of them."""
         together = [loop for loop in self.summed if footprint.moves(loop)]
-        return footprint.step(lane).same(self._product(together))
+        return footprint.step(lane) / self._product(together)
+
+    def _along(self, footprint: Footprint, lane: Loop) -> Value:
+        """Return whether an unrolled loop of the tile walks along memory far enough."""
+        answer = self.tape.const(0)
+        for loop in self.tile:
+            if loop is not lane and footprint.moves(loop):
+                near = footprint.step(loop).same(1)
+                enough = self.tape.apply("and", near, loop.extent > _WORTH - 1)
+                answer = self.tape.apply("or", answer, enough)
+        return answer
 
     def _slid(self, footprint: Footprint, lane: Loop) -> Value:
         """Return the share of its vectors that is loaded by a tile that sums a window by itself.
