@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Final
 
-from ansorpy.features.region import Footprint
+from ansorpy.features.region import LINE_BYTES, Footprint
 from ansorpy.features.tape import Tape, Value
 from ansorpy.features.walk import Loop, Statement, Walk
 
 BUFFERS: Final = 5
-LINE_BYTES: Final = 64
 _FIELDS: Final = (
     "access_type.read", "access_type.write", "access_type.read_write",
     "bytes", "unique_bytes", "lines", "unique_lines",

@@ -315,13 +315,10 @@ class _Core:
     def _distinct(self, expr: Expr, steps: Value) -> Value:
         """Return how often an expression is computed where a tile computes equal ones once."""
         needed = self.found.made.variables(expr)
-        times = self._hoisted(expr, steps)
-        if not any(loop.var in needed for loop in self.tile):
-            return times
-        inner = True
-        for loop in reversed(self.tile):
-            inner = inner and loop.var not in needed
-            if not inner and loop.var not in needed:
+        times, innermost = steps, True
+        for loop in reversed(self.loops):
+            innermost = innermost and loop.var not in needed
+            if innermost or (loop in self.tile and loop.var not in needed):
                 times = times / self._extent(loop)
         return times.at_least(1)
 

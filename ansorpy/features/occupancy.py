@@ -5,27 +5,17 @@ cache of eight ways holds eight of them, however large it is.
 """
 
 from dataclasses import dataclass, field
-from functools import reduce
 from math import gcd
 from typing import Final
 
-from ansorpy.features.access import LINE_BYTES, Touched
-from ansorpy.features.region import Footprint
+from ansorpy.features.access import Touched
+from ansorpy.features.region import LINE_BYTES, Footprint
 from ansorpy.features.tape import Value
 from ansorpy.features.walk import Loop
 from ansorpy.target import Target
 
 _WAY_BYTES: Final = 4096  # of the first cache, which is indexed within a page
 _WAYS: Final = 8
-
-
-def lines(footprint: Footprint, depth: int) -> Value:
-    """Return the elements of a footprint, and those that share a line with one of them."""
-    tape = footprint.tape
-    run = footprint.dims[depth][-1] if footprint.dims[depth] else tape.const(1)
-    in_line = LINE_BYTES // footprint.access.element_bytes
-    limit = reduce(Value.__mul__, footprint.access.shape, tape.const(1))
-    return (footprint.elements[depth] / run.at_most(in_line) * in_line).at_most(limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +35,7 @@ class Occupancy:
         return self._known[loop.number]
 
     def _bytes(self, footprint: Footprint, depth: int) -> Value:
-        plain = lines(footprint, depth) * footprint.access.element_bytes
+        plain = footprint.lines(depth) * footprint.access.element_bytes
         sets = self._sets(footprint, depth)
         if sets is None:
             return plain

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from functools import reduce
+from typing import Final
 
 from ansorpy.features.tape import Value
 from ansorpy.features.walk import Access, Loop, Statement, Walk
 from ansorpy.te.expr import Binary, Expr, Select
+
+LINE_BYTES: Final = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,7 @@ class Footprint:
         self.access = access
         loops = statement.loops
         self._made, self.tape = made, made.tape
+        self._lines: dict[int, Value] = {}
         self._values = made.zeroed(loops)
         names = frozenset(loop.var for loop in loops)
         self._indices = tuple(
@@ -56,6 +60,16 @@ class Footprint:
         self.dims.reverse()
         one = self.tape.const(1)
         self.elements = [reduce(Value.__mul__, dims, one) for dims in self.dims]
+
+    def lines(self, depth: int) -> Value:
+        """Return the elements at a depth, and those that share a cache line with one of them."""
+        if depth not in self._lines:
+            run = self.dims[depth][-1] if self.dims[depth] else self.tape.const(1)
+            in_line = LINE_BYTES // self.access.element_bytes
+            limit = reduce(Value.__mul__, self.access.shape, self.tape.const(1))
+            found = self.elements[depth] / run.at_most(in_line) * in_line
+            self._lines[depth] = found.at_most(limit)
+        return self._lines[depth]
 
     def moves(self, loop: Loop) -> bool:
         """Whether the loop moves the address of some access."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Final
 
-from ansorpy.features.occupancy import Caches, Occupancy, lines
+from ansorpy.features.occupancy import Caches, Occupancy
 from ansorpy.features.region import Footprint
 from ansorpy.features.tape import Tape, Value
 from ansorpy.features.walk import Statement
@@ -35,13 +35,13 @@ class Traffic:
 
     def _past_of(self, footprint: Footprint, cache: Occupancy) -> Value:
         size = footprint.access.element_bytes
-        bytes_ = lines(footprint, len(self.statement.loops)) * size
+        bytes_ = footprint.lines(len(self.statement.loops)) * size
         for depth in range(len(self.statement.loops) - 1, -1, -1):
             loop = self.statement.loops[depth]
             if loop.extent.equals(1):
                 continue
             fits = cache.per_iteration(loop) <= cache.size_bytes
-            whole = lines(footprint, depth) * size
+            whole = footprint.lines(depth) * size
             bytes_ = self.tape.where(fits, whole, bytes_ * loop.extent)
         bytes_ = bytes_ * 2 if footprint.access.writes else bytes_
         return self.tape.where(self.caches.found.whole_bytes <= cache.size_bytes, 0, bytes_)

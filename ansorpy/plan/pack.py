@@ -51,7 +51,8 @@ class Pack:
     extent: int
     width: Expr  # P
     others: tuple[tuple[str, int], ...]  # the other axes, in the order of the stage's loops
-    blocks: tuple[Part, ...]  # the loops over the last of them, in the order of the stage
+    made: Domain  # of the stage
+    blocks: tuple[Part, ...]  # its loops over the last of the other axes, in its order
     buffer: Buffer
     steps: tuple[str, int] | None = None  # the axis of an instruction: it stays innermost
     along: str = ""  # another axis, along which the tensor lies: copied by squares of `lanes`
@@ -135,14 +136,14 @@ def pack_of(made: Domain, tensor: str, size: int, target: Target) -> Pack:
     shape = (
         ceildiv(Const(extent), width),
         *(Const(extents[name]) for name in rest if name not in cut),
-        *(_length(part, extents[part.axis]) for part in blocks),
+        *(made.extent(part) if part.length is None else part.length for part in blocks),
         width,
         *(() if within is None else (Const(within[1]),)),
     )
     buffer = Buffer(name, read.dtype, shape, Scope.GLOBAL)
     return Pack(
-        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, blocks,
-        buffer, within, along, lanes,
+        tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, made,
+        blocks, buffer, within, along, lanes,
     )  # fmt: skip
 
 
@@ -159,10 +160,6 @@ def _blocks(made: Domain, others: list[str]) -> tuple[Part, ...]:
     axes = [part.axis for part in parts]
     cut = len(set(axes)) < len(axes)
     return parts if cut and len(set(axes)) > 1 else ()
-
-
-def _length(part: Part, extent: int) -> Expr:
-    return ceildiv(Const(extent), part.stride) if part.length is None else part.length
 
 
 def _along(indices: tuple[Expr, ...], axis: str, others: tuple[tuple[str, int], ...]) -> str:
@@ -234,13 +231,10 @@ def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
     lane, (name, count) = Var(var("lane")), pack.steps or ("", 1)
     loops = [For(var(axis), Const(extent), _NOTHING) for axis, extent in pack.whole]
     values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in pack.whole}
-    extents = dict(pack.others)
+    own: dict[str, Expr] = {part.var: Var(var(part.loop)) for part in pack.blocks}
     for part in pack.blocks:
-        start = values.get(part.axis, ZERO)
-        left = ceildiv(sub(Const(extents[part.axis]), start), part.stride)
-        extent = left if part.length is None else least(part.length, left)
-        loops.append(For(var(part.loop), extent, _NOTHING))
-        values[part.axis] = add(start, mul(Var(var(part.loop)), part.stride))
+        loops.append(For(var(part.loop), substitute(pack.made.extent(part), own), _NOTHING))
+        values[part.axis] = substitute(pack.made.value(part.axis), own)
     loops.append(For(lane.name, mul(pack.width, Const(count)), _NOTHING, LoopKind.VECTOR))
     if pack.steps is not None:
         values[name] = mod(lane, Const(count))

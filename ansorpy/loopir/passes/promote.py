@@ -18,7 +18,7 @@ from ansorpy.loopir.nodes import (
     Store,
     Tile,
 )
-from ansorpy.loopir.passes.registers import VECTORS
+from ansorpy.loopir.passes.registers import VECTORS, vectors
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.te.expr import Const, Expr, Read, Var, reads, variables
 from ansorpy.te.products import conjunction, conjuncts
@@ -79,7 +79,7 @@ def _candidate(loop: For, buffers: dict[str, Buffer]) -> Tile | None:
         if scope is None or scope.scope is Scope.REGISTER:
             continue
         moving = {name for index in stmt.store.index for name in variables(index)}
-        if moving & inside or _count(stmt) > VECTORS or not _alone(loop, stmt):
+        if moving & inside or vectors(stmt, stmt.store.index) > VECTORS or not _alone(loop, stmt):
             continue
         return stmt
     return None
@@ -113,13 +113,6 @@ def _variables(tile: Tile) -> list[tuple[str, int]]:
     used = {name for index in tile.store.index for name in variables(index)}
     every = [*tile.dims, *(() if tile.lane is None else (tile.lane,))]
     return [(name, extent) for name, extent in every if name in used]
-
-
-def _count(tile: Tile) -> int:
-    count = 1
-    for name, extent in _variables(tile):
-        count *= 1 if tile.lane is not None and name == tile.lane[0] else extent
-    return count
 
 
 def _first_value(before: Stmt | None, tile: Tile) -> Tile | None:

@@ -1,13 +1,13 @@
 """Keep scratch buffers in registers where every access is the same register tile."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Final
 
 from ansorpy.loopir.nodes import Alloc, Buffer, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
-from ansorpy.te.expr import Const, Expr, Read, Var, reads, transform
+from ansorpy.te.expr import Const, Expr, Read, Var, reads, transform, variables
 from ansorpy.te.intervals import linear
 
 VECTORS: Final = 32  # more than this cannot live in registers
@@ -22,6 +22,12 @@ def registers(program: Program) -> Program:
     accesses cut it differently, or it is too large for the registers.
     """
     return map_phases(program, lambda body: map_stmt(body, _promote))
+
+
+def vectors(tile: Tile, indices: Sequence[Expr]) -> int:
+    """Return how many vectors the points of a tile that some indices mention are."""
+    names = frozenset[str]().union(*map(variables, indices))
+    return prod(n for name, n in tile.dims if name in names)
 
 
 def _promote(stmt: Stmt) -> Stmt:

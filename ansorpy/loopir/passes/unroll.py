@@ -3,14 +3,15 @@
 for k in 64: acc += A[k]      ->      for k in 16: acc += A[4 k]; ... acc += A[4 k + 3]
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from typing import Final
 
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
+from ansorpy.loopir.passes.registers import vectors
 from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt
-from ansorpy.te.expr import Binary, Const, Expr, Var, reads, variables
+from ansorpy.te.expr import Binary, Const, Var, reads, variables
 from ansorpy.te.intervals import simplify
 from ansorpy.te.products import conjuncts
 
@@ -87,20 +88,14 @@ def _simpler(stmt: Stmt) -> Stmt | None:
 
 def _crowded(tile: Tile, registers: int) -> bool:
     """Whether the sums of a tile and all that it reads are more than there are registers."""
-    points = dict(tile.dims)
     used = [read.indices for value in tile.store.values for read in reads(value)]
-    return sum(_vectors(each, points) for each in (tile.store.index, *used)) > registers
-
-
-def _vectors(indices: Sequence[Expr], points: Mapping[str, int]) -> int:
-    names = frozenset[str]().union(*map(variables, indices))
-    return prod(n for name, n in points.items() if name in names)
+    return sum(vectors(tile, each) for each in (tile.store.index, *used)) > registers
 
 
 def _unroll(loop: For, body: Tile, extent: int, budget: int) -> Stmt:
-    vectors = prod(n for _, n in body.dims)
+    size = prod(n for _, n in body.dims)
     times = max(
-        (u for u in range(1, extent + 1) if extent % u == 0 and u * vectors <= budget), default=1
+        (u for u in range(1, extent + 1) if extent % u == 0 and u * size <= budget), default=1
     )
     if times == 1:
         return loop
