@@ -38,21 +38,22 @@ class Rates:
     simple: float = 1.0
     divide: float = 5.0
     function: float = 16.0
-    integer: float = 0.5
+    integer: float = 0.55
     index_divide: float = 2.0
     load: float = 1.0
-    split: float = 1.6  # on top, where it may straddle two lines
-    broadcast: float = 0.4
-    gather: float = 25.0
-    move: float = 3.5  # a result to or from memory
+    split: float = 1.8  # on top, where it may straddle two lines
+    broadcast: float = 0.35
+    gather: float = 30.0
+    move: float = 4.4  # a result to or from memory
     transpose: float = 8.0  # one whose lanes do not lie side by side there
-    tile: float = 1.0  # loop control around a register tile
+    tile: float = 0.8  # loop control around a register tile
     latency: float = 4.0  # of a multiply-add, before the next one on the same accumulator
-    horizontal: float = 10.0  # to combine the lanes of a vector
-    l2_byte: float = 1 / 80
-    l3_byte: float = 1 / 30
+    horizontal: float = 7.5  # to combine the lanes of a vector
+    l2_byte: float = 1 / 72
+    l3_byte: float = 1 / 37
     memory_byte: float = 1 / 13  # beyond L3
-    wait: float = 900.0  # for the first bytes of a walk beyond L2
+    wait: float = 870.0  # for the first bytes of a walk beyond L2
+    stretch: float = 50.0  # for the first lines of a stretch beyond L2
     spill: float = 2.0  # per tile and vector that does not fit the registers
     fetch: float = 2.0  # per vector of a tile whose code the first cache does not hold
     task: float = 500.0  # to hand out one parallel task
@@ -102,6 +103,7 @@ class RooflineModel:
             np.maximum(_count(batch, "core.past_l2_bytes") - beyond, 0.0) * rates.l3_byte
             + beyond * rates.memory_byte
             + _count(batch, "core.past_l2_waits") * rates.wait
+            + _count(batch, "core.past_l2_stretches") * rates.stretch
         )
         tasks = np.maximum(_count(batch, "parallel_prod"), 1.0)
         cores = self._target.cores

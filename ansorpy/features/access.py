@@ -130,7 +130,7 @@ def _buffer(found: Touched, statement: Statement, footprint: Footprint) -> list[
     all_bytes = iterations * size
     unique_bytes = footprint.elements[0] * size
     stride, lines = _lines(tape, statement, footprint)
-    run_bytes = (_contiguous(tape, footprint) * size).at_most(LINE_BYTES)
+    run_bytes = (footprint.run(0) * size).at_most(LINE_BYTES)
     unique_lines = unique_bytes / run_bytes
     reuse = _reuse(found, statement, footprint)
     # Without reuse: half a use, so that the ratios are above those of a single reuse.
@@ -170,18 +170,6 @@ def _lines(tape: Tape, statement: Statement, footprint: Footprint) -> tuple[Valu
         per_line = tape.where(runs, share, per_line)
     lines = (_product(tape, statement.loops) * per_line).at_least(1)
     return innermost, lines
-
-
-def _contiguous(tape: Tape, footprint: Footprint) -> Value:
-    """Return how many elements in a row the whole footprint holds, from its start on."""
-    run = tape.const(1)
-    whole = tape.const(1)  # whether all dimensions further in are covered
-    for extent, limit in zip(footprint.dims[0][::-1], footprint.access.shape[::-1], strict=True):
-        run = tape.where(whole, run * extent, run)
-        whole = tape.where(whole, extent.same(limit), 0)
-        if whole.equals(0):
-            break
-    return run
 
 
 def _reuse(found: Touched, statement: Statement, footprint: Footprint) -> _Reuse:

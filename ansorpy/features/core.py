@@ -31,7 +31,8 @@ NAMES: Final = (
     "core.loads", "core.split_loads", "core.broadcasts", "core.gathers",
     "core.moves", "core.transposes", "core.horizontal",
     "core.functions", "core.divides", "core.integers", "core.index_divides",
-    "core.past_l1_bytes", "core.past_l2_bytes", "core.past_l2_waits", "core.past_l3_bytes",
+    "core.past_l1_bytes", "core.past_l2_bytes", "core.past_l2_waits", "core.past_l2_stretches",
+    "core.past_l3_bytes",
 )  # fmt: skip
 _ROOTS: Final = frozenset(("sqrt", "rsqrt"))  # one instruction, about as long as a division
 _FREE: Final = frozenset(("neg", "not", "abs", "floor", "ceil"))
@@ -61,6 +62,7 @@ def features(caches: Caches, position: int, target: Target) -> list[Value]:
     past_l1_bytes, past_l2_bytes, past_l3_bytes
                  whole lines that come from beyond the cache, in warm calls
     past_l2_waits  how often the walk through them begins anew, where no prefetcher follows
+    past_l2_stretches  stretches of memory without a gap that are read from there
     """
     return _Core(caches, position, target).features()
 
@@ -112,7 +114,7 @@ class _Core:
             moved, transposed + turned,
             count.steps if self._across_lanes else one * 0,
             functions, divides, *self._integers(count.steps),
-            traffic.past(self.caches.first), far, traffic.waits(),
+            traffic.past(self.caches.first), far, traffic.waits(), traffic.stretches(),
             self.tape.where(self.found.whole_bytes <= self.target.l3_bytes, 0, far),
         ]  # fmt: skip
 

@@ -14,8 +14,7 @@ from ansorpy.features.tape import Value
 from ansorpy.features.walk import Loop
 from ansorpy.target import Target
 
-_WAY_BYTES: Final = 4096  # of the first cache, which is indexed within a page
-_WAYS: Final = 8
+_PAGE_BYTES: Final = 4096  # within a page the places of lines decide on their sets, in any cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +23,6 @@ class Occupancy:
 
     found: Touched
     size_bytes: int
-    way_bytes: int = 0  # how far apart two lines of one set are; 0: as if any line went anywhere
 
     _known: dict[int, Value] = field(default_factory=dict)
 
@@ -36,29 +34,37 @@ class Occupancy:
 
     def _bytes(self, footprint: Footprint, depth: int) -> Value:
         plain = footprint.lines(depth) * footprint.access.element_bytes
-        sets = self._sets(footprint, depth)
-        if sets is None:
+        places = self._places(footprint, depth)
+        if places is None:
             return plain
-        piled = plain / LINE_BYTES / sets  # lines of one set
-        return footprint.tape.where(piled > _WAYS, piled * self.way_bytes, plain)
+        piled = plain / LINE_BYTES / places
+        crowded = piled > self.size_bytes // _PAGE_BYTES
+        return footprint.tape.where(crowded, piled * _PAGE_BYTES, plain)
 
-    def _sets(self, footprint: Footprint, depth: int) -> Value | None:
-        """Return how many sets the lines fall into, None where they spread over all."""
-        if not self.way_bytes or not footprint.dims[depth]:
-            return None
-        access, dims = footprint.access, footprint.dims[depth]
-        tape, count = footprint.tape, self.way_bytes // LINE_BYTES
-        run = dims[-1] * (access.element_bytes / LINE_BYTES)
-        sets, crowded = (run + (1 - 1 / LINE_BYTES)).unary("floor").at_least(1), False
+    def _places(self, footprint: Footprint, depth: int) -> Value | None:
+        """Return at how many places of a page lines begin, None where they spread over all.
+
+        A cache holds as many lines of one place as it holds pages.
+        """
+        access, run = footprint.access, footprint.in_a_row(depth)
+        tape, count = footprint.tape, _PAGE_BYTES // LINE_BYTES
+        begun, apart, crowded = tape.const(1), tape.const(1), False
         pitch = tape.const(access.element_bytes)
-        for extent, inner in zip(dims[-2::-1], access.shape[:0:-1], strict=True):
-            pitch = pitch * inner
+        for d in range(1, len(access.shape)):
+            extent = footprint.dims[depth][-1 - d]
+            pitch = pitch * access.shape[-d]
             if not pitch.is_constant:
                 return None
-            places = self.way_bytes // gcd(int(pitch.constant), self.way_bytes)
+            places = _PAGE_BYTES // gcd(int(pitch.constant), _PAGE_BYTES)
+            if d < len(run):  # in one row with those before
+                extent = extent / run[d]
             crowded |= places < count and not extent.equals(1)
-            sets = sets * extent.at_most(places)
-        return sets.at_most(count) if crowded else None
+            begun = begun * extent.at_most(places)
+            apart = apart.at_least(tape.where(extent > 1, places, 1))
+        if not crowded:
+            return None
+        lines = footprint.run(depth) * (access.element_bytes / LINE_BYTES) + (1 - 1 / LINE_BYTES)
+        return (lines.unary("floor").at_least(1) * begun.at_most(apart)).at_most(count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,5 +78,5 @@ class Caches:
 
 def caches(found: Touched, target: Target) -> Caches:
     """Return the caches of a program."""
-    first = Occupancy(found, target.l1_bytes, _WAY_BYTES)
-    return Caches(found, first, Occupancy(found, target.l2_bytes))
+    first, second = (Occupancy(found, size) for size in (target.l1_bytes, target.l2_bytes))
+    return Caches(found, first, second)

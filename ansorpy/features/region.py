@@ -64,12 +64,25 @@ class Footprint:
     def lines(self, depth: int) -> Value:
         """Return the elements at a depth, and those that share a cache line with one of them."""
         if depth not in self._lines:
-            run = self.dims[depth][-1] if self.dims[depth] else self.tape.const(1)
             in_line = LINE_BYTES // self.access.element_bytes
             limit = reduce(Value.__mul__, self.access.shape, self.tape.const(1))
-            found = self.elements[depth] / run.at_most(in_line) * in_line
+            found = self.elements[depth] / self.run(depth).at_most(in_line) * in_line
             self._lines[depth] = found.at_most(limit)
         return self._lines[depth]
+
+    def run(self, depth: int) -> Value:
+        """Return how many elements lie in a row at a depth: whole rows go on in the next one."""
+        return reduce(Value.__mul__, self.in_a_row(depth), self.tape.const(1))
+
+    def in_a_row(self, depth: int) -> list[Value]:
+        """Return the factors of `run`, those of the last dimensions first: 1 once a row ends."""
+        factors, whole = [], self.tape.const(1)
+        for extent, limit in zip(self.dims[depth][::-1], self.access.shape[::-1], strict=True):
+            factors.append(self.tape.where(whole, extent, 1))
+            whole = self.tape.where(whole, extent.same(limit), 0)
+            if whole.equals(0):
+                break
+        return factors
 
     def moves(self, loop: Loop) -> bool:
         """Whether the loop moves the address of some access."""

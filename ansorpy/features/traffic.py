@@ -1,11 +1,11 @@
 """What of a statement's data comes from beyond a cache, and how often a walk through it begins."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Final
 
 from ansorpy.features.occupancy import Caches, Occupancy
-from ansorpy.features.region import Footprint
+from ansorpy.features.region import LINE_BYTES, Footprint
 from ansorpy.features.tape import Tape, Value
 from ansorpy.features.walk import Statement
 
@@ -23,6 +23,7 @@ class Traffic:
         self.tape: Tape = caches.found.made.tape
         self.statement = statement
         self.footprints = footprints
+        self._far: dict[int, Value] = {}  # from beyond the second cache, by position
 
     def past(self, cache: Occupancy) -> Value:
         """Return the bytes that come from beyond a cache.
@@ -30,8 +31,18 @@ class Traffic:
         From the inside out: while what all statements touch in one iteration of a loop fits, the
         loop fetches its footprint once; from there on every iteration fetches all again.
         """
-        parts = (self._past_of(each, cache) for each in self.footprints)
+        second = cache is self.caches.second
+        parts = (
+            self._beyond(n) if second else self._past_of(each, cache)
+            for n, each in enumerate(self.footprints)
+        )
         return reduce(Value.__add__, parts, self.tape.const(0))
+
+    def _beyond(self, position: int) -> Value:
+        if position not in self._far:
+            found = self._past_of(self.footprints[position], self.caches.second)
+            self._far[position] = found
+        return self._far[position]
 
     def _past_of(self, footprint: Footprint, cache: Occupancy) -> Value:
         size = footprint.access.element_bytes
@@ -53,17 +64,42 @@ class Traffic:
         of memory: rows side by side are one, the next strip of columns is another.
         """
         total = self.tape.const(0)
-        for footprint in self.footprints:
+        for position, footprint in self._large():
             size = footprint.access.element_bytes
-            whole = reduce(Value.__mul__, footprint.access.shape, self.tape.const(size))
-            small = whole <= self.caches.second.size_bytes
-            if small.equals(1):
-                continue  # a smaller tensor soon lies in the cache
             region = (self._region(footprint) * size).at_least(_WINDOW_BYTES)
-            far = self._past_of(footprint, self.caches.second)
-            waits = far / region
-            total = total + self.tape.where(small, 0, waits)
+            total = total + self._beyond(position) / region
         return total
+
+    def stretches(self) -> Value:
+        """Return how many stretches of memory are read from beyond the second cache.
+
+        What a prefetcher foresees ends with a stretch: the rows of a strip of columns are one each.
+        """
+        total = self.tape.const(0)
+        for position, footprint in self._large():
+            if not footprint.access.writes:
+                stretch = self._stretch(footprint) * footprint.access.element_bytes
+                total = total + self._beyond(position) / stretch.at_least(LINE_BYTES)
+        return total
+
+    def _large(self) -> Iterator[tuple[int, Footprint]]:
+        """Yield what the second cache does not hold as a whole, which would soon lie in it."""
+        for position, footprint in enumerate(self.footprints):
+            size = self.tape.const(footprint.access.element_bytes)
+            whole = reduce(Value.__mul__, footprint.access.shape, size)
+            if not (whole <= self.caches.second.size_bytes).equals(1):
+                yield position, footprint
+
+    def _stretch(self, footprint: Footprint) -> Value:
+        """Return how long the stretches are that are walked side by side, few at a time."""
+        walked, still = self.tape.const(1), self.tape.const(1)
+        for depth in range(len(self.statement.loops) - 1, -1, -1):
+            if self.statement.loops[depth].extent.equals(1):
+                continue
+            run = footprint.run(depth)
+            still = self.tape.where(footprint.elements[depth] <= run * _STREAMS, still, 0)
+            walked = self.tape.where(still, run, walked)
+        return walked
 
     def _region(self, footprint: Footprint) -> Value:
         """Return the elements that are walked as at most so many stretches of memory.
@@ -77,10 +113,8 @@ class Traffic:
         for depth in range(len(self.statement.loops) - 1, -1, -1):
             if self.statement.loops[depth].extent.equals(1):
                 continue
-            elements, dims = footprint.elements[depth], footprint.dims[depth]
-            run = dims[-1] if dims else one
-            if len(dims) > 1:  # whole rows go on in the next one
-                run = self.tape.where(footprint.access.shape[-1] <= run, run * dims[-2], run)
+            elements = footprint.elements[depth]
+            run = footprint.run(depth)
             now = elements / run
             beside = self.tape.apply("or", now <= pieces, stretch <= longest)
             still = self.tape.where(elements <= run * _STREAMS, still, 0)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import (
@@ -181,8 +180,8 @@ def _make_layouts(work: Lowering) -> None:
         for tensor in work.choice[name].pack:
             if not isinstance(work.choice[tensor].location, Root):
                 raise LoweringError(f"{tensor!r} is not computed at root: it cannot be packed")
-            size = _size(work, tensor)
-            work.packs[name, tensor] = pack_of(work.domains[name], tensor, size, work.target)
+            of = work.state.stage(tensor).node.shape
+            work.packs[name, tensor] = pack_of(work.domains[name], tensor, of, work.target)
 
 
 def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
@@ -296,10 +295,6 @@ def _start(work: Lowering, each: Work) -> tuple[Expr, ...]:
         return (_resolve(work, each, each.start),)
     assert each.combiner is not None
     return identity(each.combiner, each.dtypes)
-
-
-def _size(work: Lowering, tensor: str) -> int:
-    return prod(work.state.stage(tensor).node.shape)
 
 
 def _initial(work: Lowering, each: Work, inner: tuple[Part, ...], before: tuple[Part, ...]) -> Stmt:

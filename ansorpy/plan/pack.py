@@ -55,7 +55,8 @@ class Pack:
     blocks: tuple[Part, ...]  # its loops over the last of the other axes, in its order
     buffer: Buffer
     steps: tuple[str, int] | None = None  # the axis of an instruction: it stays innermost
-    along: str = ""  # another axis, along which the tensor lies: copied by squares of `lanes`
+    # other axes, in memory order, along which the tensor lies: copied by squares of `lanes`
+    along: tuple[tuple[str, int], ...] = ()
     lanes: int = 1
 
     @property
@@ -94,13 +95,13 @@ def indexed_by(indices: tuple[Expr, ...]) -> tuple[str, ...]:
     )
 
 
-def pack_of(made: Domain, tensor: str, size: int, target: Target) -> Pack:
-    """Return how `tensor`, of `size` elements, is packed for a stage.
+def pack_of(made: Domain, tensor: str, of: tuple[int, ...], target: Target) -> Pack:
+    """Return how `tensor`, of shape `of`, is packed for a stage.
 
     Raises:
         LoweringError: it is not packable, or none of its axes belongs to the register tile.
     """
-    indices = packable(made.work, tensor, size)
+    indices = packable(made.work, tensor, prod(of))
     if indices is None:
         raise LoweringError(f"stage {made.work.name!r}: operand {tensor!r} cannot be packed")
     names = indexed_by(indices)
@@ -129,9 +130,10 @@ def pack_of(made: Domain, tensor: str, size: int, target: Target) -> Pack:
     others = tuple((name, extents[name]) for name in rest)
     name = f"{made.work.name}.{tensor}.pack"
     within = None if steps is None else (steps, extents[steps])
-    along = _along(indices, chosen.axis, others) if chosen.kind is LoopKind.VECTOR else ""
-    along, lanes = ("" if within else along), target.lanes(read.dtype)
-    blocks = () if along else _blocks(made, rest)
+    turned = chosen.kind is LoopKind.VECTOR and within is None
+    along = _along(indices, of, chosen.axis, others) if turned else ()
+    lanes = target.lanes(read.dtype)
+    blocks = _blocks(made, rest)
     cut = {part.axis for part in blocks}
     shape = (
         ceildiv(Const(extent), width),
@@ -162,13 +164,25 @@ def _blocks(made: Domain, others: list[str]) -> tuple[Part, ...]:
     return parts if cut and len(set(axes)) > 1 else ()
 
 
-def _along(indices: tuple[Expr, ...], axis: str, others: tuple[tuple[str, int], ...]) -> str:
-    """Return one of the other axes along which the tensor lies, if `axis` is none; else ""."""
+def _along(
+    indices: tuple[Expr, ...], of: tuple[int, ...], axis: str, others: tuple[tuple[str, int], ...]
+) -> tuple[tuple[str, int], ...]:
+    """Return other axes along which the tensor lies without a gap, if `axis` is none of them.
+
+    Usually one. The axes of a window are short: X[j, c, r, s] lies along all of c, r and s.
+    """
     form = linear(indices[-1])
     if form is None or axis in form[1]:
-        return ""
-    near = [name for name, extent in others if form[1].get(name) == 1 and extent >= SQUARE]
-    return near[-1] if near else ""
+        return ()
+    stretch: list[tuple[str, int]] = []
+    for index, size in zip(indices[::-1], of[::-1], strict=True):
+        if isinstance(index, Var) and (index.name, size) in others:
+            stretch.insert(0, (index.name, size))
+        elif size > 1:
+            break
+    near = [(name, extent) for name, extent in others if form[1].get(name) == 1]
+    found = tuple(stretch) if len(stretch) > len(near) else tuple(near[-1:])
+    return found if prod(extent for _, extent in found) >= SQUARE else ()
 
 
 def packed_index(pack: Pack) -> Read:
@@ -214,7 +228,7 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed], ahead: bool) -> Phase
         if not isinstance(size, Const) or high >= int(size.value):
             inside = Binary("and", inside, Binary("lt", place, size))
     within = () if pack.steps is None else (step,)
-    blocks = (Var(var(part.loop)) for part in pack.blocks)
+    blocks = (values[part.var] for part in pack.blocks)
     target = (outer, *(values[axis] for axis, _ in pack.whole), *blocks, column, *within)
     body: Stmt = Store((pack.buffer.name,), target, (Select(inside, read, zero),))
     for loop in reversed(loops):
@@ -235,6 +249,7 @@ def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
     for part in pack.blocks:
         loops.append(For(var(part.loop), substitute(pack.made.extent(part), own), _NOTHING))
         values[part.axis] = substitute(pack.made.value(part.axis), own)
+    values |= own
     loops.append(For(lane.name, mul(pack.width, Const(count)), _NOTHING, LoopKind.VECTOR))
     if pack.steps is not None:
         values[name] = mod(lane, Const(count))
@@ -243,20 +258,24 @@ def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
 
 def _squares(pack: Pack, var: Callable[[str], str]) -> Filling:
     """Return loops over squares of lanes: whole vectors are read, and transposed in registers."""
-    n, along, block, lane = Const(pack.lanes), pack.along, Var(var("block")), Var(var("lane"))
-    outer, inner = Var(var(f"{along}.0")), Var(var(f"{along}.1"))
+    n, block, lane = Const(pack.lanes), Var(var("block")), Var(var("lane"))
+    outer, inner = Var(var("along.0")), Var(var("along.1"))
+    length = Const(prod(extent for _, extent in pack.along))
+    others = [other for other in pack.others if other not in pack.along]
     loops = [
-        For(var(axis), Const(extent), _NOTHING)
-        if axis != along
-        else For(outer.name, ceildiv(Const(extent), n), _NOTHING)
-        for axis, extent in pack.others
-    ]
-    left = sub(Const(dict(pack.others)[along]), mul(outer, n))
-    loops += [
+        *(For(var(axis), Const(extent), _NOTHING) for axis, extent in others),
         For(block.name, ceildiv(pack.width, n), _NOTHING),
-        For(inner.name, least(n, left), _NOTHING, LoopKind.UNROLL),
+        For(outer.name, ceildiv(length, n), _NOTHING),
+        For(inner.name, least(n, sub(length, mul(outer, n))), _NOTHING, LoopKind.UNROLL),
         For(lane.name, least(n, sub(pack.width, mul(block, n))), _NOTHING, LoopKind.VECTOR),
     ]
-    values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in pack.others}
-    values[along] = add(mul(outer, n), inner)
+    values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in others}
+    place = add(mul(outer, n), inner)
+    for axis, extent in pack.along[:0:-1]:
+        values[axis], place = mod(place, Const(extent)), floordiv(place, Const(extent))
+    values[pack.along[0][0]] = place
+    # A loop over a block is found again from the value of its axis.
+    for part in pack.blocks:
+        value = floordiv(values[part.axis], part.stride)
+        values[part.var] = value if part.length is None else mod(value, part.length)
     return loops, values, add(mul(block, n), lane)

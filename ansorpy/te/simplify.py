@@ -97,7 +97,7 @@ def _fold_index(expr: Expr, ranges: Ranges, facts: Facts) -> Expr:
                 return b if op == "min" else a
             return expr
         case Binary() | Call():
-            return _rejoin(form(expr)).expr()
+            return _rejoin(form(expr), ranges, facts).expr()
         case _:
             return expr
 
@@ -117,7 +117,8 @@ def _quotient(of: Form, size: int, ranges: Ranges, facts: Facts) -> Form:
         case Binary(op="floordiv", a=a, b=Const(value=inner)) if inner > 0:
             return whole.plus(_quotient(form(a), int(inner) * size, ranges, facts))
         case rest:
-            return _rejoin(whole.plus(Form(0, {Binary("floordiv", rest, Const(size)): 1})))
+            above = Form(0, {Binary("floordiv", rest, Const(size)): 1})
+            return _rejoin(whole.plus(above), ranges, facts)
 
 
 def _remainder(of: Form, size: int, ranges: Ranges, facts: Facts) -> Form:
@@ -151,8 +152,8 @@ def _divisors(of: Form, size: int) -> list[int]:
     return sorted({size, *(gcd(coef, size) for coef in of.terms.values())} - {1}, reverse=True)
 
 
-def _rejoin(of: Form) -> Form:
-    """Write `size * (x // size) + x % size` as x, and `x - size * (x // size)` as x % size."""
+def _rejoin(of: Form, ranges: Ranges, facts: Facts) -> Form:
+    """Join the digits of a number again, and write `x - size * (x // size)` as x % size."""
     for atom, coef in of.terms.items():
         match atom:
             case Binary(op="floordiv", a=a, b=Const(value=size)) if coef % size == 0:
@@ -160,13 +161,24 @@ def _rejoin(of: Form) -> Form:
                 times = coef // int(size)
                 if of.terms.get(rest) == times:
                     gone = Form(0, {atom: coef, rest: times})
-                    return _rejoin(of.plus(gone, -1).plus(form(a), times))
+                    return _rejoin(of.plus(gone, -1).plus(form(a), times), ranges, facts)
                 inner = form(a)
                 if inner.terms and all(
                     of.terms.get(x) == -times * c for x, c in inner.terms.items()
                 ):
                     gone = Form(0, {atom: coef}).plus(inner, -times)
-                    return _rejoin(of.plus(gone, -1).plus(Form(0, {rest: -times})))
+                    return _rejoin(of.plus(gone, -1).plus(Form(0, {rest: -times})), ranges, facts)
+            case Binary("mod", Binary("floordiv", a, Const(value=low)) as x, Const(value=size)):
+                above = Binary("floordiv", a, Const(low * size))
+                if of.terms.get(above) == coef * size:
+                    gone = Form(0, {atom: coef, above: coef * int(size)})
+                    return _rejoin(of.plus(gone, -1).plus(form(x), coef), ranges, facts)
+                below = Binary("mod", a, Const(low))
+                if of.terms.get(below, 0) * low == coef:
+                    gone = Form(0, {atom: coef, below: coef // int(low)})
+                    both = _remainder(form(a), int(low * size), ranges, facts)
+                    of = of.plus(gone, -1).plus(both, coef // int(low))
+                    return _rejoin(of, ranges, facts)
             case _:
                 pass
     return of

@@ -114,13 +114,18 @@ def test_traffic_is_at_least_one_pass_and_falls_with_the_cache() -> None:
     assert min(far) > 2 * 512 * 512 * 4 * 0.999
 
 
-def waits(columns: int, rows: int, lanes: int = 16) -> float:
-    """How often the walk through 1024 x 1024 floats begins anew, in blocks, rows at a time."""
+def beyond(name: str, columns: int, rows: int, lanes: int = 16) -> float:
+    """What a walk through 1024 x 1024 floats asks of the memory, in blocks, rows at a time."""
     plan = all_plans(derive(reduce_columns(1024, 1024), TARGET, CPU).sketches, TARGET)[0]
     sizes = {"out.j.1": columns // lanes, "out.j.2": lanes, "out.k.1": rows}
     row = [sizes.get(size.name, 0) for size in plan.sizes]
     stores = named(extract(plan, np.array([row], np.int64), TARGET)[0])
-    return max(2 ** store["core.past_l2_waits"] - 1 for store in stores)
+    return max(2 ** store[f"core.past_l2_{name}"] - 1 for store in stores)
+
+
+def waits(columns: int, rows: int) -> float:
+    """How often the walk begins anew."""
+    return beyond("waits", columns, rows)
 
 
 def test_whole_rows_are_one_walk_and_strips_of_columns_are_many() -> None:
@@ -133,8 +138,16 @@ def test_whole_rows_are_one_walk_and_strips_of_columns_are_many() -> None:
     assert waits(256, 32) == pytest.approx(1024, rel=1e-3)
 
 
+@pytest.mark.parametrize("rows", [1, 8])
+@pytest.mark.parametrize("columns", [16, 64, 256])
+def test_the_rows_of_a_strip_are_stretches_of_memory(columns: int, rows: int) -> None:
+    assert beyond("stretches", columns, rows) == pytest.approx(1024 * 1024 / columns, rel=1e-3)
+    assert beyond("stretches", 1024, rows) == pytest.approx(1, rel=1e-3)
+
+
 def test_what_fits_the_second_cache_waits_for_nothing() -> None:
     assert update(8, 32)["past_l2_waits"] == 0
+    assert update(8, 32)["past_l2_stretches"] == 0
 
 
 def dot_update(i: int, j: int) -> dict[str, float]:

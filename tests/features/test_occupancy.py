@@ -1,4 +1,4 @@
-"""What an iteration takes of a cache, against the lines and sets of the addresses it walks."""
+"""What an iteration takes of a cache, against the lines and pages of the addresses it walks."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ansorpy.features.walk import walk
 from ansorpy.plan.plan import Plan
 from tests.features.hand import tiled_plan
 
-LINE, WAY, WAYS = 64, 4096, 8
+LINE, PAGE, WAYS = 64, 4096, 8
 
 
 def value(tape: Tape, of: Value, row: Sequence[int]) -> float:
@@ -22,21 +22,21 @@ def value(tape: Tape, of: Value, row: Sequence[int]) -> float:
     return float(out[0, 0])
 
 
-def occupied(plan: Plan, row: Sequence[int], way_bytes: int) -> float:
-    """What an iteration of the loop around the innermost reduction takes."""
+def occupied(plan: Plan, row: Sequence[int], size_bytes: int) -> float:
+    """What an iteration of the loop around the innermost reduction takes of a cache."""
     made = walk(plan.program, plan.sizes)
     (update,) = (s for s in made.statements if s.store.combiner)
     loop = next(loop for loop in update.loops if loop.var == "k0")
-    return value(made.tape, Occupancy(touched(made), 0, way_bytes).per_iteration(loop), row)
+    return value(made.tape, Occupancy(touched(made), size_bytes).per_iteration(loop), row)
 
 
 def walked(n: int, rows: int, columns: int, depth: int) -> tuple[int, dict[str, Counter[int]]]:
-    """Return the bytes of all lines, and how many lines of A and of B fall into every set."""
+    """Return the bytes of all lines, and how many of A and of B lie at every place of a page."""
     a = {4 * (n * i + k) // LINE for i in range(rows) for k in range(depth)}
     b = {4 * (n * k + j) // LINE for k in range(depth) for j in range(columns)}
     local = -(-4 * rows * columns // LINE)
     sets = {
-        name: Counter(line % (WAY // LINE) for line in lines)
+        name: Counter(line % (PAGE // LINE) for line in lines)
         for name, lines in (("A", a), ("B", b))
     }
     return LINE * (len(a) + len(b) + local), sets
@@ -46,7 +46,7 @@ def walked(n: int, rows: int, columns: int, depth: int) -> tuple[int, dict[str, 
 @pytest.mark.parametrize("n", [1024, 512, 1040])
 @pytest.mark.parametrize("rows", [4, 8, 16])
 @pytest.mark.parametrize("depth", [16, 64])
-def test_lines_are_those_of_the_addresses_and_pile_up_in_their_sets(
+def test_lines_are_those_of_the_addresses_and_pile_up_at_their_places(
     n: int, rows: int, depth: int
 ) -> None:
     plan = tiled_plan(n)
@@ -54,9 +54,9 @@ def test_lines_are_those_of_the_addresses_and_pile_up_in_their_sets(
     sizes = {"C.i.1": 1, "C.i.2": 1, "C.i.3": rows, "C.j.1": 1, "C.j.2": 1, "C.j.3": columns}
     row = [sizes.get(size.name, depth if size.name == "C.k.1" else 0) for size in plan.sizes]
     line_bytes, sets = walked(n, rows, columns, depth)
-    assert occupied(plan, row, 0) == pytest.approx(line_bytes, rel=1e-6)
+    assert occupied(plan, row, 1 << 40) == pytest.approx(line_bytes, rel=1e-6)
     expected = LINE * (rows * columns // 16)
     for counts in sets.values():
         plain, most = LINE * counts.total(), max(counts.values())
-        expected += most * WAY if n != 1040 and most > WAYS else plain
-    assert occupied(plan, row, WAY) == pytest.approx(expected, rel=1e-6)
+        expected += most * PAGE if n != 1040 and most > WAYS else plain
+    assert occupied(plan, row, WAYS * PAGE) == pytest.approx(expected, rel=1e-6)

@@ -1,18 +1,21 @@
 """Plans whose meaning depends on a case that random candidates seldom reach."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 
 from ansorpy import te
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.interp import run
+from ansorpy.loopir.printer import text
 from ansorpy.measure.cases import make_cases
 from ansorpy.measure.check import compare_all
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.lower import lower
 from ansorpy.plan.plan import Plan, StageChoice
+from ansorpy.population import sample
 from ansorpy.sketch import derive
 from ansorpy.state.state import Attached, Root, State
 from ansorpy.state.steps import Annotate, Split
@@ -29,6 +32,11 @@ def wrong(dag: Dag, plan: Plan, **sizes: int) -> str | None:
         sizes.get(size.name.replace(".", "_"), size.values[0] if size.values else size.multiple_of)
         for size in plan.sizes
     ]
+    return wrong_row(dag, plan, row)
+
+
+def wrong_row(dag: Dag, plan: Plan, row: Sequence[int]) -> str | None:
+    """Interpret a plan with a row of sizes."""
     program = bind(plan, row, TARGET)
     case = make_cases(dag, 0)[0]
     got = run(program, case.inputs)
@@ -65,6 +73,35 @@ def test_the_index_of_an_argmax_is_packed_not_its_value() -> None:
     found = list(packing(dag, "V"))
     assert found
     assert [wrong(dag, plan) for plan in found] == [None] * len(found)
+
+
+@pytest.mark.parametrize(
+    ("channels", "window"), [(5, (3, 3)), (8, (1, 1)), (3, (2, 5)), (1, (3, 1))]
+)
+@pytest.mark.parametrize("filters", [16, 21])
+def test_weights_of_a_window_are_packed_by_squares_over_all_its_axes(
+    channels: int, window: tuple[int, int], filters: int
+) -> None:
+    x = te.placeholder((channels, 6, 7), "X")
+    w = te.placeholder((filters, channels, *window), "W")
+    c, r, s = (te.reduce_axis((0, n), name) for n, name in zip(w.shape[1:], "crs", strict=True))
+    dag = te.dag(
+        te.compute(
+            (filters, 7 - window[0], 8 - window[1]),
+            lambda f, y, z: te.sum(x[c, y + r, z + s] * w[f, c, r, s], [c, r, s]), "C",
+        )
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    found = list(packing(dag, "W"))
+    rows = [sample(plan, 6, rng) for plan in found]
+    assert sum(map(len, rows)) > 6
+    for plan, each in zip(found, rows, strict=True):
+        for row in each:
+            assert wrong_row(dag, plan, row) is None
+    long = channels * window[0] * window[1] >= 4
+    for plan in found:
+        across = any("W" in choice.pack and choice.lane == "f" for _, choice in plan.choices)
+        assert ("pack:along.1" in text(plan.program)) == (across and long)
 
 
 @pytest.mark.parametrize("loop", ["i", "j", "l"])

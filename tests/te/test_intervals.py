@@ -133,6 +133,9 @@ def test_a_condition_narrows(cond: Expr, holds: bool, index: Expr, expected: Int
         (mod(mod(X, 6), 3), "(i % 3)"),
         (add(mul(div(X, 4), 4), mod(X, 4)), "i"),
         (sub(X, mul(div(X, 4), 4)), "(i % 4)"),
+        (add(mul(mod(div(X, 2), 3), 2), mod(X, 2)), "(i % 6)"),
+        (add(mul(div(X, 6), 3), mod(div(X, 2), 3)), "(i // 2)"),
+        (add(add(mul(div(X, 4), 4), mul(mod(div(X, 2), 2), 2)), mod(X, 2)), "i"),
         (div(X, 1), "i"),
         (mod(X, 1), "0"),
         (div(X, 10), "0"),
@@ -224,3 +227,24 @@ def test_narrowed_bounds_hold_wherever_the_condition_does(
     for point in POINTS:
         if bool(evaluate(cond, point)) is holds:
             assert low <= evaluate(expr, point) <= high
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(2, 7), min_size=2, max_size=4).map(lambda radices: (radices, 1))
+    | st.tuples(
+        st.lists(st.sampled_from([3, 5, 7]), min_size=2, max_size=4), st.sampled_from([4, 8, 16])
+    )
+)
+def test_the_digits_of_a_number_join_again(case: tuple[list[int], int]) -> None:
+    radices, block = case  # of a window, and how many are written out
+    number = add(mul(X, block), Y)
+    total: Expr = Const(0)
+    unit = 1
+    for place, radix in enumerate(reversed(radices)):
+        last = place == len(radices) - 1
+        digit = div(number, unit) if last else mod(div(number, unit), radix)
+        total, unit = add(total, mul(digit, unit)), unit * radix
+    assert linear(simplify(total, {"i": (0, 99), "j": (0, block - 1)})) == linear(
+        number if block > 1 else X
+    )
