@@ -10,6 +10,7 @@ from ansorpy.features.tape import Tape, Value
 from ansorpy.features.walk import Statement
 
 _STREAMS: Final = 10  # stretches of memory that are read side by side without waiting for each
+_FOLLOWED: Final = 16  # as many a prefetcher follows at once, each to its end
 _WINDOW_BYTES: Final = 4096  # what is on its way at once, whatever the order: about 64 lines
 
 
@@ -97,7 +98,7 @@ class Traffic:
             if self.statement.loops[depth].extent.equals(1):
                 continue
             run = footprint.run(depth)
-            still = self.tape.where(footprint.elements[depth] <= run * _STREAMS, still, 0)
+            still = self.tape.where(footprint.elements[depth] <= run * _FOLLOWED, still, 0)
             walked = self.tape.where(still, run, walked)
         return walked
 

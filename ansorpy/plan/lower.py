@@ -98,13 +98,13 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
     work = Lowering(state, by_stage, {w.name: w for w in todo}, target)
     work.forwards = forwards(work.works, location)
     _make_domains(work)
-    _make_layouts(work)
-    phases: list[Phase] = []
     constant = _constants(work)
+    _make_layouts(work, constant)
+    phases: list[Phase] = []
     for name, each in work.works.items():
         for (consumer, tensor), pack in work.packs.items():
             if consumer == name:
-                phases.append(pack_phase(pack, work.layouts, ahead=tensor in constant))
+                phases.append(pack_phase(pack, work.layouts))
         if isinstance(location[name], Root) and name not in work.forwarded:
             body = _parallel(_nest(work, each), work.choice[name].parallel, name)
             phases.append(Phase(name, body, ahead=name in constant))
@@ -166,7 +166,7 @@ def _make_domains(work: Lowering) -> None:
             work.lanes[stage.name] = lane
 
 
-def _make_layouts(work: Lowering) -> None:
+def _make_layouts(work: Lowering, constant: set[str]) -> None:
     outputs = set(work.state.dag.outputs)
     for node in work.state.dag.nodes:
         if not isinstance(node, Compute):
@@ -180,8 +180,8 @@ def _make_layouts(work: Lowering) -> None:
         for tensor in work.choice[name].pack:
             if not isinstance(work.choice[tensor].location, Root):
                 raise LoweringError(f"{tensor!r} is not computed at root: it cannot be packed")
-            of = work.state.stage(tensor).node.shape
-            work.packs[name, tensor] = pack_of(work.domains[name], tensor, of, work.target)
+            of, ahead = work.state.stage(tensor).node.shape, tensor in constant
+            work.packs[name, tensor] = pack_of(work.domains[name], tensor, of, ahead, work.target)
 
 
 def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:

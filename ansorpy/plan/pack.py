@@ -54,6 +54,7 @@ class Pack:
     made: Domain  # of the stage
     blocks: tuple[Part, ...]  # its loops over the last of the other axes, in its order
     buffer: Buffer
+    ahead: bool  # once, before the calls
     steps: tuple[str, int] | None = None  # the axis of an instruction: it stays innermost
     # other axes, in memory order, along which the tensor lies: copied by squares of `lanes`
     along: tuple[tuple[str, int], ...] = ()
@@ -95,8 +96,11 @@ def indexed_by(indices: tuple[Expr, ...]) -> tuple[str, ...]:
     )
 
 
-def pack_of(made: Domain, tensor: str, of: tuple[int, ...], target: Target) -> Pack:
+def pack_of(made: Domain, tensor: str, of: tuple[int, ...], ahead: bool, target: Target) -> Pack:
     """Return how `tensor`, of shape `of`, is packed for a stage.
+
+    Args:
+        ahead: it is packed once, before the calls: then only the order matters in which it is read.
 
     Raises:
         LoweringError: it is not packable, or none of its axes belongs to the register tile.
@@ -130,10 +134,10 @@ def pack_of(made: Domain, tensor: str, of: tuple[int, ...], target: Target) -> P
     others = tuple((name, extents[name]) for name in rest)
     name = f"{made.work.name}.{tensor}.pack"
     within = None if steps is None else (steps, extents[steps])
-    turned = chosen.kind is LoopKind.VECTOR and within is None
+    turned = chosen.kind is LoopKind.VECTOR and within is None and not ahead
     along = _along(indices, of, chosen.axis, others) if turned else ()
     lanes = target.lanes(read.dtype)
-    blocks = _blocks(made, rest)
+    blocks = () if along else _blocks(made, rest)
     cut = {part.axis for part in blocks}
     shape = (
         ceildiv(Const(extent), width),
@@ -145,7 +149,7 @@ def pack_of(made: Domain, tensor: str, of: tuple[int, ...], target: Target) -> P
     buffer = Buffer(name, read.dtype, shape, Scope.GLOBAL)
     return Pack(
         tensor, read.output, read.dtype, indices, chosen.axis, extent, width, others, made,
-        blocks, buffer, within, along, lanes,
+        blocks, buffer, ahead, within, along, lanes,
     )  # fmt: skip
 
 
@@ -197,7 +201,7 @@ def packed_index(pack: Pack) -> Read:
     return Read(pack.buffer.name, index, pack.dtype)
 
 
-def pack_phase(pack: Pack, layouts: Mapping[str, Indexed], ahead: bool) -> Phase:
+def pack_phase(pack: Pack, layouts: Mapping[str, Indexed]) -> Phase:
     """Return the phase that fills the packed operand."""
 
     def var(name: str) -> str:
@@ -228,13 +232,13 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed], ahead: bool) -> Phase
         if not isinstance(size, Const) or high >= int(size.value):
             inside = Binary("and", inside, Binary("lt", place, size))
     within = () if pack.steps is None else (step,)
-    blocks = (values[part.var] for part in pack.blocks)
+    blocks = (Var(var(part.loop)) for part in pack.blocks)
     target = (outer, *(values[axis] for axis, _ in pack.whole), *blocks, column, *within)
     body: Stmt = Store((pack.buffer.name,), target, (Select(inside, read, zero),))
     for loop in reversed(loops):
         body = replace(loop, body=body)
     tiles = pack.buffer.shape[0]
-    return Phase(pack.buffer.name, For(outer.name, tiles, body, LoopKind.PARALLEL), ahead)
+    return Phase(pack.buffer.name, For(outer.name, tiles, body, LoopKind.PARALLEL), pack.ahead)
 
 
 _NOTHING: Final = Seq(())  # the body of a loop until all are known
@@ -249,7 +253,6 @@ def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
     for part in pack.blocks:
         loops.append(For(var(part.loop), substitute(pack.made.extent(part), own), _NOTHING))
         values[part.axis] = substitute(pack.made.value(part.axis), own)
-    values |= own
     loops.append(For(lane.name, mul(pack.width, Const(count)), _NOTHING, LoopKind.VECTOR))
     if pack.steps is not None:
         values[name] = mod(lane, Const(count))
@@ -274,8 +277,4 @@ def _squares(pack: Pack, var: Callable[[str], str]) -> Filling:
     for axis, extent in pack.along[:0:-1]:
         values[axis], place = mod(place, Const(extent)), floordiv(place, Const(extent))
     values[pack.along[0][0]] = place
-    # A loop over a block is found again from the value of its axis.
-    for part in pack.blocks:
-        value = floordiv(values[part.axis], part.stride)
-        values[part.var] = value if part.length is None else mod(value, part.length)
     return loops, values, add(mul(block, n), lane)
