@@ -5,16 +5,12 @@ cache of eight ways holds eight of them, however large it is.
 """
 
 from dataclasses import dataclass, field
-from math import gcd
-from typing import Final
 
 from ansorpy.features.access import Touched
-from ansorpy.features.region import LINE_BYTES, Footprint
+from ansorpy.features.region import LINE_BYTES, PAGE_BYTES, Footprint
 from ansorpy.features.tape import Value
 from ansorpy.features.walk import Loop
 from ansorpy.target import Target
-
-_PAGE_BYTES: Final = 4096  # within a page the places of lines decide on their sets, in any cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,37 +30,12 @@ class Occupancy:
 
     def _bytes(self, footprint: Footprint, depth: int) -> Value:
         plain = footprint.lines(depth) * footprint.access.element_bytes
-        places = self._places(footprint, depth)
+        places = footprint.places(depth)
         if places is None:
             return plain
-        piled = plain / LINE_BYTES / places
-        crowded = piled > self.size_bytes // _PAGE_BYTES
-        return footprint.tape.where(crowded, piled * _PAGE_BYTES, plain)
-
-    def _places(self, footprint: Footprint, depth: int) -> Value | None:
-        """Return at how many places of a page lines begin, None where they spread over all.
-
-        A cache holds as many lines of one place as it holds pages.
-        """
-        access, run = footprint.access, footprint.in_a_row(depth)
-        tape, count = footprint.tape, _PAGE_BYTES // LINE_BYTES
-        begun, apart, crowded = tape.const(1), tape.const(1), False
-        pitch = tape.const(access.element_bytes)
-        for d in range(1, len(access.shape)):
-            extent = footprint.dims[depth][-1 - d]
-            pitch = pitch * access.shape[-d]
-            if not pitch.is_constant:
-                return None
-            places = _PAGE_BYTES // gcd(int(pitch.constant), _PAGE_BYTES)
-            if d < len(run):  # in one row with those before
-                extent = extent / run[d]
-            crowded |= places < count and not extent.equals(1)
-            begun = begun * extent.at_most(places)
-            apart = apart.at_least(tape.where(extent > 1, places, 1))
-        if not crowded:
-            return None
-        lines = footprint.run(depth) * (access.element_bytes / LINE_BYTES) + (1 - 1 / LINE_BYTES)
-        return (lines.unary("floor").at_least(1) * begun.at_most(apart)).at_most(count)
+        piled = plain / LINE_BYTES / places  # a cache holds as many of them as it holds pages
+        crowded = piled > self.size_bytes // PAGE_BYTES
+        return footprint.tape.where(crowded, piled * PAGE_BYTES, plain)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import reduce
+from math import gcd
 from typing import Final
 
 from ansorpy.features.tape import Value
@@ -9,6 +10,7 @@ from ansorpy.features.walk import Access, Loop, Statement, Walk
 from ansorpy.te.expr import Binary, Expr, Select
 
 LINE_BYTES: Final = 64
+PAGE_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,8 @@ class Footprint:
         loops = statement.loops
         self._made, self.tape = made, made.tape
         self._lines: dict[int, Value] = {}
+        self._rows: dict[int, list[Value]] = {}
+        self._places: dict[int, Value | None] = {}
         self._values = made.zeroed(loops)
         names = frozenset(loop.var for loop in loops)
         self._indices = tuple(
@@ -60,9 +64,14 @@ class Footprint:
         self.dims.reverse()
         one = self.tape.const(1)
         self.elements = [reduce(Value.__mul__, dims, one) for dims in self.dims]
+        self._inner = list(range(len(self.dims)))  # the innermost depth with the same dims
+        for depth in reversed(range(len(loops))):
+            if self.dims[depth] is self.dims[depth + 1]:
+                self._inner[depth] = self._inner[depth + 1]
 
     def lines(self, depth: int) -> Value:
         """Return the elements at a depth, and those that share a cache line with one of them."""
+        depth = self._inner[depth]
         if depth not in self._lines:
             in_line = LINE_BYTES // self.access.element_bytes
             limit = reduce(Value.__mul__, self.access.shape, self.tape.const(1))
@@ -76,13 +85,48 @@ class Footprint:
 
     def in_a_row(self, depth: int) -> list[Value]:
         """Return the factors of `run`, those of the last dimensions first: 1 once a row ends."""
-        factors, whole = [], self.tape.const(1)
-        for extent, limit in zip(self.dims[depth][::-1], self.access.shape[::-1], strict=True):
-            factors.append(self.tape.where(whole, extent, 1))
-            whole = self.tape.where(whole, extent.same(limit), 0)
-            if whole.equals(0):
-                break
-        return factors
+        depth = self._inner[depth]
+        if depth not in self._rows:
+            factors, whole = [], self.tape.const(1)
+            for extent, limit in zip(self.dims[depth][::-1], self.access.shape[::-1], strict=True):
+                factors.append(self.tape.where(whole, extent, 1))
+                whole = self.tape.where(whole, extent.same(limit), 0)
+                if whole.equals(0):
+                    break
+            self._rows[depth] = factors
+        return self._rows[depth]
+
+    def places(self, depth: int) -> Value | None:
+        """Return at how many places of a page lines begin, None where they spread over all.
+
+        In any cache the lines at one place of a page share the same sets.
+        """
+        depth = self._inner[depth]
+        if depth not in self._places:
+            self._places[depth] = self._counted_places(depth)
+        return self._places[depth]
+
+    def _counted_places(self, depth: int) -> Value | None:
+        row, size = self.in_a_row(depth), self.access.element_bytes
+        count, crowded = PAGE_BYTES // LINE_BYTES, False
+        begun, apart, pitch = self.tape.const(1), self.tape.const(1), self.tape.const(size)
+        for d in range(1, len(self.access.shape)):
+            extent = self.dims[depth][-1 - d]
+            pitch = pitch * self.access.shape[-d]
+            if not pitch.is_constant:
+                return None
+            if d < len(row):  # together with those before
+                extent = extent / row[d]
+            if extent.equals(1):
+                continue
+            places = PAGE_BYTES // gcd(int(pitch.constant), PAGE_BYTES)
+            crowded |= places < count
+            begun = begun * extent.at_most(places)
+            apart = apart.at_least(self.tape.where(extent > 1, places, 1))
+        if not crowded:
+            return None
+        lines = self.run(depth) * (size / LINE_BYTES) + (1 - 1 / LINE_BYTES)
+        return (lines.unary("floor").at_least(1) * begun.at_most(apart)).at_most(count)
 
     def moves(self, loop: Loop) -> bool:
         """Whether the loop moves the address of some access."""

@@ -102,7 +102,7 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
     _make_layouts(work, constant)
     phases: list[Phase] = []
     for name, each in work.works.items():
-        for (consumer, tensor), pack in work.packs.items():
+        for (consumer, _), pack in work.packs.items():
             if consumer == name:
                 phases.append(pack_phase(pack, work.layouts))
         if isinstance(location[name], Root) and name not in work.forwarded:
