@@ -37,12 +37,12 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """The search space of a task is known."""
+    """So much of the search space of a task is open: promising plans first, later all of them."""
 
     task: str
     sketches: int
     plans: int
-    seconds: float
+    seconds: float  # that this took
 
 
 @dataclass(frozen=True, slots=True)

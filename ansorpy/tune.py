@@ -30,6 +30,7 @@ from ansorpy.events import (
     TaskResult,
 )
 from ansorpy.measure.host import local_target
+from ansorpy.plan.choices import ALL_PLANS
 from ansorpy.records import MemoryStore, Record, Store, default_store
 from ansorpy.session import first, past
 from ansorpy.session.delivery import Deliveries
@@ -160,25 +161,28 @@ def run(
             model = default_model(request.target, request.seed, transfer.prior)
         pace = Pace(request.seconds, begin_s, len(open_tasks), clock)
         opening = pools or (Pools if request.trials else small_pools)
-        with opening() as opened:
-            deliveries = Deliveries(opened, journal, digest, out, pace, hasty=not request.trials)
+        with opening() as processes:
+            deliveries = Deliveries(processes, journal, digest, out, pace, hasty=not request.trials)
             try:
                 begun = {name for name, _ in kept.rounds}
                 few = request.first_answer and len(open_tasks) <= OPEN_POOLS
                 whole = bool(request.trials) and not pace.hurried
+                later = {t.name for t in open_tasks if whole and not known[t.name]} - begun
                 for task in open_tasks:
                     asked = not request.trials or (few and task.name not in begun)
                     hasty = deliveries if asked else None
                     earlier = known[task.name]
-                    yield from begin(task, earlier, rules, model, request.seed, hasty, whole, clock)
+                    now = whole and task.name not in later
+                    yield from begin(task, earlier, rules, model, request.seed, hasty, now, clock)
                 stopped = "trials"
                 if request.trials:
                     yield from transfer.warm_up(open_tasks, clock)
                     standing = stand(open_tasks, request, results, pace, clock)
                     model.update(standing.go_on(kept))
                     stopped = yield from search(
-                        standing, model, journal, opened, deliveries, transfer, clock
-                    )
+                        standing, model, journal, processes, deliveries, transfer, rules, later,
+                        clock,
+                    )  # fmt: skip
             except KeyboardInterrupt:
                 if not any(results.values()) and not any(map(has_answer, open_tasks)):
                     raise
@@ -218,23 +222,30 @@ def begin(
     whole: bool,
     clock: Callable[[], float],
 ) -> Iterator[Event]:
-    """Open a promising part of the search space, answer from that, then open the rest.
+    """Open a promising part of the search space, and answer from that.
 
     Args:
         hasty: what gives the first answer; None: it is not asked for.
-        whole: open the rest; there is no time for it where seconds are few.
+        whole: open the rest, too.
     """
-    begin_s = clock()
     if hasty is not None:
         hasty.prepare(task)
-    derivation = task.explore(rules, first.PLANS)
+    yield opened(task, rules, clock, first.PLANS)
     task.recall(known)
     answer = None if hasty is None else hasty.at_once(task, model, seed)
     if answer is not None:
         yield answer
     if whole:
-        derivation = task.explore(rules)
-    yield Derived(task.name, len(derivation.sketches), len(task.plans), clock() - begin_s)
+        yield opened(task, rules, clock)
+
+
+def opened(
+    task: Task, rules: tuple[Rule, ...], clock: Callable[[], float], limit: int = ALL_PLANS
+) -> Derived:
+    """Open about so many plans of the search space, and return what is there now."""
+    begin_s = clock()
+    derivation = task.explore(rules, limit)
+    return Derived(task.name, len(derivation.sketches), len(task.plans), clock() - begin_s)
 
 
 def stand(
@@ -260,17 +271,28 @@ def search(
     pools: Pools,
     deliveries: Deliveries,
     transfer: Transfer,
+    rules: tuple[Rule, ...],
+    later: set[str],
     clock: Callable[[], float],
 ) -> Generator[Event, None, Stopped]:
-    """Play rounds until the search is over; return why it is."""
+    """Play rounds until the search is over; return why it is.
+
+    Args:
+        later: the tasks of which the promising plans are open: the others follow after a round,
+            because to open them takes longer than a round.
+    """
     while (turn := standing.next_turn()) is not None:
         task = standing.tasks[turn.task.name]
         before_s = task.best_s
         deliveries.begin(task)
+        if task.rounds and task.name in later:
+            later.remove(task.name)
+            yield opened(task, rules, clock)
         played = play(
             task, turn.trials, model, pools.of(task), standing.picking, clock, standing.pace.late
         )
-        standing.report(turn, len(played.chosen), played.best_s, played.spent)
+        if played.chosen or task.name not in later:  # else the rest may have what it lacks
+            standing.report(turn, len(played.chosen), played.best_s, played.spent)
         done = RoundDone(
             task.name, task.rounds, task.trials, task.best_s, dict(task.failures),
             played.quality, played.spent,

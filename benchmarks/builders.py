@@ -139,9 +139,9 @@ def _space(events: list[Event]) -> Row:
     spent = sum((e.spent for e in events if isinstance(e, RoundDone)), TimeSpent())
     derived = [event for event in events if isinstance(event, Derived)]
     return {
-        "sketches": derived[0].sketches,
-        "plans": derived[0].plans,
-        "derive_s": derived[0].seconds,
+        "sketches": derived[-1].sketches,
+        "plans": derived[-1].plans,
+        "derive_s": sum(event.seconds for event in derived),
         "spent": asdict(spent),
     }
 

@@ -18,6 +18,7 @@ from ansorpy.tasks import (
     Turn,
     WeightedSum,
 )
+from ansorpy.tasks.scheduler import FIRST_ROUND
 
 Measure = Callable[[str, int], float]  # task name and its trials so far -> best cost of the round
 
@@ -73,15 +74,18 @@ def test_the_released_golden_split() -> None:
 )
 def test_rounds_are_small_at_small_budgets(n: int, trials: int, size: int) -> None:
     turns = play(scheduler(tasks(n), Settings(trials)), falling)
-    assert turns[0].trials == size
+    assert {turn.trials for turn in turns[:n]} == {min(size, FIRST_ROUND)}
+    assert turns[n].trials == size
     assert max(turn.trials for turn in turns) == size
 
 
 def test_rounds_grow_once_a_task_has_learned() -> None:
     turns = play(scheduler(tasks(1), Settings(256)), falling)
-    assert [turn.trials for turn in turns] == [16] * 4 + [32] * 6
-    for fixed in (Settings(256, round_trials=16), Settings(256, seconds=1e9)):
-        assert {turn.trials for turn in play(scheduler(tasks(1), fixed), falling)} == {16}
+    assert [turn.trials for turn in turns] == [8] + [16] * 4 + [32] * 5 + [24]
+    fixed = play(scheduler(tasks(1), Settings(256, round_trials=16)), falling)
+    assert {turn.trials for turn in fixed} == {16}
+    timed = play(scheduler(tasks(1), Settings(256, seconds=1e9)), falling)
+    assert [turn.trials for turn in timed] == [8] + [16] * 15 + [8]
 
 
 def test_warm_up_is_one_round_each_in_order() -> None:
@@ -102,7 +106,7 @@ def test_a_dead_task_never_captures_trials(strategy: str) -> None:
 def test_where_all_tasks_die_the_rest_of_the_budget_is_kept() -> None:
     dealer = scheduler(tasks(2), Settings(1000))
     play(dealer, lambda name, trials: inf)
-    assert dealer.allocation == {"t0": 128, "t1": 128}
+    assert dealer.allocation == {"t0": 72, "t1": 72}
     assert dealer.next_turn() is None
 
 

@@ -61,7 +61,7 @@ def test_the_events_of_a_tuning(tmp_path: Path) -> None:
     assert isinstance(found[0], Started)
     assert isinstance(found[1], Derived)
     rounds = [event for event in found if isinstance(event, RoundDone)]
-    assert [(r.round, r.trials) for r in rounds] == [(1, 16), (2, 32)]
+    assert [(r.round, r.trials) for r in rounds] == [(1, 8), (2, 24), (3, 32)]
     bests = [event.best_s for event in found if isinstance(event, Improved)]
     assert bests == sorted(bests, reverse=True)
     end = found[-1]
@@ -154,7 +154,7 @@ def test_without_any_candidate_the_baseline_is_delivered(tmp_path: Path) -> None
     store = MemoryStore()
     result = only(events(store=store, out=tmp_path, pools=pools))
     assert result.winner == "baseline"
-    assert result.failures == {"crash": 32}
+    assert result.failures == {"crash": 24}
     assert result.examples == {"crash": "signal 11"}
 
 
@@ -182,7 +182,7 @@ def test_an_interrupt_while_measuring_keeps_the_best_so_far(tmp_path: Path) -> N
     end = last(events(out=tmp_path, pools=fake_pools(verdict=verdict)))
     assert end.stopped == "interrupted"
     assert end.results[0].kernel is not None
-    assert end.results[0].trials == 16
+    assert end.results[0].trials == 8
 
 
 def test_an_interrupt_before_anything_survived_ends_everything(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_patience_ends_a_search_that_gains_nothing(tmp_path: Path) -> None:
     pools = fake_pools(verdict=lambda program: Measured((1e-3,)))
     end = last(events(out=tmp_path, pools=pools, trials=256, patience=16))
     assert end.stopped == "converged"
-    assert end.results[0].trials == 32
+    assert end.results[0].trials == 24
 
 
 @pytest.mark.parametrize(

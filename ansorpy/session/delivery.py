@@ -62,8 +62,11 @@ class Deliveries:
         return found.event(task, self._pace.spent_s)
 
     def begin(self, task: Task) -> None:
-        """Have the untuned kernel built while the first round is proposed: the race needs it."""
-        if task.rounds or task.name in self._raced:
+        """Have the untuned kernel built while the second round is proposed: the race needs it.
+
+        Nothing is timed on all cores while that goes on, and the first round is soon over.
+        """
+        if task.rounds != 1 or task.name in self._raced:
             return
         untuned = final.untuned(task)
         if isinstance(untuned, Contestant):

@@ -13,6 +13,7 @@ from ansorpy.tasks.objective import Objective, WeightedSum
 from ansorpy.tasks.task import Progress, Task, Turn
 
 SMALL_BUDGET: Final = 256  # trials; up to here the model must learn early
+FIRST_ROUND: Final = 8  # what the model says before it has learned anything is soon looked at
 SMALL_ROUND: Final = 16
 GROWN_ROUND: Final = 32  # later in a small budget: what a round costs counts for more
 GROWN_AT: Final = 64  # trials of a task
@@ -134,10 +135,12 @@ class TaskScheduler:
         return Turn(chosen.task, min(self._size(chosen), left))
 
     def _size(self, progress: Progress) -> int:
-        """Return how many trials the next round of a task has: more once its model has learned.
+        """Return how many trials the next round of a task has: few at first, more in the end.
 
         Where seconds are counted rounds stay small: the last one ends when it ends.
         """
+        if self._settings.round_trials is None and not progress.rounds:
+            return min(FIRST_ROUND, self._round)
         fixed = self._settings.round_trials is not None or self._settings.seconds is not None
         if fixed or progress.trials < GROWN_AT:
             return self._round

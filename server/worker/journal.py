@@ -90,17 +90,18 @@ class JobJournal:
     # --- what else happens in a job
 
     def derived(self, event: Derived) -> None:
-        """Store the size of the search space of a task; a resumed search says it again."""
+        """Store how much of the search space of a task is open; a resumed search says it again."""
 
         def store(tx: Session, row: JobRow, now_s: float) -> None:
             progress = json.loads(row.progress)
-            if "sketches" in progress.get(event.task, {}):
+            before = progress.get(event.task, {})
+            if before.get("plans", 0) >= event.plans:
                 return
-            facts = {"sketches": event.sketches, "plans": event.plans, "trials": 0}
-            progress[event.task] = facts
+            facts = {"sketches": event.sketches, "plans": event.plans}
+            progress[event.task] = {"trials": 0, **before, **facts}
             row.progress = _json(progress)
             touch(row, now_s)
-            body = {"task": event.task, "seconds": event.seconds, **facts}
+            body = {"task": event.task, "seconds": event.seconds, **progress[event.task]}
             add_event(tx, row, "derived", body, now_s)
 
         self._held.write(store)

@@ -141,7 +141,7 @@ def test_the_time_of_an_earlier_attempt_counts(tmp_path: Path) -> None:
 
 def test_a_latency_that_is_good_enough_ends_the_search(tmp_path: Path) -> None:
     end = last(events(Ledger(), tmp_path, MM, target_latency_s=1.9e-3))
-    assert (end.stopped, end.results[0].trials) == ("target", 16)
+    assert (end.stopped, end.results[0].trials) == ("target", 8)
 
 
 def test_a_search_that_gains_no_more_ends(tmp_path: Path) -> None:

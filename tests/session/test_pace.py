@@ -108,9 +108,9 @@ def test_a_hurry_opens_promising_plans_and_races_one_finalist(
         return cast(MeasurePool, Racing(dag, target))
 
     dag = conv2d_bias_relu(1, 4, 8, 8, 8, 3, Window(padding=1))
-    request = Request((dag,), TARGET, trials=8, seconds=seconds)
+    request = Request((dag,), TARGET, trials=16, seconds=seconds)
     model = RandomModel(np.random.default_rng(0))
-    (derived,) = (
+    *_, derived = (
         event
         for event in run(
             request, None, MemoryStore(), tmp_path, model=model, pools=lambda: Pools(open_pool)
