@@ -25,7 +25,7 @@ STIFF: Final = {
     "lambda_l2": 1.0,
 }
 LARGEST: Final = 20.0  # a logarithm of a correction beyond which nothing is learned any more
-LEAST_JUDGED: Final = 8  # candidates of a task; fewer say nothing
+LEAST_JUDGED: Final = 16  # candidates of a task; a first round of 8 says nothing
 MOST_JUDGED: Final = 64  # by then the task has a model of its own
 MARGIN: Final = 0.1  # of Kendall's tau: noise, and who chose the candidates looks worse on them
 

@@ -8,20 +8,24 @@ import numpy as np
 import pytest
 
 from ansorpy.errors import SpecError
-from ansorpy.events import Event, Finished, RoundDone
+from ansorpy.events import Derived, Event, Finished, RoundDone
 from ansorpy.records import MemoryStore, Record, decode, encode
 from ansorpy.search import Candidate
+from ansorpy.session.first import PLANS
 from ansorpy.session.goal import Goal
 from ansorpy.session.journal import Checkpoint, Kept, set_state, state_of
 from ansorpy.session.rules import find_rules
 from ansorpy.session.task import Task
 from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.te.library import Window, conv2d_bias_relu
 from ansorpy.te.text import parse
 from ansorpy.tune import Request, run
 from tests.fakes import fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 RELU = "def relu(float(64) A) -> (B) { B(i) = fmax(A(i), 0) }"
+CONV = conv2d_bias_relu(1, 4, 8, 8, 8, 3, Window(padding=1))  # more plans than promising ones
 TARGET = Target(vector_bits=256, registers=16)
 
 
@@ -68,9 +72,10 @@ class Ledger:
 
 
 def events(
-    ledger: Ledger, out: Path, text: str, store: MemoryStore | None = None, **options: Any
+    ledger: Ledger, out: Path, what: str | Dag, store: MemoryStore | None = None, **options: Any
 ) -> Iterator[Event]:
-    request = Request(parse(text), TARGET, **{"trials": 96, **options})
+    dags = (what,) if isinstance(what, Dag) else parse(what)
+    request = Request(dags, TARGET, **{"trials": 96, **options})
     ticks = iter(range(10**9))
     return run(
         request, find_rules("cpu"), store or MemoryStore(), out, pools=fake_pools(),
@@ -85,15 +90,15 @@ def last(found: Iterator[Event]) -> Finished:
 
 
 @pytest.mark.parametrize(
-    ("text", "trials", "all_lives"),  # calls that an attempt survives; even: the round is not kept
-    [(MM, 96, (4,)), (MM + RELU, 48, (1, 2))],
-    ids=["one", "two"],
+    ("what", "trials", "all_lives"),  # calls that an attempt survives; even: the round is not kept
+    [(MM, 96, (4,)), (MM + RELU, 48, (1, 2)), (CONV, 24, (3,))],
+    ids=["one", "two", "opened-after-a-round"],
 )
 def test_a_tuning_killed_anywhere_ends_as_if_it_had_not_been(
-    tmp_path: Path, text: str, trials: int, all_lives: tuple[int, ...]
+    tmp_path: Path, what: str | Dag, trials: int, all_lives: tuple[int, ...]
 ) -> None:
     whole = Ledger()
-    expected = last(events(whole, tmp_path / "whole", text, trials=trials))
+    expected = last(events(whole, tmp_path / "whole", what, trials=trials))
     calls = 10**9 - whole.calls_left
     for lives in all_lives:
         ledger, attempts = Ledger(), 0
@@ -101,7 +106,7 @@ def test_a_tuning_killed_anywhere_ends_as_if_it_had_not_been(
             ledger.calls_left = lives
             attempts += 1
             try:
-                end = last(events(ledger, tmp_path / f"{lives}", text, trials=trials))
+                end = last(events(ledger, tmp_path / f"{lives}", what, trials=trials))
                 break
             except Killed:
                 continue
@@ -206,3 +211,11 @@ def test_random_states_are_json() -> None:
     other = np.random.default_rng(9)
     set_state(other, saved)
     assert other.random(5).tolist() == expected
+
+
+def test_the_other_plans_are_opened_after_the_first_round(tmp_path: Path) -> None:
+    found = list(events(Ledger(), tmp_path, CONV, trials=24))
+    told = [type(e) for e in found if isinstance(e, Derived | RoundDone)]
+    assert told == [Derived, RoundDone, Derived, RoundDone]
+    few, every = (e.plans for e in found if isinstance(e, Derived))
+    assert few <= 2 * PLANS < every

@@ -63,7 +63,7 @@ def test_a_tuning_leaves_experience_from_which_another_task_starts(tmp_path: Pat
     assert (warmed.candidates, warmed.tasks) == (32, 1)
     assert as_line(warmed) == "warm start from 32 trials of 1 other tasks, 0.0 s"
     judged = of(Judged, found)[0]
-    assert (judged.task, judged.candidates) == ("other", 8)
+    assert (judged.task, judged.candidates) == ("other", 24)
     line = as_line(judged)
     assert line is not None
     assert line.startswith("other: warm start ")
@@ -79,7 +79,7 @@ def test_what_misleads_is_dropped_and_the_tuning_goes_on(tmp_path: Path) -> None
     assert not judged.kept
     line = as_line(judged)
     assert line is not None
-    assert "dropped after 8 trials" in line
+    assert "dropped after 24 trials" in line
     assert of(RoundDone, found)[-1].trials == 32
 
 
