@@ -5,17 +5,19 @@ for k in 64: acc += A[k]      ->      for k in 16: acc += A[4 k]; ... acc += A[4
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Final
 
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
 from ansorpy.loopir.passes.registers import vectors
-from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt
+from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt, walk_stmt
 from ansorpy.te.expr import Binary, Const, Var, reads, variables
 from ansorpy.te.intervals import simplify
 from ansorpy.te.products import conjuncts
 
 LONGEST: Final = 16  # iterations that a mask has written out
+_NOTHING: Final = Seq(())
 
 
 def unroll(program: Program, budgets: Mapping[str, int], registers: int) -> Program:
@@ -25,22 +27,22 @@ def unroll(program: Program, budgets: Mapping[str, int], registers: int) -> Prog
     unrolled body may have. Keeps the meaning and the order of combining. Afterwards a loop of
     extent n whose body is one Tile of v vectors is written out u times, u the largest divisor
     of n with u * v within the budget. A tile whose sums and operands are more than `registers`
-    vectors stays as it is: of copies LLVM would load too early, and spill. A loop that a mask
+    vectors stays as it is: of copies LLVM would load too early, and spill. A short loop that a mask
     depends on, besides the points of the tile, is written out whole: the mask is then known.
     """
 
     def change(stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL:
-            return stmt
-        if not isinstance(stmt.body, Tile) or stmt.body.mask is not None:
-            return _decided(stmt)
-        if not isinstance(stmt.extent, Const):
-            return stmt
-        if _crowded(stmt.body, registers):
-            return stmt
-        return _unroll(stmt, stmt.body, int(stmt.extent.value), budget_of(stmt, budgets))
+        match stmt:
+            case For(
+                extent=Const(value=extent), body=Tile(mask=None) as tile, kind=LoopKind.SERIAL
+            ):
+                if _crowded(tile, registers):
+                    return stmt
+                return _unroll(stmt, tile, int(extent), budget_of(stmt, budgets))
+            case _:
+                return stmt
 
-    return map_phases(program, lambda body: map_stmt(body, change))
+    return map_phases(program, lambda body: map_stmt(map_stmt(body, _decided), change))
 
 
 def budget_of(loop: For, budgets: Mapping[str, int]) -> int:
@@ -48,22 +50,33 @@ def budget_of(loop: For, budgets: Mapping[str, int]) -> int:
     return budgets.get(loop.var.split(":", 1)[0], 0)
 
 
-def _decided(loop: For) -> Stmt:
-    """Return a short loop written out where that decides masks of the tiles that it consists of.
+def _decided(stmt: Stmt) -> Stmt:
+    """Return a short loop written out where that decides masks of the tiles inside of it.
 
-    A part of a mask that mentions this loop and points of the tile alone is then known.
+    A part of a mask that mentions this loop and points of the tile alone is then known. Where
+    loops lie between, as many tiles as LONGEST are made of them at most.
     """
-    tiles = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
-    if not isinstance(loop.extent, Const) or int(loop.extent.value) > LONGEST:
-        return loop
-    if not any(isinstance(tile, Tile) and _waits(tile, loop.var) for tile in tiles):
-        return loop
+    if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL:
+        return stmt
+    if not isinstance(stmt.extent, Const) or int(stmt.extent.value) > LONGEST:
+        return stmt
+    extent, direct = int(stmt.extent.value), _parts(stmt.body)
+    tiles = [part for part in walk_stmt(stmt.body) if isinstance(part, Tile)]
+    close = all(isinstance(part, Tile) for part in direct)
+    if not close and extent * len(tiles) > LONGEST:
+        return stmt
+    if not any(_waits(tile, stmt.var) for tile in tiles):
+        return stmt
     copies = [
-        _simpler(substitute_stmt(tile, {loop.var: Const(i)}))
-        for i in range(int(loop.extent.value))
-        for tile in tiles
+        map_stmt(substitute_stmt(part, {stmt.var: Const(i)}), partial(_simpler, apart=close))
+        for i in range(extent)
+        for part in direct
     ]
-    return seq(*(copy for copy in copies if copy is not None))
+    return seq(*copies)
+
+
+def _parts(stmt: Stmt) -> tuple[Stmt, ...]:
+    return stmt.stmts if isinstance(stmt, Seq) else (stmt,)
 
 
 def _waits(tile: Tile, var: str) -> bool:
@@ -72,18 +85,20 @@ def _waits(tile: Tile, var: str) -> bool:
     return any(var in variables(part) and variables(part) <= points | {var} for part in parts)
 
 
-def _simpler(stmt: Stmt) -> Stmt | None:
-    """Return a tile with what its points decide gone from its mask; None: it has no point."""
+def _simpler(stmt: Stmt, apart: bool) -> Stmt:
+    """Return a tile with what its points decide gone from its mask; nothing, if it has no point."""
+    if isinstance(stmt, For) and stmt.body == _NOTHING:
+        return _NOTHING
     if not isinstance(stmt, Tile):
         return stmt
-    stmt = replace(stmt, apart=True)
+    stmt = replace(stmt, apart=apart or stmt.apart)
     if stmt.mask is None:
         return stmt
     ranges = {name: (0, n - 1) for name, n in stmt.dims}
     left = simplify(stmt.mask, ranges)
     if not isinstance(left, Const):
         return replace(stmt, mask=left)
-    return replace(stmt, mask=None) if left.value else None
+    return replace(stmt, mask=None) if left.value else _NOTHING
 
 
 def _crowded(tile: Tile, registers: int) -> bool:

@@ -7,7 +7,7 @@ from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, Program, Scope, Tile
 from ansorpy.loopir.passes.unroll import unroll
 from ansorpy.loopir.rewrite import walk_stmt
-from tests.loopir.samples import buffer, c, mul, program, read, store, v
+from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
 
 LANES = 16
 
@@ -52,5 +52,34 @@ def test_a_reduction_is_written_out_within_budget_and_registers(
     arrays = {
         "A": rng.random((rows, 12), np.float32),
         "B": rng.random((12, vectors, LANES), np.float32),
+    }
+    np.testing.assert_array_equal(run(after, arrays)["C"], run(before, arrays)["C"])
+
+
+@pytest.mark.parametrize(("window", "written"), [(3, 3), (16, 16), (17, 1)])
+def test_a_short_loop_that_decides_a_mask_further_in_is_written_out(
+    window: int, written: int
+) -> None:
+    # C[u, l] += A[u + r, k] * B[r, k, l] where u + r >= 2: known once r is.
+    r, u, k, lane = v("C:r"), v("u"), v("C:k"), v("l")
+    terms = mul(read("A", add(u, r), k), read("B", r, k, lane))
+    mask = lt(c(1), add(u, r))
+    tile = Tile((("u", 4),), ("l", LANES), store("C", (u, lane), terms, "sum"), mask)
+    before = program(
+        (
+            buffer("A", 3 + window, 5, scope=Scope.INPUT),
+            buffer("B", window, 5, LANES, scope=Scope.INPUT),
+            buffer("C", 4, LANES, scope=Scope.OUTPUT),
+        ),
+        For("C:r", c(window), For("C:k", c(5), tile)),
+    )
+    after = unroll(before, {"C": 0}, registers=32)
+    tiles = [s for phase in after.phases for s in walk_stmt(phase.body) if isinstance(s, Tile)]
+    assert len(tiles) == written
+    assert sum(each.mask is not None for each in tiles) == (1 if written == 1 else 2)
+    rng = np.random.default_rng(0)
+    arrays = {
+        "A": rng.random((3 + window, 5), np.float32),
+        "B": rng.random((window, 5, LANES), np.float32),
     }
     np.testing.assert_array_equal(run(after, arrays)["C"], run(before, arrays)["C"])
