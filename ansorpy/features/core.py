@@ -104,7 +104,7 @@ class _Core:
         moved, transposed = self._moves(count.steps, kept, share * kept)
         functions, divides = self._heavy(count.steps)
         traffic = Traffic(self.caches, self.statement, self.footprints)
-        far = traffic.past(self.caches.second)
+        far = traffic.far()
         return [
             self.tape.const(not self.statement.ahead),
             count.work, count.steps, count.tiles,

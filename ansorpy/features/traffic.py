@@ -1,7 +1,7 @@
 """What of a statement's data comes from beyond a cache, and how often a walk through it begins."""
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Final
 
 from ansorpy.features.occupancy import Caches, Occupancy
@@ -24,7 +24,6 @@ class Traffic:
         self.tape: Tape = caches.found.made.tape
         self.statement = statement
         self.footprints = footprints
-        self._far: dict[int, Value] = {}  # from beyond the second cache, by position
 
     def past(self, cache: Occupancy) -> Value:
         """Return the bytes that come from beyond a cache.
@@ -32,18 +31,16 @@ class Traffic:
         From the inside out: while what all statements touch in one iteration of a loop fits, the
         loop fetches its footprint once; from there on every iteration fetches all again.
         """
-        second = cache is self.caches.second
-        parts = (
-            self._beyond(n) if second else self._past_of(each, cache)
-            for n, each in enumerate(self.footprints)
-        )
+        parts = (self._past_of(each, cache) for each in self.footprints)
         return reduce(Value.__add__, parts, self.tape.const(0))
 
-    def _beyond(self, position: int) -> Value:
-        if position not in self._far:
-            found = self._past_of(self.footprints[position], self.caches.second)
-            self._far[position] = found
-        return self._far[position]
+    def far(self) -> Value:
+        """Return the bytes that come from beyond the second cache."""
+        return reduce(Value.__add__, self._far, self.tape.const(0))
+
+    @cached_property
+    def _far(self) -> tuple[Value, ...]:
+        return tuple(self._past_of(each, self.caches.second) for each in self.footprints)
 
     def _past_of(self, footprint: Footprint, cache: Occupancy) -> Value:
         size = footprint.access.element_bytes
@@ -65,10 +62,10 @@ class Traffic:
         of memory: rows side by side are one, the next strip of columns is another.
         """
         total = self.tape.const(0)
-        for position, footprint in self._large():
+        for footprint, far in self._large():
             size = footprint.access.element_bytes
             region = (self._region(footprint) * size).at_least(_WINDOW_BYTES)
-            total = total + self._beyond(position) / region
+            total = total + far / region
         return total
 
     def stretches(self) -> Value:
@@ -77,19 +74,23 @@ class Traffic:
         What a prefetcher foresees ends with a stretch: the rows of a strip of columns are one each.
         """
         total = self.tape.const(0)
-        for position, footprint in self._large():
+        for footprint, far in self._large():
             if not footprint.access.writes:
                 stretch = self._stretch(footprint) * footprint.access.element_bytes
-                total = total + self._beyond(position) / stretch.at_least(LINE_BYTES)
+                total = total + far / stretch.at_least(LINE_BYTES)
         return total
 
-    def _large(self) -> Iterator[tuple[int, Footprint]]:
-        """Yield what the second cache does not hold as a whole, which would soon lie in it."""
-        for position, footprint in enumerate(self.footprints):
+    def _large(self) -> Iterator[tuple[Footprint, Value]]:
+        """Yield what comes from beyond the second cache of what it does not hold as a whole.
+
+        A smaller tensor soon lies in it.
+        """
+        for footprint, far in zip(self.footprints, self._far, strict=True):
             size = self.tape.const(footprint.access.element_bytes)
             whole = reduce(Value.__mul__, footprint.access.shape, size)
-            if not (whole <= self.caches.second.size_bytes).equals(1):
-                yield position, footprint
+            small = whole <= self.caches.second.size_bytes
+            if not small.equals(1):
+                yield footprint, self.tape.where(small, 0, far)
 
     def _stretch(self, footprint: Footprint) -> Value:
         """Return how long the stretches are that are walked side by side, few at a time."""

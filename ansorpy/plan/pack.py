@@ -2,8 +2,9 @@
 
 X[j, k] read under a tile of P columns becomes X.pack[j // P, k, j % P]: the inner loop then
 walks memory in order, whatever the layout of X; what is summed block by block over several axes
-lies block by block, too. Positions beyond the extent, and those beyond X
-where the stage reads X under a condition, hold zeros.
+lies block by block, too. What lies across the lanes is copied by squares of vectors, transposed
+in registers, along all axes that follow one another in memory. Positions beyond the extent, and
+those beyond X where the stage reads X under a condition, hold zeros.
 """
 
 from collections.abc import Callable, Mapping

@@ -168,7 +168,9 @@ def _rejoin(of: Form, ranges: Ranges, facts: Facts) -> Form:
                 ):
                     gone = Form(0, {atom: coef}).plus(inner, -times)
                     return _rejoin(of.plus(gone, -1).plus(Form(0, {rest: -times})), ranges, facts)
-            case Binary("mod", Binary("floordiv", a, Const(value=low)) as x, Const(value=size)):
+            case Binary(
+                op="mod", a=Binary(op="floordiv", a=a, b=Const(value=low)) as x, b=Const(value=size)
+            ) if low > 0 and size > 0:
                 above = Binary("floordiv", a, Const(low * size))
                 if of.terms.get(above) == coef * size:
                     gone = Form(0, {atom: coef, above: coef * int(size)})
