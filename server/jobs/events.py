@@ -1,7 +1,7 @@
 """What happens in a job, as rows that a stream can resume from.
 
     state      {"state", "reason"}
-    derived    {"task", "sketches", "plans", "known", "seconds"}
+    derived    {"task", "sketches", "plans", "seconds"}: of promising plans, again when all are open
     round      {"task", "round", "trials", "best_s", "failures", "quality", "spent", "seconds"}
     improved   {"task", "best_s", "trials", "seconds"}
     kernel     {"task", "sha256", "best_s", "final"}

@@ -101,7 +101,7 @@ class JobJournal:
             progress[event.task] = {"trials": 0, **before, **facts}
             row.progress = _json(progress)
             touch(row, now_s)
-            body = {"task": event.task, "seconds": event.seconds, **progress[event.task]}
+            body = {"task": event.task, "seconds": event.seconds, **facts}
             add_event(tx, row, "derived", body, now_s)
 
         self._held.write(store)

@@ -231,6 +231,20 @@ def test_a_round_whose_commit_was_not_answered_is_stored_once(engine: Engine, jo
     assert [kind for kind, _ in events(engine, job_id)].count("round") == 1
 
 
+def test_the_rest_of_a_search_space_is_told_and_what_was_done_is_kept(
+    engine: Engine, job_id: str
+) -> None:
+    journal = JobJournal(held(engine))
+    for event in (DERIVED, DERIVED):  # a resumed search says it again
+        journal.derived(event)
+    journal.round(ROUND, records(), AFTER)
+    journal.derived(replace(DERIVED, plans=46))
+    journal.derived(DERIVED)
+    assert [kind for kind, _ in events(engine, job_id)].count("derived") == 2
+    known = json.loads(job(engine, job_id).progress)["mm"]
+    assert (known["sketches"], known["plans"], known["trials"]) == (3, 46, 2)
+
+
 def test_what_was_kept_comes_back_in_order(engine: Engine, job_id: str) -> None:
     journal = JobJournal(held(engine))
     assert journal.kept().checkpoint is None
