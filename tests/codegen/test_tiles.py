@@ -91,6 +91,17 @@ def test_scatter_and_strided_load() -> None:
     agree(prog, {"A": normal(13)})
 
 
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 15])
+@pytest.mark.parametrize("first", [0, 1])
+def test_every_other_element_of_a_vector_that_is_cut_off(count: int, first: int) -> None:
+    # A ends with the last element that is read.
+    value = read("A", add(mul(L, 2), first))
+    tile = Tile((), ("l", 16), store("C", (L,), value), lt(L, count))
+    size = 2 * count - 1 + first
+    prog = program([buffer("A", "float32", (size,)), out((count,))], tile)
+    agree(prog, {"A": normal(size)})
+
+
 def test_reversed_and_broadcast_loads() -> None:
     value = add(read("A", Binary("sub", c(15), L)), read("A", c(3)), read("A", Var("i")))
     loop = For("i", c(3), Tile((), ("l", 16), store("C", (Var("i"), L), value)))

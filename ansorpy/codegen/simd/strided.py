@@ -3,12 +3,18 @@
 from typing import Any
 
 from ansorpy.codegen.simd.kinds import computed, power_of_two
-from ansorpy.codegen.simd.memory import Memory
+from ansorpy.codegen.simd.memory import Memory, lanes_on
 from ansorpy.codegen.simd.text import Node
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Guards, Index, Point
 
 WORTH = 4  # a transpose of all lanes costs about as much as this many gathers
+
+
+def prefix(guard: Any) -> int:
+    """Return how many lanes a constant guard leaves, the first ones; 0 where it is another."""
+    on = lanes_on(guard)
+    return len(on) if list(on) == list(range(len(on))) else 0
 
 
 class Strided(Memory):
@@ -54,10 +60,14 @@ class Strided(Memory):
 
     def fetch_vector(self, name: str, dtype: str, index: Any, guard: Any) -> Any:
         """Load a vector; every other element, or reversed ones, from whole vectors."""
-        if guard is not True or not isinstance(index, Index):
+        if not isinstance(index, Index):
             return super().fetch_vector(name, dtype, index, guard)
         n, first = len(index.lanes), index.lanes[0]
         steps = {b - a for a, b in zip(index.lanes, index.lanes[1:], strict=False)}
+        if steps == {2} and guard is not True and (count := prefix(guard)):
+            return self.every_other(name, dtype, index, count)
+        if guard is not True:
+            return super().fetch_vector(name, dtype, index, guard)
         if steps == {-1}:
             found = self.whole_vector(name, dtype, index, index.lanes[-1])
             return self.shuffle(found, found, list(range(n - 1, -1, -1)))
@@ -65,6 +75,17 @@ class Strided(Memory):
             low, high = (self.whole_vector(name, dtype, index, k) for k in (first, first + n - 1))
             return self.shuffle(low, high, [k if k < n else k + 1 for k in range(0, 2 * n, 2)])
         return super().fetch_vector(name, dtype, index, guard)
+
+    def every_other(self, name: str, dtype: str, index: Index, count: int) -> Any:
+        """Load `count` elements, each the second next of the one before; the other lanes are 0."""
+        n, first = len(index.lanes), index.lanes[0]
+        parts: list[Any] = []
+        for start, left in ((0, 2 * count - 1), (n, 2 * count - 1 - n)):
+            lanes = tuple(range(first + start, first + start + n))
+            guard = self.shortened(True, min(max(left, 0), n), n) if left > 0 else False
+            parts.append(super().fetch_vector(name, dtype, Index(index.terms, lanes), guard))
+        low, high = parts
+        return self.shuffle(low, high, list(range(0, 2 * n, 2)))
 
     def whole_vector(self, name: str, dtype: str, index: Index, start: int) -> Any:
         """Load side by side from `start` as many elements as an index has lanes."""
