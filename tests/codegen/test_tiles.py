@@ -95,7 +95,7 @@ def test_scatter_and_strided_load() -> None:
 @pytest.mark.parametrize("first", [0, 1])
 def test_every_other_element_of_a_vector_that_is_cut_off(count: int, first: int) -> None:
     # A ends with the last element that is read.
-    value = read("A", add(mul(L, 2), first))
+    value = read("A", add(mul(L, 2), c(first)))
     tile = Tile((), ("l", 16), store("C", (L,), value), lt(L, count))
     size = 2 * count - 1 + first
     prog = program([buffer("A", "float32", (size,)), out((count,))], tile)
