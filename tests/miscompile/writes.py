@@ -102,9 +102,9 @@ def in_one_task(program: Program) -> Program:
 
 
 def overwrites(stmt: Stmt) -> Stmt:
-    """Store the first element of a weight that is packed over its neighbour too."""
+    """Store the first element of a weight that is packed over one that is packed later, too."""
     assert isinstance(stmt, Tile)
-    place = (Const(0), Const(0), Const(0), Const(1))
+    place = (Const(0), Const(2), Const(2), Const(2))
     value = Read("W", (Const(0),) * 4, F)
     return Seq((stmt, Tile((), None, Store(("W",), place, (value,)))))
 
