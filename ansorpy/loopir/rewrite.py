@@ -160,8 +160,13 @@ def seq(*stmts: Stmt) -> Stmt:
     """Return the statements in order as one: nested Seqs flattened, a single one unwrapped."""
     flat: list[Stmt] = []
     for stmt in stmts:
-        flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
+        flat.extend(in_order(stmt))
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def in_order(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Return the statements of a Seq, or the single one."""
+    return stmt.stmts if isinstance(stmt, Seq) else (stmt,)
 
 
 def nest(loops: tuple[tuple[str, Expr], ...], body: Stmt) -> Stmt:

@@ -14,7 +14,7 @@ WORTH = 4  # a transpose of all lanes costs about as much as this many gathers
 def prefix(guard: Any) -> int:
     """Return how many lanes a constant guard leaves, the first ones; 0 where it is another."""
     on = lanes_on(guard)
-    return len(on) if list(on) == list(range(len(on))) else 0
+    return len(on) if on == list(range(len(on))) else 0
 
 
 class Strided(Memory):
@@ -64,9 +64,10 @@ class Strided(Memory):
             return super().fetch_vector(name, dtype, index, guard)
         n, first = len(index.lanes), index.lanes[0]
         steps = {b - a for a, b in zip(index.lanes, index.lanes[1:], strict=False)}
-        if steps == {2} and guard is not True and (count := prefix(guard)):
-            return self.every_other(name, dtype, index, count)
         if guard is not True:
+            count = prefix(guard) if steps == {2} else 0
+            if count:
+                return self.every_other(name, dtype, index, count)
             return super().fetch_vector(name, dtype, index, guard)
         if steps == {-1}:
             found = self.whole_vector(name, dtype, index, index.lanes[-1])
@@ -82,7 +83,7 @@ class Strided(Memory):
         parts: list[Any] = []
         for start, left in ((0, 2 * count - 1), (n, 2 * count - 1 - n)):
             lanes = tuple(range(first + start, first + start + n))
-            guard = self.shortened(True, min(max(left, 0), n), n) if left > 0 else False
+            guard = self.shortened(True, min(left, n), n) if left > 0 else False
             parts.append(super().fetch_vector(name, dtype, Index(index.terms, lanes), guard))
         low, high = parts
         return self.shuffle(low, high, list(range(0, 2 * n, 2)))

@@ -6,7 +6,7 @@ for k: { if k == 0: C[i] = 0; C[i] += A[k, i] }      ->      C[i] = 0; for k: C[
 from dataclasses import replace
 
 from ansorpy.loopir.nodes import For, If, LoopKind, Program, Seq, Stmt
-from ansorpy.loopir.rewrite import map_phases, map_stmt, substitute_stmt
+from ansorpy.loopir.rewrite import in_order, map_phases, map_stmt, substitute_stmt
 from ansorpy.te.expr import Binary, Const, Expr, Var, substitute
 from ansorpy.te.products import conjunction, conjuncts
 
@@ -40,14 +40,10 @@ def _begin(stmt: Stmt) -> Stmt:
             body = rest[0] if len(rest) == 1 else Seq(tuple(rest))
             return Seq((first, replace(stmt, body=body)))
         case Seq(stmts=stmts) if any(isinstance(part, Seq) for part in stmts):
-            flat = [each for part in stmts for each in _parts(part)]
+            flat = [each for part in stmts for each in in_order(part)]
             return Seq(tuple(flat))
         case _:
             return stmt
-
-
-def _parts(stmt: Stmt) -> tuple[Stmt, ...]:
-    return stmt.stmts if isinstance(stmt, Seq) else (stmt,)
 
 
 def _without(cond: Expr, var: str) -> list[Expr] | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
 from ansorpy.loopir.passes.registers import vectors
-from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt, walk_stmt
+from ansorpy.loopir.rewrite import in_order, map_phases, map_stmt, seq, substitute_stmt, walk_stmt
 from ansorpy.te.expr import Binary, Const, Var, reads, variables
 from ansorpy.te.intervals import simplify
 from ansorpy.te.products import conjuncts
@@ -60,7 +60,7 @@ def _decided(stmt: Stmt) -> Stmt:
         return stmt
     if not isinstance(stmt.extent, Const) or int(stmt.extent.value) > LONGEST:
         return stmt
-    extent, direct = int(stmt.extent.value), _parts(stmt.body)
+    extent, direct = int(stmt.extent.value), in_order(stmt.body)
     tiles = [part for part in walk_stmt(stmt.body) if isinstance(part, Tile)]
     close = all(isinstance(part, Tile) for part in direct)
     if not close and extent * len(tiles) > LONGEST:
@@ -73,10 +73,6 @@ def _decided(stmt: Stmt) -> Stmt:
         for part in direct
     ]
     return seq(*copies)
-
-
-def _parts(stmt: Stmt) -> tuple[Stmt, ...]:
-    return stmt.stmts if isinstance(stmt, Seq) else (stmt,)
 
 
 def _waits(tile: Tile, var: str) -> bool:
