@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ansorpy.state import steps
 from ansorpy.state.rule import Cursor, Verdict
 from ansorpy.te.analysis import Answer, no
+from ansorpy.te.dag import Compute
 from ansorpy.te.dots import find_dot
 from ansorpy.te.intrinsics import INTRINSICS, Intrinsic
 
@@ -16,7 +17,9 @@ class Tensorize:
 
     Condition   the loops of the stage are whole, it needs tiling, and its body is the pattern of
                 one of `intrinsics` that the target has: int8 or uint8 products into int32
-                (vpdpbusd), bfloat16 products into float32 (vdpbf16ps)
+                (vpdpbusd; tdpbssd and its kin on matrices), bfloat16 products into float32
+                (vdpbf16ps; tdpbf16ps). One on matrices comes first where every axis that it
+                takes is long enough
     Rewrite     (S, i)  ->  (S', i'): the reduce axis k becomes k, k_step; "<stage>_wide" holds
                 the operand that moves along the lanes with its steps side by side;
                 "<stage>_narrow" is a copy of the other where it cannot be read in place;
@@ -66,9 +69,12 @@ class Tensorize:
             return None, no(f"{at.name} finds no {names} on the target")
         node = at.stage.node
         found = [(one, *find_dot(node, one)) for one in fitting]
-        for one, dot, why in found:
-            if dot is not None:
-                return one, why
+        suited = [(one, dot, why) for one, dot, why in found if dot is not None]
+        if suited:
+            # Of signednesses the one whose lanes are innermost: that operand is laid out anyway.
+            order = [axis.name for axis in node.axes] if isinstance(node, Compute) else []
+            one, _, why = max(suited, key=lambda x: (x[0].matrices, order.index(x[1].lane)))
+            return one, why
         # What stands in the way of the instruction that comes closest.
         near = (why for one, _, why in found if one.into == node.dtype)
         return None, next(near, found[0][2])

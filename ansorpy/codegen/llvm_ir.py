@@ -9,10 +9,11 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from ansorpy.codegen.kernel import PhaseInfo
-from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names
+from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names, uses_matrices
 from ansorpy.codegen.outline import lifted, outline
 from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import I64, POINTER, VOID, Operand, declared
+from ansorpy.codegen.simd.matrices import configure, release
 from ansorpy.codegen.simd.memory import reserve
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.simd.values import Index
@@ -113,7 +114,12 @@ class _PhaseWriter:
             scope = scope.with_var(name, symbol, Const(extent))
             self.values[symbol] = self.b.urem(task, ir.Constant(I64, extent))
             task = self.b.udiv(task, ir.Constant(I64, extent))
+        matrices = uses_matrices(phase)
+        if matrices:
+            configure(self.b)
         self._stmt(tasks.body, scope)
+        if matrices:
+            release(self.b)
         self.b.ret_void()
 
     def _fresh(self, letter: str) -> str:
@@ -295,7 +301,9 @@ class _PhaseWriter:
 @lru_cache(maxsize=4096)
 def _parsed(text: TileText) -> Operation:
     kinds = dict(text.kinds)
-    return Operation(text.text, text.dims, text.lane, text.mask, kinds, text.dot, text.apart)
+    return Operation(
+        text.text, text.dims, text.lane, text.mask, kinds, text.dot, text.matrix, text.apart
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -11,6 +11,7 @@ import llvmlite.binding as llvm
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.llvm_ir import build_object, target_machine
 from ansorpy.codegen.nest import phase_infos
+from ansorpy.codegen.simd.matrices import allow_matrices
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.target import Target
@@ -69,6 +70,7 @@ class Loaded:
 
     def __init__(self, built: Built) -> None:
         self.phases, self.buffers = built.phases, built.buffers
+        allow_matrices()
         self._engine = engine_of(built.code)
         names = ("run", "ahead", *(phase.name for phase in built.phases))
         self.entries = {name: int(self._engine.get_function_address(name)) for name in names}

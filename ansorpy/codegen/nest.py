@@ -49,3 +49,8 @@ def stored_names(stmt: Stmt) -> frozenset[str]:
     return frozenset(
         name for part in walk_stmt(stmt) if isinstance(part, Tile) for name in part.store.buffers
     )
+
+
+def uses_matrices(phase: Phase) -> bool:
+    """Whether a phase has instructions on matrices."""
+    return any(isinstance(part, Tile) and part.matrix for part in walk_stmt(phase.body))

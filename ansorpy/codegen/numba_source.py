@@ -8,7 +8,7 @@ import numpy as np
 from ansorpy.codegen.helpers import simd_block
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.llvm_ir import scratch_bytes
-from ansorpy.codegen.nest import phase_infos, split_tasks
+from ansorpy.codegen.nest import phase_infos, split_tasks, uses_matrices
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.tile_text import (
     Place,
@@ -62,6 +62,7 @@ class _Writer:
     scratches: dict[int, str] = field(default_factory=dict)  # bytes -> its maker
     counters: dict[str, int] = field(default_factory=dict)
     outline: list[str] = field(default_factory=list)  # the schedule: loops and scratch, nested
+    matrices: bool = False  # whether a phase has instructions on matrices
 
     def phase(self, number: int, phase: Phase) -> str:
         """Return the function of one phase."""
@@ -77,7 +78,11 @@ class _Writer:
             outermost = name == tasks.loops[0][0]
             lines.append(f"{INDENT}{symbol} = {left if outermost else f'{left} % {extent}'}")
             left = f"{left} // {extent}" if left == "task" else f"({left}) // {extent}"
-        lines += self._stmt(tasks.body, scope, 1) or [f"{INDENT}pass"]
+        body = self._stmt(tasks.body, scope, 1) or [f"{INDENT}pass"]
+        if uses_matrices(phase):
+            self.matrices = True
+            body = [f"{INDENT}matrices_on()", *body, f"{INDENT}matrices_off()"]
+        lines += body
         arguments = ", ".join([*(place.symbol for place in places.values()), "task"])
         head = f'@njit(error_model="numpy", nogil=True)\ndef phase{number}({arguments}):'
         doc = f'{INDENT}"""Do one of {tasks.count} independent tasks; b0, b1 ... are addresses."""'
@@ -86,6 +91,8 @@ class _Writer:
     def operations(self) -> str:
         """Return the definitions of all tile operations."""
         lines = [f"{name} = registers({kind!r})" for kind, name in self.tiles.items()]
+        if self.matrices:
+            lines += ["matrices_on = matrices(True)", "matrices_off = matrices(False)"]
         lines += [f"{name} = scratch({size})" for size, name in self.scratches.items()]
         for text, name in self.names.items():
             arguments = [repr(text.text)]
@@ -97,6 +104,8 @@ class _Writer:
                 arguments.append(f"mask={text.mask!r}")
             if text.dot:
                 arguments.append(f"dot={text.dot!r}")
+            if text.matrix:
+                arguments.append(f"matrix={text.matrix!r}")
             if text.apart:
                 arguments.append("apart=True")
             arguments.append(f"types={dict(text.kinds)!r}")
@@ -154,7 +163,8 @@ class _Writer:
     def _tile(self, stmt: Tile, scope: Scoped) -> str:
         text = tile_text(stmt, scope)
         name = self.names.setdefault(text, f"tile{len(self.names)}")
-        tile = Operation(text.text, text.dims, text.lane, text.mask, dict(text.kinds), text.dot)
+        kinds = dict(text.kinds)
+        tile = Operation(text.text, text.dims, text.lane, text.mask, kinds, text.dot, text.matrix)
         call = f"{name}({', '.join(tile.names)})"
         return f"{', '.join(tile.results)} = {call}" if tile.results else call
 

@@ -47,7 +47,7 @@ def outline(tile: Tile, held: Held) -> Outline | None:
     if tile.mask is not None:
         return None
     store = tile.store
-    tokens: list[object] = [tile.dims, tile.lane, tile.dot, tile.apart, store.buffers]
+    tokens: list[object] = [tile.dims, tile.lane, tile.dot, tile.matrix, tile.apart, store.buffers]
     tokens.append(store.combiner)
     numbers: dict[int, int] = {}
     try:

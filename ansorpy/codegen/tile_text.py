@@ -99,6 +99,7 @@ class TileText:
     mask: str | None
     kinds: tuple[tuple[str, str], ...]
     dot: tuple[str, str] | None = None  # the dim that one LLVM function sums over
+    matrix: tuple[str, str] | None = None  # the dims of its rows and groups, if it takes matrices
     apart: bool = False
 
 
@@ -146,8 +147,11 @@ def tile_text(tile: Tile, scope: Scoped) -> TileText:
     kinds = sorted({(inner.place(name).symbol, inner.place(name).kind) for name in names})
     mask = None if tile.mask is None else index_text(tile.mask, inner)
     dot = None if tile.dot is None else (inner.symbols[tile.dot[0]], tile.dot[1])
+    matrix = None
+    if tile.matrix is not None:
+        matrix = (inner.symbols[tile.matrix[0]], inner.symbols[tile.matrix[1]])
     text = _statement(targets, store.combiner, values)
-    return TileText(text, tuple(dims), lane, mask, tuple(kinds), dot, tile.apart)
+    return TileText(text, tuple(dims), lane, mask, tuple(kinds), dot, matrix, tile.apart)
 
 
 def index_text(expr: Expr, scope: Scoped) -> str:

@@ -38,7 +38,11 @@ _ROOTS: Final = frozenset(("sqrt", "rsqrt"))  # one instruction, about as long a
 _FREE: Final = frozenset(("neg", "not", "abs", "floor", "ceil"))
 _HELD: Final = 32  # vectors: more accumulators than this stay in memory
 _WORTH: Final = 4  # as many vectors are transposed at once rather than gathered
-_WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR)
+_WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)
+_BLOCK: Final = 16  # rows, lanes and groups of an instruction on matrices
+_MATRIX_SUMS: Final = 4  # that accumulate at a time
+_MATRIX_LOADS: Final = 8  # vectors whose loads take as long as that of a matrix
+_MATRIX_MOVES: Final = 6  # vectors whose moves take as long as to load and store a matrix
 
 
 def features(caches: Caches, position: int, target: Target) -> list[Value]:
@@ -63,8 +67,12 @@ def features(caches: Caches, position: int, target: Target) -> list[Value]:
                  whole lines that come from beyond the cache, in warm calls
     past_l2_waits  how often the walk through them begins anew, where no prefetcher follows
     past_l2_stretches  stretches of memory without a gap that are read from there
+
+    Of an instruction on matrices every row is a step.
     """
-    return _Core(caches, position, target).features()
+    grouped = any(x.kind is LoopKind.GROUP for x in caches.found.made.statements[position].loops)
+    made = _Matrices if grouped else _Core
+    return made(caches, position, target).features()
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,27 +103,32 @@ class _Core:
         self.outer, self.tile = loops[:first], loops[first:]
 
     def features(self) -> list[Value]:
-        one = self.tape.const(1)
         count = self._counted()
         vectors = self._product(self.tile)
         share = count.steps / vectors  # of a tile, for each of its vectors
-        kept = self._product([loop for loop in self.tile if self._written.moves(loop)])
-        *reads, turned = self._reads(share)
-        moved, transposed = self._moves(count.steps, kept, share * kept)
-        functions, divides = self._heavy(count.steps)
         traffic = Traffic(self.caches, self.statement, self.footprints)
         far = traffic.far()
         return [
             self.tape.const(not self.statement.ahead),
-            count.work, count.steps, count.tiles,
+            count.work, *self._issued(count, vectors, share),
+            traffic.past(self.caches.first), far, traffic.waits(), traffic.stretches(),
+            self.tape.where(self.found.whole_bytes <= self.target.l3_bytes, 0, far),
+        ]  # fmt: skip
+
+    def _issued(self, count: _Count, vectors: Value, share: Value) -> list[Value]:
+        """Return the features from `steps` to `index_divides`."""
+        kept = self._product([loop for loop in self.tile if self._written.moves(loop)])
+        *reads, turned = self._reads(share)
+        moved, transposed = self._moves(count.steps, kept, share * kept)
+        functions, divides = self._heavy(count.steps)
+        return [
+            count.steps, count.tiles,
             kept if self._combines else vectors,
             kept + self._operands(),
             *reads,
             moved, transposed + turned,
-            count.steps if self._across_lanes else one * 0,
+            count.steps if self._across_lanes else self.tape.const(0),
             functions, divides, *self._integers(count.steps),
-            traffic.past(self.caches.first), far, traffic.waits(), traffic.stretches(),
-            self.tape.where(self.found.whole_bytes <= self.target.l3_bytes, 0, far),
         ]  # fmt: skip
 
     @property
@@ -358,6 +371,42 @@ class _Core:
                 held = self.tape.where(still, held * loop.extent, held)
         held = self.tape.where(kept > _HELD, 1, held)
         return stored * 2 / held
+
+
+class _Matrices(_Core):
+    """A statement that one instruction on matrices sums (`loopir.passes.dot`)."""
+
+    def _issued(self, count: _Count, vectors: Value, share: Value) -> list[Value]:
+        zero = self.tape.const(0)
+        rows, columns, groups = self._blocks()
+        sums = rows * columns
+        products = share * sums * groups
+        loads = products * (self._shared(rows) + self._shared(columns)) * _MATRIX_LOADS
+        return [
+            products * _BLOCK, count.tiles, sums.at_most(_MATRIX_SUMS), sums,
+            loads, zero, zero, zero,
+            share * sums * _MATRIX_MOVES, zero,
+            zero, zero, zero, zero, zero,
+        ]  # fmt: skip
+
+    def _shared(self, blocks: Value) -> Value:
+        """Return how many matrices of the other operand are loaded for one product."""
+        return self.tape.const(1) / blocks.at_most(2)
+
+    def _blocks(self) -> tuple[Value, Value, Value]:
+        """Return the blocks of rows, of lanes and of groups of a tile."""
+        one = self.tape.const(1)
+        rows = [loop for loop in self.tile if loop.kind is LoopKind.UNROLL]
+        lane = self._vector
+        wide = [x for x in self.footprints[1:] if lane is not None and x.moves(lane)]
+        apart = [loop for loop in rows if not any(each.moves(loop) for each in wide)]
+        whole = self._product(rows)
+        blocks = whole
+        for loop in apart:  # the instruction takes its rows along the longest of them
+            blocks = blocks.at_most(whole / loop.extent * loop.extent.ceildiv(_BLOCK))
+        *others, group = [loop for loop in self.tile if loop.kind is LoopKind.GROUP]
+        groups = self._product(others) * group.extent.ceildiv(_BLOCK)
+        return blocks, one if lane is None else lane.extent.ceildiv(_BLOCK), groups
 
 
 def _groups(loops: Sequence[Loop]) -> list[list[Loop]]:

@@ -36,10 +36,13 @@ class LoopKind(Enum):
     PARALLEL = "parallel"  # independent tasks; only as the outermost loops of a phase
     VECTOR = "vector"  # along vector lanes; a pass turns it into a Tile
     UNROLL = "unroll"  # written out; a pass turns it into a dimension of a Tile
+    GROUP = "group"  # of such steps, that one on matrices may sum; just around them
     DOT = "dot"  # steps of a sum that one instruction may do; innermost, its extent a number
 
 
-WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.DOT)  # as a Tile, no jumps
+WRITTEN_OUT: Final = (
+    LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP, LoopKind.DOT,
+)  # fmt: skip  # as a Tile, no jumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,8 @@ class Tile:
     `mask` is a condition on dims, lane and outer variables; no access happens where it is false.
     A variable absent from the index of a combining store is reduced over, inside the tile.
     A REGISTER buffer is indexed by exactly a sub-sequence of (dims vars..., lane var).
-    `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what. So is
+    `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what. So are
+    `matrix`: that function takes matrices, whose rows and groups of steps are these two dims; and
     `apart`: an element that other tiles read too is read once more, not kept in a register.
     """
 
@@ -121,6 +125,7 @@ class Tile:
     store: Store
     mask: Expr | None = None
     dot: tuple[str, str] | None = None
+    matrix: tuple[str, str] | None = None
     apart: bool = False
 
 

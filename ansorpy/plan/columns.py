@@ -6,10 +6,10 @@ from typing import Final
 from ansorpy.loopir.nodes import Alloc, LoopKind, Program, Scope
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.plan.build import ONE, add, ceildiv, mul
-from ansorpy.plan.domain import Domain
+from ansorpy.plan.domain import Domain, Part
 from ansorpy.plan.lane import lanes_of
 from ansorpy.plan.plan import Size
-from ansorpy.state.state import Partial, State
+from ansorpy.state.state import Dotted, Partial, State
 from ansorpy.target import Target
 from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var
 
@@ -17,6 +17,8 @@ UNROLL_VALUES: Final = (0, 16, 64, 512)  # as released: reference B4
 VECTORS: Final = (1, 2, 4, 8)  # vectors per step of an untiled vector loop
 SPARE_REGISTERS: Final = 4  # besides the accumulators: operands and one broadcast
 SCRATCH_BYTES: Final = 1024 * 1024  # of one task, at most: it lies on its stack
+MATRIX_SUMS: Final = 4  # registers of matrices that accumulate at a time
+MATRIX_PRODUCTS: Final = 256  # that are written out for one tile
 
 
 def columns(state: State, domains: Mapping[str, Domain], target: Target) -> tuple[Size, ...]:
@@ -29,7 +31,7 @@ def columns(state: State, domains: Mapping[str, Domain], target: Target) -> tupl
         lanes = lanes_of(made.work, target)
         owner = stage.role.of if isinstance(stage.role, Partial) else stage.name
         for axis in made.spans:
-            answer += _tile_sizes(made, f"{owner}.{axis}", axis, lanes)
+            answer += _tile_sizes(made, f"{owner}.{axis}", axis, lanes, stage.dot)
         vec = Var(f"{stage.name}.vec")
         for part in made.parts:
             if part.length == vec:
@@ -46,7 +48,9 @@ def _steps(made: Domain, axis: str, lanes: int) -> tuple[int, ...]:
     return tuple(n * lanes for n in VECTORS if n == 1 or (n - 1) * lanes < most)
 
 
-def _tile_sizes(made: Domain, group: str, axis: str, lanes: int) -> list[Size]:
+def _tile_sizes(
+    made: Domain, group: str, axis: str, lanes: int, dot: Dotted | None
+) -> list[Size]:
     """Return the sizes that this stage owns along one axis (a follower owns none)."""
     extent = made.spans[axis].extent
     answer = []
@@ -58,14 +62,29 @@ def _tile_sizes(made: Domain, group: str, axis: str, lanes: int) -> list[Size]:
         whole = int(extent.value)
         if isinstance(part.stride, Const):  # parts of a fixed length count as one
             whole = -(-whole // int(part.stride.value))
-        multiple = min(lanes, whole) if part.kind is LoopKind.VECTOR else 1
+        multiple = min(_block(part, lanes, dot), whole)
         level = int(part.length.name.rsplit(".", 1)[1])
         answer.append(Size(part.length.name, "tile", whole, group, level, multiple))
     return answer
 
 
+def _block(part: Part, lanes: int, dot: Dotted | None) -> int:
+    """Return how many iterations of a loop one instruction does."""
+    if part.kind is LoopKind.VECTOR:
+        return lanes
+    if dot is not None and part.kind is LoopKind.UNROLL and part.axis == dot.row:
+        return dot.rows
+    if dot is not None and part.kind is LoopKind.GROUP and part.axis == dot.group:
+        return dot.groups
+    return 1
+
+
 def conditions(
-    sizes: tuple[Size, ...], domains: Mapping[str, Domain], program: Program, target: Target
+    state: State,
+    sizes: tuple[Size, ...],
+    domains: Mapping[str, Domain],
+    program: Program,
+    target: Target,
 ) -> tuple[Expr, ...]:
     """Return what must hold of a row: tiles within their axis, registers, scratch memory."""
     answer: list[Expr] = []
@@ -81,30 +100,38 @@ def conditions(
         limit = mul(ceildiv(Const(group[0].extent), last), last)
         answer.append(Binary("le", tile, limit))
     limit = Const(target.registers - SPARE_REGISTERS)
-    for made in domains.values():
-        vectors = _register_tile(made, lanes_of(made.work, target))
-        if vectors is not None:
+    for name, made in domains.items():
+        dot, lanes = state.stage(name).dot, lanes_of(made.work, target)
+        vectors = _register_tile(made, lanes, dot)
+        if vectors is None:
+            continue
+        if dot is None or not dot.row:
             answer.append(Binary("le", vectors, limit))
+            continue
+        answer.append(Binary("le", vectors, Const(MATRIX_SUMS)))
+        products = vectors
+        for part in made.parts:
+            if part.kind is LoopKind.GROUP and part.length is not None:
+                products = mul(products, ceildiv(part.length, Const(_block(part, lanes, dot))))
+        answer.append(Binary("le", products, Const(MATRIX_PRODUCTS)))
     scratch = _scratch(program)
     if scratch is not None:
         answer.append(Binary("le", scratch, Const(min(target.l2_bytes, SCRATCH_BYTES))))
     return tuple(answer)
 
 
-def _register_tile(made: Domain, lanes: int) -> Expr | None:
-    """Return how many vectors the accumulators of a tiled reduction take."""
+def _register_tile(made: Domain, lanes: int, dot: Dotted | None) -> Expr | None:
+    """Return how many registers the accumulators of a tiled reduction take."""
     if made.work.combiner is None:
         return None
     answer: Expr | None = None
     for part in made.parts:
         if part.reduce or part.length is None:
             continue
-        if part.kind is LoopKind.VECTOR:
-            count = ceildiv(part.length, Const(lanes))
-        elif part.kind is LoopKind.UNROLL:
-            count = part.length
-        else:
+        if part.kind not in (LoopKind.VECTOR, LoopKind.UNROLL):
             continue
+        block = _block(part, lanes, dot)
+        count = part.length if block == 1 else ceildiv(part.length, Const(block))
         answer = count if answer is None else mul(answer, count)
     return answer
 

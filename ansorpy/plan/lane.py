@@ -96,11 +96,21 @@ def with_lane(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
     return split, LaneReduce(inner, buffers, made.work.combiner)
 
 
-def with_steps(made: Domain, step: str) -> Domain:
-    """Return the domain with the loop over the steps of an instruction innermost."""
+def with_steps(made: Domain, step: str, group: str = "") -> Domain:
+    """Return the domain with the loop over the steps of an instruction innermost.
+
+    Around it go the inner parts of all other reduce axes where the instruction takes groups of
+    steps: `group` is their axis, and comes last.
+    """
     (own,) = made.of_axis(step)
-    others = tuple(part for part in made.parts if part is not own)
-    return made.with_parts((*others, replace(own, kind=LoopKind.DOT)))
+    others = [part for part in made.parts if part is not own]
+    inner: list[Part] = []
+    if group:
+        inner = [part for part in others if part.reduce and part.length is not None]
+        inner.sort(key=lambda part: part.axis == group)
+        others = [part for part in others if part not in inner]
+    groups = (replace(part, kind=LoopKind.GROUP) for part in inner)
+    return made.with_parts((*others, *groups, replace(own, kind=LoopKind.DOT)))
 
 
 def _runs_along(part: Part, lane: str, work: Work) -> bool:

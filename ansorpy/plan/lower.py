@@ -46,6 +46,7 @@ from ansorpy.te.expr import (
 from ansorpy.te.products import is_zero
 
 Choices = tuple[tuple[str, StageChoice], ...]
+SUMMED = (LoopKind.GROUP, LoopKind.DOT)  # by one instruction
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
     )
     domains = {name: made for name, made in work.domains.items() if name not in work.forwarded}
     sizes = columns(state, domains, target)
-    return Plan(state, choices, sizes, program, conditions(sizes, domains, program, target))
+    return Plan(state, choices, sizes, program, conditions(state, sizes, domains, program, target))
 
 
 def _constants(work: Lowering) -> set[str]:
@@ -160,7 +161,7 @@ def _make_domains(work: Lowering) -> None:
             domain(stage, each, spans, fixed, kept), work.choice[stage.name].lane, work.target
         )
         if stage.dot is not None:
-            made = with_steps(made, stage.dot.step)
+            made = with_steps(made, stage.dot.step, stage.dot.group)
         work.domains[stage.name] = made
         if lane is not None:
             work.lanes[stage.name] = lane
@@ -220,7 +221,7 @@ def _nest(work: Lowering, each: Work) -> Stmt:
         place = work.choice[name].location
         if isinstance(place, Attached) and place.stage == each.name:
             attached.setdefault(place.loop, []).append(name)
-    written = [part.kind is LoopKind.DOT for part in made.parts]  # they belong to the update
+    written = [part.kind in SUMMED for part in made.parts]  # they belong to the update
     reduce = [part.reduce and not dot for part, dot in zip(made.parts, written, strict=True)]
     last = max((i for i, one in enumerate(reduce) if one), default=-1)
     band = last
@@ -242,7 +243,7 @@ def _nest(work: Lowering, each: Work) -> Stmt:
         if lane is not None:
             return lane.around(loop, _start(work, each), _target(work, each))
         before = made.parts[:band]
-        inner = tuple(p for p in made.parts[last + 1 :] if p.kind is not LoopKind.DOT)
+        inner = tuple(p for p in made.parts[last + 1 :] if p.kind not in SUMMED)
         return Seq((_initial(work, each, inner, before), loop))
 
     return go(0)

@@ -65,10 +65,17 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class Dotted:
-    """Marks a stage whose reduce axis `step` is summed by one instruction, lanes along `lane`."""
+    """Marks a stage whose reduce axis `step` is summed by one instruction, lanes along `lane`.
+
+    An instruction on matrices takes `rows` rows along `row`, too, and `groups` groups of steps.
+    """
 
     step: str
     lane: str
+    row: str = ""
+    rows: int = 1
+    group: str = ""
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True)

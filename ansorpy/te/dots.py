@@ -5,6 +5,9 @@ becomes, in steps of 4,
     C_wide[k, j, q] = B[4 k + q, j]
     C[i, j] = sum over k, q of int32(A[i, 4 k + q]) * int32(C_wide[k, j, q])
 
+An instruction on matrices takes 16 rows i at a time, and groups of steps k. Nothing else changes
+for it: each row, lane and group is a loop as before.
+
 Where the length of k is no multiple of 4, both operands are copied with zeros behind them. Where
 both are int8, one is moved by 128, so that it is uint8, and the sum starts from what that adds:
 int32 arithmetic wraps, so this is exact.
@@ -44,7 +47,8 @@ class Dot:
     """How a node becomes steps of an instruction.
 
     `wide` is the operand that moves along the lanes, `narrow` the one that stands still there;
-    `moved` is what is added to `wide` to make it of the other signedness.
+    `moved` is what is added to `wide` to make it of the other signedness. `row` is the axis of the
+    rows of an instruction on matrices, "" for another.
     """
 
     intrinsic: Intrinsic
@@ -53,6 +57,7 @@ class Dot:
     wide: Read
     narrow: Read
     moved: int
+    row: str = ""
 
     @property
     def steps(self) -> int:
@@ -85,12 +90,16 @@ def find_dot(node: Node, one: Intrinsic) -> tuple[Dot | None, Answer]:
     for axis in sorted(node.reduce_axes, key=lambda axis: -axis.extent):
         if axis.extent < one.steps or not all(_stands_alone(read, axis.name) for read in reads):
             continue
+        if one.matrices and 2 * axis.extent < one.steps * one.groups:
+            why = no(f"{axis.name} of {node.name} is too short for the groups of {one.name}")
+            continue
         for lane in reversed(node.axes):
             dot, why = _along(node, one, axis, lane, reads)
             if dot is not None:
+                rows = f", rows along {dot.row}" if dot.row else ""
                 return dot, yes(
                     f"{node.name} takes {axis.name} in steps of {one.steps} by {one.name},"
-                    f" lanes along {lane.name}"
+                    f" lanes along {lane.name}{rows}"
                 )
     return None, why
 
@@ -106,7 +115,24 @@ def _along(
     if moved is None:
         dtypes = f"{wide[0].dtype} and {narrow[0].dtype}"
         return None, no(f"{one.name} does not multiply {dtypes}")
-    return Dot(one, axis, lane.name, wide[0], narrow[0], moved), yes("")
+    dot = Dot(one, axis, lane.name, wide[0], narrow[0], moved)
+    if not one.matrices:
+        return dot, yes("")
+    if 2 * lane.extent < one.lanes:
+        return None, no(f"{lane.name} of {node.name} is too short for the lanes of {one.name}")
+    rows = [each for each in node.axes if _is_row(each, dot) and 4 * each.extent >= one.rows]
+    if not rows:
+        return None, no(f"no axis of {node.name} is long enough for the rows of {one.name}")
+    longest = max(rows, key=lambda each: (min(each.extent, one.rows), node.axes.index(each)))
+    return replace(dot, row=longest.name), yes("")
+
+
+def _is_row(axis: Axis, dot: Dot) -> bool:
+    """Whether only the narrow operand moves along an axis, by the same distance every time."""
+    if axis.name in _names(dot.wide) or axis.name not in _names(dot.narrow):
+        return False
+    found = [index for index in dot.narrow.indices if axis.name in variables(index)]
+    return all(linear(index) is not None for index in found)
 
 
 def _names(read: Read) -> frozenset[str]:
@@ -127,6 +153,8 @@ def _moves_along(read: Read, lane: str) -> bool:
 
 def _moved(one: Intrinsic, wide: str, narrow: str) -> int | None:
     """Return what is added to the wide operand so that both are as the instruction takes them."""
+    if one.matrices:
+        return 0 if (narrow, wide) == (one.left, one.right) else None
     if sorted((wide, narrow)) == sorted((one.left, one.right)):
         return 0
     if wide != narrow or wide not in EIGHT_BITS or {one.left, one.right} != set(EIGHT_BITS):

@@ -5,8 +5,13 @@ An intrinsic is a small Dag. vpdpbusd with 16 lanes:
     sum[l] = into[l] + sum over q < 4 of int32(left[l, q]) * int32(right[l, q])
 
 with `left` uint8, `right` int8, `into` int32 (its pattern), and what code it becomes. Each of its
-operands may be the same in every lane. Nothing here runs code: rules look for the pattern in a
-Dag, the tile pass in a loop nest, and both find the instruction by the same description.
+operands may be the same in every lane. An instruction on matrices has rows, too, and sums groups
+of such steps: tdpbusd with 16 rows and 16 groups
+
+    sum[r, l] = into[r, l] + sum over g < 16, q < 4 of int32(left[r, g, q]) * int32(right[g, l, q])
+
+Nothing here runs code: rules look for the pattern in a Dag, the tile pass in a loop nest, and both
+find the instruction by the same description.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +32,8 @@ class Intrinsic:
     """One instruction. `function` is LLVM's name, which takes (into, left, right) as vectors.
 
     The operands pass as vectors of as many int32 as there are lanes. `ways` lists sets of LLVM
-    features, each of which has the instruction.
+    features, each of which has the instruction. One on matrices takes up to `rows` rows, `groups`
+    groups of steps and `lanes` lanes, and its operands lie in registers of their own.
     """
 
     name: str
@@ -38,27 +44,35 @@ class Intrinsic:
     into: str
     function: str
     ways: tuple[tuple[str, ...], ...]
+    rows: int = 1
+    groups: int = 1
+
+    @property
+    def matrices(self) -> bool:
+        """Whether it multiplies matrices: `left` has the rows, `right` the lanes."""
+        return self.rows > 1
 
     @cached_property
     def pattern(self) -> Dag:
         """What it computes: placeholders `into`, `left` and `right`, and the node `sum`."""
-        lane, step = Var("l"), Var("q")
-        left = Read(LEFT, (lane, step), self.left)
-        right = Read(RIGHT, (lane, step), self.right)
-        product = Binary("mul", Cast(self.into, left), Cast(self.into, right))
-        total = Compute(
-            "sum",
-            (Axis("l", self.lanes),),
-            (product,),
-            (self.into,),
-            (Axis("q", self.steps),),
-            "sum",
-            Read(INTO, (lane,), self.into),
-        )
+        lane, step = Axis("l", self.lanes), Axis("q", self.steps)
+        axes, left, right, summed = (lane,), (lane, step), (lane, step), (step,)
+        if self.matrices:
+            row, group = Axis("r", self.rows), Axis("g", self.groups)
+            axes, left = (row, lane), (row, group, step)
+            right, summed = (group, lane, step), (group, step)
+        shapes = {
+            INTO: (axes, self.into), LEFT: (left, self.left), RIGHT: (right, self.right)
+        }  # fmt: skip
+        reads = {
+            name: Read(name, tuple(Var(axis.name) for axis in own), dtype)
+            for name, (own, dtype) in shapes.items()
+        }
+        product = Binary("mul", Cast(self.into, reads[LEFT]), Cast(self.into, reads[RIGHT]))
+        total = Compute("sum", axes, (product,), (self.into,), summed, "sum", reads[INTO])
         inputs = (
-            Placeholder(INTO, (self.lanes,), self.into),
-            Placeholder(LEFT, (self.lanes, self.steps), self.left),
-            Placeholder(RIGHT, (self.lanes, self.steps), self.right),
+            Placeholder(name, tuple(axis.extent for axis in own), dtype)
+            for name, (own, dtype) in shapes.items()
         )
         return Dag((*inputs, total), ("sum",), self.name)
 
@@ -97,7 +111,21 @@ VDPBF16PS: Final = _dots(
     "vdpbf16ps", 2, ("bfloat16", "bfloat16", "float32"), "llvm.x86.avx512bf16.dpbf16ps",
     "avx512bf16", {},
 )  # fmt: skip
-INTRINSICS: Final = (*VPDPBUSD, *VDPBF16PS)
+# Intel SDM volume 2: TDPBSSD and its kin, TDPBF16PS. A tile has 16 rows of 64 bytes.
+MATRICES: Final = tuple(
+    Intrinsic(
+        name, 16, steps, left, right, into, f"llvm.x86.{name}", (("amx-tile", feature),), 16, 16
+    )
+    for name, steps, left, right, into, feature in (
+        ("tdpbssd", 4, "int8", "int8", "int32", "amx-int8"),
+        ("tdpbsud", 4, "int8", "uint8", "int32", "amx-int8"),
+        ("tdpbusd", 4, "uint8", "int8", "int32", "amx-int8"),
+        ("tdpbuud", 4, "uint8", "uint8", "int32", "amx-int8"),
+        ("tdpbf16ps", 2, "bfloat16", "bfloat16", "float32", "amx-bf16"),
+    )
+)  # fmt: skip
+VECTORS: Final = (*VPDPBUSD, *VDPBF16PS)
+INTRINSICS: Final = (*MATRICES, *VECTORS)  # the fastest first
 
 
 def named(name: str) -> tuple[Intrinsic, ...]:

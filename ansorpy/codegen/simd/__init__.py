@@ -6,5 +6,5 @@ joined in the order of MODULES, stand at the head of every kernel file.
 
 MODULES = (
     "kinds", "text", "arithmetic", "functions", "values", "memory", "transpose", "strided", "dots",
-    "expansion", "operators",
+    "matrices", "expansion", "operators",
 )  # fmt: skip

@@ -6,7 +6,6 @@ from typing import Any
 
 from llvmlite import ir
 
-from ansorpy.codegen.simd.dots import Dots
 from ansorpy.codegen.simd.kinds import (
     COMPUTED,
     FLOATS,
@@ -18,12 +17,13 @@ from ansorpy.codegen.simd.kinds import (
     power_of_two,
     width,
 )
+from ansorpy.codegen.simd.matrices import Matrices
 from ansorpy.codegen.simd.text import Tile
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Index, Point
 
 
-class Expansion(Dots):
+class Expansion(Matrices):
     """Writes the code of one tile operation; `values` are its arguments by name.
 
     Memory is an address (int64) or a pointer, a register tile a list of registers; the lists of
@@ -69,6 +69,9 @@ class Expansion(Dots):
 
     def body(self) -> None:
         """Emit the statement for every point of the dims."""
+        if self.tile.matrix is not None:
+            self.multiply(*self.tile.matrix)
+            return
         rows = self.transposed_dim()
         dims = [(name, n) for name, n in self.tile.dims if name != rows]
         for numbers in itertools.product(*(range(n) for _, n in dims)):

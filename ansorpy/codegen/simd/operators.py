@@ -12,6 +12,7 @@ from numba.extending import intrinsic, register_model
 
 from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import I64, Operand, declared
+from ansorpy.codegen.simd.matrices import allow_matrices, configure, release
 from ansorpy.codegen.simd.memory import reserve
 from ansorpy.codegen.simd.text import Tile
 
@@ -42,10 +43,11 @@ def tile(
     mask: str | None = None,
     types: dict[str, str] | None = None,
     dot: tuple[str, str] | None = None,
+    matrix: tuple[str, str] | None = None,
     apart: bool = False,
 ) -> Any:
     """Return the intrinsic that does what `text` says; see the head of this module."""
-    parsed = Tile(text, dims, lane, mask, types or {}, dot, apart)
+    parsed = Tile(text, dims, lane, mask, types or {}, dot, matrix, apart)
     kinds = [
         TileType(types[name]) if parsed.holds(name) and types else numba_types.int64
         for name in parsed.names
@@ -93,6 +95,17 @@ def scratch(size_bytes: int) -> Any:
         return builder.ptrtoint(reserve(builder, size_bytes), I64)
 
     return named([], [], numba_types.int64, code)
+
+
+def matrices(on: bool) -> Any:
+    """Return the intrinsic that makes the registers of matrices ready, or gives them back."""
+    allow_matrices()
+
+    def code(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        configure(builder) if on else release(builder)
+        return context.get_dummy_value()
+
+    return named([], [], numba_types.void, code)
 
 
 @intrinsic

@@ -66,9 +66,10 @@ class Tile:
         mask: str | None,
         kinds: dict[str, str],
         dot: tuple[str, str] | None = None,
+        matrix: tuple[str, str] | None = None,
         apart: bool = False,
     ) -> None:
-        self.text, self.dot, self.apart = text, dot, apart
+        self.text, self.dot, self.matrix, self.apart = text, dot, matrix, apart
         self.dims = dims[:-1] if dot else dims  # what is written out
         self.nodes: dict[tuple[str, tuple[Any, ...]], Node] = {}
         self.lane, self.lanes = lane or ("", 0)

@@ -14,7 +14,8 @@ from ansorpy.loopir.rewrite import map_phases, map_stmt, substitute_stmt, walk_s
 from ansorpy.te.expr import Binary, Const, Expr, substitute, variables
 from ansorpy.te.intervals import Interval, bounds, linear, simplify
 
-WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR)
+WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)
+_COUNTED: Final = (LoopKind.UNROLL, LoopKind.GROUP)
 DEPTH: Final = 3  # tails of at most this many axes are peeled: code grows by 2 for each
 
 
@@ -84,7 +85,7 @@ def _both(body: Stmt, tail: Expr, ranges: Mapping[str, Interval]) -> tuple[Stmt,
 def _with_extent(body: Stmt, old: Expr, new: Expr) -> Stmt:
     def change(stmt: Stmt) -> Stmt:
         match stmt:
-            case For(extent=extent, kind=LoopKind.UNROLL) if extent == old:
+            case For(extent=extent, kind=kind) if kind in _COUNTED and extent == old:
                 return replace(stmt, extent=new)
             # A tail keeps the shape of the whole tile; the open extent becomes a mask.
             case For(extent=extent, kind=LoopKind.VECTOR) if extent == old and _known(new):

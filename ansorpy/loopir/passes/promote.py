@@ -73,7 +73,7 @@ def _candidate(loop: For, buffers: dict[str, Buffer]) -> Tile | None:
     """Return the one combining tile in a loop whose target stands still; None if there is none."""
     inside = {stmt.var for stmt in walk_stmt(loop) if isinstance(stmt, For)}
     for stmt in walk_stmt(loop.body):
-        if not isinstance(stmt, Tile) or stmt.store.combiner is None:
+        if not isinstance(stmt, Tile) or stmt.store.combiner is None or stmt.matrix:
             continue
         scope = buffers.get(stmt.store.buffers[0])
         if scope is None or scope.scope is Scope.REGISTER:

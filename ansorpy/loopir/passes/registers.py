@@ -39,6 +39,8 @@ def _promote(stmt: Stmt) -> Stmt:
         chain.append(body.buffer)
         body = body.body
     names = _stored_together(body, stmt.buffer.name)
+    if any(tile.matrix for tile, _ in _accesses(body, names)):
+        return stmt  # matrices have registers of their own, and come from memory
     if not names <= {buffer.name for buffer in chain if buffer.scope is Scope.LOCAL}:
         return stmt  # the value and the index of an argmax go to registers together
     shapes = {
