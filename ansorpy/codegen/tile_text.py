@@ -99,7 +99,7 @@ class TileText:
     mask: str | None
     kinds: tuple[tuple[str, str], ...]
     dot: tuple[str, str] | None = None  # the dim that one LLVM function sums over
-    matrix: tuple[str, str] | None = None  # the dims of its rows and groups, if it takes matrices
+    matrix: tuple[str, str, bool] | None = None  # dims of rows and groups, whether it begins at 0
     apart: bool = False
 
 
@@ -149,7 +149,8 @@ def tile_text(tile: Tile, scope: Scoped) -> TileText:
     dot = None if tile.dot is None else (inner.symbols[tile.dot[0]], tile.dot[1])
     matrix = None
     if tile.matrix is not None:
-        matrix = (inner.symbols[tile.matrix[0]], inner.symbols[tile.matrix[1]])
+        row, group = (inner.symbols[name] for name in (tile.matrix.row, tile.matrix.group))
+        matrix = (row, group, tile.matrix.fresh)
     text = _statement(targets, store.combiner, values)
     return TileText(text, tuple(dims), lane, mask, tuple(kinds), dot, matrix, tile.apart)
 

@@ -1,6 +1,7 @@
 """Run a program point by point: slow, exact, independent of all code generation."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any, Final
 
@@ -202,6 +203,12 @@ class _Machine:
             inner: Stmt = tile.store if tile.mask is None else If(tile.mask, tile.store)
             return self.compile(inner)
 
+        if tile.matrix is not None and tile.matrix.fresh:
+            zero = Const(0, self._array(tile.store.buffers[0]).dtype)
+            store = replace(tile.store, values=(zero,), combiner=None)
+            plain = replace(tile, store=store, dot=None, matrix=None)
+            added = replace(tile, matrix=replace(tile.matrix, fresh=False))
+            return self.compile(Seq((plain, added)))
         build = inside
         for var, extent in reversed((*tile.dims, *(() if tile.lane is None else (tile.lane,)))):
             build = self._nested(var, extent, build)

@@ -106,6 +106,18 @@ class Alloc:
 
 
 @dataclass(frozen=True, slots=True)
+class Matrix:
+    """How the function of a Tile takes matrices: their rows and groups of steps are two dims.
+
+    `fresh` is part of the meaning: the sum begins with 0 instead of what the target held.
+    """
+
+    row: str
+    group: str
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Tile:
     """One store over a register tile; the explicit-SIMD statement.
 
@@ -115,8 +127,7 @@ class Tile:
     `mask` is a condition on dims, lane and outer variables; no access happens where it is false.
     A variable absent from the index of a combining store is reduced over, inside the tile.
     A REGISTER buffer is indexed by exactly a sub-sequence of (dims vars..., lane var).
-    `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what. So are
-    `matrix`: that function takes matrices, whose rows and groups of steps are these two dims; and
+    `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what. So is
     `apart`: an element that other tiles read too is read once more, not kept in a register.
     """
 
@@ -125,7 +136,7 @@ class Tile:
     store: Store
     mask: Expr | None = None
     dot: tuple[str, str] | None = None
-    matrix: tuple[str, str] | None = None
+    matrix: Matrix | None = None
     apart: bool = False
 
 

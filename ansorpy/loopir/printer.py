@@ -82,7 +82,9 @@ def _tile(tile: Tile) -> str:
     lane = "" if tile.lane is None else f" lane {tile.lane[0]}:{tile.lane[1]}"
     mask = "" if tile.mask is None else f" if {_bare(tile.mask)}"
     dot = "" if tile.dot is None else f" by {tile.dot[1]} over {tile.dot[0]}"
-    dot += "" if tile.matrix is None else f" on {tile.matrix[0]} by {tile.matrix[1]}"
+    if tile.matrix is not None:
+        fresh = " from 0" if tile.matrix.fresh else ""
+        dot += f" on {tile.matrix.row} by {tile.matrix.group}{fresh}"
     apart = " apart" if tile.apart else ""
     return f"tile{dims}{lane}{mask}{dot}{apart}: {_store(tile.store)}"
 

@@ -7,6 +7,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.passes.begin import begin
 from ansorpy.loopir.passes.border import border
 from ansorpy.loopir.passes.fold import fold
+from ansorpy.loopir.passes.fresh import fresh
 from ansorpy.loopir.passes.hoist import hoist
 from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.passes.promote import promote
@@ -47,6 +48,7 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     yield "peel", (program := peel(program))
     yield "hoist", (program := hoist(program))
     yield "tile", (program := tile(program, target))
+    yield "fresh", (program := fresh(program))
     yield "registers", (program := registers(program))
     yield "promote", (program := promote(program))
     yield "slide", (program := slide(program, budgets))

@@ -18,7 +18,7 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.inputs import decode, encode
 from ansorpy.target import Target
 from ansorpy.te.expr import Binary, Cast, Const, Expr, Var
-from ansorpy.te.intrinsics import INTRINSICS, VDPBF16PS, VPDPBUSD, Intrinsic
+from ansorpy.te.intrinsics import VECTORS, VDPBF16PS, VPDPBUSD, Intrinsic
 from ansorpy.te.reference import evaluate
 from tests.codegen.programs import add, buffer, c, mul, parallel, program, read, store
 from tests.codegen.running import run_llvm, run_source
@@ -117,7 +117,7 @@ def dots(prog: Program) -> list[str]:
 
 @pytest.mark.parametrize("source", [False, True], ids=["llvm", "numba"])
 @pytest.mark.parametrize("swap", [False, True])
-@pytest.mark.parametrize("one", each(*INTRINSICS))
+@pytest.mark.parametrize("one", each(*VECTORS))
 def test_a_matmul_by_one_instruction_is_exact(one: Intrinsic, swap: bool, source: bool) -> None:
     if source and (one.lanes != 16 or swap):
         pytest.skip("numba compiles slowly: one of them is enough")

@@ -78,8 +78,8 @@ def invoke(builder: Any, name: str, args: Sequence[Any]) -> None:
 class Matrices(Dots):
     """Code for the tiles that say `matrix`: their operands and their target lie in memory."""
 
-    def multiply(self, row: str, group: str) -> None:
-        """Add all products of the tile to its target, part by part."""
+    def multiply(self, row: str, group: str, fresh: bool) -> None:
+        """Add all products of the tile to its target, part by part; or set it, if `fresh`."""
         extents = dict(self.tile.dims)
         summed = [name for name in extents if name not in self.kept and name != group]
         moving = [name for name in extents if name in self.kept and name != row]
@@ -92,24 +92,35 @@ class Matrices(Dots):
                 for start in starts
                 for each in points({name: extents[name] for name in moving})
             ]
+            first = fresh
             for groups, begins in parts(extents[group]):
                 terms = [{**step, group: (begin,)} for begin in begins for step in steps]
                 part = Part(rows, self.n, groups)
                 if part != FULL:
                     configure(self.b, part)
                 for some in squares(sums, *reads):
-                    self.add_products(some, terms, row, group, reads)
+                    self.add_products(some, terms, row, group, reads, first)
+                first = False
                 if part != FULL:
                     configure(self.b)
 
     def add_products(
-        self, sums: Sequence[Point], terms: Sequence[Point], row: str, group: str, reads: list[Node]
+        self,
+        sums: Sequence[Point],
+        terms: Sequence[Point],
+        row: str,
+        group: str,
+        reads: list[Node],
+        fresh: bool,
     ) -> None:
         """Add the products at all `terms` to the sums that begin at some points of the target."""
         assert self.tile.dot is not None
         (target,), (step, function) = self.tile.targets, self.tile.dot
         for register, at in zip(SUMS, sums, strict=False):
-            self.move("llvm.x86.tileloadd64", register, target, at, row)
+            if fresh:
+                invoke(self.b, "llvm.x86.tilezero", [ir.Constant(I8, register)])
+            else:
+                self.move("llvm.x86.tileloadd64", register, target, at, row)
         wanted = [
             tuple(
                 tuple((name, at[name]) for name in sorted(at) if name in read.uses)

@@ -43,7 +43,7 @@ def tile(
     mask: str | None = None,
     types: dict[str, str] | None = None,
     dot: tuple[str, str] | None = None,
-    matrix: tuple[str, str] | None = None,
+    matrix: tuple[str, str, bool] | None = None,
     apart: bool = False,
 ) -> Any:
     """Return the intrinsic that does what `text` says; see the head of this module."""

@@ -66,7 +66,7 @@ class Tile:
         mask: str | None,
         kinds: dict[str, str],
         dot: tuple[str, str] | None = None,
-        matrix: tuple[str, str] | None = None,
+        matrix: tuple[str, str, bool] | None = None,
         apart: bool = False,
     ) -> None:
         self.text, self.dot, self.matrix, self.apart = text, dot, matrix, apart

@@ -17,6 +17,7 @@ from ansorpy.loopir.nodes import (
     For,
     If,
     LoopKind,
+    Matrix,
     Program,
     Seq,
     Stmt,
@@ -155,7 +156,7 @@ def _matrices(chain: list[For], store: Store, found: tuple[str, str, str]) -> St
             values=tuple(substitute(e, swap) for e in store.values),
         )
         dot = (steps.var, function)
-        tiles.append(Tile(tuple(pairs), (lane, lanes), moved, dot=dot, matrix=(row, group)))
+        tiles.append(Tile(tuple(pairs), (lane, lanes), moved, dot=dot, matrix=Matrix(row, group)))
     return seq(*tiles)
 
 

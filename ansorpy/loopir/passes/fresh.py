@@ -1,0 +1,64 @@
+"""Let sums of matrices begin at zero in their registers, not with zeros in memory.
+
+C[i, j] = 0;  C[i, j] += A[i, k] * B[k, j] on matrices      ->      the second alone, from 0
+"""
+
+from dataclasses import replace
+
+from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
+from ansorpy.loopir.rewrite import map_phases, map_stmt, seq
+from ansorpy.te.expr import Const, Expr, variables
+
+
+def fresh(program: Program) -> Program:
+    """Return the program without zeros that only a tile on matrices reads, which comes next.
+
+    Needs a tiled program. Keeps the meaning. Both may stand in equal loops, one after the other,
+    as long as each iteration has elements of its own.
+    """
+    return map_phases(program, lambda body: map_stmt(body, _fresh))
+
+
+def _fresh(stmt: Stmt) -> Stmt:
+    if not isinstance(stmt, Seq):
+        return stmt
+    done: list[Stmt] = []
+    for part in stmt.stmts:
+        joined = _joined(done[-1], part) if done else None
+        if joined is None:
+            done.append(part)
+        else:
+            done[-1] = joined
+    return seq(*done)
+
+
+def _joined(zeros: Stmt, sums: Stmt, loops: tuple[str, ...] = ()) -> Stmt | None:
+    match zeros, sums:
+        case For(kind=LoopKind.SERIAL), For(kind=LoopKind.SERIAL):
+            if (zeros.var, zeros.extent) != (sums.var, sums.extent):
+                return None
+            body = _joined(zeros.body, sums.body, (*loops, sums.var))
+            return None if body is None else replace(sums, body=body)
+        case Tile(), Tile() if sums.matrix is not None and _sets(zeros, sums, loops):
+            return replace(sums, matrix=replace(sums.matrix, fresh=True))
+        case _:
+            return None
+
+
+def _sets(zeros: Tile, sums: Tile, loops: tuple[str, ...]) -> bool:
+    """Whether a tile sets the elements of another to zero, and its loops all move them."""
+    used = frozenset[str]().union(*map(variables, sums.store.index))
+    return (
+        zeros.store.combiner is None
+        and zeros.store.buffers == sums.store.buffers
+        and zeros.store.index == sums.store.index
+        and _is_zero(zeros.store.values[0])
+        and zeros.mask is None
+        and zeros.lane == sums.lane
+        and zeros.dims == tuple(pair for pair in sums.dims if pair[0] in used)
+        and set(loops) <= used
+    )
+
+
+def _is_zero(value: Expr) -> bool:
+    return isinstance(value, Const) and value.value == 0
