@@ -40,6 +40,7 @@ _HELD: Final = 32  # vectors: more accumulators than this stay in memory
 _WORTH: Final = 4  # as many vectors are transposed at once rather than gathered
 _WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)
 _BLOCK: Final = 16  # rows, lanes and groups of an instruction on matrices
+_MATRIX_BYTES: Final = 1024  # of a whole one
 _MATRIX_SUMS: Final = 4  # that accumulate at a time
 _MATRIX_LOADS: Final = 8  # vectors whose loads take as long as that of a matrix
 _MATRIX_MOVES: Final = 6  # vectors whose moves take as long as to load and store a matrix
@@ -107,13 +108,19 @@ class _Core:
         vectors = self._product(self.tile)
         share = count.steps / vectors  # of a tile, for each of its vectors
         traffic = Traffic(self.caches, self.statement, self.footprints)
-        far = traffic.far()
+        near, far = (
+            self._asked_for(each, share) for each in (traffic.past(self.caches.first), traffic.far())
+        )
         return [
             self.tape.const(not self.statement.ahead),
             count.work, *self._issued(count, vectors, share),
-            traffic.past(self.caches.first), far, traffic.waits(), traffic.stretches(),
+            near, far, traffic.waits(), traffic.stretches(),
             self.tape.where(self.found.whole_bytes <= self.target.l3_bytes, 0, far),
         ]  # fmt: skip
+
+    def _asked_for(self, past: Value, _share: Value) -> Value:
+        """Return the bytes from beyond a cache where every iteration asks for its own."""
+        return past
 
     def _issued(self, count: _Count, vectors: Value, share: Value) -> list[Value]:
         """Return the features from `steps` to `index_divides`."""
@@ -378,16 +385,25 @@ class _Matrices(_Core):
 
     def _issued(self, count: _Count, vectors: Value, share: Value) -> list[Value]:
         zero = self.tape.const(0)
-        rows, columns, groups = self._blocks()
-        sums = rows * columns
-        products = share * sums * groups
-        loads = products * (self._shared(rows) + self._shared(columns)) * _MATRIX_LOADS
+        sums, products, loaded = self._products(share)
         return [
             products * _BLOCK, count.tiles, sums.at_most(_MATRIX_SUMS), sums,
-            loads, zero, zero, zero,
+            loaded * _MATRIX_LOADS, zero, zero, zero,
             share * sums * _MATRIX_MOVES, zero,
             zero, zero, zero, zero, zero,
         ]  # fmt: skip
+
+    def _asked_for(self, past: Value, share: Value) -> Value:
+        """Return at most what is loaded, and sums that are read and written back."""
+        sums, _, loaded = self._products(share)
+        return past.at_most((loaded + share * sums * 2) * _MATRIX_BYTES)
+
+    def _products(self, share: Value) -> tuple[Value, Value, Value]:
+        """Return the sums of a tile, and the products and matrices loaded of all `share` tiles."""
+        rows, columns, groups = self._blocks()
+        products = share * rows * columns * groups
+        loaded = products * (self._shared(rows) + self._shared(columns))
+        return rows * columns, products, loaded
 
     def _shared(self, blocks: Value) -> Value:
         """Return how many matrices of the other operand are loaded for one product."""
