@@ -19,9 +19,10 @@ _INSTRUCTIONS: Final = {
     "llvm.x86.avx512.vpermi2var.qi": "avx512vbmi",
     "llvm.x86.avx512.mask.cvtneps2bf16": "avx512bf16",
     "llvm.x86.avx512fp16.": "avx512fp16",
-    "llvm.x86.tile": "amx-tile",
+    "matrices(True)": "amx-tile",
     "llvm.x86.tdpbf16ps": "amx-bf16",
-    "llvm.x86.tdpb": "amx-int8",
+    "llvm.x86.tdpbs": "amx-int8",
+    "llvm.x86.tdpbu": "amx-int8",
 }
 
 

@@ -1,7 +1,9 @@
 """Does the processor that runs a library have what its code needs? As LLVM IR, for x86-64.
 
 The answer comes from CPUID itself (Intel SDM volume 2A; AMD APM volume 3, appendix E), and from
-XGETBV: the operating system must save the wide registers too.
+XGETBV: the operating system must save the wide registers too. Those of matrices Linux saves only
+for a process that asks for it (Documentation/arch/x86/xstate.rst): the library does so when it is
+loaded, and says no where that was refused.
 """
 
 from collections.abc import Sequence
@@ -32,9 +34,39 @@ QUESTION: Final = (
 )
 
 
-def required(features: Sequence[str]) -> tuple[str, ...]:
-    """Return those of a processor's features that its code may depend on, sorted."""
-    return tuple(sorted(set(features) & set(BITS)))
+# LLVM uses these only where a program names them.
+NAMED: Final = {
+    "amx-tile": ("llvm.x86.tile",),
+    "amx-int8": ("llvm.x86.tdpbs", "llvm.x86.tdpbu"),
+    "amx-bf16": ("llvm.x86.tdpbf16ps",),
+}
+ALLOWED: Final = "allow_matrices"
+
+
+def required(features: Sequence[str], text: str) -> tuple[str, ...]:
+    """Return those of a processor's features that its code, LLVM IR, may depend on, sorted."""
+    unused = {name for name, words in NAMED.items() if not any(word in text for word in words)}
+    return tuple(sorted(set(features) & set(BITS) - unused))
+
+
+def _permission_text(features: Sequence[str]) -> str:
+    """Return what asks for the registers of matrices when a library is loaded; "" without them.
+
+    A library that runs elsewhere than on Linux never gets there: it finds no such feature.
+    """
+    if not any(name in NAMED for name in features):
+        return ""
+    entry = "{ i32, ptr, ptr } { i32 65535, ptr @on_load, ptr null }"
+    return (
+        f"define i64 @{ALLOWED}() {PLAIN} {{\n"
+        '  %r = call i64 asm sideeffect "syscall",'
+        ' "={ax},{ax},{di},{si},~{rcx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"'
+        "(i64 158, i64 4131, i64 18)\n"  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+        "  ret i64 %r\n}\n"
+        f"define void @on_load() {PLAIN} {{\n"
+        f"  %r = call i64 @{ALLOWED}()\n  ret void\n}}\n"
+        f"@llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}] [{entry}]"
+    )
 
 
 def supported_text(name: str, features: Sequence[str], x86: bool) -> str:
@@ -46,7 +78,8 @@ def supported_text(name: str, features: Sequence[str], x86: bool) -> str:
     body = "\n".join(["entry:", *lines, "  ret i32 1"])
     refusal = "\nno:\n  ret i32 0" if lines else ""
     attributes = PLAIN if x86 else "nounwind"
-    return f"define i32 @{name}() {attributes} {{\n{body}{refusal}\n}}"
+    permission = _permission_text(features) if x86 else ""
+    return f"{permission}\ndefine i32 @{name}() {attributes} {{\n{body}{refusal}\n}}"
 
 
 def _questions(features: Sequence[str]) -> list[str]:
@@ -87,6 +120,12 @@ def _questions(features: Sequence[str]) -> list[str]:
             f"  %x1 = and i32 %x0, {saved}",
             f"  %x2 = icmp eq i32 %x1, {saved}",
             *_else_no("%x2", "saves"),
+        ]
+    if any(name in NAMED for name in features):
+        lines += [
+            f"  %p = call i64 @{ALLOWED}()",
+            "  %p0 = icmp eq i64 %p, 0",
+            *_else_no("%p0", "allowed"),
         ]
     return lines
 

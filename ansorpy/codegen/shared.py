@@ -44,8 +44,9 @@ def build(
     start = clock()
     places, workspace_bytes = _places(export)
     infos = phase_infos(export.program)
-    features = required(target.features or _host_features())
-    code = _object(export, target, places, features)
+    text = module_text(export.program, target)
+    features = required(target.features or _host_features(), text)
+    code = _object(export, target, text, places, features)
     linked = link(code, export.linkers)
     timed = [info for info in infos if not info.ahead]
     return Library(
@@ -64,19 +65,19 @@ def build(
 
 
 def _object(
-    export: Export, target: Target, places: Sequence[Place], features: Sequence[str]
+    export: Export, target: Target, text: str, places: Sequence[Place], features: Sequence[str]
 ) -> bytes:
     infos = phase_infos(export.program)
     count = len(export.inputs) + len(export.outputs) + 1
     x86 = llvm.get_process_triple().startswith("x86_64")
     text = "\n".join([
-        module_text(export.program, target),
+        text,
         dispatch_text(export.prefix, places, count, infos),
         supported_text(f"{export.prefix}_supported", features, x86),
     ])  # fmt: skip
     module = parse(text)
     for part in (*module.functions, *module.global_variables):
-        if not part.is_declaration and not part.name.startswith(export.prefix):
+        if not part.is_declaration and not part.name.startswith((export.prefix, "llvm.")):
             part.linkage = "internal"
     machine = target_machine(target)
     module.data_layout = str(machine.target_data)

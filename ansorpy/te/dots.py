@@ -94,7 +94,8 @@ def find_dot(node: Node, one: Intrinsic) -> tuple[Dot | None, Answer]:
             why = no(f"{axis.name} of {node.name} is too short for the groups of {one.name}")
             continue
         for lane in reversed(node.axes):
-            dot, why = _along(node, one, axis, lane, reads)
+            dot, found_why = _along(node, one, axis, lane, reads)
+            why = found_why if lane is node.axes[-1] else why
             if dot is not None:
                 rows = f", rows along {dot.row}" if dot.row else ""
                 return dot, yes(

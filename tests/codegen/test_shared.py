@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ansorpy.codegen.cpuid import BITS, required, supported_text
+from ansorpy.codegen.cpuid import BITS, NAMED, required, supported_text
 from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.link import LINKERS, link
 from ansorpy.codegen.llvm_ir import object_bytes
@@ -176,7 +176,10 @@ def asks(features: tuple[str, ...]) -> int:
 @pytest.mark.skipif(not llvm.get_process_triple().startswith("x86_64"), reason="asks CPUID")
 def test_the_processor_is_asked_for_every_feature() -> None:
     host = llvm.get_host_cpu_features()
-    assert asks(required(tuple(name for name, on in host.items() if on))) == 1
+    present = tuple(name for name, on in host.items() if on)
+    everything = " ".join(word for words in NAMED.values() for word in words)
+    assert asks(required(present, everything)) == 1
+    assert not set(required(present, "no matrices")) & set(NAMED)
     for name in BITS:
         assert asks((name,)) == int(host.get(name, False)), name
 

@@ -39,6 +39,8 @@ KINDS = [
     ("uint8", "uint8", "int32"), ("bfloat16", "bfloat16", "float32"),
 ]  # fmt: skip
 NAMES = {"int32": "vpdpbusd", "float32": "vdpbf16ps"}
+AMX = replace(TARGET, features=("amx-bf16", "amx-int8", "amx-tile", *FEATURES))
+MATRICES = ["tdpbssd", "tdpbusd", "tdpbsud", "tdpbuud", "tdpbf16ps"]  # in the order of KINDS
 
 
 def product(a: Any, b: Any, into: str) -> Any:
@@ -149,7 +151,7 @@ def refusals() -> list[tuple[str, Dag, Target, str]]:
             "no vnni",
             matmul(8, 8, 8, u8s8),
             replace(TARGET, features=("avx512f",)),
-            "finds no vpdpbusd",
+            "finds no tdpbssd or",
         ),
         ("mixed", matmul(8, 8, 8, ("bfloat16", "float32", "float32")), TARGET, "sums no products"),
         ("no reuse", dot, TARGET, "reuses no producer"),
@@ -163,6 +165,52 @@ def test_the_rule_says_what_does_not_fit(dag: Dag, target: Target, why: str) -> 
     answer = Tensorize().explain(at(dag, "C", target))
     assert not answer
     assert why in answer.why
+
+
+@pytest.mark.parametrize(("kind", "name"), list(zip(KINDS, MATRICES, strict=True)))
+@pytest.mark.parametrize("turned", [False, True])
+def test_matrices_come_first_where_they_fit(
+    kind: Sequence[str], name: str, turned: bool
+) -> None:
+    answer = Tensorize().explain(at(matmul(16, 16, 64, kind, turned), "C", AMX))
+    assert answer.why.endswith(f"by {name}, lanes along j, rows along i")
+    only = Tensorize((NAMES[kind[2]],))
+    assert NAMES[kind[2]] in only.explain(at(matmul(16, 16, 64, kind, turned), "C", AMX)).why
+
+
+@pytest.mark.parametrize(
+    ("sizes", "why"),
+    [
+        ((3, 64, 64), "no axis of C is long enough for the rows"),
+        ((16, 7, 64), "j of C is too short for the lanes"),
+        ((16, 16, 31), "k of C is too short for the groups"),
+    ],
+)
+def test_what_is_too_short_for_matrices(sizes: tuple[int, int, int], why: str) -> None:
+    answer = Tensorize(("tdpbusd",)).explain(at(matmul(*sizes, KINDS[1]), "C", AMX))
+    assert not answer
+    assert why in answer.why
+
+
+def test_a_convolution_takes_its_lanes_along_a_line_of_pixels() -> None:
+    answer = Tensorize().explain(at(conv2d(64, 32, 9), "Y", AMX))
+    assert answer.why.endswith("by tdpbsud, lanes along v, rows along o")
+    narrow = Tensorize().explain(at(conv2d(64, 32, 5), "Y", AMX))
+    assert narrow.why.endswith("by tdpbusd, lanes along o, rows along v")
+
+
+@pytest.mark.parametrize("kind", KINDS[:4], ids="-".join)
+@pytest.mark.parametrize(("n", "m", "k"), [(19, 33, 70), (32, 16, 64)])
+def test_interpreted_matrices_are_exact(kind: Sequence[str], n: int, m: int, k: int) -> None:
+    dag, found = matmul(n, m, k, kind), 0
+    (wanted,) = evaluate(dag, inputs := random_inputs(dag, np.random.default_rng(n)))
+    for sketch in tensorized(dag, AMX):
+        for plan in plans(sketch, AMX)[:1]:
+            for row in sample(plan, 2, np.random.default_rng(k)):
+                program = bind(plan, row, AMX)
+                found += any("tdpb" in name for name in instructions(program))
+                np.testing.assert_array_equal(run(program, inputs)["C"], wanted)
+    assert found
 
 
 def test_it_can_be_switched_off() -> None:
@@ -219,8 +267,11 @@ def test_interpreted_plans_are_exact(kind: Sequence[str], n: int, m: int, k: int
 
 
 def has(name: str) -> Callable[[], bool]:
-    feature = {"vpdpbusd": "avx512vnni", "vdpbf16ps": "avx512bf16"}[name]
-    return lambda: feature in LOCAL.features
+    needed = {
+        "vpdpbusd": "avx512vnni", "vdpbf16ps": "avx512bf16", "amx-int8": "amx-int8",
+        "amx-bf16": "amx-bf16",
+    }  # fmt: skip
+    return lambda: needed[name] in LOCAL.features
 
 
 WORKLOADS = [
@@ -231,6 +282,12 @@ WORKLOADS = [
     ),
     ("conv2d", conv2d(8, 12, 9), "vpdpbusd"),
     ("conv2d, 5 channels", conv2d(5, 3, 7), "vpdpbusd"),
+    ("conv2d on matrices", conv2d(70, 21, 19), "amx-int8"),
+    *(
+        (f"{'-'.join(kind)} {n}x{m}x{k} on matrices", matmul(n, m, k, kind),
+         "amx-int8" if kind[2] == "int32" else "amx-bf16")
+        for kind in KINDS for n, m, k in ((45, 53, 137), (16, 64, 256))
+    ),
 ]  # fmt: skip
 
 

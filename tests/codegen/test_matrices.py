@@ -1,0 +1,210 @@
+"""Tiles whose sums an instruction on matrices does: exact at every edge, in both printers."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ansorpy.codegen.exported import Export
+from ansorpy.codegen.llvm_ir import module_text, object_bytes
+from ansorpy.codegen.shared import build as build_library
+from ansorpy.codegen.shared import load as load_library
+from ansorpy.codegen.simd.matrices import LEFT, SUMS, parts, place_of
+from ansorpy.errors import BuildError
+from ansorpy.loopir.interp import run as interpret
+from ansorpy.loopir.nodes import For, LoopKind, Matrix, Program, Scope, Seq, Stmt, Tile
+from ansorpy.loopir.passes.fresh import fresh
+from ansorpy.loopir.passes.promote import promote
+from ansorpy.loopir.passes.registers import registers
+from ansorpy.loopir.passes.tile import tile
+from ansorpy.loopir.printer import text
+from ansorpy.loopir.rewrite import substitute_stmt, walk_stmt
+from ansorpy.loopir.verify import check
+from ansorpy.measure.host import local_target
+from ansorpy.target import Target
+from ansorpy.te.expr import Binary, Cast, Const, Var
+from ansorpy.te.intrinsics import MATRICES, Intrinsic
+from tests.codegen.programs import add, arrays_of, buffer, c, mul, parallel, program, read, store
+from tests.codegen.running import run_llvm, run_source
+from tests.codegen.test_dots import drawn, whole
+
+Array = npt.NDArray[Any]
+LOCAL = local_target(1)
+AMX = Target(
+    vector_bits=512, cpu="sapphirerapids",
+    features=("amx-bf16", "amx-int8", "amx-tile", "avx512bw", "avx512f", "avx512vl"),
+)  # fmt: skip
+SIZES = [(16, 16, 16), (32, 32, 32), (7, 16, 16), (16, 5, 16), (16, 16, 3), (37, 41, 21), (1, 1, 1)]
+X86 = pytest.mark.skipif(
+    not llvm.get_process_triple().startswith("x86_64"), reason="instructions of x86-64"
+)
+
+
+def here(one: Intrinsic) -> Any:
+    there = one.on(LOCAL.features)
+    mark = pytest.mark.skipif(not there, reason=f"this processor has no {one.name}")
+    return pytest.param(one, id=one.name, marks=mark)
+
+
+def product(one: Intrinsic, rows: int, lanes: int, groups: int, begins: bool = True) -> Program:
+    """C[t] = 0 (or what it holds), C[t] += A[t] @ B over two parts of the sum; not yet tiled."""
+    g = add(mul(Var("k"), groups), Var("g"))
+    left = read("A", Var("t"), Var("i"), add(mul(g, one.steps), Var("q")), dtype=one.left)
+    right = read("B", g, Var("j"), Var("q"), dtype=one.right)
+    value = Binary("mul", Cast(one.into, left), Cast(one.into, right))
+    at = (Var("t"), Var("i"), Var("j"))
+    stmt: Stmt = For("q", c(one.steps), store("C", at, value, "sum"), LoopKind.DOT)
+    stmt = For("g", c(groups), stmt, LoopKind.GROUP)
+    zero = store("C", at, Const(0.0 if one.into == "float32" else 0, one.into))
+
+    def around(inner: Stmt) -> Stmt:
+        inner = For("j", c(lanes), inner, LoopKind.VECTOR)
+        return For("i", c(rows), inner, LoopKind.UNROLL)
+
+    sums: Stmt = For("k", c(2), around(stmt))
+    body = Seq((around(zero), sums)) if begins else Seq((around(zero), around(stmt)))
+    depth = (2 if begins else 1) * groups
+    buffers = [
+        buffer("A", one.left, (3, rows, depth * one.steps)),
+        buffer("B", one.right, (depth, lanes, one.steps)),
+        buffer("C", one.into, (3, rows, lanes), Scope.OUTPUT),
+    ]
+    made = program(buffers, parallel("t", 3, body))
+    return made if begins else _at_first(made)
+
+
+def _at_first(made: Program) -> Program:
+    """Return the program with the one part of its sum named 0."""
+    (phase,) = made.phases
+    body = substitute_stmt(phase.body, {"k": c(0)})
+    return Program(made.name, made.buffers, (type(phase)(phase.name, body),))
+
+
+def tiled(made: Program, target: Target = AMX) -> Program:
+    done = promote(registers(fresh(tile(made, target))))
+    check(done, level="tiled")
+    return done
+
+
+def matrices(made: Program) -> list[Matrix]:
+    stmts = (stmt for phase in made.phases for stmt in walk_stmt(phase.body))
+    return [s.matrix for s in stmts if isinstance(s, Tile) and s.matrix is not None]
+
+
+def inputs_of(one: Intrinsic, made: Program, seed: int) -> tuple[dict[str, Array], Array]:
+    """Return inputs, and what their product is."""
+    rng = np.random.default_rng(seed)
+    shapes = {b.name: tuple(int(str(n)) for n in b.shape) for b in made.buffers}
+    a, b = (drawn(d, shapes[name], rng) for name, d in (("A", one.left), ("B", one.right)))
+    depth, lanes, steps = shapes["B"]
+    flat = whole(b, one.right).transpose(0, 2, 1).reshape(depth * steps, lanes)
+    return {"A": a, "B": b}, whole(a, one.left) @ flat
+
+
+@pytest.mark.parametrize("one", MATRICES[:4], ids=lambda one: one.name)
+@pytest.mark.parametrize("size", [(3, 16, 2), (17, 18, 17)])
+@pytest.mark.parametrize("begins", [False, True])
+def test_the_tiles_mean_the_product(one: Intrinsic, size: Sequence[int], begins: bool) -> None:
+    made = product(one, *size, begins=begins)
+    done = tiled(made)
+    assert matrices(done)
+    # Only what is summed in one tile from the beginning begins in the registers.
+    assert any(each.fresh for each in matrices(done)) is (not begins and size[1] == 16)
+    inputs, wanted = inputs_of(one, made, sum(size))
+    np.testing.assert_array_equal(interpret(done, inputs)["C"], wanted)
+
+
+@pytest.mark.parametrize("one", [here(one) for one in MATRICES])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("begins", [False, True])
+def test_products_are_exact_at_every_edge(
+    one: Intrinsic, size: tuple[int, int, int], begins: bool
+) -> None:
+    made = product(one, *size, begins=begins)
+    inputs, wanted = inputs_of(one, made, sum(size))
+    got = run_llvm(tiled(made, LOCAL), inputs, LOCAL)
+    np.testing.assert_array_equal(got["C"].astype(wanted.dtype), wanted)
+
+
+@pytest.mark.parametrize("one", [here(MATRICES[0]), here(MATRICES[4])])
+def test_what_numba_compiles_is_the_same(one: Intrinsic) -> None:
+    made = product(one, 19, 32, 18, begins=False)
+    inputs, wanted = inputs_of(one, made, 5)
+    got = run_source(tiled(made, LOCAL), inputs)
+    np.testing.assert_array_equal(got["C"].astype(wanted.dtype), wanted)
+
+
+@pytest.mark.parametrize("one", [here(MATRICES[2])])
+def test_a_library_asks_for_the_registers_itself(one: Intrinsic) -> None:
+    made = tiled(product(one, 16, 16, 16), LOCAL)
+    built = build_library(Export(made, ("A", "B"), ("C",), {}, "ansorpy_test"), LOCAL)
+    assert {"amx-int8", "amx-tile"} <= set(built.features)
+    assert "amx-bf16" not in built.features
+    inputs, wanted = inputs_of(one, made, 1)
+    arrays = arrays_of(made, inputs)
+    load_library(built).run([arrays[name].ctypes.data for name in ("A", "B", "C")])
+    np.testing.assert_array_equal(arrays["C"], wanted)
+
+
+@X86
+@pytest.mark.parametrize("one", MATRICES, ids=lambda one: one.name)
+def test_the_text_compiles_on_any_machine(one: Intrinsic) -> None:
+    words = module_text(tiled(product(one, 37, 41, 21)), AMX)
+    assert f'@"{one.function}"(i8 0, i8 4, i8 6)' in words
+    # Full registers for the task, and four cut-off shapes and back.
+    assert words.count('call void @"llvm.x86.ldtilecfg"') > 2
+    assert words.count('call void @"llvm.x86.tilerelease"') == 1
+    assert object_bytes(words, AMX)
+
+
+@X86
+def test_a_library_for_a_processor_without_matrices_is_none_with_them() -> None:
+    one = MATRICES[0]
+    built = build_library(
+        Export(tiled(product(one, 16, 16, 16)), ("A", "B"), ("C",), {}, "ansorpy_test"), AMX
+    )
+    if one.on(LOCAL.features):
+        pytest.skip(f"this processor has {one.name}")
+    with pytest.raises(BuildError, match="lacks one of .*amx-tile"):
+        load_library(built)
+
+
+def test_without_the_instruction_the_groups_are_a_loop_around_the_tile() -> None:
+    one = MATRICES[2]
+    vnni = Target(vector_bits=512, features=("avx512f", "avx512vl", "avx512vnni"))
+    done = tiled(product(one, 5, 16, 3), vnni)
+    assert not matrices(done)
+    assert "vpdpbusd" in text(done)
+    inputs, wanted = inputs_of(one, done, 2)
+    np.testing.assert_array_equal(interpret(done, inputs)["C"], wanted)
+
+
+def test_blocks_and_the_rest() -> None:
+    for extent in range(1, 70):
+        covered = [start + k for size, starts in parts(extent) for start in starts
+                   for k in range(size)]  # fmt: skip
+        assert covered == list(range(extent))
+
+
+def test_what_is_needed_last_makes_room() -> None:
+    wanted = ["a", "b", "a", "c", "a", "b"]
+    held: dict[int, Any] = {}
+    loads = [
+        key
+        for k, key in enumerate(wanted)
+        if place_of(key, held, LEFT, wanted[k + 1 :])[1]
+    ]  # fmt: skip
+    assert loads == ["a", "b", "c", "b"]  # "a" stays: it is needed before "b"
+
+
+def test_four_sums_load_every_matrix_once() -> None:
+    words = module_text(tiled(product(MATRICES[0], 32, 32, 16)), AMX)
+    # Per iteration of the loop over the parts: the sums, two matrices of either operand.
+    assert words.count('call void @"llvm.x86.tileloadd64"') == len(SUMS) + 4
+    assert words.count(f'call void @"{MATRICES[0].function}"') == len(SUMS)
+    pairs = itertools.product((4, 5), (6, 7))
+    assert all(f"i8 {a}, i8 {b})" in words for a, b in pairs)
