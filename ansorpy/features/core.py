@@ -109,7 +109,8 @@ class _Core:
         share = count.steps / vectors  # of a tile, for each of its vectors
         traffic = Traffic(self.caches, self.statement, self.footprints)
         near, far = (
-            self._asked_for(each, share) for each in (traffic.past(self.caches.first), traffic.far())
+            self._asked_for(each, share)
+            for each in (traffic.past(self.caches.first), traffic.far())
         )
         return [
             self.tape.const(not self.statement.ahead),

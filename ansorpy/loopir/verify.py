@@ -11,6 +11,7 @@ from ansorpy.loopir.nodes import (
     For,
     If,
     LoopKind,
+    Matrix,
     Phase,
     Program,
     Scope,
@@ -159,7 +160,7 @@ def _enter_for(stmt: For, at: _Place) -> _Place:
             return replace(inner, outermost=False)
         case LoopKind.DOT if not isinstance(stmt.extent, Const) or not isinstance(stmt.body, Store):
             raise LoweringError("a dot loop has a number for its extent, and one store in it")
-        case LoopKind.VECTOR | LoopKind.UNROLL | LoopKind.DOT:
+        case LoopKind.VECTOR | LoopKind.UNROLL | LoopKind.GROUP | LoopKind.DOT:
             if at.level == "tiled":
                 raise LoweringError(f"a {stmt.kind.value} loop is left after tiling")
             vector = stmt.kind is LoopKind.VECTOR
@@ -178,6 +179,8 @@ def _enter_tile(tile: Tile, at: _Place) -> _Place:
     inner = at.bind(*(var for var, _ in spans))
     if tile.dot is not None:
         _check_dot(tile, tile.dot[0])
+    if tile.matrix is not None:
+        _check_matrix(tile, tile.matrix, at)
     if tile.mask is not None:
         inner.index(tile.mask, "bool")
         inner = replace(inner, guards=at.guards | variables(tile.mask))
@@ -191,6 +194,20 @@ def _check_dot(tile: Tile, var: str) -> None:
         raise LoweringError(f"{var} is not the last dimension of a tile that sums")
     if var in kept | masked:
         raise LoweringError(f"{var} is summed over by one instruction: no index may have it")
+
+
+def _check_matrix(tile: Tile, matrix: Matrix, at: _Place) -> None:
+    kept = {name for index in tile.store.index for name in variables(index)}
+    names = [name for name, _ in tile.dims]
+    if tile.dot is None or tile.mask is not None or tile.lane is None:
+        raise LoweringError("a tile on matrices has a dot and lanes, and no mask")
+    if matrix.row not in names or matrix.row not in kept:
+        raise LoweringError(f"{matrix.row} is no dimension of the target: it has no rows along it")
+    if matrix.group not in names or matrix.group in kept:
+        raise LoweringError(f"{matrix.group} is not summed over: it has no groups along it")
+    for name in tile.store.buffers:
+        if at.find(name).scope is Scope.REGISTER:
+            raise LoweringError(f"{name} is in registers: matrices come from memory")
 
 
 def _check_store(store: Store, at: _Place) -> None:

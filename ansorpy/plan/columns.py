@@ -48,9 +48,7 @@ def _steps(made: Domain, axis: str, lanes: int) -> tuple[int, ...]:
     return tuple(n * lanes for n in VECTORS if n == 1 or (n - 1) * lanes < most)
 
 
-def _tile_sizes(
-    made: Domain, group: str, axis: str, lanes: int, dot: Dotted | None
-) -> list[Size]:
+def _tile_sizes(made: Domain, group: str, axis: str, lanes: int, dot: Dotted | None) -> list[Size]:
     """Return the sizes that this stage owns along one axis (a follower owns none)."""
     extent = made.spans[axis].extent
     answer = []
@@ -99,25 +97,28 @@ def conditions(
         last = Var(group[-1].name)
         limit = mul(ceildiv(Const(group[0].extent), last), last)
         answer.append(Binary("le", tile, limit))
-    limit = Const(target.registers - SPARE_REGISTERS)
     for name, made in domains.items():
-        dot, lanes = state.stage(name).dot, lanes_of(made.work, target)
-        vectors = _register_tile(made, lanes, dot)
-        if vectors is None:
-            continue
-        if dot is None or not dot.row:
-            answer.append(Binary("le", vectors, limit))
-            continue
-        answer.append(Binary("le", vectors, Const(MATRIX_SUMS)))
-        products = vectors
-        for part in made.parts:
-            if part.kind is LoopKind.GROUP and part.length is not None:
-                products = mul(products, ceildiv(part.length, Const(_block(part, lanes, dot))))
-        answer.append(Binary("le", products, Const(MATRIX_PRODUCTS)))
+        answer += _in_registers(made, state.stage(name).dot, target)
     scratch = _scratch(program)
     if scratch is not None:
         answer.append(Binary("le", scratch, Const(min(target.l2_bytes, SCRATCH_BYTES))))
     return tuple(answer)
+
+
+def _in_registers(made: Domain, dot: Dotted | None, target: Target) -> list[Expr]:
+    """Return what keeps the accumulators of a stage in registers, and the code of a tile short."""
+    lanes = lanes_of(made.work, target)
+    sums = _register_tile(made, lanes, dot)
+    if sums is None:
+        return []
+    if dot is None or not dot.row:
+        return [Binary("le", sums, Const(target.registers - SPARE_REGISTERS))]
+    products = sums
+    for part in made.parts:
+        if part.kind is LoopKind.GROUP and part.length is not None:
+            products = mul(products, ceildiv(part.length, Const(_block(part, lanes, dot))))
+    limits = ((sums, MATRIX_SUMS), (products, MATRIX_PRODUCTS))
+    return [Binary("le", count, Const(most)) for count, most in limits]
 
 
 def _register_tile(made: Domain, lanes: int, dot: Dotted | None) -> Expr | None:

@@ -56,11 +56,11 @@ class Intrinsic:
     def pattern(self) -> Dag:
         """What it computes: placeholders `into`, `left` and `right`, and the node `sum`."""
         lane, step = Axis("l", self.lanes), Axis("q", self.steps)
-        axes, left, right, summed = (lane,), (lane, step), (lane, step), (step,)
-        if self.matrices:
-            row, group = Axis("r", self.rows), Axis("g", self.groups)
-            axes, left = (row, lane), (row, group, step)
-            right, summed = (group, lane, step), (group, step)
+        row = (Axis("r", self.rows),) if self.matrices else ()
+        group = (Axis("g", self.groups),) if self.matrices else ()
+        axes, summed = (*row, lane), (*group, step)
+        left = (*row, *group, step) if self.matrices else (lane, step)
+        right = (*group, lane, step)
         shapes = {
             INTO: (axes, self.into), LEFT: (left, self.left), RIGHT: (right, self.right)
         }  # fmt: skip

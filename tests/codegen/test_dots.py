@@ -18,7 +18,7 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.inputs import decode, encode
 from ansorpy.target import Target
 from ansorpy.te.expr import Binary, Cast, Const, Expr, Var
-from ansorpy.te.intrinsics import VECTORS, VDPBF16PS, VPDPBUSD, Intrinsic
+from ansorpy.te.intrinsics import VDPBF16PS, VECTORS, VPDPBUSD, Intrinsic
 from ansorpy.te.reference import evaluate
 from tests.codegen.programs import add, buffer, c, mul, parallel, program, read, store
 from tests.codegen.running import run_llvm, run_source

@@ -1,7 +1,6 @@
 """Tiles whose sums an instruction on matrices does: exact at every edge, in both printers."""
 
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -108,8 +107,11 @@ def inputs_of(one: Intrinsic, made: Program, seed: int) -> tuple[dict[str, Array
 @pytest.mark.parametrize("one", MATRICES[:4], ids=lambda one: one.name)
 @pytest.mark.parametrize("size", [(3, 16, 2), (17, 18, 17)])
 @pytest.mark.parametrize("begins", [False, True])
-def test_the_tiles_mean_the_product(one: Intrinsic, size: Sequence[int], begins: bool) -> None:
-    made = product(one, *size, begins=begins)
+def test_the_tiles_mean_the_product(
+    one: Intrinsic, size: tuple[int, int, int], begins: bool
+) -> None:
+    rows, lanes, groups = size
+    made = product(one, rows, lanes, groups, begins=begins)
     done = tiled(made)
     assert matrices(done)
     # Only what is summed in one tile from the beginning begins in the registers.
@@ -169,7 +171,7 @@ def test_a_library_for_a_processor_without_matrices_is_none_with_them() -> None:
     )
     if one.on(LOCAL.features):
         pytest.skip(f"this processor has {one.name}")
-    with pytest.raises(BuildError, match="lacks one of .*amx-tile"):
+    with pytest.raises(BuildError, match=r"lacks one of .*amx-tile"):
         load_library(built)
 
 

@@ -72,8 +72,8 @@ def test_the_passes_run_in_one_order() -> None:
     plan = first_plan(library.matmul_relu(8, 16, 4), 1)
     names = [name for name, _ in passes(plan, row_of(plan), TARGET)]
     assert names == [
-        "fold", "begin", "tasks", "border", "peel", "hoist", "tile", "registers", "promote",
-        "slide", "unroll",
+        "fold", "begin", "tasks", "border", "peel", "hoist", "tile", "fresh", "registers",
+        "promote", "slide", "unroll",
     ]  # fmt: skip
 
 

@@ -169,9 +169,7 @@ def test_the_rule_says_what_does_not_fit(dag: Dag, target: Target, why: str) -> 
 
 @pytest.mark.parametrize(("kind", "name"), list(zip(KINDS, MATRICES, strict=True)))
 @pytest.mark.parametrize("turned", [False, True])
-def test_matrices_come_first_where_they_fit(
-    kind: Sequence[str], name: str, turned: bool
-) -> None:
+def test_matrices_come_first_where_they_fit(kind: Sequence[str], name: str, turned: bool) -> None:
     answer = Tensorize().explain(at(matmul(16, 16, 64, kind, turned), "C", AMX))
     assert answer.why.endswith(f"by {name}, lanes along j, rows along i")
     only = Tensorize((NAMES[kind[2]],))

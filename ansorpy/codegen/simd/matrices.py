@@ -50,9 +50,9 @@ def allow_matrices() -> bool:
 def configure(builder: Any, part: Part = FULL) -> None:
     """Set the sizes of all registers, which become zero."""
     lanes, groups = part.lanes * WORD_BYTES, part.groups * WORD_BYTES
-    sizes = {number: (part.rows, lanes) for number in SUMS}
-    sizes |= {number: (part.rows, groups) for number in LEFT}
-    sizes |= {number: (part.groups, lanes) for number in RIGHT}
+    sizes = dict.fromkeys(SUMS, (part.rows, lanes))
+    sizes |= dict.fromkeys(LEFT, (part.rows, groups))
+    sizes |= dict.fromkeys(RIGHT, (part.groups, lanes))
     table = bytearray(64)
     table[0] = 1  # palette
     for number, (rows, row_bytes) in sizes.items():

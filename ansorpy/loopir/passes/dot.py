@@ -1,12 +1,12 @@
 """Which instruction sums a product over a few steps, if one does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from ansorpy.loopir.nodes import Buffer, For, LoopKind, Store
+from ansorpy.loopir.nodes import Buffer, For, Store
 from ansorpy.target import Target
 from ansorpy.te.expr import Const, Read, Var, variables
 from ansorpy.te.forms import Form, form
-from ansorpy.te.intrinsics import LEFT, MATRICES, RIGHT, VECTORS, Intrinsic, unify
+from ansorpy.te.intrinsics import LEFT, RIGHT, VECTORS, Intrinsic, unify
 
 
 def dot_function(
@@ -30,81 +30,6 @@ def dot_function(
     return None
 
 
-def matrix_function(
-    store: Store, chain: Sequence[For], buffers: Mapping[str, Buffer], target: Target
-) -> tuple[str, str, str] | None:
-    """Return an instruction on matrices for a store, with the loops over its rows and groups.
-
-    Of the operands one has the rows and one the lanes; in both, the groups lie at equal distances
-    and the steps of one side by side. In the target the lanes lie side by side.
-
-    Args:
-        chain: the written-out loops around the store, that over the steps last.
-    """
-    *others, steps = chain
-    vector = next((each.var for each in others if each.kind is LoopKind.VECTOR), None)
-    if vector is None or store.combiner != "sum":
-        return None
-    if not all(isinstance(each.extent, Const) for each in chain):
-        return None
-    for one in MATRICES:
-        if one.on(target.features) and steps.extent == Const(one.steps):
-            found = _rows_and_groups(one, store, chain, vector, buffers)
-            if found is not None:
-                return one.function, *found
-    return None
-
-
-def _rows_and_groups(
-    one: Intrinsic, store: Store, chain: Sequence[For], vector: str, buffers: Mapping[str, Buffer]
-) -> tuple[str, str] | None:
-    found = unify(one.body, store.values[0])
-    if found is None or buffers[store.buffers[0]].dtype != one.into:
-        return None
-    into = Read(store.buffers[0], store.index, one.into)
-    names = [each.var for each in chain]
-    steps = [_distances(read, names, buffers) for read in (into, *found.values())]
-    if any(each is None for each in steps):
-        return None
-    total, a, b = (each for each in steps if each is not None)
-    narrow, wide = (a, b) if vector not in a else (b, a)
-    dtypes = [read.dtype for read in found.values()]
-    if (dtypes if narrow is a else dtypes[::-1]) != [one.left, one.right]:
-        return None
-    lies = (total.get(vector), wide.get(vector), narrow.get(vector)) == (1, one.steps, None)
-    step = chain[-1].var
-    if not lies or (narrow.get(step), wide.get(step), total.get(step)) != (1, 1, None):
-        return None
-    rows = [
-        each for each in chain[:-1]
-        if each.kind is LoopKind.UNROLL and each.var in narrow.keys() & total.keys() - wide.keys()
-    ]  # fmt: skip
-    groups = [
-        each.var for each in chain[:-1]
-        if each.kind is LoopKind.GROUP and narrow.get(each.var) == one.steps and each.var in wide
-    ]  # fmt: skip
-    if not rows or not groups:
-        return None
-    return max(rows, key=lambda each: int(str(each.extent))).var, groups[-1]
-
-
-def _distances(
-    read: Read, names: Sequence[str], buffers: Mapping[str, Buffer]
-) -> dict[str, int] | None:
-    """Return how far apart a read moves with every variable that it moves with."""
-    offset = _flat(read, buffers[read.tensor])
-    if offset is None:
-        return None
-    plain = {atom.name: scale for atom, scale in offset.terms.items() if isinstance(atom, Var)}
-    hidden = {
-        name
-        for atom in offset.terms
-        if not isinstance(atom, Var)
-        for name in variables(atom)
-    }  # fmt: skip
-    return None if hidden & set(names) else {k: v for k, v in plain.items() if k in names}
-
-
 def _matches(
     one: Intrinsic, store: Store, step: str, vector: str, buffers: Mapping[str, Buffer]
 ) -> bool:
@@ -118,7 +43,7 @@ def _matches(
 
 
 def _lies(read: Read, step: str, vector: str, steps: int, buffers: Mapping[str, Buffer]) -> bool:
-    offset = _flat(read, buffers[read.tensor])
+    offset = flat_offset(read, buffers[read.tensor])
     if offset is None:
         return False
     own = {Var(step), Var(vector)}
@@ -128,7 +53,7 @@ def _lies(read: Read, step: str, vector: str, steps: int, buffers: Mapping[str, 
     return offset.terms.get(Var(step)) == 1 and offset.terms.get(Var(vector), 0) in (0, steps)
 
 
-def _flat(read: Read, buffer: Buffer) -> Form | None:
+def flat_offset(read: Read, buffer: Buffer) -> Form | None:
     """Return the offset of a read in its row-major buffer; None where an extent is open."""
     total, stride = Form(0, {}), 1
     for index, extent in zip(reversed(read.indices), reversed(buffer.shape), strict=True):

@@ -17,16 +17,16 @@ from ansorpy.loopir.nodes import (
     For,
     If,
     LoopKind,
-    Matrix,
     Program,
     Seq,
     Stmt,
     Store,
     Tile,
 )
-from ansorpy.loopir.passes.dot import dot_function, matrix_function
+from ansorpy.loopir.passes.dot import dot_function
+from ansorpy.loopir.passes.matrices import groups_outside, matrix_tiles
 from ansorpy.loopir.passes.registers import VECTORS as HELD
-from ansorpy.loopir.rewrite import map_phases, seq
+from ansorpy.loopir.rewrite import map_phases
 from ansorpy.target import Target
 from ansorpy.te.expr import (
     SIZE_BYTES,
@@ -44,7 +44,6 @@ VECTORS: Final = 64  # a tile of more vectors is cut: its code would be longer t
 # What lives in no registers is written out for nothing: so many vectors along the lanes, at most,
 # where a copy or a map has more than they hold.
 COPIED: Final = 16
-MATRIX_LANES: Final = 16  # of an instruction on matrices
 
 
 @dataclass(frozen=True)
@@ -87,12 +86,9 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     if store is None:
         return replace(loop, kind=LoopKind.SERIAL, body=_tile(loop.body, how, inside))
     vector = next((each for each in chain if each.kind is LoopKind.VECTOR), None)
-    groups = [each for each in chain if each.kind is LoopKind.GROUP]
-    if groups:
-        found = None if cond else matrix_function(store, chain, how.buffers, how.target)
-        if found is not None:
-            return _matrices(chain, store, found)
-        return _tile(_around(groups, chain, cond, store), how, ranges)
+    if any(each.kind is LoopKind.GROUP for each in chain):
+        whole = matrix_tiles(chain, cond, store, how.buffers, how.target)
+        return whole or _tile(groups_outside(chain, cond, store), how, ranges)
     dims = [each for each in chain if each is not vector]
     lanes, count = 1, 1
     if vector is not None:
@@ -116,53 +112,6 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     for each in reversed(outside):
         made = replace(each, kind=LoopKind.SERIAL, body=made)
     return made
-
-
-def _around(groups: list[For], chain: list[For], cond: Expr | None, store: Store) -> Stmt:
-    """Return a chain with its groups as plain loops outside of the others."""
-    body: Stmt = store if cond is None else If(cond, store)
-    for each in reversed([each for each in chain if each not in groups]):
-        body = replace(each, body=body)
-    for each in reversed(groups):
-        body = replace(each, kind=LoopKind.SERIAL, body=body)
-    return body
-
-
-def _matrices(chain: list[For], store: Store, found: tuple[str, str, str]) -> Stmt:
-    """Return the tiles of an instruction on matrices: whole lanes, and those that are left."""
-    function, row, group = found
-    *others, steps = chain
-    (vector,) = (each for each in others if each.kind is LoopKind.VECTOR)
-    wide, group_loop = _extent(vector), next(each for each in others if each.var == group)
-    dims = [each for each in others if each not in (vector, group_loop)]
-    tiles = []
-    whole, left = divmod(wide, MATRIX_LANES)
-    for start, count, lanes in ((0, whole, MATRIX_LANES), (wide - left, 1, left)):
-        if not count or not lanes:
-            continue
-        lane, number = f"{vector.var}.l", f"{vector.var}.n"
-        place: Expr = Var(lane)
-        pairs = [(each.var, _extent(each)) for each in dims]
-        if count > 1:
-            pairs.append((number, count))
-            place = Binary("add", Binary("mul", Var(number), Const(lanes)), place)
-        if start:
-            place = Binary("add", place, Const(start))
-        pairs += [(each.var, _extent(each)) for each in (group_loop, steps)]
-        swap = {vector.var: place}
-        moved = replace(
-            store,
-            index=tuple(substitute(e, swap) for e in store.index),
-            values=tuple(substitute(e, swap) for e in store.values),
-        )
-        dot = (steps.var, function)
-        tiles.append(Tile(tuple(pairs), (lane, lanes), moved, dot=dot, matrix=Matrix(row, group)))
-    return seq(*tiles)
-
-
-def _extent(loop: For) -> int:
-    assert isinstance(loop.extent, Const)
-    return int(loop.extent.value)
 
 
 def _part(dims: list[For], vector: For, lanes: int, count: int, store: Store) -> int:

@@ -53,9 +53,7 @@ class Tensorize:
         mark = Dotted(dot.step, dot.lane)
         if dot.row:
             one = dot.intrinsic
-            mark = replace(
-                mark, row=dot.row, rows=one.rows, group=dot.axis.name, groups=one.groups
-            )
+            mark = replace(mark, row=dot.row, rows=one.rows, group=dot.axis.name, groups=one.groups)
         stages = [Stage(each, _loops(each, dot.steps), prepares=True) for each in made]
         stages.append(Stage(total, whole_loops(total), dot=mark))
         at = state.index[self.stage]

@@ -13,12 +13,15 @@ from ansorpy.measure.check import compare_all
 from ansorpy.measure.inputs import constants
 from ansorpy.plan.bind import passes
 from ansorpy.plan.choices import plans
+from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
 from ansorpy.sketch import derive
 from ansorpy.target import Target
+from ansorpy.te.dag import Dag
 from ansorpy.te.expr import Const
 from ansorpy.te.random_dag import DagLimits, random_dag
 from rules import CPU
+from tests.rules.test_tensorize import matmul
 
 LIMITS = DagLimits(computes=3, extent=12, points=4_000, rank=3)
 SEEDS = range(60)
@@ -31,7 +34,24 @@ def test_every_pass_keeps_the_meaning(seed: int) -> None:
     target = Target(cores=2, vector_bits=int(rng.choice([128, 256, 512])))
     sketches = derive(dag, target, CPU).sketches
     every = plans(sketches[int(rng.integers(len(sketches)))], target, 12)
-    plan = every[int(rng.integers(len(every)))]
+    _keep_the_meaning(dag, every[int(rng.integers(len(every)))], target, rng, seed)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_pass_keeps_the_meaning_of_products_on_matrices(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    target = Target(cores=2, features=("amx-int8", "amx-tile", "avx512f", "avx512vnni"))
+    a, b = ("int8", "uint8")[seed % 2], ("int8", "uint8")[seed // 2 % 2]
+    n, m, k = (int(x) for x in rng.integers((4, 8, 32), (36, 36, 100)))
+    dag = matmul(n, m, k, (a, b, "int32"))
+    sketches = [s for s in derive(dag, target, CPU).sketches if any(x.dot for x in s.stages)]
+    every = plans(sketches[int(rng.integers(len(sketches)))], target, 12)
+    _keep_the_meaning(dag, every[int(rng.integers(len(every)))], target, rng, seed)
+
+
+def _keep_the_meaning(
+    dag: Dag, plan: Plan, target: Target, rng: np.random.Generator, seed: int
+) -> None:
     (row,) = sample(plan, 1, rng)
     case = make_cases(dag, seed)[0]
     for name, program in passes(plan, row, target):
@@ -80,6 +100,7 @@ _AFTER = {
     "peel": _unrolled_loops_are_counted,
     "hoist": _unrolled_loops_are_counted,
     "tile": _all_is_tiled,
+    "fresh": _all_is_tiled,
     "registers": _all_is_tiled,
     "promote": _all_is_tiled,
     "slide": _all_is_tiled,

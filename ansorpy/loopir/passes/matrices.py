@@ -1,0 +1,156 @@
+"""Give a nest to an instruction that multiplies matrices (docs/adr/0073).
+
+unroll i in 32: vector j in 40: group k in 16: dot q in 4: C[i, j] += A[i, 4 k + q] * B[k, j, q]
+        ->      two tiles of 32 rows, one of two blocks of 16 lanes and one of 8 lanes
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ansorpy.loopir.nodes import Buffer, For, If, LoopKind, Matrix, Stmt, Store, Tile
+from ansorpy.loopir.passes.dot import flat_offset
+from ansorpy.loopir.rewrite import seq
+from ansorpy.target import Target
+from ansorpy.te.expr import Binary, Const, Expr, Read, Var, substitute, variables
+from ansorpy.te.intrinsics import MATRICES, Intrinsic, unify
+
+LANES: Final = 16  # of one block
+
+
+def matrix_tiles(
+    chain: list[For],
+    cond: Expr | None,
+    store: Store,
+    buffers: Mapping[str, Buffer],
+    target: Target,
+) -> Stmt | None:
+    """Return the tiles of an instruction on matrices: whole lanes, and those that are left.
+
+    None where the target has no such instruction, or the operands do not lie as it takes them.
+
+    Args:
+        chain: the written-out loops around a store, that over the steps last.
+    """
+    found = None if cond else _instruction(store, chain, buffers, target)
+    if found is None:
+        return None
+    function, row, group = found
+    *others, steps = chain
+    (vector,) = (each for each in others if each.kind is LoopKind.VECTOR)
+    wide, group_loop = _extent(vector), next(each for each in others if each.var == group)
+    dims = [each for each in others if each not in (vector, group_loop)]
+    tiles = []
+    whole, left = divmod(wide, LANES)
+    for start, count, lanes in ((0, whole, LANES), (wide - left, 1, left)):
+        if not count or not lanes:
+            continue
+        lane, number = f"{vector.var}.l", f"{vector.var}.n"
+        place: Expr = Var(lane)
+        pairs = [(each.var, _extent(each)) for each in dims]
+        if count > 1:
+            pairs.append((number, count))
+            place = Binary("add", Binary("mul", Var(number), Const(lanes)), place)
+        if start:
+            place = Binary("add", place, Const(start))
+        pairs += [(each.var, _extent(each)) for each in (group_loop, steps)]
+        swap = {vector.var: place}
+        moved = replace(
+            store,
+            index=tuple(substitute(e, swap) for e in store.index),
+            values=tuple(substitute(e, swap) for e in store.values),
+        )
+        dot = (steps.var, function)
+        tiles.append(Tile(tuple(pairs), (lane, lanes), moved, dot=dot, matrix=Matrix(row, group)))
+    return seq(*tiles)
+
+
+def groups_outside(chain: list[For], cond: Expr | None, store: Store) -> Stmt:
+    """Return a chain with its groups as plain loops outside of the others."""
+    groups = [each for each in chain if each.kind is LoopKind.GROUP]
+    body: Stmt = store if cond is None else If(cond, store)
+    for each in reversed([each for each in chain if each not in groups]):
+        body = replace(each, body=body)
+    for each in reversed(groups):
+        body = replace(each, kind=LoopKind.SERIAL, body=body)
+    return body
+
+
+def _instruction(
+    store: Store, chain: Sequence[For], buffers: Mapping[str, Buffer], target: Target
+) -> tuple[str, str, str] | None:
+    """Return an instruction on matrices for a store, with the loops over its rows and groups.
+
+    Of the operands one has the rows and one the lanes; in both, the groups lie at equal distances
+    and the steps of one side by side. In the target the lanes lie side by side.
+
+    Args:
+        chain: the written-out loops around the store, that over the steps last.
+    """
+    *others, steps = chain
+    vector = next((each.var for each in others if each.kind is LoopKind.VECTOR), None)
+    if vector is None or store.combiner != "sum":
+        return None
+    if not all(isinstance(each.extent, Const) for each in chain):
+        return None
+    for one in MATRICES:
+        if one.on(target.features) and steps.extent == Const(one.steps):
+            found = _rows_and_groups(one, store, chain, vector, buffers)
+            if found is not None:
+                return one.function, *found
+    return None
+
+
+def _rows_and_groups(
+    one: Intrinsic, store: Store, chain: Sequence[For], vector: str, buffers: Mapping[str, Buffer]
+) -> tuple[str, str] | None:
+    found = unify(one.body, store.values[0])
+    if found is None or buffers[store.buffers[0]].dtype != one.into:
+        return None
+    into = Read(store.buffers[0], store.index, one.into)
+    names = [each.var for each in chain]
+    steps = [_distances(read, names, buffers) for read in (into, *found.values())]
+    if any(each is None for each in steps):
+        return None
+    total, a, b = (each for each in steps if each is not None)
+    narrow, wide = (a, b) if vector not in a else (b, a)
+    dtypes = [read.dtype for read in found.values()]
+    if (dtypes if narrow is a else dtypes[::-1]) != [one.left, one.right]:
+        return None
+    lies = (total.get(vector), wide.get(vector), narrow.get(vector)) == (1, one.steps, None)
+    step = chain[-1].var
+    if not lies or (narrow.get(step), wide.get(step), total.get(step)) != (1, 1, None):
+        return None
+    rows = [
+        each for each in chain[:-1]
+        if each.kind is LoopKind.UNROLL and each.var in narrow.keys() & total.keys() - wide.keys()
+    ]  # fmt: skip
+    groups = [
+        each.var for each in chain[:-1]
+        if each.kind is LoopKind.GROUP and narrow.get(each.var) == one.steps and each.var in wide
+    ]  # fmt: skip
+    if not rows or not groups:
+        return None
+    return max(rows, key=lambda each: int(str(each.extent))).var, groups[-1]
+
+
+def _distances(
+    read: Read, names: Sequence[str], buffers: Mapping[str, Buffer]
+) -> dict[str, int] | None:
+    """Return how far apart a read moves with every variable that it moves with."""
+    offset = flat_offset(read, buffers[read.tensor])
+    if offset is None:
+        return None
+    plain = {atom.name: scale for atom, scale in offset.terms.items() if isinstance(atom, Var)}
+    hidden = {
+        name
+        for atom in offset.terms
+        if not isinstance(atom, Var)
+        for name in variables(atom)
+    }  # fmt: skip
+    return None if hidden & set(names) else {k: v for k, v in plain.items() if k in names}
+
+
+def _extent(loop: For) -> int:
+    assert isinstance(loop.extent, Const)
+    return int(loop.extent.value)
