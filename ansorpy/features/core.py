@@ -43,7 +43,7 @@ _BLOCK: Final = 16  # rows, lanes and groups of an instruction on matrices
 _MATRIX_BYTES: Final = 1024  # of a whole one
 _MATRIX_SUMS: Final = 4  # that accumulate at a time
 _MATRIX_LOADS: Final = 8  # vectors whose loads take as long as that of a matrix
-_MATRIX_MOVES: Final = 6  # vectors whose moves take as long as to load and store a matrix
+_MATRIX_MOVES: Final = 3  # vectors whose moves take as long as that of a matrix
 
 
 def features(caches: Caches, position: int, target: Target) -> list[Value]:
@@ -69,7 +69,7 @@ def features(caches: Caches, position: int, target: Target) -> list[Value]:
     past_l2_waits  how often the walk through them begins anew, where no prefetcher follows
     past_l2_stretches  stretches of memory without a gap that are read from there
 
-    Of an instruction on matrices every row is a step.
+    Of an instruction on matrices every row is a step, and every product a tile.
     """
     grouped = any(x.kind is LoopKind.GROUP for x in caches.found.made.statements[position].loops)
     made = _Matrices if grouped else _Core
@@ -388,9 +388,9 @@ class _Matrices(_Core):
         zero = self.tape.const(0)
         sums, products, loaded = self._products(share)
         return [
-            products * _BLOCK, count.tiles, sums.at_most(_MATRIX_SUMS), sums,
+            products * _BLOCK, products, sums.at_most(_MATRIX_SUMS), sums,
             loaded * _MATRIX_LOADS, zero, zero, zero,
-            share * sums * _MATRIX_MOVES, zero,
+            share * sums * _MATRIX_MOVES * self._moved_twice(), zero,
             zero, zero, zero, zero, zero,
         ]  # fmt: skip
 
@@ -398,6 +398,14 @@ class _Matrices(_Core):
         """Return at most what is loaded, and sums that are read and written back."""
         sums, _, loaded = self._products(share)
         return past.at_most((loaded + share * sums * 2) * _MATRIX_BYTES)
+
+    def _moved_twice(self) -> Value:
+        """Return 2, or 1 where a tile has its sums from the beginning: nothing is read before."""
+        answer = self.tape.const(1)
+        for loop in self.outer:
+            if not self._written.moves(loop):
+                answer = self.tape.where(loop.extent > 1, 2, answer)
+        return answer
 
     def _products(self, share: Value) -> tuple[Value, Value, Value]:
         """Return the sums of a tile, and the products and matrices loaded of all `share` tiles."""
