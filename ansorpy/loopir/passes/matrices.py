@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ansorpy.loopir.nodes import Buffer, For, If, LoopKind, Matrix, Stmt, Store, Tile
+from ansorpy.loopir.nodes import Buffer, For, LoopKind, Matrix, Stmt, Store, Tile
 from ansorpy.loopir.passes.dot import flat_offset
 from ansorpy.loopir.rewrite import seq
 from ansorpy.target import Target
@@ -63,17 +63,6 @@ def matrix_tiles(
         dot = (steps.var, function)
         tiles.append(Tile(tuple(pairs), (lane, lanes), moved, dot=dot, matrix=Matrix(row, group)))
     return seq(*tiles)
-
-
-def groups_outside(chain: list[For], cond: Expr | None, store: Store) -> Stmt:
-    """Return a chain with its groups as plain loops outside of the others."""
-    groups = [each for each in chain if each.kind is LoopKind.GROUP]
-    body: Stmt = store if cond is None else If(cond, store)
-    for each in reversed([each for each in chain if each not in groups]):
-        body = replace(each, body=body)
-    for each in reversed(groups):
-        body = replace(each, kind=LoopKind.SERIAL, body=body)
-    return body
 
 
 def _instruction(

@@ -24,7 +24,7 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.loopir.passes.dot import dot_function
-from ansorpy.loopir.passes.matrices import groups_outside, matrix_tiles
+from ansorpy.loopir.passes.matrices import matrix_tiles
 from ansorpy.loopir.passes.registers import VECTORS as HELD
 from ansorpy.loopir.rewrite import map_phases
 from ansorpy.target import Target
@@ -37,13 +37,15 @@ from ansorpy.te.expr import (
     dtype_of,
     reads,
     substitute,
+    variables,
 )
-from ansorpy.te.intervals import Interval, bounds
+from ansorpy.te.intervals import Interval, bounds, linear
 
 VECTORS: Final = 64  # a tile of more vectors is cut: its code would be longer than the cache
 # What lives in no registers is written out for nothing: so many vectors along the lanes, at most,
 # where a copy or a map has more than they hold.
 COPIED: Final = 16
+LONG: Final = 4  # of a long run of vectors so many are one tile
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,17 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     vector = next((each for each in chain if each.kind is LoopKind.VECTOR), None)
     if any(each.kind is LoopKind.GROUP for each in chain):
         whole = matrix_tiles(chain, cond, store, how.buffers, how.target)
-        return whole or _tile(groups_outside(chain, cond, store), how, ranges)
+        groups = [each for each in chain if each.kind is LoopKind.GROUP]
+        return whole or _tile(_around(groups, chain, cond, store), how, ranges)
     dims = [each for each in chain if each is not vector]
     lanes, count = 1, 1
     if vector is not None:
         most = bounds(vector.extent, ranges)[1]
         lanes = min(_lanes(store, how), _power_of_two(most))
         count = -(-most // lanes)
-        part = _part(dims, vector, lanes, count, store)
-        if part < count:
-            return _tile(_strip(loop, vector, lanes * part), how, ranges)
+        cut = _cut(chain, vector, cond, store, (lanes, count))
+        if cut is not None:
+            return _tile(cut, how, ranges)
     function = None if cond else _instruction(chain, vector, store, lanes, how)
     steps = dims.pop() if function else None
     outside: list[For] = []
@@ -114,10 +117,64 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     return made
 
 
+def _cut(
+    chain: list[For], vector: For, cond: Expr | None, store: Store, size: tuple[int, int]
+) -> For | None:
+    """Return a chain as loops around a smaller one; None where its tile is small enough.
+
+    Args:
+        size: lanes, and vectors along them.
+    """
+    (lanes, count), dims = size, [each for each in chain if each is not vector]
+    rows = _rows_outside(dims, vector, count, store)
+    if rows:
+        return _around(rows, chain, cond, store)
+    part = _part(dims, vector, lanes, count, store)
+    return _strip(chain[0], vector, lanes * part) if part < count else None
+
+
+def _rows_outside(dims: list[For], vector: For, count: int, store: Store) -> list[For]:
+    """Return rows of a copy or a map that go outside of its tile: memory is walked in order.
+
+    Only where all that moves along the lanes lies along them: other lanes are transposed, a few
+    rows at a time.
+    """
+    places = [store.index, *(read.indices for v in store.values for read in reads(v))]
+    if _vectors(dims, count) <= HELD or _accumulates(store):
+        return []
+    if not all(_lies_along(each, vector.var) for each in places):
+        return []
+    outside: list[For] = []
+    while dims[len(outside) :] and _vectors(dims[len(outside) :], count) > COPIED:
+        outside.append(dims[len(outside)])
+    return outside
+
+
+def _lies_along(indices: tuple[Expr, ...], lane: str) -> bool:
+    """Whether lanes lie side by side in an access, or are all at one place."""
+    moving = [index for index in indices if lane in variables(index)]
+    if not moving:
+        return True
+    form = linear(indices[-1])
+    return moving == [indices[-1]] and form is not None and form[1].get(lane) == 1
+
+
+def _around(outside: list[For], chain: list[For], cond: Expr | None, store: Store) -> For:
+    """Return a chain with some of its loops as plain loops outside of the others."""
+    body: Stmt = store if cond is None else If(cond, store)
+    for each in reversed([each for each in chain if each not in outside]):
+        body = replace(each, body=body)
+    for each in reversed(outside):
+        body = replace(each, kind=LoopKind.SERIAL, body=body)
+    assert isinstance(body, For)
+    return body
+
+
 def _part(dims: list[For], vector: For, lanes: int, count: int, store: Store) -> int:
     """Return how many of `count` vectors along the lanes stay in one tile."""
     if count > VECTORS:
-        return 4
+        rows = 1 if _accumulates(store) else _vectors(dims, 1)
+        return max(1, min(LONG, COPIED // rows))
     even = vector.extent == Const(count * lanes)
     if _vectors(dims, count) <= HELD or _accumulates(store) or not even:
         return count

@@ -54,3 +54,39 @@ def test_a_map_that_fills_no_registers_is_cut(rows: int, columns: int, sizes: li
 
 def test_a_sum_keeps_its_tile() -> None:
     assert vectors(tile(transposed(14, 64, "sum"), WIDE)) == [56]
+
+
+def copied(rows: int, columns: int) -> Program:
+    """Return B[i, j] = A[i, j] + A[i, j], all written out."""
+    a = read("A", v("i"), v("j"))
+    lanes = For("j", c(columns), store("B", (v("i"), v("j")), add(a, a)), LoopKind.VECTOR)
+    return program(
+        (
+            buffer("A", rows, columns, scope=Scope.INPUT),
+            buffer("B", rows, columns, scope=Scope.OUTPUT),
+        ),
+        For("i", c(rows), lanes, LoopKind.UNROLL),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "sizes"),
+    [
+        (14, 32, [28]),  # as large as the registers: as it is
+        (64, 32, [2]),  # a row after the other
+        (64, 100, [7]),
+        (3, 2000, [4]),  # long rows in pieces
+    ],
+)
+def test_what_lies_in_rows_is_copied_row_by_row(rows: int, columns: int, sizes: list[int]) -> None:
+    made = tile(copied(rows, columns), WIDE)
+    assert vectors(made) == sizes
+    a = np.random.default_rng(0).random((rows, columns), np.float32)
+    np.testing.assert_array_equal(run(made, {"A": a})["B"], a + a)
+
+
+def test_long_rows_that_are_transposed_are_cut_once() -> None:
+    made = tile(transposed(5, 2000), WIDE)
+    assert vectors(made) == [15]
+    a = np.random.default_rng(0).random((5, 2000), np.float32)
+    np.testing.assert_array_equal(run(made, {"A": a})["B"], (a + a).T)
