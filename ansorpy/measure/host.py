@@ -7,6 +7,7 @@ from typing import Final
 
 import llvmlite.binding as llvm
 
+from ansorpy.codegen.simd.matrices import allow_matrices
 from ansorpy.target import Target
 
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -26,8 +27,13 @@ class Host:
 
 
 def local_host(caches: Path = CACHES) -> Host:
-    """Ask LLVM for features, the kernel for caches, the scheduler for cores."""
+    """Ask LLVM for features, the kernel for caches, the scheduler for cores.
+
+    Registers of matrices count as there only where this process may use them.
+    """
     present = llvm.get_host_cpu_features()
+    if present.get("amx-tile") and not allow_matrices():
+        present = {name: on and not name.startswith("amx-") for name, on in present.items()}
     defaults = Target()
     return Host(
         cpu=llvm.get_host_cpu_name(),

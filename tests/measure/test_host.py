@@ -1,7 +1,9 @@
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 
+from ansorpy.measure import host as measure_host
 from ansorpy.measure.host import Host, cache_bytes, local_target, vector_bits
 
 
@@ -30,6 +32,17 @@ def test_caches_come_from_the_kernel_or_the_default(tmp_path: Path) -> None:
     assert cache_bytes(tmp_path, 1, 7) == 48 << 10
     assert cache_bytes(tmp_path, 2, 7) == 7
     assert cache_bytes(tmp_path / "none", 1, 7) == 7
+
+
+def test_registers_of_matrices_count_only_where_the_system_lets_us_use_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = {"amx-tile": True, "amx-int8": True, "avx512f": True, "avx2": False}
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: there)
+    monkeypatch.setattr(measure_host, "allow_matrices", lambda: True)
+    assert measure_host.local_host().features == ("amx-int8", "amx-tile", "avx512f")
+    monkeypatch.setattr(measure_host, "allow_matrices", lambda: False)
+    assert measure_host.local_host().features == ("avx512f",)
 
 
 def test_this_machine_has_a_target() -> None:

@@ -98,8 +98,12 @@ def scratch(size_bytes: int) -> Any:
 
 
 def matrices(on: bool) -> Any:
-    """Return the intrinsic that makes the registers of matrices ready, or gives them back."""
-    allow_matrices()
+    """Return the intrinsic that makes the registers of matrices ready, or gives them back.
+
+    Raises RuntimeError where the system does not let this process use them.
+    """
+    if not allow_matrices():
+        raise RuntimeError("this kernel needs AMX, which this system does not let a process use")
 
     def code(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         configure(builder) if on else release(builder)
