@@ -107,7 +107,7 @@ SUMS: Final = (
     Mutant(
         "wrong identity of max",
         "row max",
-        edit(tile("out.lanes0", None, masked=False), valued(rewrite(number(-inf, 0.0)))),
+        edit(tile("out.lanes0.acc", None, masked=False), valued(rewrite(number(-inf, 0.0)))),
     ),
     Mutant(
         "wrong identity of min",

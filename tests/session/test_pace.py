@@ -136,6 +136,9 @@ def test_a_kernel_on_the_way_takes_a_tenth_of_the_time() -> None:
     assert not told.delivery_is_due()  # what is left is less than the pause after it
 
 
+RACE_S = 6.0
+
+
 class SlowPool(FakePool):
     """On which a trial takes 0.25 s and a race 6 s, by a made-up clock."""
 
@@ -157,7 +160,7 @@ class SlowPool(FakePool):
         return outcomes
 
     def race(self, *arguments: Any, **options: Any) -> dict[str, Race | Failed]:
-        self.clock.now_s += 6.0
+        self.clock.now_s += RACE_S
         return super().race(*arguments, **options)
 
 
@@ -181,7 +184,8 @@ def test_a_tuning_keeps_to_its_seconds(tmp_path: Path, seconds: float) -> None:
     end = events[-1]
     assert isinstance(end, Finished)
     assert end.stopped == "seconds"
-    assert 0.95 * seconds < end.seconds < 1.05 * seconds
+    # Time for one more kernel on the way may stay unused: the last rounds found no better one.
+    assert seconds - RACE_S - 1.0 < end.seconds < 1.05 * seconds
     on_the_way = [event for event in events if isinstance(event, Delivered)]
     assert bool(on_the_way) is (seconds > 2 * FINISH_S / DELIVERY_SHARE)
     for event in on_the_way:

@@ -1,13 +1,14 @@
 """Let sums of matrices begin at zero in their registers, not with zeros in memory.
 
 C[i, j] = 0;  C[i, j] += A[i, k] * B[k, j] on matrices      ->      the second alone, from 0
+C[i, j] = 0;  for k in 4: C[i, j] += ...      ->      k = 0 from 0;  for k in 3: C[i, j] += ... k + 1
 """
 
 from dataclasses import replace
 
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
-from ansorpy.loopir.rewrite import map_phases, map_stmt, seq
-from ansorpy.te.expr import Const, Expr, variables
+from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt
+from ansorpy.te.expr import Binary, Const, Expr, Var, variables
 
 
 def fresh(program: Program) -> Program:
@@ -34,11 +35,18 @@ def _fresh(stmt: Stmt) -> Stmt:
 
 def _joined(zeros: Stmt, sums: Stmt, loops: tuple[str, ...] = ()) -> Stmt | None:
     match zeros, sums:
-        case For(kind=LoopKind.SERIAL), For(kind=LoopKind.SERIAL):
-            if (zeros.var, zeros.extent) != (sums.var, sums.extent):
+        case For(kind=LoopKind.SERIAL), For(kind=LoopKind.SERIAL) if zeros.var == sums.var:
+            if zeros.extent != sums.extent:
                 return None
             body = _joined(zeros.body, sums.body, (*loops, sums.var))
             return None if body is None else replace(sums, body=body)
+        case _, For(var=var, extent=Const(value=extent), kind=LoopKind.SERIAL):
+            first = _joined(zeros, substitute_stmt(sums.body, {var: Const(0)}), loops)
+            if first is None or extent == 1:
+                return first
+            later = {var: Binary("add", Var(var), Const(1))}
+            rest = replace(sums, extent=Const(extent - 1), body=substitute_stmt(sums.body, later))
+            return Seq((first, rest))
         case Tile(), Tile() if sums.matrix is not None and _sets(zeros, sums, loops):
             return replace(sums, matrix=replace(sums.matrix, fresh=True))
         case _:
