@@ -76,5 +76,6 @@ class Tensorize:
             one, _, why = max(suited, key=lambda x: (x[0].matrices, order.index(x[1].lane)))
             return one, why
         # What stands in the way of the instruction that comes closest.
-        near = (why for one, _, why in found if one.into == node.dtype)
-        return None, next(near, found[0][2])
+        near = [why for one, _, why in found if one.into == node.dtype]
+        plain = [why for why in near if "does not multiply" not in why.why]
+        return None, (plain or near or [found[0][2]])[0]

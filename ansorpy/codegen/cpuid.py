@@ -50,10 +50,7 @@ def required(features: Sequence[str], text: str) -> tuple[str, ...]:
 
 
 def _permission_text(features: Sequence[str]) -> str:
-    """Return what asks for the registers of matrices when a library is loaded; "" without them.
-
-    A library that runs elsewhere than on Linux never gets there: it finds no such feature.
-    """
+    """Return what asks Linux for the registers of matrices when a library is loaded, or ""."""
     if not any(name in NAMED for name in features):
         return ""
     entry = "{ i32, ptr, ptr } { i32 65535, ptr @on_load, ptr null }"

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.llvm_ir import build_object, target_machine
-from ansorpy.codegen.nest import phase_infos
+from ansorpy.codegen.nest import MATRICES_READY, phase_infos, uses_matrices
 from ansorpy.codegen.simd.matrices import allow_matrices
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Buffer, Program
@@ -24,13 +24,15 @@ TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 class Built:
     """Machine code that any process on the same kind of machine can load; it pickles.
 
-    `code` is an object file with `run`, `ahead` and one function per phase.
+    `code` is an object file with `run`, `ahead` and one function per phase. `matrices`: it uses the
+    registers of matrices, for which Linux has to be asked.
     """
 
     code: bytes
     phases: tuple[PhaseInfo, ...]
     buffers: tuple[Buffer, ...]
     build_s: float
+    matrices: bool = False
 
 
 def build(
@@ -43,7 +45,8 @@ def build(
     """
     start = clock()
     code = build_object(program, target)
-    return Built(code, phase_infos(program), program.buffers, clock() - start)
+    matrices = any(map(uses_matrices, program.phases))
+    return Built(code, phase_infos(program), program.buffers, clock() - start, matrices)
 
 
 def build_source(
@@ -59,7 +62,8 @@ def build_source(
 
     start = clock()
     code = source_object(kernel, target)
-    return Built(code, kernel.phases, kernel.buffers, clock() - start)
+    matrices = MATRICES_READY in kernel.source
+    return Built(code, kernel.phases, kernel.buffers, clock() - start, matrices)
 
 
 class Loaded:
@@ -70,7 +74,8 @@ class Loaded:
 
     def __init__(self, built: Built) -> None:
         self.phases, self.buffers = built.phases, built.buffers
-        allow_matrices()
+        if built.matrices and not allow_matrices():
+            raise BuildError("the system does not let this process use AMX")
         self._engine = engine_of(built.code)
         names = ("run", "ahead", *(phase.name for phase in built.phases))
         self.entries = {name: int(self._engine.get_function_address(name)) for name in names}

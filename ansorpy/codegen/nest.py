@@ -1,12 +1,15 @@
 """What both printers need of a phase: its tasks, and which register tiles a statement changes."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import For, LoopKind, Phase, Program, Stmt, Tile
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.te.expr import Const
+
+MATRICES_READY: Final = "matrices(True)"  # in the source of a kernel that has them
 
 
 @dataclass(frozen=True, slots=True)

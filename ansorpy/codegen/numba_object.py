@@ -54,7 +54,7 @@ def _execute(kernel: Kernel) -> dict[str, Any]:
         try:
             code = compile(kernel.source, str(path), "exec")
             exec(code, scope)  # noqa: S102  # our own text: no user string is in it
-        except (SyntaxError, NameError, TypeError, ValueError) as error:
+        except (SyntaxError, NameError, TypeError, ValueError, RuntimeError) as error:
             raise BuildError(f"{type(error).__name__}: {str(error)[:EXCERPT]}") from error
     return scope
 

@@ -8,7 +8,7 @@ import numpy as np
 from ansorpy.codegen.helpers import simd_block
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.llvm_ir import scratch_bytes
-from ansorpy.codegen.nest import phase_infos, split_tasks, uses_matrices
+from ansorpy.codegen.nest import MATRICES_READY, phase_infos, split_tasks, uses_matrices
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.tile_text import (
     Place,
@@ -92,7 +92,7 @@ class _Writer:
         """Return the definitions of all tile operations."""
         lines = [f"{name} = registers({kind!r})" for kind, name in self.tiles.items()]
         if self.matrices:
-            lines += ["matrices_on = matrices(True)", "matrices_off = matrices(False)"]
+            lines += [f"matrices_on = {MATRICES_READY}", "matrices_off = matrices(False)"]
         lines += [f"{name} = scratch({size})" for size, name in self.scratches.items()]
         for text, name in self.names.items():
             arguments = [repr(text.text)]

@@ -427,7 +427,7 @@ class _Matrices(_Core):
         apart = [loop for loop in rows if not any(each.moves(loop) for each in wide)]
         whole = self._product(rows)
         blocks = whole
-        for loop in apart:  # the instruction takes its rows along the longest of them
+        for loop in apart:  # the instruction takes its rows along that with the fewest blocks
             blocks = blocks.at_most(whole / loop.extent * loop.extent.ceildiv(_BLOCK))
         *others, group = [loop for loop in self.tile if loop.kind is LoopKind.GROUP]
         groups = self._product(others) * group.extent.ceildiv(_BLOCK)

@@ -40,9 +40,8 @@ class LoopKind(Enum):
     DOT = "dot"  # steps of a sum that one instruction may do; innermost, its extent a number
 
 
-WRITTEN_OUT: Final = (
-    LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP, LoopKind.DOT,
-)  # fmt: skip  # as a Tile, no jumps
+# As a Tile, without jumps.
+WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP, LoopKind.DOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +127,7 @@ class Tile:
     A variable absent from the index of a combining store is reduced over, inside the tile.
     A REGISTER buffer is indexed by exactly a sub-sequence of (dims vars..., lane var).
     `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what. So is
+    `matrix`, but for its `fresh`; and
     `apart`: an element that other tiles read too is read once more, not kept in a register.
     """
 

@@ -201,7 +201,8 @@ def _check_matrix(tile: Tile, matrix: Matrix, at: _Place) -> None:
     names = [name for name, _ in tile.dims]
     if tile.dot is None or tile.mask is not None or tile.lane is None:
         raise LoweringError("a tile on matrices has a dot and lanes, and no mask")
-    if matrix.row not in names or matrix.row not in kept:
+    whole = {name for name, extent in tile.dims if extent > 1}
+    if matrix.row not in names or (matrix.row in whole and matrix.row not in kept):
         raise LoweringError(f"{matrix.row} is no dimension of the target: it has no rows along it")
     if matrix.group not in names or matrix.group in kept:
         raise LoweringError(f"{matrix.group} is not summed over: it has no groups along it")

@@ -7,7 +7,7 @@ from typing import Final
 
 import llvmlite.binding as llvm
 
-from ansorpy.codegen.simd.matrices import allow_matrices
+from ansorpy.codegen.simd.matrices import has_matrices
 from ansorpy.target import Target
 
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -29,10 +29,10 @@ class Host:
 def local_host(caches: Path = CACHES) -> Host:
     """Ask LLVM for features, the kernel for caches, the scheduler for cores.
 
-    Registers of matrices count as there only where this process may use them.
+    Registers of matrices count as there only where Linux would let a process use them.
     """
     present = llvm.get_host_cpu_features()
-    if present.get("amx-tile") and not allow_matrices():
+    if present.get("amx-tile") and not has_matrices():
         present = {name: on and not name.startswith("amx-") for name, on in present.items()}
     defaults = Target()
     return Host(

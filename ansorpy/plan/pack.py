@@ -24,6 +24,7 @@ from ansorpy.te.intervals import bounds, linear
 # loops from outside in, the values of the axes in them, and the column of a tile
 Filling: TypeAlias = tuple[list[For], dict[str, Expr], Expr]
 
+_TERMS: Final = (LoopKind.SERIAL, LoopKind.GROUP)
 SQUARE: Final = 4  # elements along memory from which a transpose in registers pays
 
 
@@ -160,9 +161,7 @@ def _blocks(made: Domain, others: list[str]) -> tuple[Part, ...]:
     X[j, c, r] summed block by block of c is then walked without a gap: X.pack[.., c0, r, c1, j1].
     """
     parts = tuple(
-        part
-        for part in made.parts
-        if part.axis in others and part.reduce and part.kind is LoopKind.SERIAL
+        part for part in made.parts if part.axis in others and part.reduce and part.kind in _TERMS
     )
     axes = [part.axis for part in parts]
     cut = len(set(axes)) < len(axes)

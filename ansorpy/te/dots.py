@@ -94,8 +94,8 @@ def find_dot(node: Node, one: Intrinsic) -> tuple[Dot | None, Answer]:
             why = no(f"{axis.name} of {node.name} is too short for the groups of {one.name}")
             continue
         for lane in reversed(node.axes):
-            dot, found_why = _along(node, one, axis, lane, reads)
-            why = found_why if lane is node.axes[-1] else why
+            dot, last = _along(node, one, axis, lane, reads)
+            why = last if lane is node.axes[-1] else why  # the axis that one would expect
             if dot is not None:
                 rows = f", rows along {dot.row}" if dot.row else ""
                 return dot, yes(
@@ -124,8 +124,8 @@ def _along(
     rows = [each for each in node.axes if _is_row(each, dot) and 4 * each.extent >= one.rows]
     if not rows:
         return None, no(f"no axis of {node.name} is long enough for the rows of {one.name}")
-    longest = max(rows, key=lambda each: (min(each.extent, one.rows), node.axes.index(each)))
-    return replace(dot, row=longest.name), yes("")
+    row = max(rows, key=lambda each: (min(each.extent, one.rows), node.axes.index(each)))
+    return replace(dot, row=row.name), yes("")
 
 
 def _is_row(axis: Axis, dot: Dot) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ansorpy.codegen import load as codegen_load
 from ansorpy.codegen.exported import Export
 from ansorpy.codegen.llvm_ir import module_text, object_bytes
 from ansorpy.codegen.shared import build as build_library
@@ -21,7 +22,7 @@ from ansorpy.loopir.passes.promote import promote
 from ansorpy.loopir.passes.registers import registers
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.printer import text
-from ansorpy.loopir.rewrite import substitute_stmt, walk_stmt
+from ansorpy.loopir.rewrite import map_stmt, substitute_stmt, walk_stmt
 from ansorpy.loopir.verify import check
 from ansorpy.measure.host import local_target
 from ansorpy.target import Target
@@ -114,7 +115,7 @@ def test_the_tiles_mean_the_product(
     made = product(one, rows, lanes, groups, begins=begins)
     done = tiled(made)
     assert matrices(done)
-    # Where the tile that sets zeros is the one that sums, the first part of the sum has none to read.
+    # Where the tile that sets zeros is the one that sums, the first part begins without them.
     assert [each.fresh for each in matrices(done)].count(True) == (size[1] == 16)
     inputs, wanted = inputs_of(one, made, sum(size))
     np.testing.assert_array_equal(interpret(done, inputs)["C"], wanted)
@@ -185,6 +186,35 @@ def test_without_the_instruction_the_groups_are_a_loop_around_the_tile() -> None
     np.testing.assert_array_equal(interpret(done, inputs)["C"], wanted)
 
 
+def test_one_row_or_one_group_is_a_matrix_too() -> None:
+    one = MATRICES[0]
+    sizes: list[tuple[int, int, int]] = [(1, 16, 16), (16, 16, 1), (1, 16, 1)]
+    for size in sizes:
+        made = product(one, *size, begins=False)
+        (phase,) = made.phases
+        gone = {"i": c(0)} if size[0] == 1 else {}
+        gone |= {"g": c(0)} if size[2] == 1 else {}
+        folded = substitute_stmt(_without(phase.body, set(gone)), gone)
+        done = tiled(Program(made.name, made.buffers, (type(phase)(phase.name, folded),)))
+        assert matrices(done)
+        inputs, wanted = inputs_of(one, made, 3)
+        np.testing.assert_array_equal(interpret(done, inputs)["C"], wanted)
+        if one.on(LOCAL.features):
+            np.testing.assert_array_equal(run_llvm(done, inputs, LOCAL)["C"], wanted)
+
+
+def _without(stmt: Stmt, names: set[str]) -> Stmt:
+    """Return a statement without some loops, as folding leaves loops of one iteration."""
+    return map_stmt(stmt, lambda s: s.body if isinstance(s, For) and s.var in names else s)
+
+
+def test_without_permission_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = tiled(product(MATRICES[0], 16, 16, 16))
+    monkeypatch.setattr(codegen_load, "allow_matrices", lambda: False)
+    with pytest.raises(BuildError, match="does not let this process use AMX"):
+        codegen_load.load(codegen_load.build(done, AMX))
+
+
 def test_blocks_and_the_rest() -> None:
     for extent in range(1, 70):
         covered = [start + k for size, starts in parts(extent) for start in starts
@@ -205,8 +235,9 @@ def test_what_is_needed_last_makes_room() -> None:
 
 def test_four_sums_load_every_matrix_once() -> None:
     words = module_text(tiled(product(MATRICES[0], 32, 32, 16)), AMX)
-    # Per iteration of the loop over the parts: the sums, two matrices of either operand.
-    assert words.count('call void @"llvm.x86.tileloadd64"') == len(SUMS) + 4
-    assert words.count(f'call void @"{MATRICES[0].function}"') == len(SUMS)
+    # From zero, and in the loop over the other parts: two matrices of either operand, there the sums.
+    assert words.count('call void @"llvm.x86.tilezero"') == len(SUMS)
+    assert words.count('call void @"llvm.x86.tileloadd64"') == 4 + (len(SUMS) + 4)
+    assert words.count(f'call void @"{MATRICES[0].function}"') == 2 * len(SUMS)
     pairs = itertools.product((4, 5), (6, 7))
     assert all(f"i8 {a}, i8 {b})" in words for a, b in pairs)

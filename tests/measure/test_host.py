@@ -39,9 +39,9 @@ def test_registers_of_matrices_count_only_where_the_system_lets_us_use_them(
 ) -> None:
     there = {"amx-tile": True, "amx-int8": True, "avx512f": True, "avx2": False}
     monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: there)
-    monkeypatch.setattr(measure_host, "allow_matrices", lambda: True)
+    monkeypatch.setattr(measure_host, "has_matrices", lambda: True)
     assert measure_host.local_host().features == ("amx-int8", "amx-tile", "avx512f")
-    monkeypatch.setattr(measure_host, "allow_matrices", lambda: False)
+    monkeypatch.setattr(measure_host, "has_matrices", lambda: False)
     assert measure_host.local_host().features == ("avx512f",)
 
 

@@ -18,8 +18,10 @@ of an enclosing `if`, is false. float16, bfloat16 are computed in float32.
 
 `dot=("q", function)` sums a product over the last dim by one instruction of the processor, which
 takes that many narrow elements per lane: they lie side by side, the lanes side by side or all at
-one place. It says how, not what. So does `apart=True`: LLVM may not keep what is read for other
-tiles, which read it too; with many accumulators it would run out of registers.
+one place. It says how, not what. So does `matrix=(rows, groups, fresh)`: the function takes
+matrices from memory, along these two dims; but where `fresh`, `+=` means `=`. So does `apart=True`:
+LLVM may not keep what is read for other tiles, which read it too; with many accumulators it would
+run out of registers.
 """
 
 import math

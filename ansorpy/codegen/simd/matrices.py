@@ -24,7 +24,8 @@ from ansorpy.codegen.simd.values import Point
 ROWS = 16  # of a register, at most; groups of steps and lanes, too
 SUMS, LEFT, RIGHT = (0, 1, 2, 3), (4, 5), (6, 7)  # what the registers are used for
 WORD_BYTES = 4  # of a lane, and of the steps of a group
-SYSCALL_ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
+# Linux on x86-64: Documentation/arch/x86/xstate.rst
+SYSCALL_ARCH_PRCTL, SUPPORTED, REQUEST_PERMISSION, TILE_DATA = 158, 0x1021, 0x1023, 18
 
 
 class Part(NamedTuple):
@@ -41,10 +42,21 @@ FULL = Part(ROWS, ROWS, ROWS)
 @lru_cache(maxsize=1)
 def allow_matrices() -> bool:
     """Ask Linux to let this process use the registers of matrices; False where it does not."""
+    return ask_linux(REQUEST_PERMISSION, ctypes.c_uint64(TILE_DATA))
+
+
+@lru_cache(maxsize=1)
+def has_matrices() -> bool:
+    """Whether Linux knows the registers of matrices; they are still to be asked for."""
+    known = ctypes.c_uint64(0)
+    return ask_linux(SUPPORTED, ctypes.byref(known)) and bool(known.value >> TILE_DATA & 1)
+
+
+def ask_linux(code: int, argument: Any) -> bool:
+    """Call arch_prctl; False where it is refused, or where this is not Linux on x86-64."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return False
-    call = ctypes.CDLL(None).syscall
-    return int(call(SYSCALL_ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA)) == 0
+    return int(ctypes.CDLL(None).syscall(SYSCALL_ARCH_PRCTL, code, argument)) == 0
 
 
 def configure(builder: Any, part: Part = FULL) -> None:
@@ -81,10 +93,10 @@ class Matrices(Dots):
     def multiply(self, row: str, group: str, fresh: bool) -> None:
         """Add all products of the tile to its target, part by part; or set it, if `fresh`."""
         extents = dict(self.tile.dims)
-        summed = [name for name in extents if name not in self.kept and name != group]
+        summed = [name for name in extents if name not in self.kept and name not in (row, group)]
         moving = [name for name in extents if name in self.kept and name != row]
         reads = [part.args[0] for part in self.tile.values[0].args]
-        reads.sort(key=lambda read: row not in read.uses)
+        reads.sort(key=lambda read: self.tile.lane in read.uses)
         steps = [dict(each) for each in points({name: extents[name] for name in summed})]
         for rows, starts in parts(extents[row]):
             sums = [
@@ -135,8 +147,8 @@ class Matrices(Dots):
                 zip(reads, (row, group), (LEFT, RIGHT), strict=True)
             ):
                 later = [each[side] for each in wanted[k + 1 :]]
-                register, fresh = place_of(points_of[side], held[side], registers, later)
-                if fresh:
+                register, missing = place_of(points_of[side], held[side], registers, later)
+                if missing:
                     at = dict(points_of[side])
                     self.move("llvm.x86.tileloadd64", register, read, at, along)
                 used.append(register)

@@ -1,7 +1,7 @@
 """Let sums of matrices begin at zero in their registers, not with zeros in memory.
 
 C[i, j] = 0;  C[i, j] += A[i, k] * B[k, j] on matrices      ->      the second alone, from 0
-C[i, j] = 0;  for k in 4: C[i, j] += ...      ->      k = 0 from 0;  for k in 3: C[i, j] += ... k + 1
+C[i, j] = 0;  for k in 4: C[i, j] += ...  ->  k = 0 from 0;  for k in 3: C[i, j] += ... k + 1
 """
 
 from dataclasses import replace

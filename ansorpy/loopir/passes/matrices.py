@@ -19,11 +19,7 @@ LANES: Final = 16  # of one block
 
 
 def matrix_tiles(
-    chain: list[For],
-    cond: Expr | None,
-    store: Store,
-    buffers: Mapping[str, Buffer],
-    target: Target,
+    chain: list[For], store: Store, buffers: Mapping[str, Buffer], target: Target
 ) -> Stmt | None:
     """Return the tiles of an instruction on matrices: whole lanes, and those that are left.
 
@@ -32,14 +28,17 @@ def matrix_tiles(
     Args:
         chain: the written-out loops around a store, that over the steps last.
     """
-    found = None if cond else _instruction(store, chain, buffers, target)
+    found = _instruction(store, chain, buffers, target)
     if found is None:
         return None
     function, row, group = found
     *others, steps = chain
     (vector,) = (each for each in others if each.kind is LoopKind.VECTOR)
-    wide, group_loop = _extent(vector), next(each for each in others if each.var == group)
+    wide, one = _extent(vector), Const(1)
+    loops = {each.var: each for each in others}
+    row_loop, group_loop = (loops.get(var, For(var, one, store)) for var in (row, group))
     dims = [each for each in others if each not in (vector, group_loop)]
+    dims += [] if row in loops else [row_loop]
     tiles = []
     whole, left = divmod(wide, LANES)
     for start, count, lanes in ((0, whole, LANES), (wide - left, 1, left)):
@@ -71,7 +70,8 @@ def _instruction(
     """Return an instruction on matrices for a store, with the loops over its rows and groups.
 
     Of the operands one has the rows and one the lanes; in both, the groups lie at equal distances
-    and the steps of one side by side. In the target the lanes lie side by side.
+    and the steps of one side by side. In the target the lanes lie side by side. A loop over one row
+    or one group is gone: it gets a name that no index has.
 
     Args:
         chain: the written-out loops around the store, that over the steps last.
@@ -118,9 +118,9 @@ def _rows_and_groups(
         each.var for each in chain[:-1]
         if each.kind is LoopKind.GROUP and narrow.get(each.var) == one.steps and each.var in wide
     ]  # fmt: skip
-    if not rows or not groups:
-        return None
-    return max(rows, key=lambda each: int(str(each.extent))).var, groups[-1]
+    # Of several axes the one that is cut into the fewest blocks: the others go row by row.
+    row = min(rows, key=lambda each: -(-_extent(each) // LANES) / _extent(each), default=None)
+    return (f"{step}.r" if row is None else row.var), (groups[-1] if groups else f"{step}.g")
 
 
 def _distances(

@@ -23,7 +23,7 @@ def peel(program: Program) -> Program:
     """Return the program with constant extents for the UNROLL loops of whole tiles.
 
     Needs a bound program. Keeps the meaning. Afterwards an UNROLL loop has a constant extent; a
-    VECTOR loop has one too, or its extent bounds a mask.
+    VECTOR loop has one too, or its extent bounds a mask; a GROUP loop may stay open.
     """
     return map_phases(program, lambda body: _settle(_peel(body, {}, DEPTH)))
 

@@ -57,7 +57,7 @@ class _Tiling:
 def tile(program: Program, target: Target) -> Program:
     """Return the program in which every store is a Tile.
 
-    Needs a bound program, peeled. Keeps the meaning. Afterwards no loop is VECTOR, UNROLL or DOT.
+    Needs a bound program, peeled. Keeps the meaning. Afterwards all loops are SERIAL or PARALLEL.
     """
     return map_phases(program, lambda body: _tile(body, _Tiling(program.by_name, target), {}))
 
@@ -88,10 +88,12 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     if store is None:
         return replace(loop, kind=LoopKind.SERIAL, body=_tile(loop.body, how, inside))
     vector = next((each for each in chain if each.kind is LoopKind.VECTOR), None)
-    if any(each.kind is LoopKind.GROUP for each in chain):
-        whole = matrix_tiles(chain, cond, store, how.buffers, how.target)
-        groups = [each for each in chain if each.kind is LoopKind.GROUP]
-        return whole or _tile(_around(groups, chain, cond, store), how, ranges)
+    whole = _on_matrices(chain, cond, store, how)
+    if whole is not None:
+        return whole
+    groups = [each for each in chain if each.kind is LoopKind.GROUP]
+    if groups:
+        return _tile(_around(groups, chain, cond, store), how, ranges)
     dims = [each for each in chain if each is not vector]
     lanes, count = 1, 1
     if vector is not None:
@@ -103,11 +105,8 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
             return _tile(cut, how, ranges)
     function = None if cond else _instruction(chain, vector, store, lanes, how)
     steps = dims.pop() if function else None
-    outside: list[For] = []
-    for each in tuple(dims):
-        if _vectors(dims, count) > VECTORS:
-            outside.append(each)
-            dims.remove(each)
+    outside = _beyond(dims, count)
+    dims = dims[len(outside) :]
     tiled = _register_tile(dims, vector, lanes, cond, store, ranges)
     if function and steps is not None:
         tiled = _summed(tiled, steps, function)
@@ -115,6 +114,29 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     for each in reversed(outside):
         made = replace(each, kind=LoopKind.SERIAL, body=made)
     return made
+
+
+def _beyond(dims: list[For], count: int) -> list[For]:
+    """Return the outermost loops that go outside, for a tile to have no more than VECTORS."""
+    first = 0
+    while first < len(dims) and _vectors(dims[first:], count) > VECTORS:
+        first += 1
+    return dims[:first]
+
+
+def _on_matrices(chain: list[For], cond: Expr | None, store: Store, how: _Tiling) -> Stmt | None:
+    """Return the tiles of an instruction on matrices; None where one on vectors comes first.
+
+    A single group that is left over has no loop: one on vectors takes it, if there is one.
+    """
+    vector = next((each for each in chain if each.kind is LoopKind.VECTOR), None)
+    if vector is None or cond is not None or chain[-1].kind is not LoopKind.DOT:
+        return None
+    if not any(each.kind is LoopKind.GROUP for each in chain):
+        lanes = how.target.lanes(how.buffers[store.buffers[0]].dtype)
+        if dot_function(store, chain[-1], vector.var, lanes, how.buffers, how.target):
+            return None
+    return matrix_tiles(chain, store, how.buffers, how.target)
 
 
 def _cut(
