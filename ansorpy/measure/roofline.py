@@ -23,29 +23,20 @@ _TYPES: Final = {"float32": ("float", "f32"), "float64": ("double", "f64")}
 
 def peak_flop_per_s(target: Target, dtype: str, samples: int) -> float:
     """Return floating-point operations per second of independent vector FMAs in registers."""
-    function, size_bytes, step_flop = fma_loop(target, dtype)
-    areas = [aligned_empty(size_bytes, np.dtype(np.uint8)) for _ in range(target.cores)]
+    lanes = target.lanes(dtype)
+    chains = 24 if target.registers >= 32 else 12
+    element = _TYPES[dtype][0]
+    engine, address = _compiled(_fma_ir(lanes, chains, *_TYPES[dtype]))
+    prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
+    function = prototype(address)
+    size = 4 if element == "float" else 8
+    areas = [aligned_empty(chains * lanes * size, np.dtype(np.uint8)) for _ in range(target.cores)]
     for area in areas:
         area.fill(0)
     jobs = [partial(function, FMA_STEPS, area.ctypes.data) for area in areas]
-    return target.cores * FMA_STEPS * step_flop / _fastest(jobs, samples)
-
-
-def fma_loop(target: Target, dtype: str) -> tuple[Callable[[int, int], None], int, int]:
-    """Return a loop of vector FMAs in registers: a function of (steps, address of its memory).
-
-    Also how many bytes of memory it wants, 64-byte aligned, and the operations of one step.
-    """
-    lanes = target.lanes(dtype)
-    chains = 24 if target.registers >= 32 else 12
-    engine, address = _compiled(_fma_ir(lanes, chains, *_TYPES[dtype]))
-    function: Any = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
-
-    def run(steps: int, memory: int, _alive: object = engine) -> None:
-        function(steps, memory)
-
-    size = np.dtype(dtype).itemsize
-    return run, chains * lanes * size, UNROLL * chains * lanes * 2
+    seconds = _fastest(jobs, samples)
+    del engine
+    return target.cores * FMA_STEPS * UNROLL * chains * lanes * 2 / seconds
 
 
 def copy_bytes_per_s(threads: int, working_set_bytes: int, samples: int) -> float:

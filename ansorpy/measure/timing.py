@@ -1,8 +1,8 @@
 """How a call is timed.
 
 One untimed run; then the minimum of a few samples, each at least a millisecond of work, leaving
-out those in which the thread lost its core against its will, or shared it with a loud neighbour
-(`gauge`). The further behind the best so far, the fewer samples. Candidates that are finalists, and
+out those in which the thread lost its core against its will. The further behind the best so far,
+the fewer samples. Candidates that are finalists, and
 baselines, are measured again in turns (`interleave`), in several fresh processes (`Race`).
 """
 
@@ -17,7 +17,6 @@ from typing import Final
 Call = Callable[[], object]
 Clock = Callable[[], float]
 Switches = Callable[[], int]
-Slowdown = Callable[[], float]
 
 MAX_LOOPS: Final = 1_000_000
 MIN_VISITS: Final = 3
@@ -37,9 +36,6 @@ class Protocol:
     outclassed_ratio: float = 8.0  # in a race: one run is enough
     budget_s: float = 1.0  # of one candidate, or of one contestant: slow calls get fewer samples
     calm_s: float = 0.05  # a sample this long does not suffer from one lost time slice
-    loud_ratio: float = 1.25  # a core slower than this by its gauge disturbs
-    pause_s: float = 1e-3  # after a loud sample; twice as long after the next
-    longest_pause_s: float = 0.016
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,49 +87,19 @@ def sample(
     return seconds / loops, seconds >= protocol.calm_s or switches() == before
 
 
-class _Ears:
-    """Listens before and after every sample for a neighbour that slows the core down."""
-
-    def __init__(
-        self, protocol: Protocol, slowdown: Slowdown, sleep: Callable[[float], object]
-    ) -> None:
-        self._protocol, self._slowdown, self._sleep = protocol, slowdown, sleep
-        self._pause_s = protocol.pause_s
-        self._before = slowdown()
-
-    def quiet(self, sample_s: float) -> bool:
-        """Whether the sample just taken was undisturbed; if it was not, wait a little."""
-        before, self._before = self._before, self._slowdown()
-        if sample_s >= self._protocol.calm_s:
-            return True
-        if max(before, self._before) <= self._protocol.loud_ratio:
-            return True
-        self._sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, self._protocol.longest_pause_s)
-        self._before = self._slowdown()
-        return False
-
-
 def time_call(
     call: Call,
     best_s: float | None,
     protocol: Protocol,
     clock: Clock = time.perf_counter,
     switches: Switches = preemptions,
-    slowdown: Slowdown = lambda: 1.0,
-    sleep: Callable[[float], object] = time.sleep,
 ) -> tuple[tuple[float, ...], bool]:
     """Return samples in seconds per call, and whether it was given up as hopeless.
 
     Disturbed samples are returned only where no other could be had.
-
-    Args:
-        slowdown: by how much the core is slower than usual at the moment.
     """
-    ears = _Ears(protocol, slowdown, sleep)
     # Untimed, but it tells the length.
     first_s, calm = sample(call, 1, protocol, clock, switches)
-    calm = ears.quiet(first_s) and calm
     limit_s = inf if best_s is None else best_s
     loops = loops_for(first_s, protocol.min_sample_s)
     if calm and loops == 1 and first_s > protocol.cold_ratio * limit_s:
@@ -148,7 +114,6 @@ def time_call(
         if (good or disturbed) and clock() > end:
             break
         seconds, quiet = sample(call, loops, protocol, clock, switches)
-        quiet = ears.quiet(seconds * loops) and quiet
         (good if quiet else disturbed).append(seconds)
         if len(good) == 1 and good[0] > protocol.hopeless_ratio * limit_s:
             return tuple(good), True

@@ -14,7 +14,6 @@ from ansorpy.measure.backend import Built, Loaded, backend
 from ansorpy.measure.cases import Case, load_cases
 from ansorpy.measure.check import compare_all, glance, verify
 from ansorpy.measure.child import watch
-from ansorpy.measure.gauge import core_gauge
 from ansorpy.measure.guard import Bench, aligned_empty, extents, poison
 from ansorpy.measure.inputs import Array, Inputs, decode, storage
 from ansorpy.measure.outcome import Failed, Measured
@@ -131,7 +130,7 @@ def trial(job: Trial) -> Measured | Failed:
     place = workplace(job.folder)
     memory = place.memory(job.built.buffers, place.cases[0])
     loaded.run_ahead(memory.addresses)
-    times, aborted = _timed(loaded.bind(memory.addresses), job)
+    times, aborted = time_call(loaded.bind(memory.addresses), job.best_s, job.protocol)
     run_s = time.perf_counter() - start
     if _leads(job, times):
         start = time.perf_counter()
@@ -156,7 +155,7 @@ def time_parallel(job: Trial) -> Measured | Failed:
     check_s = time.perf_counter() - start
     watch("time in parallel")
     start = time.perf_counter()
-    times, aborted = _timed(call, job)
+    times, aborted = time_call(call, job.best_s, job.protocol)
     run_s = time.perf_counter() - start
     if _leads(job, times):
         start = time.perf_counter()
@@ -166,10 +165,6 @@ def time_parallel(job: Trial) -> Measured | Failed:
                 return failed
         check_s += time.perf_counter() - start
     return Measured(times, check_s=check_s, run_s=run_s, aborted=aborted, load_s=load_s)
-
-
-def _timed(call: Callable[[], object], job: Trial) -> tuple[tuple[float, ...], bool]:
-    return time_call(call, job.best_s, job.protocol, slowdown=core_gauge().slowdown)
 
 
 def _leads(job: Trial, times_s: tuple[float, ...]) -> bool:

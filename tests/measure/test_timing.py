@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from ansorpy.measure.gauge import Gauge, core_gauge
 from ansorpy.measure.timing import Protocol, Race, interleave, rivals, time_call
 
 
@@ -52,53 +51,6 @@ def test_disturbed_samples_are_better_than_none() -> None:
     fake = Fake()
     times, _ = fake.time(fake.call("a", 0.002, lost=tuple(range(100))), None)
     assert len(times) == Protocol().attempts
-
-
-def test_samples_beside_a_loud_neighbour_are_left_out() -> None:
-    fake, pauses = Fake(), list[float]()
-    readings = iter([1.0, 2.4, 2.5, 1.1, 1.0, 2.6, 1.0] + [1.0] * 9)
-    call = fake.call("a", 0.005, 0.012, 0.005)
-    times, aborted = time_call(
-        call,
-        0.005,
-        Protocol(),
-        lambda: fake.now_s,
-        lambda: 0,
-        lambda: next(readings),
-        pauses.append,
-    )
-    assert times == pytest.approx((0.005,) * 3)  # 0.012 was loud: no reason to give it up
-    assert not aborted
-    assert pauses == [1e-3, 2e-3, 4e-3]
-
-
-def test_where_it_is_always_loud_that_counts() -> None:
-    fake, pauses = Fake(), list[float]()
-    times, _ = time_call(
-        fake.call("a", 0.005), None, Protocol(), lambda: fake.now_s, lambda: 0, lambda: 2.0,
-        pauses.append,
-    )  # fmt: skip
-    assert times == pytest.approx((0.005,) * Protocol().attempts)
-    assert sum(pauses) < 0.15
-
-
-def test_a_gauge_remembers_how_fast_the_core_was() -> None:
-    costs, now = iter([2.0, 1.5, 1.0, 1.05, *[4.0, 2.5, 3.0] * 2, 1.5, 1.0]), [0.0]
-
-    def work() -> None:
-        now[0] += next(costs)
-
-    gauge = Gauge(work, lambda: now[0])
-    assert [gauge.slowdown() for _ in range(3)] == [1.0] * 3
-    assert gauge.slowdown() == 1.05
-    assert gauge.slowdown() == 2.5  # the least of six
-    assert gauge.slowdown() == 1.0  # the first after a pause is slow
-
-
-def test_the_gauge_of_this_process_reads_what_the_core_does() -> None:
-    readings = [core_gauge().slowdown() for _ in range(50)]
-    assert min(readings) < 1.25
-    assert all(reading >= 1.0 for reading in readings)
 
 
 def test_a_short_call_is_repeated_for_a_millisecond() -> None:
