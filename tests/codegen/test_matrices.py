@@ -235,7 +235,7 @@ def test_what_is_needed_last_makes_room() -> None:
 
 def test_four_sums_load_every_matrix_once() -> None:
     words = module_text(tiled(product(MATRICES[0], 32, 32, 16)), AMX)
-    # From zero, and in the loop over the other parts: two matrices of either operand, there the sums.
+    # From zero, and in the loop over the other parts; two matrices of either operand each time.
     assert words.count('call void @"llvm.x86.tilezero"') == len(SUMS)
     assert words.count('call void @"llvm.x86.tileloadd64"') == 4 + (len(SUMS) + 4)
     assert words.count(f'call void @"{MATRICES[0].function}"') == 2 * len(SUMS)
