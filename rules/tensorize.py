@@ -7,7 +7,7 @@ from ansorpy.state import steps
 from ansorpy.state.rule import Cursor, Verdict
 from ansorpy.te.analysis import Answer, no
 from ansorpy.te.dag import Compute
-from ansorpy.te.dots import find_dot
+from ansorpy.te.dots import find_dot, multiplies
 from ansorpy.te.intrinsics import INTRINSICS, Intrinsic
 
 
@@ -72,10 +72,10 @@ class Tensorize:
         suited = [(one, dot, why) for one, dot, why in found if dot is not None]
         if suited:
             # Of signednesses the one whose lanes are innermost: that operand is laid out anyway.
-            order = [axis.name for axis in node.axes] if isinstance(node, Compute) else []
+            assert isinstance(node, Compute)  # it sums
+            order = [axis.name for axis in node.axes]
             one, _, why = max(suited, key=lambda x: (x[0].matrices, order.index(x[1].lane)))
             return one, why
         # What stands in the way of the instruction that comes closest.
-        near = [why for one, _, why in found if one.into == node.dtype]
-        plain = [why for why in near if "does not multiply" not in why.why]
-        return None, (plain or near or [found[0][2]])[0]
+        near = max(found, key=lambda x: (multiplies(node, x[0]), x[0].into == node.dtype))
+        return None, near[2]

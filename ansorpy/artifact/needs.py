@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from ansorpy.codegen.nest import MATRICES_READY
 from ansorpy.target import Target
 
 # By SIMD width in bits: what its explicit vectors are compiled to.
@@ -19,7 +20,7 @@ _INSTRUCTIONS: Final = {
     "llvm.x86.avx512.vpermi2var.qi": "avx512vbmi",
     "llvm.x86.avx512.mask.cvtneps2bf16": "avx512bf16",
     "llvm.x86.avx512fp16.": "avx512fp16",
-    "matrices(True)": "amx-tile",
+    MATRICES_READY: "amx-tile",
     "llvm.x86.tdpbf16ps": "amx-bf16",
     "llvm.x86.tdpbs": "amx-int8",
     "llvm.x86.tdpbu": "amx-int8",

@@ -32,8 +32,6 @@ QUESTION: Final = (
     ' "={{ax}},={{bx}},={{cx}},={{dx}},0,2,~{{dirflag}},~{{fpsr}},~{{flags}}"'
     "(i32 {leaf}, i32 {subleaf})"
 )
-
-
 # LLVM uses these only where a program names them.
 NAMED: Final = {
     "amx-tile": ("llvm.x86.tile",),

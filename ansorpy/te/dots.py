@@ -105,6 +105,17 @@ def find_dot(node: Node, one: Intrinsic) -> tuple[Dot | None, Answer]:
     return None, why
 
 
+def multiplies(node: Node, one: Intrinsic) -> bool:
+    """Whether `one` sums products of such dtypes, wherever the operands of a node lie."""
+    if not isinstance(node, Compute) or node.dtype != one.into:
+        return False
+    found = unify(one.body, node.body[0])
+    dtypes = [] if found is None else [read.dtype for read in found.values()]
+    return bool(dtypes) and any(
+        _moved(one, wide, narrow) is not None for wide, narrow in (dtypes, dtypes[::-1])
+    )
+
+
 def _along(
     node: Compute, one: Intrinsic, axis: Axis, lane: Axis, reads: Sequence[Read]
 ) -> tuple[Dot | None, Answer]:
@@ -112,27 +123,28 @@ def _along(
     narrow = [read for read in reads if lane.name not in _names(read)]
     if len(wide) != 1 or len(narrow) != 1 or not _moves_along(wide[0], lane.name):
         return None, no(f"not one operand of {node.name} moves along {lane.name}")
+    row = ""
+    if one.matrices:
+        if 2 * lane.extent < one.lanes:
+            return None, no(f"{lane.name} of {node.name} is too short for the lanes of {one.name}")
+        rows = [each for each in node.axes if _is_row(each, wide[0], narrow[0])]
+        rows = [each for each in rows if 4 * each.extent >= one.rows]
+        if not rows:
+            return None, no(f"no axis of {node.name} is long enough for the rows of {one.name}")
+        fullest = max(rows, key=lambda each: (min(each.extent, one.rows), node.axes.index(each)))
+        row = fullest.name
     moved = _moved(one, wide[0].dtype, narrow[0].dtype)
     if moved is None:
         dtypes = f"{wide[0].dtype} and {narrow[0].dtype}"
         return None, no(f"{one.name} does not multiply {dtypes}")
-    dot = Dot(one, axis, lane.name, wide[0], narrow[0], moved)
-    if not one.matrices:
-        return dot, yes("")
-    if 2 * lane.extent < one.lanes:
-        return None, no(f"{lane.name} of {node.name} is too short for the lanes of {one.name}")
-    rows = [each for each in node.axes if _is_row(each, dot) and 4 * each.extent >= one.rows]
-    if not rows:
-        return None, no(f"no axis of {node.name} is long enough for the rows of {one.name}")
-    row = max(rows, key=lambda each: (min(each.extent, one.rows), node.axes.index(each)))
-    return replace(dot, row=row.name), yes("")
+    return Dot(one, axis, lane.name, wide[0], narrow[0], moved, row), yes("")
 
 
-def _is_row(axis: Axis, dot: Dot) -> bool:
+def _is_row(axis: Axis, wide: Read, narrow: Read) -> bool:
     """Whether only the narrow operand moves along an axis, by the same distance every time."""
-    if axis.name in _names(dot.wide) or axis.name not in _names(dot.narrow):
+    if axis.name in _names(wide) or axis.name not in _names(narrow):
         return False
-    found = [index for index in dot.narrow.indices if axis.name in variables(index)]
+    found = [index for index in narrow.indices if axis.name in variables(index)]
     return all(linear(index) is not None for index in found)
 
 

@@ -14,7 +14,8 @@ from ansorpy.te.expr import Binary, Const, Expr, Var, variables
 def fresh(program: Program) -> Program:
     """Return the program without zeros that only a tile on matrices reads, which comes next.
 
-    Needs a tiled program. Keeps the meaning. Both may stand in equal loops, one after the other,
+    Needs a tiled program. Keeps the meaning. Afterwards no sequence stands in a sequence: `promote`
+    sees what is set just before a loop. Both may stand in equal loops, one after the other,
     as long as each iteration has elements of its own.
     """
     return map_phases(program, lambda body: map_stmt(body, _fresh))

@@ -5,14 +5,13 @@ unroll i in 32: vector j in 40: group k in 16: dot q in 4: C[i, j] += A[i, 4 k +
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Matrix, Stmt, Store, Tile
 from ansorpy.loopir.passes.dot import flat_offset
-from ansorpy.loopir.rewrite import seq
+from ansorpy.loopir.rewrite import seq, substitute_stmt
 from ansorpy.target import Target
-from ansorpy.te.expr import Binary, Const, Expr, Read, Var, substitute, variables
+from ansorpy.te.expr import Binary, Const, Expr, Read, Var, variables
 from ansorpy.te.intrinsics import MATRICES, Intrinsic, unify
 
 LANES: Final = 16  # of one block
@@ -34,11 +33,9 @@ def matrix_tiles(
     function, row, group = found
     *others, steps = chain
     (vector,) = (each for each in others if each.kind is LoopKind.VECTOR)
-    wide, one = _extent(vector), Const(1)
-    loops = {each.var: each for each in others}
-    row_loop, group_loop = (loops.get(var, For(var, one, store)) for var in (row, group))
-    dims = [each for each in others if each not in (vector, group_loop)]
-    dims += [] if row in loops else [row_loop]
+    extents = {each.var: _extent(each) for each in others}
+    wide, count_of_groups = extents.pop(vector.var), extents.pop(group, 1)
+    extents.setdefault(row, 1)
     tiles = []
     whole, left = divmod(wide, LANES)
     for start, count, lanes in ((0, whole, LANES), (wide - left, 1, left)):
@@ -46,19 +43,15 @@ def matrix_tiles(
             continue
         lane, number = f"{vector.var}.l", f"{vector.var}.n"
         place: Expr = Var(lane)
-        pairs = [(each.var, _extent(each)) for each in dims]
+        pairs = list(extents.items())
         if count > 1:
             pairs.append((number, count))
             place = Binary("add", Binary("mul", Var(number), Const(lanes)), place)
         if start:
             place = Binary("add", place, Const(start))
-        pairs += [(each.var, _extent(each)) for each in (group_loop, steps)]
-        swap = {vector.var: place}
-        moved = replace(
-            store,
-            index=tuple(substitute(e, swap) for e in store.index),
-            values=tuple(substitute(e, swap) for e in store.values),
-        )
+        pairs += [(group, count_of_groups), (steps.var, _extent(steps))]
+        moved = substitute_stmt(store, {vector.var: place})
+        assert isinstance(moved, Store)
         dot = (steps.var, function)
         tiles.append(Tile(tuple(pairs), (lane, lanes), moved, dot=dot, matrix=Matrix(row, group)))
     return seq(*tiles)

@@ -105,7 +105,7 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
             return _tile(cut, how, ranges)
     function = None if cond else _instruction(chain, vector, store, lanes, how)
     steps = dims.pop() if function else None
-    outside = _beyond(dims, count)
+    outside = _beyond(dims, count, VECTORS)
     dims = dims[len(outside) :]
     tiled = _register_tile(dims, vector, lanes, cond, store, ranges)
     if function and steps is not None:
@@ -116,10 +116,10 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     return made
 
 
-def _beyond(dims: list[For], count: int) -> list[For]:
-    """Return the outermost loops that go outside, for a tile to have no more than VECTORS."""
+def _beyond(dims: list[For], count: int, most: int) -> list[For]:
+    """Return the outermost loops that go outside, for a tile to have at most so many vectors."""
     first = 0
-    while first < len(dims) and _vectors(dims[first:], count) > VECTORS:
+    while first < len(dims) and _vectors(dims[first:], count) > most:
         first += 1
     return dims[:first]
 
@@ -166,10 +166,7 @@ def _rows_outside(dims: list[For], vector: For, count: int, store: Store) -> lis
         return []
     if not all(_lies_along(each, vector.var) for each in places):
         return []
-    outside: list[For] = []
-    while dims[len(outside) :] and _vectors(dims[len(outside) :], count) > COPIED:
-        outside.append(dims[len(outside)])
-    return outside
+    return _beyond(dims, count, COPIED)
 
 
 def _lies_along(indices: tuple[Expr, ...], lane: str) -> bool:
