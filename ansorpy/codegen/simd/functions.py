@@ -15,6 +15,7 @@ EXPM1 = (1.3870319817215204e-3, 8.366256020963192e-3, 4.166743904352188e-2,
          1.6666546463966370e-1, 4.999999701976776e-1)  # fmt: skip
 LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
        -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)  # fmt: skip
+LEAST_EXPONENT = -103.9720770839918  # log(2**-150): half of the smallest float32
 MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer in the low bits
 ERF_SMALL = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1,
              1.28379166e-1)  # fmt: skip
@@ -51,22 +52,26 @@ class Functions(Arithmetic):
         return result
 
     def exp(self, x: Any) -> Any:
-        """Return e**x: 2**n * e**r with |r| <= log(2) / 2."""
+        """Return e**x: 2**n * e**r with |r| <= log(2) / 2.
+
+        What is 0 is not computed: a result that underflows costs Intel's processors 90 ns a vector.
+        """
         b, like = self.b, self.like
-        for sign, limit in ((">", -105.0), ("<", 89.5)):
-            edge = like(x, limit)
-            x = b.select(b.fcmp_ordered(sign, edge, x), edge, x)  # NaN stays
-        shifted, n, r = self.reduced(x)
-        y = self.poly(r, EXP)
+        most, none = like(x, 89.5), like(x, 0.0)
+        x = b.select(b.fcmp_ordered("<", most, x), most, x)  # NaN stays
+        counts = b.fcmp_unordered(">=", x, like(x, LEAST_EXPONENT))
         if self.scales(x.type):
-            return self.scaled(y, n)
+            _, n, r = self.reduced(x)
+            return self.scaled(self.poly(r, EXP), n, counts)
+        shifted, _, r = self.reduced(b.select(counts, x, none))
+        y = self.poly(r, EXP)
         magic = like(x, MAGIC)
         bits = reshaped(x.type, I32)
         whole = b.sub(b.bitcast(shifted, bits), b.bitcast(magic, bits))
         half = b.ashr(whole, like(whole, 1))
         for part in (half, b.sub(whole, half)):  # in two steps, for denormals
             y = b.fmul(y, self.power(part, x.type))
-        return y
+        return b.select(counts, y, none)
 
     def reduced(self, x: Any) -> tuple[Any, Any, Any]:
         """Return n + MAGIC, whose low bits hold n; n = round(x / log(2)); x - n * log(2)."""
@@ -81,9 +86,9 @@ class Functions(Arithmetic):
         whole = isinstance(kind, ir.VectorType) and kind.count == 16
         return whole and supports(self.b, "avx512f")
 
-    def scaled(self, y: Any, n: Any) -> Any:
-        """Return y * 2**n, rounded once: AVX-512's scalef."""
-        mask, rounding = ir.Constant(I16, -1), ir.Constant(I32, 4)
+    def scaled(self, y: Any, n: Any, counts: Any) -> Any:
+        """Return y * 2**n, rounded once: AVX-512's scalef; 0 in lanes that do not count."""
+        mask, rounding = self.b.bitcast(counts, I16), ir.Constant(I32, 4)
         args = [y, n, ir.Constant(y.type, None), mask, rounding]
         function = ir.FunctionType(y.type, [arg.type for arg in args])
         name = "llvm.x86.avx512.mask.scalef.ps.512"
@@ -138,7 +143,8 @@ class Functions(Arithmetic):
         b, like, fma = self.b, self.like, self.fma
         size, s = self.call("fabs", x.type, x), b.fmul(x, x)
         small = fma(self.poly(s, ERF_SMALL), x, x)
-        t = b.select(b.fcmp_ordered(">", size, like(x, 10.0)), like(x, 10.0), size)
+        most = like(x, 5.0)  # from 4 on it is 1; what underflows is slow
+        t = b.select(b.fcmp_ordered(">", size, most), most, size)
         square = b.fmul(t, t)
         r = fma(like(x, -1.72853470e-5), t, like(x, 3.83197126e-4))
         u = fma(like(x, -3.88396438e-3), t, like(x, 2.42546219e-2))
