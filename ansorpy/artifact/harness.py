@@ -6,6 +6,7 @@ so it needs numpy and the standard library only, and nothing of ansorpy.
 
 # --- harness: the same in every kernel file ---
 import argparse
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -49,21 +50,18 @@ def stored_dtype(dtype: str) -> Any:
 def fresh(shape: tuple[int, ...], dtype: str) -> Array:
     """Return an uninitialised array that starts at a multiple of 64 bytes."""
     kind = stored_dtype(dtype)
-    size_bytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    raw = np.empty(size_bytes + ALIGN_BYTES, np.uint8)
-    start = -raw.ctypes.data % ALIGN_BYTES
-    array: Array = raw[start : start + size_bytes].view(kind).reshape(shape)
-    return array
+    raw = np.empty(math.prod(shape) * kind.itemsize + ALIGN_BYTES, np.uint8)
+    return np.ndarray(shape, kind, raw, -raw.ctypes.data % ALIGN_BYTES)
 
 
 def usable(array: Array) -> bool:
-    """Whether a kernel can read an array where it lies: contiguous, at a multiple of 64 bytes."""
-    return bool(array.flags.c_contiguous and array.ctypes.data % ALIGN_BYTES == 0)
+    """Whether a kernel can read an array where it lies: contiguous, its elements aligned."""
+    return bool(array.flags.c_contiguous and array.flags.aligned)
 
 
 def aligned_copy(array: Array) -> Array:
-    """Return an array that a kernel can read where it lies: itself, or a copy."""
-    if usable(array):
+    """Return an array that begins at a multiple of 64 bytes: itself, or a copy."""
+    if usable(array) and array.ctypes.data % ALIGN_BYTES == 0:
         return array
     copy = fresh(array.shape, str(array.dtype))
     copy[...] = array
@@ -221,8 +219,8 @@ class Runner:
 
         Args:
             out: the array (or tuple of arrays) to write to and return; new ones unless given.
-                Nothing is copied where they are contiguous and begin at a multiple of 64 bytes,
-                as those of `fresh` do.
+                Nothing is copied where they are contiguous; those of `fresh`, at multiples of 64
+                bytes, are fastest.
 
         Raises:
             TypeError: another number of arrays, another dtype, or `out` is no NumPy array.
@@ -234,8 +232,8 @@ class Runner:
         """Return a function without arguments that runs on these very arrays, as `run` does.
 
         Work that depends on weights and constants only is done here, once; the arrays may change
-        in place between calls, weights may not. An array that is not contiguous, or does not
-        begin at a multiple of 64 bytes, is copied at every call: those of `fresh` are not.
+        in place between calls, weights may not. An array that is not contiguous is copied at
+        every call; those of `fresh`, at multiples of 64 bytes, are fastest.
         """
         return Bound(self, {}, inputs, out)
 

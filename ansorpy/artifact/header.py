@@ -32,9 +32,10 @@ def header_text(dag: Dag, library: Library) -> str:
    kernel_ahead(&args);                          once, and after weights changed
    kernel_run(&args);                            as often as you like
 
-   Every pointer is 64-byte aligned, every tensor row-major; `workspace` has
-   KERNEL_WORKSPACE_BYTES bytes (0: NULL will do), holds what kernel_ahead left, and belongs to
-   one call at a time. Nothing is allocated, nothing fails.
+   Tensors are row-major and aligned as their elements (to 64 bytes they are fastest); nothing
+   beside them is touched. `workspace`, aligned to 64 bytes, has KERNEL_WORKSPACE_BYTES bytes
+   (0: NULL will do), holds what kernel_ahead left, and belongs to one call at a time. Nothing is
+   allocated, nothing fails.
 
    Threads: kernel_run uses yours; kernel_run_threads starts up to n - 1 more (pthreads) and ends
    them. With a pool of your own, for every phase in order: run kernel_phases[k].task for tasks

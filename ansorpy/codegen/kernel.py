@@ -20,8 +20,8 @@ class Kernel:
     """Python source whose module defines one function per phase.
 
     `buffers` fixes the order of the addresses that every phase receives; all of them are
-    64-byte aligned and row-major. INPUT and CONSTANT ones are only read; OUTPUT and GLOBAL ones
-    are written before they are read. `meaning` is that of the program.
+    row-major and aligned as their elements. INPUT and CONSTANT ones are only read; OUTPUT and
+    GLOBAL ones are written before they are read. `meaning` is that of the program.
     """
 
     source: str

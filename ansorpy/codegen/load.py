@@ -69,7 +69,7 @@ def build_source(
 class Loaded:
     """A kernel in this process; it lives as long as this object does.
 
-    `addresses` are those of `buffers`, in order, each 64-byte aligned.
+    `addresses` are those of `buffers`, in order, each aligned as its elements.
     """
 
     def __init__(self, built: Built) -> None:

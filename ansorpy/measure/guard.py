@@ -1,8 +1,8 @@
 """Arrays between inaccessible pages: one access too far is a fault, not a silent wrong value.
 
-A kernel may touch whole 64-byte lines that hold a part of a buffer, no more: so the last line of
-a right-aligned array ends where the guard page begins, and the bytes of that line which are not
-the array's are poison that must neither matter nor change.
+A kernel touches its arrays and nothing beside them, wherever they begin: the last byte of a
+right-aligned array lies before the guard page, so that its begin is aligned as its elements are, no
+more. What else is on its pages is poison that must neither matter nor change.
 """
 
 import ctypes
@@ -38,8 +38,8 @@ def round_up(value: int, unit: int) -> int:
 class Guarded:
     """Memory for one array with guard pages on both sides; the `side` is the exact one.
 
-    `data` is the array's bytes (uint8); it starts at a multiple of 64. `first` and `end` are the
-    addresses between which access is possible, guards reach GUARD_PAGES beyond.
+    `data` is the array's bytes (uint8). `first` and `end` are the addresses between which access
+    is possible, guards reach GUARD_PAGES beyond.
     """
 
     def __init__(self, size_bytes: int, side: Side) -> None:
@@ -52,7 +52,7 @@ class Guarded:
         for start in (base, self.end):
             if _LIBC.mprotect(start, margin, PROT_NONE):
                 raise RunError(f"mprotect failed: errno {ctypes.get_errno()}")
-        offset = usable - round_up(size_bytes, LINE_BYTES) if side == "right" else 0
+        offset = usable - size_bytes if side == "right" else 0
         inner = whole[margin : margin + usable]
         self.data = inner[offset : offset + size_bytes]
         self._slack = (inner[:offset], inner[offset + size_bytes :])

@@ -105,6 +105,15 @@ def test_inputs_may_lie_anyhow_in_memory(kernel: LoadedKernel) -> None:
 
 
 @pytest.mark.measure
+def test_contiguous_arrays_are_not_copied(kernel: LoadedKernel) -> None:
+    a, b = inputs()
+    c = np.zeros(31, np.float32)[1:].reshape(5, 6)
+    call = kernel.prepare(a, np.asfortranarray(b), out=c)
+    given, wanted = call.given, call.wanted  # type: ignore[attr-defined]
+    assert [own is array for _, own, array in (*given, *wanted)] == [True, False, True]
+
+
+@pytest.mark.measure
 def test_a_result_that_was_given_away_does_not_change(kernel: LoadedKernel) -> None:
     a, b = (x.copy() for x in inputs())
     call = kernel.prepare(a, b)
@@ -115,7 +124,7 @@ def test_a_result_that_was_given_away_does_not_change(kernel: LoadedKernel) -> N
 
 
 @pytest.mark.measure
-@pytest.mark.parametrize("offset_bytes", [0, 4])
+@pytest.mark.parametrize("offset_bytes", [0, 4, 1])
 def test_arrays_may_change_between_calls(kernel: LoadedKernel, offset_bytes: int) -> None:
     a, b = inputs()
     raw = np.zeros(a.nbytes + 128, np.uint8)
@@ -129,7 +138,7 @@ def test_arrays_may_change_between_calls(kernel: LoadedKernel, offset_bytes: int
 
 
 @pytest.mark.measure
-@pytest.mark.parametrize("offset_bytes", [0, 4])
+@pytest.mark.parametrize("offset_bytes", [0, 4, 1])
 def test_results_go_where_they_are_wanted(kernel: LoadedKernel, offset_bytes: int) -> None:
     a, b = inputs()
     raw = np.zeros(5 * 6 * 4 + 128, np.uint8)
