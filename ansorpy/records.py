@@ -291,7 +291,10 @@ def _fields(value: Measured | Failed | Race) -> dict[str, Any]:
 def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     match outcome:
         case Measured():
-            return {"is": "measured", **_fields(outcome)}
+            fields = _fields(outcome)
+            if outcome.slowdown == 1.0:
+                del fields["slowdown"]  # older records have none, and keep their ids
+            return {"is": "measured", **fields}
         case Failed():
             return {"is": "failed", **_fields(outcome)}
 

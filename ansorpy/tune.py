@@ -100,6 +100,19 @@ class Request:
                 raise SpecError(f"weight {name}={weight}: must be above 0 and finite")
 
 
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a search works with; it stays the same from round to round."""
+
+    rules: tuple[Rule, ...]
+    model: CostModel
+    journal: Journal
+    pools: Pools
+    deliveries: Deliveries
+    transfer: Transfer
+    clock: Callable[[], float]
+
+
 def run(
     request: Request,
     rules: tuple[Rule, ...] | None = None,
@@ -163,6 +176,7 @@ def run(
         opening = pools or (Pools if request.trials else small_pools)
         with opening() as processes:
             deliveries = Deliveries(processes, journal, digest, out, pace, hasty=not request.trials)
+            means = Means(rules, model, journal, processes, deliveries, transfer, clock)
             try:
                 begun = {name for name, _ in kept.rounds}
                 few = request.first_answer and len(open_tasks) <= OPEN_POOLS
@@ -170,19 +184,14 @@ def run(
                 later = {t.name for t in open_tasks if whole and not known[t.name]} - begun
                 for task in open_tasks:
                     asked = not request.trials or (few and task.name not in begun)
-                    hasty = deliveries if asked else None
-                    earlier = known[task.name]
-                    now = whole and task.name not in later
-                    yield from begin(task, earlier, rules, model, request.seed, hasty, now, clock)
+                    now, earlier = whole and task.name not in later, known[task.name]
+                    yield from begin(means, task, earlier, request.seed, asked, now)
                 stopped = "trials"
                 if request.trials:
                     yield from transfer.warm_up(open_tasks, clock)
                     standing = stand(open_tasks, request, results, pace, clock)
                     model.update(standing.go_on(kept))
-                    stopped = yield from search(
-                        standing, model, journal, processes, deliveries, transfer, rules, later,
-                        clock,
-                    )  # fmt: skip
+                    stopped = yield from search(means, standing, later)
             except KeyboardInterrupt:
                 if not any(results.values()) and not any(map(has_answer, open_tasks)):
                     raise
@@ -213,39 +222,30 @@ def writable(folder: Path) -> Path:
 
 
 def begin(
-    task: Task,
-    known: Sequence[Record],
-    rules: tuple[Rule, ...],
-    model: CostModel,
-    seed: int,
-    hasty: Deliveries | None,
-    whole: bool,
-    clock: Callable[[], float],
+    means: Means, task: Task, known: Sequence[Record], seed: int, asked: bool, whole: bool
 ) -> Iterator[Event]:
     """Open a promising part of the search space, and answer from that.
 
     Args:
-        hasty: what gives the first answer; None: it is not asked for.
+        asked: whether the first answer is wanted.
         whole: open the rest, too.
     """
-    if hasty is not None:
-        hasty.prepare(task)
-    yield opened(task, rules, clock, first.PLANS)
+    if asked:
+        means.deliveries.prepare(task)
+    yield opened(means, task, first.PLANS)
     task.recall(known)
-    answer = None if hasty is None else hasty.at_once(task, model, seed)
+    answer = means.deliveries.at_once(task, means.model, seed) if asked else None
     if answer is not None:
         yield answer
     if whole:
-        yield opened(task, rules, clock)
+        yield opened(means, task)
 
 
-def opened(
-    task: Task, rules: tuple[Rule, ...], clock: Callable[[], float], limit: int = ALL_PLANS
-) -> Derived:
+def opened(means: Means, task: Task, limit: int = ALL_PLANS) -> Derived:
     """Open about so many plans of the search space, and return what is there now."""
-    begin_s = clock()
-    derivation = task.explore(rules, limit)
-    return Derived(task.name, len(derivation.sketches), len(task.plans), clock() - begin_s)
+    begin_s = means.clock()
+    derivation = task.explore(means.rules, limit)
+    return Derived(task.name, len(derivation.sketches), len(task.plans), means.clock() - begin_s)
 
 
 def stand(
@@ -264,17 +264,7 @@ def stand(
     return Standing(tasks, settings, request.weights, request.seed, goal, pace, clock)
 
 
-def search(
-    standing: Standing,
-    model: CostModel,
-    journal: Journal,
-    pools: Pools,
-    deliveries: Deliveries,
-    transfer: Transfer,
-    rules: tuple[Rule, ...],
-    later: set[str],
-    clock: Callable[[], float],
-) -> Generator[Event, None, Stopped]:
+def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event, None, Stopped]:
     """Play rounds until the search is over; return why it is.
 
     Args:
@@ -284,12 +274,13 @@ def search(
     while (turn := standing.next_turn()) is not None:
         task = standing.tasks[turn.task.name]
         before_s = task.best_s
-        deliveries.begin(task)
+        means.deliveries.begin(task)
         if task.rounds and task.name in later:
             later.remove(task.name)
-            yield opened(task, rules, clock)
+            yield opened(means, task)
+        pool, clock = means.pools.of(task), means.clock
         played = play(
-            task, turn.trials, model, pools.of(task), standing.picking, clock, standing.pace.late
+            task, turn.trials, means.model, pool, standing.picking, clock, standing.pace.late
         )
         if played.chosen or task.name not in later:  # else the rest may have what it lacks
             standing.report(turn, len(played.chosen), played.best_s, played.spent)
@@ -297,12 +288,14 @@ def search(
             task.name, task.rounds, task.trials, task.best_s, dict(task.failures),
             played.quality, played.spent,
         )  # fmt: skip
-        journal.round(done, task.records(played.chosen, played.outcomes), standing.checkpoint())
+        means.journal.round(
+            done, task.records(played.chosen, played.outcomes), standing.checkpoint()
+        )
         if task.best_s is not None and (before_s is None or task.best_s < before_s - MIN_GAIN):
             yield Improved(task.name, task.best_s, task.trials)
         yield done
-        yield from transfer.after(task, played.samples)
-        delivered = deliveries.on_the_way(task)
+        yield from means.transfer.after(task, played.samples)
+        delivered = means.deliveries.on_the_way(task)
         if delivered is not None:
             yield delivered
     return standing.why_over()

@@ -134,7 +134,11 @@ class TestJsonlStore(StoreContract):
     text=st.text(max_size=50),
 )
 def test_decode_undoes_encode(times: list[float], row: list[int], text: str) -> None:
-    for outcome in (Measured(tuple(times), 0.1, 0.2, 0.3, True), Failed("crash", text, text, 1.0)):
+    for outcome in (
+        Measured(tuple(times), 0.1, 0.2, 0.3, True),
+        Measured(tuple(times), slowdown=max(times)),
+        Failed("crash", text, text, 1.0),
+    ):
         record = replace(trial(1.0, row=tuple(row)), outcome=outcome, race=RACE)
         assert decode(encode(record)) == record
         assert decode(encode(record)).id == record.id
@@ -153,6 +157,14 @@ def test_decode_undoes_encode(times: list[float], row: list[int], text: str) -> 
 def test_a_wrong_line_says_what_is_wrong(line: str, message: str) -> None:
     with pytest.raises(RecordError, match=message):
         decode(line)
+
+
+def test_what_was_timed_by_itself_has_the_id_that_it_always_had() -> None:
+    alone = replace(trial(1.0), outcome=Measured((1.0,)))
+    assert "slowdown" not in json.loads(encode(alone))["outcome"]
+    beside = replace(alone, outcome=Measured((1.0,), slowdown=2.0))
+    assert beside.cost_s == 0.5
+    assert beside.id != alone.id
 
 
 def test_a_line_is_plain_json_without_secrets_of_python() -> None:

@@ -19,6 +19,9 @@ SHARED: Final = "ansorpy.codegen.shared"  # `build` takes an Export, there is no
 class Built(Protocol):
     """Machine code that can cross a process border."""
 
+    def __hash__(self) -> int:
+        """Equal machine code is loaded once."""
+
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """The order of the addresses."""
@@ -29,7 +32,7 @@ class Built(Protocol):
 
 
 class Loaded(Protocol):
-    """Callable code; addresses are of 64-byte aligned row-major buffers, in `Built` order."""
+    """Callable code; addresses are of row-major buffers with aligned elements, in `Built` order."""
 
     def run(self, addresses: Sequence[int]) -> None:
         """Run the phases that are not ahead, all tasks on this thread."""

@@ -186,14 +186,23 @@ class Crew:
         built: Built,
         meaning: Dag | None,
         best_s: float | None,
+        control: tuple[Built, float] | None = None,
     ) -> Trial:
         """Return what the slot is asked about machine code of a program with this meaning."""
-        return self.trial_in(self.cases_of(meaning), built, best_s, self.settings.backend)
+        cases, backend = self.cases_of(meaning), self.settings.backend
+        return self.trial_in(cases, built, best_s, backend, control)
 
-    def trial_in(self, cases: Path, built: Built, best_s: float | None, backend: str) -> Trial:
+    def trial_in(
+        self,
+        cases: Path,
+        built: Built,
+        best_s: float | None,
+        backend: str,
+        control: tuple[Built, float] | None = None,
+    ) -> Trial:
         """Return what the slot is asked about machine code, with the cases of a folder."""
         protocol = self.settings.protocol
-        return Trial(backend, built, str(cases), protocol, self.target.cores, best_s)
+        return Trial(backend, built, str(cases), protocol, self.target.cores, best_s, control)
 
     def cases_of(self, meaning: Dag | None, cases: Path | None = None) -> Path:
         """Return the folder of the cases that fit a meaning; made when it is first asked for.
@@ -225,16 +234,32 @@ class Crew:
             unless: as of `Pump`.
         """
 
-        def build(number: int, worker: Worker) -> Call:
-            return Call(worker, f"{CHILD}:build", jobs[number], timeout_s)
-
         def measure(number: int, reply: Reply, seconds: float) -> Steps[T | Failed] | Failed:
             done = build_of(reply, seconds)
             return done if isinstance(done, Failed) else after(number, done)
 
+        return self._pumped(jobs, timeout_s, measure, unless)
+
+    def make(self, jobs: Sequence[BuildJob], timeout_s: float) -> list[BuildDone | Failed]:
+        """Build everything; return the machine code, or the failure."""
+
+        def measure(number: int, reply: Reply, seconds: float) -> BuildDone | Failed:
+            return build_of(reply, seconds)
+
+        return self._pumped(jobs, timeout_s, measure, None)
+
+    def _pumped(
+        self,
+        jobs: Sequence[BuildJob],
+        timeout_s: float,
+        measure: Callable[[int, Reply, float], Steps[T] | T],
+        unless: tuple[Callable[[], bool], T] | None,
+    ) -> list[T]:
+        def build(number: int, worker: Worker) -> Call:
+            return Call(worker, f"{CHILD}:build", jobs[number], timeout_s)
+
         area = with_twins(self._cores)
-        pump = Pump[T | Failed](self.builders, area, build, measure, self.hold, unless)
-        return pump.run(len(jobs))
+        return Pump[T](self.builders, area, build, measure, self.hold, unless).run(len(jobs))
 
 
 def build_of(reply: Reply, seconds: float) -> BuildDone | Failed:

@@ -1,7 +1,7 @@
-"""The final race, process by process, and who is in the next one."""
+"""The heat, the final race process by process, and who is in the next one."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.codegen.kernel import Kernel
@@ -10,12 +10,13 @@ from ansorpy.measure.backend import Built
 from ansorpy.measure.baseline import numpy_call
 from ansorpy.measure.child import BuildDone
 from ansorpy.measure.crew import Crew
+from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Steps
 from ansorpy.measure.race import NUMPY, RaceJob
 from ansorpy.measure.slot import Answer
 from ansorpy.measure.steps import check
-from ansorpy.measure.timing import Race, rivals
+from ansorpy.measure.timing import Protocol, Race, rivals
 from ansorpy.measure.verdict import failed_run
 from ansorpy.te.dag import Dag
 
@@ -56,8 +57,21 @@ def race(
             kernels[name] = verdict
     with crew.hold():
         rival = dag if numpy and numpy_call(dag) is not None else None
-        found |= _race_all(crew, kernels, rival, late)
+        processes, protocol = crew.settings.race_processes, crew.settings.protocol
+        found |= _race_all(crew, kernels, rival, late, processes, protocol)
     return {name: found[name] for name in (*names, NUMPY) if name in found}
+
+
+def heat(crew: Crew, candidates: Sequence[Program | Draft], budget_s: float) -> list[float | None]:
+    """Build what passed its trials and time it in turns; as `MeasurePool.heat`."""
+    made = crew.make([crew.job_of(one) for one in candidates], crew.settings.build_timeout_s)
+    done = {str(n): one for n, one in enumerate(made) if isinstance(one, BuildDone)}
+    kernels = {name: Fit(one.built, ()) for name, one in done.items()}
+    protocol = replace(crew.settings.protocol, budget_s=budget_s / max(1, len(kernels)))
+    with crew.hold():
+        found = _race_all(crew, kernels, None, lambda: False, 1, protocol)
+    times = [found.get(str(number)) for number in range(len(candidates))]
+    return [one.median_s if isinstance(one, Race) else None for one in times]
 
 
 def fit(
@@ -77,12 +91,17 @@ def fit(
 
 
 def _race_all(
-    crew: Crew, kernels: Mapping[str, Fit], numpy: Dag | None, late: Callable[[], bool]
+    crew: Crew,
+    kernels: Mapping[str, Fit],
+    numpy: Dag | None,
+    late: Callable[[], bool],
+    processes: int,
+    protocol: Protocol,
 ) -> dict[str, Race | Failed]:
     everyone = [*kernels, *(() if numpy is None else (NUMPY,))]
     runs: dict[str, list[tuple[float, ...]]] = {}
     left = everyone
-    with crew.racers(crew.settings.race_processes if everyone else 0) as racers:
+    with crew.racers(processes if everyone else 0) as racers:
         for number, racer in enumerate(racers):
             if number and late():
                 break
@@ -90,7 +109,7 @@ def _race_all(
                 crew.settings.backend,
                 tuple((name, one.built) for name, one in kernels.items() if name in left),
                 str(crew.folder),
-                crew.settings.protocol,
+                protocol,
                 crew.target.cores,
                 crew.settings.race_visits,
                 numpy if NUMPY in left else None,

@@ -10,13 +10,14 @@ racers     fresh interpreters for finalists and baselines on several threads
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ansorpy.closing import Closing
 from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure import finals
-from ansorpy.measure.backend import SHARED
+from ansorpy.measure.backend import SHARED, Built
 from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.crew import Crew, Settings
 from ansorpy.measure.draft import Draft
@@ -27,6 +28,9 @@ from ansorpy.measure.steps import built, trial, trial_of_library
 from ansorpy.measure.timing import Race
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+
+CONTROL_RATIO: Final = 0.7  # of the cost of the control, where another takes its place
+CONTROL_S: Final = 0.25  # at most: what takes longer than loud spells is timed by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class MeasurePool(Closing):
         self.target = target
         self.settings = settings or Settings()
         self.crew = Crew(target, self.settings)
+        self._control: tuple[Built, float] | None = None
         self._references = References(
             dag, self.settings.seed, self.settings.edges, self.crew.folder
         )
@@ -80,10 +85,12 @@ class MeasurePool(Closing):
             if late():
                 return None
             first, fresh = fresh, False
-            job = self.crew.trial_of(done.built, candidates[number].meaning, best_s)
+            meaning = candidates[number].meaning
+            job = self.crew.trial_of(done.built, meaning, best_s, self._control)
             outcome = yield from trial(self.crew, job, first)
             if not isinstance(outcome, Measured):
                 return outcome
+            self._note_control(done.built, outcome)
             best_s = outcome.cost_s if best_s is None else min(best_s, outcome.cost_s)
             return replace(outcome, build_s=done.build_s)
 
@@ -124,6 +131,21 @@ class MeasurePool(Closing):
         with self._intact():
             return finals.race(self.crew, self.dag, contestants, numpy, looked_at or {}, late)
 
+    def heat(self, candidates: Sequence[Program | Draft], budget_s: float) -> list[float | None]:
+        """Time candidates that passed their trials once more, in turns in one fresh process.
+
+        They are not checked again: whoever wants to deliver one races it.
+
+        Args:
+            budget_s: of timing, shared by all; each is sampled three times at least.
+
+        Returns:
+            The fastest sample of each in seconds per call; None where there is none.
+        """
+        self._references.all()
+        with self._intact():
+            return finals.heat(self.crew, candidates, budget_s)
+
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         """Build a kernel and run every case; None where all hold."""
         self._references.all()
@@ -154,6 +176,15 @@ class MeasurePool(Closing):
             with self.crew.hold():
                 outcome = at_once(trial_of_library(self.crew, done.built, folder))
         return outcome if isinstance(outcome, Failed) else Exported(done.built, outcome)
+
+    def _note_control(self, built: Built, outcome: Measured) -> None:
+        """Time the next ones beside this one where it is much faster than what they are beside.
+
+        Not wherever it is faster: what is fastest was also lucky, and luck would add up.
+        """
+        limit_s = CONTROL_S if self._control is None else CONTROL_RATIO * self._control[1]
+        if outcome.cost_s < limit_s and not outcome.aborted:
+            self._control = built, outcome.cost_s
 
     @contextmanager
     def _intact(self) -> Generator[None]:

@@ -2,15 +2,16 @@
 
 One untimed run; then the minimum of a few samples, each at least a millisecond of work, leaving
 out those in which the thread lost its core against its will. The further behind the best so far,
-the fewer samples. Candidates that are finalists, and
-baselines, are measured again in turns (`interleave`), in several fresh processes (`Race`).
+the fewer samples. A trial is timed beside a *control*, another kernel of its task: by so much as
+that is slower than usual, the machine is (ADR-0074). Candidates that are finalists, and baselines,
+are measured again in turns (`interleave`), in several fresh processes (`Race`).
 """
 
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import ceil, inf
+from dataclasses import dataclass, replace
+from math import ceil, inf, sqrt
 from statistics import median
 from typing import Final
 
@@ -21,6 +22,7 @@ Switches = Callable[[], int]
 MAX_LOOPS: Final = 1_000_000
 MIN_VISITS: Final = 3
 HOPELESS: Final = 1.5
+LONG_SAMPLES: Final = 5  # calls so many samples long are sampled less often beside a control
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,16 @@ class Protocol:
     outclassed_ratio: float = 8.0  # in a race: one run is enough
     budget_s: float = 1.0  # of one candidate, or of one contestant: slow calls get fewer samples
     calm_s: float = 0.05  # a sample this long does not suffer from one lost time slice
+    turns: int = 4  # with the control, in moments that are not calm
+    calm_ratio: float = 1.05  # what the control may differ by, before and after, in a calm moment
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A kernel of the same task that others are timed beside; `usual_s` is what it cost once."""
+
+    call: Call
+    usual_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +132,51 @@ def time_call(
         if len(good) == 2 and min(good) > protocol.beaten_ratio * limit_s:
             break
     return tuple(good or disturbed), False
+
+
+def time_beside(
+    control: Control,
+    call: Call,
+    best_s: float | None,
+    protocol: Protocol,
+    clock: Clock = time.perf_counter,
+    switches: Switches = preemptions,
+) -> tuple[tuple[float, ...], bool, float]:
+    """Time a call between two samples of a control, and in turns with it where these differ.
+
+    Then a spell in which the machine is slower began or ended: the median of what every turn finds
+    stands. What is hopeless whatever the spell did is not timed further.
+
+    Returns:
+        Samples in seconds per call, whether it was given up as hopeless, and how many times
+        slower than usual the machine was, by the control.
+    """
+
+    def visit(one: Call, call_s: float) -> float:
+        return _one_visit(one, loops_for(call_s, protocol.min_sample_s), protocol, clock, switches)
+
+    end = clock() + 2 * protocol.budget_s
+    if control.usual_s < LONG_SAMPLES * protocol.min_sample_s:
+        control.call()  # untimed: what was done before has left nothing of it in the caches
+    else:
+        protocol = replace(protocol, samples=1, turns=2)
+    before_s = visit(control.call, control.usual_s)
+    limit_s = None if best_s is None else best_s * before_s / control.usual_s
+    times, aborted = time_call(call, limit_s, protocol, clock, switches)
+    after_s = visit(control.call, control.usual_s)
+    ratios = [min(times) / min(before_s, after_s)]
+    least_s = min(times) * control.usual_s / max(before_s, after_s)
+    calm = max(before_s, after_s) <= protocol.calm_ratio * min(before_s, after_s)
+    hopeless = best_s is not None and least_s > protocol.hopeless_ratio * best_s
+    for _ in range(0 if calm or hopeless else protocol.turns):
+        if clock() > end:
+            break
+        aborted = False
+        before_s = after_s
+        times += (visit(call, min(times)),)
+        after_s = visit(control.call, control.usual_s)
+        ratios.append(times[-1] / sqrt(before_s * after_s))
+    return times, aborted, min(times) / (median(ratios) * control.usual_s)
 
 
 def interleave(

@@ -17,7 +17,7 @@ from ansorpy.measure.child import watch
 from ansorpy.measure.guard import Bench, aligned_empty, extents, poison
 from ansorpy.measure.inputs import Array, Inputs, decode, storage
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.timing import Protocol, time_call
+from ansorpy.measure.timing import Control, Protocol, time_beside, time_call
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Trial:
     protocol: Protocol
     threads: int = 1
     best_s: float | None = None
+    control: tuple[Built, float] | None = None  # what it is timed beside, and its usual cost
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Workplace:
     constants: Inputs
     bench: Bench = field(default_factory=Bench)
     kept: dict[tuple[object, ...], Array] = field(default_factory=dict)
+    controls: dict[Built, Callable[[], None]] = field(default_factory=dict)  # one, or none yet
 
     def memory(self, buffers: tuple[Buffer, ...], case: Case) -> Memory:
         """Return memory with the inputs of a case; all else is poison."""
@@ -79,6 +81,7 @@ class Workplace:
         """Let go of all memory."""
         self.bench.clear()
         self.kept.clear()
+        self.controls.clear()
 
     def _array(self, buffer: Buffer, case: Case) -> Array:
         given = {Scope.INPUT: case.inputs, Scope.CONSTANT: self.constants}.get(buffer.scope)
@@ -130,15 +133,15 @@ def trial(job: Trial) -> Measured | Failed:
     place = workplace(job.folder)
     memory = place.memory(job.built.buffers, place.cases[0])
     loaded.run_ahead(memory.addresses)
-    times, aborted = time_call(loaded.bind(memory.addresses), job.best_s, job.protocol)
+    measured = _timed(loaded.bind(memory.addresses), job)
     run_s = time.perf_counter() - start
-    if _leads(job, times):
+    if _leads(job, measured):
         start = time.perf_counter()
         failed = _verify(loaded, job)
         if failed is not None:
             return failed
         check_s += time.perf_counter() - start
-    return Measured(times, check_s=check_s, run_s=run_s, aborted=aborted, load_s=load_s)
+    return replace(measured, check_s=check_s, run_s=run_s, load_s=load_s)
 
 
 def time_parallel(job: Trial) -> Measured | Failed:
@@ -155,20 +158,54 @@ def time_parallel(job: Trial) -> Measured | Failed:
     check_s = time.perf_counter() - start
     watch("time in parallel")
     start = time.perf_counter()
-    times, aborted = time_call(call, job.best_s, job.protocol)
+    measured = _timed(call, job)
     run_s = time.perf_counter() - start
-    if _leads(job, times):
+    if _leads(job, measured):
         start = time.perf_counter()
         for case in others:
             _, failed = _in_parallel(loaded, job, case)
             if failed is not None:
                 return failed
         check_s += time.perf_counter() - start
-    return Measured(times, check_s=check_s, run_s=run_s, aborted=aborted, load_s=load_s)
+    return replace(measured, check_s=check_s, run_s=run_s, load_s=load_s)
 
 
-def _leads(job: Trial, times_s: tuple[float, ...]) -> bool:
-    return job.best_s is None or min(times_s) < job.best_s
+def _leads(job: Trial, measured: Measured) -> bool:
+    return job.best_s is None or measured.cost_s < job.best_s
+
+
+def _timed(call: Callable[[], None], job: Trial) -> Measured:
+    """Time a call, beside the control where there is one."""
+    if job.control is None:
+        times, aborted = time_call(call, job.best_s, job.protocol)
+        return Measured(times, aborted=aborted)
+    built, usual_s = job.control
+    control = Control(_control(job, built), usual_s)
+    times, aborted, slowdown = time_beside(control, call, job.best_s, job.protocol)
+    return Measured(times, aborted=aborted, slowdown=slowdown)
+
+
+def _control(job: Trial, built: Built) -> Callable[[], None]:
+    """Return the call of a kernel that passed its trial; it is kept until another is asked for."""
+    place = workplace(job.folder)
+    if built not in place.controls:
+        loaded = backend(job.backend).load(built)
+        memory = place.memory(built.buffers, place.cases[0])
+        loaded.run_ahead(memory.addresses)
+        place.controls.clear()
+        place.controls[built] = _bound(loaded, memory, job.threads)
+    return place.controls[built]
+
+
+def _bound(loaded: Loaded, memory: Memory, threads: int) -> Callable[[], None]:
+    """Return a call that keeps its memory."""
+    addresses = memory.addresses
+    bound = loaded.bind_parallel(addresses, threads) if threads > 1 else loaded.bind(addresses)
+
+    def call(_alive: object = (loaded, memory)) -> None:
+        bound()
+
+    return call
 
 
 def _checked(job: Trial, how: Callable[[Loaded, Trial], Failed | None]) -> Checked | Failed:
@@ -219,11 +256,7 @@ def _in_parallel(
     place = workplace(job.folder)
     memory = place.memory(job.built.buffers, case)
     loaded.run_ahead(memory.addresses)
-    bound = loaded.bind_parallel(memory.addresses, job.threads)
-
-    def call(_alive: object = memory) -> None:
-        bound()
-
+    call = _bound(loaded, memory, job.threads)
     for _ in range(2):
         call()
         failed = compare_all(case, memory.array, memory.buffers)

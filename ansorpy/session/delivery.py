@@ -17,7 +17,10 @@ from ansorpy.session.pace import Pace
 from ansorpy.session.pools import Pools
 from ansorpy.session.task import Task
 
-FINALISTS: Final = 3  # the search timed them once; the race times them again, in turns
+LEADERS: Final = 16  # of the trials, timed again in turns: one by one, some were only lucky
+LEADING: Final = 1.2  # times the best trial, at most
+HEAT_S: Final = 1.0
+FINALISTS: Final = 3  # of the leaders; the race times them as they are delivered
 INTERIM: Final = "interim"  # what the race of a kernel on the way answers: no request
 
 
@@ -78,9 +81,9 @@ class Deliveries:
         It passed what a final kernel passes.
         """
         before = self._raced.get(task.name)
-        finalists = self._finalists(task)
-        stale = before is None or before[0][:1] != finalists[:1]
-        if not finalists or not stale or not self._pace.delivery_is_due():
+        leaders = self._leaders(task)
+        stale = before is None or before[0][:1] != leaders[:1]
+        if not leaders or not stale or not self._pace.delivery_is_due():
             return None
         raced = self._race(task, INTERIM)
         if isinstance(raced, list):
@@ -99,7 +102,7 @@ class Deliveries:
         if answered is not None and not task.trials and (self._hasty or not task.known):
             return answered.result(task, self._pace.spent_s)
         before = self._raced.get(task.name)
-        if before is not None and before[0] == self._finalists(task):
+        if before is not None and before[0] == self._leaders(task):
             raced: Raced | list[Failed] = before[1]
         else:
             raced = self._race(task, self._digest)
@@ -108,19 +111,32 @@ class Deliveries:
         sealed = final.sealed(task, raced, self._digest)
         return final.result_of(task, sealed.record, self._write(task, sealed))
 
-    def _finalists(self, task: Task) -> list[Candidate]:
-        """Return who races; each takes a second to compile, for which a hurry has no time."""
-        return task.ranked()[: 1 if self._pace.hurried else FINALISTS]
+    def _leaders(self, task: Task) -> list[Candidate]:
+        """Return who may race; each takes a second to compile, for which a hurry has no time."""
+        ranked = task.ranked()[: 1 if self._pace.hurried else LEADERS]
+        limit_s = LEADING * (task.best_s or 0.0)
+        near = [candidate for candidate in ranked if task.costs_s[candidate] <= limit_s]
+        return near if len(near) > FINALISTS else ranked[:FINALISTS]
+
+    def _finalists(self, task: Task, leaders: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return those of the leaders who race, the fastest first."""
+        if len(leaders) <= FINALISTS or self._pace.left_s <= 0:
+            return leaders[:FINALISTS]
+        drafts = [task.draft(candidate) for candidate in leaders]
+        times = self._pools.of(task).heat(drafts, HEAT_S)
+        ranked = sorted((s, place) for place, s in enumerate(times) if s is not None)
+        return [leaders[place] for _, place in ranked[:FINALISTS]] or leaders[:FINALISTS]
 
     def _race(self, task: Task, request: str) -> Raced | list[Failed]:
         begin_s = self._pace.spent_s
-        finalists = self._finalists(task)
+        leaders = self._leaders(task)
+        finalists = self._finalists(task, leaders)
         raced = final.race(
             task, finalists, self._pools.of(task), request, late=lambda: self._pace.left_s <= 0
         )
         self._pace.saw_finish(self._pace.spent_s - begin_s)
         if isinstance(raced, Raced):
-            self._raced[task.name] = finalists, raced
+            self._raced[task.name] = leaders, raced
         return raced
 
     def _write(self, task: Task, raced: Raced) -> Path:

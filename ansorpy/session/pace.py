@@ -10,7 +10,7 @@ from typing import Final
 
 from ansorpy.events import TimeSpent
 
-FINISH_S: Final = 5.0  # to race and write the kernel of one task: 3 to 8 seen on small machines
+FINISH_S: Final = 6.0  # to race and write the kernel of one task: 4 to 10 seen on small machines
 TRIAL_S: Final = 0.2
 ROUND_S: Final = 1.0  # to propose candidates and learn from them
 MARGIN: Final = 1.1  # of what the end may take longer than before

@@ -124,6 +124,29 @@ def test_a_race_times_kernels_and_numpy_in_turns(pool: MeasurePool) -> None:
     assert isinstance(found["broken"], Failed)
 
 
+def test_a_heat_times_what_can_be_built_and_checks_nothing(pool: MeasurePool) -> None:
+    broken, slow, good = pool.heat([program(n, DAG) for n in ("build-error", "slow", "good")], 0.1)
+    assert broken is None
+    assert slow is not None
+    assert good is not None
+    assert slow > 0.02 > good > 0
+    assert pool.heat([program(name, DAG) for name in ("good", "crash")], 0.1) == [None, None]
+
+
+def test_trials_are_timed_beside_one_that_is_nearly_as_fast() -> None:
+    with MeasurePool(DAG, Target(cores=1), SETTINGS) as pool:
+        slow, other, good, again = measure(pool, "slow", "slow", "good", "good")
+    assert isinstance(slow, Measured)
+    assert isinstance(other, Measured)
+    assert isinstance(good, Measured)
+    assert isinstance(again, Measured)
+    assert slow.slowdown == 1.0  # nothing to be beside
+    assert 0.5 < other.slowdown < 2.0
+    assert other.slowdown != 1.0
+    assert good.slowdown != 1.0  # found beside the slow one, and from now on what others are beside
+    assert again.cost_s < 0.02
+
+
 def test_several_threads_are_timed_in_their_own_process() -> None:
     with MeasurePool(DAG, Target(cores=2), SETTINGS) as pool:
         good, bad, crash, again = measure(pool, "good", "wrong-in-parallel", "crash", "good")

@@ -4,7 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from ansorpy.measure.timing import Protocol, Race, interleave, rivals, time_call
+from ansorpy.measure.timing import (
+    Control,
+    Protocol,
+    Race,
+    interleave,
+    rivals,
+    time_beside,
+    time_call,
+)
 
 
 class Fake:
@@ -81,6 +89,78 @@ def test_slow_calls_get_fewer_samples() -> None:
     fake = Fake()
     times, _ = fake.time(fake.call("a", 3.0), None)
     assert len(times) == 1
+
+
+class Loud(Fake):
+    """A machine that is `factor` times slower from its call number `begin` to number `end`."""
+
+    def __init__(self, factor: float, begin: int, end: int) -> None:
+        super().__init__()
+        self.factor, self.begin, self.end = factor, begin, end
+
+    def call(self, name: str, *costs_s: float, lost: tuple[int, ...] = ()) -> Callable[[], None]:
+        quiet = super().call(name, *costs_s, lost=lost)
+
+        def run() -> None:
+            before_s = self.now_s
+            loud = self.begin <= len(self.log) < self.end
+            quiet()
+            self.now_s += (self.now_s - before_s) * (self.factor - 1 if loud else 0)
+
+        return run
+
+    def beside(self, cost_s: float, best_s: float | None) -> tuple[float, bool]:
+        """Return the cost that is found beside a control of 2 ms."""
+        control = Control(self.call("control", 0.002), 0.002)
+        call = self.call("own", cost_s)
+        times, aborted, slowdown = time_beside(
+            control, call, best_s, Protocol(), lambda: self.now_s, lambda: self.switches
+        )
+        return min(times) / slowdown, aborted
+
+
+def test_in_a_calm_moment_the_control_is_sampled_twice() -> None:
+    fake = Loud(1.0, 0, 0)
+    cost_s, aborted = fake.beside(0.003, None)
+    assert cost_s == pytest.approx(0.003)
+    assert not aborted
+    assert (fake.log.count("control"), fake.log.count("own")) == (3, 4)  # one of each is untimed
+
+
+@pytest.mark.parametrize("begin", range(12))
+@pytest.mark.parametrize("length", [3, 5, 100])
+def test_a_loud_spell_does_not_change_what_is_found(begin: int, length: int) -> None:
+    """Whenever it begins: as long as no spell covers all of one and none of the other."""
+    fake = Loud(2.0, begin, begin + length)
+    cost_s, aborted = fake.beside(0.003, 0.0025)
+    assert cost_s == pytest.approx(0.003)
+    assert not aborted
+
+
+def test_long_calls_are_sampled_once_and_less_often_in_turns() -> None:
+    fake = Loud(1.0, 0, 0)
+    control = Control(fake.call("control", 0.02), 0.02)
+    for begin, samples in ((1000, 1), (2, 3)):
+        fake.log.clear()
+        fake.factor, fake.begin, fake.end = 2.0, begin, begin + 100
+        times, _, slowdown = time_beside(
+            control, fake.call("own", 0.03), None, Protocol(),
+            lambda: fake.now_s, lambda: fake.switches,
+        )  # fmt: skip
+        assert len(times) == samples
+        assert min(times) / slowdown == pytest.approx(0.03)
+
+
+def test_what_is_hopeless_in_any_case_is_not_timed_in_turns() -> None:
+    fake = Loud(2.0, 2, 100)  # begins after the first sample of the control
+    cost_s, aborted = fake.beside(0.01, 0.002)
+    assert aborted
+    assert cost_s > 0.01
+    assert fake.log.count("own") <= 2
+    rescued = Loud(2.0, 2, 6)  # looks hopeless in the spell, and is the best
+    cost_s, aborted = rescued.beside(0.0019, 0.002)
+    assert cost_s == pytest.approx(0.0019)
+    assert not aborted
 
 
 def test_finalists_take_turns() -> None:
