@@ -3,13 +3,14 @@
     python -m benchmarks.rate [--trials 256] [--threads 1] [--only WORKLOAD ...]
 
 propose, train       wall time of the engine, on one core
-bind, emit, compile  time of the builders, which work side by side, one per core
+bind, compile        time of the builders, which work side by side, one per core
 load, check, time    wall time of the slot, one trial after the other
 rest                 what is left of the wall time: pipes, forks, waiting for the last builder;
                      builders and the slot overlap, so that the parts may add up to more than it
 
-Bind, emit and compile are one step of a builder; afterwards the same candidates are built again in
-this process, and what a builder took is divided in that proportion.
+Bind and compile are one step of a builder; afterwards the same candidates are built again in this
+process, and what a builder took is divided in that proportion. What candidates share is
+compiled once there, and once per builder in the tuning (ADR-0076).
 """
 
 import time
@@ -19,7 +20,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
-from ansorpy.codegen.llvm_ir import module_text, object_bytes
+from ansorpy.codegen.phases import phase_objects
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TimeSpent
 from ansorpy.loopir.nodes import Program
@@ -56,7 +57,7 @@ WORKLOADS: Final[dict[str, Callable[[], Dag]]] = {
     ),
 }
 KEYS: Final = ("workload", "trials", "threads", "seed")
-BUILD: Final = ("bind", "emit", "compile")
+BUILD: Final = ("bind", "compile")
 PARTS: Final = ("propose", *BUILD, "load", "check", "time", "train", "rest")
 
 
@@ -95,16 +96,14 @@ class LoggingPool(MeasurePool):
 
 
 def build_shares(candidates: Sequence[Program | Draft], target: Target) -> dict[str, float]:
-    """Return the parts of building: the loops, the text of the LLVM module, machine code."""
+    """Return the parts of building: the loops, then LLVM's text and machine code."""
     spent_s = dict.fromkeys(BUILD, 0.0)
     for candidate in candidates:
         ticks = [time.perf_counter()]
         try:
             program = bound(candidate, target)
             ticks.append(time.perf_counter())
-            text = module_text(program, target)
-            ticks.append(time.perf_counter())
-            object_bytes(text, target)
+            phase_objects(program, target)
             ticks.append(time.perf_counter())
         except (BuildError, LoweringError):
             continue
@@ -213,7 +212,7 @@ def page(rows: Sequence[Row], machine: Row) -> str:
     return (
         f"# Trials per second\n\n{machine['model']}, {machine['cores']} cores, kernels on"
         f" {machine['threads']} thread(s).\n\n{whole}\n{table(rows, columns)}\n"
-        "Wall time of the rounds. Bind, emit and compile happen in one builder per core: their time"
+        "Wall time of the rounds. Bind and compile happen in one builder per core: their time"
         " is divided by the number of builders. Load, check and time happen one trial after the"
         " other, beside a builder on another core, so that parts may add up to more than `all`;"
         " the start of the measuring processes is part of `rest`.\n"

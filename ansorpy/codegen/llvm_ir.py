@@ -27,9 +27,23 @@ from ansorpy.codegen.tile_text import (
     tile_text,
 )
 from ansorpy.errors import BuildError
-from ansorpy.loopir.nodes import Alloc, For, If, Phase, Program, Scope, Seq, Stmt, Store, Tile
+from ansorpy.loopir.nodes import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    Phase,
+    Program,
+    Scope,
+    Seq,
+    Stmt,
+    Store,
+    Tile,
+)
 from ansorpy.target import Target
 from ansorpy.te.expr import SIZE_BYTES, Const, Expr
+
+Places = tuple[tuple[int, Buffer], ...]  # buffers, by their numbers among the addresses
 
 EXCERPT: Final = 2000  # characters of a message that are worth keeping
 SCRATCH_LIMIT_BYTES: Final = 1 << 20  # of one task, on its stack
@@ -37,35 +51,45 @@ PLAIN: Final = "nounwind"
 WIDE: Final = 'nounwind "prefer-vector-width"="512"'  # LLVM would rather use half of them
 
 
-def build_object(program: Program, target: Target) -> bytes:
-    """Return the object file of a program.
+def phase_text(phase: Phase, places: Places, target: Target) -> str:
+    """Return the LLVM IR of one phase alone: `void phase(int64_t *buffers, int64_t task)`.
+
+    Raises:
+        BuildError: the phase has no code here.
+    """
+    declarations = ir.Module()
+    declarations.triple = llvm.get_process_triple()
+    text = _function(declarations, "phase", phase, places, target)
+    return f"{declarations}\n{text}"
+
+
+def module_text(program: Program, target: Target) -> str:
+    """Return the LLVM IR of a program as text.
 
     It defines, for every phase, `void phase0(int64_t *buffers, int64_t task)`, and two serial
     drivers `void run(int64_t *buffers)`, `void ahead(int64_t *buffers)` for the phases of a timed
     call and for those that run once before.
-
-    Raises:
-        BuildError: the program has no code here, or LLVM refuses it.
     """
-    return object_bytes(module_text(program, target), target)
-
-
-def module_text(program: Program, target: Target) -> str:
-    """Return the LLVM IR of a program as text."""
     declarations = ir.Module()
     declarations.triple = llvm.get_process_triple()
     infos = phase_infos(program)
-    attributes = WIDE if target.vector_bits >= 512 else PLAIN
-    features = None if is_local(target) else frozenset(target.features)
-    parts = []
-    for phase, info in zip(program.phases, infos, strict=True):
-        builder = TextBuilder(declarations, info.name, [POINTER, I64], features)
-        try:
-            _PhaseWriter(program, builder).phase(phase)
-        except ValueError as error:
-            raise BuildError(f"{phase.name}: {error}") from error
-        parts.append(builder.text(attributes))
+    places = tuple(enumerate(program.buffers))
+    parts = [
+        _function(declarations, info.name, phase, places, target)
+        for phase, info in zip(program.phases, infos, strict=True)
+    ]
     return "\n".join([str(declarations), *parts, drivers_text(infos)])
+
+
+def _function(declarations: Any, name: str, phase: Phase, places: Places, target: Target) -> str:
+    """Return the function of a phase; what it calls is added to the declarations."""
+    features = None if is_local(target) else frozenset(target.features)
+    builder = TextBuilder(declarations, name, [POINTER, I64], features)
+    try:
+        _PhaseWriter(places, builder).phase(phase)
+    except ValueError as error:
+        raise BuildError(f"{phase.name}: {error}") from error
+    return builder.text(WIDE if target.vector_bits >= 512 else PLAIN)
 
 
 def drivers_text(infos: tuple[PhaseInfo, ...]) -> str:
@@ -91,7 +115,7 @@ def _call_task(builder: TextBuilder, callee: Any, task: Any) -> None:
 class _PhaseWriter:
     """Writes the loops, branches and allocations of one phase; tiles go to Expansion."""
 
-    program: Program
+    places: Places
     b: TextBuilder
     values: dict[str, Any] = field(default_factory=dict)  # by symbol, as Expansion takes them
     operations: dict[Any, tuple[Operation, Scoped]] = field(default_factory=dict)
@@ -102,7 +126,7 @@ class _PhaseWriter:
         """Write the whole function."""
         buffers, task = self.b.args
         places = {}
-        for k, buffer in enumerate(self.program.buffers):
+        for k, buffer in self.places:
             place = memory(buffer, f"b{k}")
             places[buffer.name] = place
             slot = self.b.gep(buffers, [ir.Constant(I64, k)], source_etype=POINTER)

@@ -3,20 +3,21 @@
 import ctypes
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from ansorpy.codegen.drive import driven, table_of
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
-from ansorpy.codegen.llvm_ir import build_object, target_machine
+from ansorpy.codegen.llvm_ir import target_machine
 from ansorpy.codegen.nest import MATRICES_READY, phase_infos, uses_matrices
+from ansorpy.codegen.phases import phase_objects
 from ansorpy.codegen.simd.matrices import allow_matrices
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.target import Target
 
-RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -24,11 +25,11 @@ TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 class Built:
     """Machine code that any process on the same kind of machine can load; it pickles.
 
-    `code` is an object file with `run`, `ahead` and one function per phase. `matrices`: it uses the
+    `objects` are object files with one function per phase, of its name. `matrices`: they use the
     registers of matrices, for which Linux has to be asked.
     """
 
-    code: bytes
+    objects: tuple[bytes, ...]
     phases: tuple[PhaseInfo, ...]
     buffers: tuple[Buffer, ...]
     build_s: float
@@ -44,9 +45,13 @@ def build(
         BuildError: the program has no code, or LLVM refuses it.
     """
     start = clock()
-    code = build_object(program, target)
+    made = phase_objects(program, target)
+    phases = tuple(
+        replace(info, name=one.symbol) for info, one in zip(phase_infos(program), made, strict=True)
+    )
+    codes = {one.symbol: one.code for one in made}  # a phase may come twice
     matrices = any(map(uses_matrices, program.phases))
-    return Built(code, phase_infos(program), program.buffers, clock() - start, matrices)
+    return Built(tuple(codes.values()), phases, program.buffers, clock() - start, matrices)
 
 
 def build_source(
@@ -63,7 +68,7 @@ def build_source(
     start = clock()
     code = source_object(kernel, target)
     matrices = MATRICES_READY in kernel.source
-    return Built(code, kernel.phases, kernel.buffers, clock() - start, matrices)
+    return Built((code,), kernel.phases, kernel.buffers, clock() - start, matrices)
 
 
 class Loaded:
@@ -76,16 +81,16 @@ class Loaded:
         self.phases, self.buffers = built.phases, built.buffers
         if built.matrices and not allow_matrices():
             raise BuildError("the system does not let this process use AMX")
-        self._engine = engine_of(built.code)
-        names = ("run", "ahead", *(phase.name for phase in built.phases))
+        self._engine = engine_of(*built.objects)
+        names = [phase.name for phase in built.phases]
         self.entries = {name: int(self._engine.get_function_address(name)) for name in names}
         if not all(self.entries.values()):
             missing = [name for name, entry in self.entries.items() if not entry]
-            raise BuildError(f"the object lacks {', '.join(missing)}")
+            raise BuildError(f"the objects lack {', '.join(missing)}")
 
     def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
         """Return a call without arguments that runs all timed phases, serially."""
-        return self._bound("run", addresses)
+        return driven(self._work(ahead=False), addresses, self)
 
     def run(self, addresses: Sequence[int]) -> None:
         """Run all timed phases, one task after the other."""
@@ -103,7 +108,7 @@ class Loaded:
 
     def run_ahead(self, addresses: Sequence[int]) -> None:
         """Run the phases that are done once, before the timed ones."""
-        self._bound("ahead", addresses)()
+        driven(self._work(ahead=True), addresses, self)()
 
     def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
         """Return a call without arguments that runs the timed phases on `threads` threads.
@@ -116,7 +121,7 @@ class Loaded:
 
         table = table_of(addresses)
         place = ctypes.addressof(table)
-        work = [(self.entries[p.name], p.tasks) for p in self.phases if not p.ahead]
+        work = self._work(ahead=False)
 
         def call(_alive: object = (self, table)) -> None:
             for entry, tasks in work:
@@ -129,23 +134,19 @@ class Loaded:
         """Run the timed phases, the tasks of each spread over `threads` threads."""
         self.bind_parallel(addresses, threads)()
 
-    def _bound(self, name: str, addresses: Sequence[int]) -> Callable[[], None]:
-        table = table_of(addresses)
-        function: Any = RUN(self.entries[name])
-
-        def call(_alive: object = self) -> None:
-            function(table)
-
-        return call
+    def _work(self, ahead: bool) -> list[tuple[int, int]]:
+        """Return function and number of tasks of every phase that is run ahead, or is timed."""
+        return [(self.entries[p.name], p.tasks) for p in self.phases if p.ahead is ahead]
 
 
-def engine_of(code: bytes) -> Any:
-    """Return LLVM's engine around an object file; BuildError where it is none."""
-    if not code.startswith(b"\x7fELF"):
+def engine_of(*objects: bytes) -> Any:
+    """Return LLVM's engine around object files; BuildError where one is none."""
+    if not all(code.startswith(b"\x7fELF") for code in objects):
         raise BuildError("not an object file")  # LLVM would abort the process
     try:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(Target()))
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        for code in objects:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
     except RuntimeError as error:
         raise BuildError(f"LLVM cannot load the object: {error}") from error
@@ -159,8 +160,3 @@ def load(built: Built) -> Loaded:
         BuildError: the object is not one of ours, or not for this machine.
     """
     return Loaded(built)
-
-
-def table_of(addresses: Sequence[int]) -> Any:
-    """Return the array of addresses that native functions take."""
-    return (ctypes.c_int64 * len(addresses))(*addresses)

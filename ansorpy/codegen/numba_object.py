@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core.errors import NumbaError
 
 from ansorpy.codegen.kernel import Kernel
-from ansorpy.codegen.llvm_ir import EXCERPT, PLAIN, drivers_text, parse, target_machine
+from ansorpy.codegen.llvm_ir import EXCERPT, PLAIN, parse, target_machine
 from ansorpy.codegen.simd.kinds import I8, I32, I64, POINTER
 from ansorpy.codegen.text_builder import TextBuilder
 from ansorpy.errors import BuildError
@@ -18,7 +18,7 @@ from ansorpy.target import Target
 
 
 def source_object(kernel: Kernel, target: Target) -> bytes:
-    """Return the object file of a kernel's source: its phases, `run` and `ahead`.
+    """Return the object file of a kernel's source: its phases, by name.
 
     Raises:
         BuildError: the source is not Python, numba cannot compile it, or it needs the
@@ -33,10 +33,10 @@ def source_object(kernel: Kernel, target: Target) -> bytes:
         _entry(declarations, name, symbol, len(kernel.buffers))
         for name, (symbol, _) in compiled.items()
     ]
-    linked = parse("\n".join([str(declarations), *entries, drivers_text(kernel.phases)]))
+    linked = parse("\n".join([str(declarations), *entries]))
     for _, text in compiled.values():
         linked.link_in(parse(text))
-    public = {"run", "ahead", *(phase.name for phase in kernel.phases)}
+    public = {phase.name for phase in kernel.phases}
     for part in (*linked.functions, *linked.global_variables):
         if not part.is_declaration and part.name not in public:
             part.linkage = "internal"

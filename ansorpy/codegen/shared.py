@@ -17,11 +17,12 @@ import llvmlite.binding as llvm
 
 from ansorpy.codegen.cpuid import required, supported_text
 from ansorpy.codegen.dispatch import ALIGN_BYTES, WORKSPACE, Place, dispatch_text
+from ansorpy.codegen.drive import native_call, table_of
 from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.link import link
 from ansorpy.codegen.llvm_ir import module_text, parse, target_machine
-from ansorpy.codegen.load import Loaded, engine_of, table_of
+from ansorpy.codegen.load import Loaded, engine_of
 from ansorpy.codegen.nest import phase_infos
 from ansorpy.codegen.tile_text import extents
 from ansorpy.errors import BuildError
@@ -136,6 +137,14 @@ class LoadedLibrary(Loaded):
         self._alive, self.entries = opened.alive, opened.entries
         if not ctypes.CFUNCTYPE(ctypes.c_int32)(self.entries["supported"])():
             raise BuildError(f"this processor lacks one of {', '.join(built.features)}")
+
+    def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
+        """Return a call without arguments that runs all timed phases, serially."""
+        return native_call(self.entries["run"], addresses, self)
+
+    def run_ahead(self, addresses: Sequence[int]) -> None:
+        """Run the phases that are done once, before the timed ones."""
+        native_call(self.entries["ahead"], addresses, self)()
 
     def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
         """Return a call without arguments that runs the timed phases on POSIX threads."""

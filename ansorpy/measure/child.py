@@ -11,6 +11,7 @@ from functools import lru_cache
 from mmap import mmap
 from typing import Final
 
+from ansorpy.codegen.drive import driver
 from ansorpy.codegen.exported import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
@@ -54,6 +55,7 @@ def warm(box: mmap) -> None:
     """Prepare, before any fork, what every child needs."""
     _State.recorder = Recorder(box)
     scribbler()
+    driver()
 
 
 def serve(link: int, box: mmap) -> None:

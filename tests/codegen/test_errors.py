@@ -73,7 +73,7 @@ def test_built_pickles_and_garbage_does_not_load() -> None:
     assert again == built
     assert load(again).phases == built.phases
     with pytest.raises(BuildError):
-        load(Built(b"no object", built.phases, built.buffers, 0.0))
+        load(Built((b"no object",), built.phases, built.buffers, 0.0))
 
 
 def test_the_clock_is_an_argument() -> None:

@@ -1,0 +1,77 @@
+"""Phases are compiled one by one, and those that candidates share only once."""
+
+import numpy as np
+import pytest
+
+from ansorpy.codegen import phases
+from ansorpy.codegen.load import build, load
+from ansorpy.codegen.phases import phase_objects
+from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
+from ansorpy.target import Target
+from ansorpy.te.expr import Var
+from tests.codegen.programs import add, buffer, c, parallel, program, read, store
+from tests.codegen.running import run_all
+
+TARGET = Target()
+
+
+def shifted(source: str, goal: str, by: float, extent: int) -> Stmt:
+    """Return goal[i] = source[i] + by, an element per task."""
+    at = add(c(0), Var("i"))
+    value = add(read(source, at), c(by, "float32"))
+    return parallel("i", extent, Tile((), None, store(goal, [at], value)))
+
+
+def chain(last: float, middle: str = "m", other: int = 0) -> Program:
+    """Return o = (x + 1) + last through a buffer between, beside one that nothing touches."""
+    scopes = (Scope.INPUT, Scope.GLOBAL, Scope.GLOBAL, Scope.OUTPUT)
+    sizes = (5, 5, 7 + other, 5)
+    buffers = [
+        buffer(name, "float32", [size], scope)
+        for name, size, scope in zip(("x", middle, "unused", "o"), sizes, scopes, strict=True)
+    ]
+    return program(buffers, shifted("x", middle, 1.0, 5), shifted(middle, "o", last, 5))
+
+
+def test_what_candidates_share_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    phases._object.cache_clear()
+    compiled: list[str] = []
+
+    def counted(text: str, target: Target) -> bytes:
+        compiled.append(text)
+        return real(text, target)
+
+    real = phases.object_bytes
+    monkeypatch.setattr(phases, "object_bytes", counted)
+    first, second = phase_objects(chain(2.0), TARGET)
+    assert first.symbol != second.symbol
+    same, other = phase_objects(chain(3.0, other=1), TARGET)
+    assert same is first
+    assert other.symbol not in (first.symbol, second.symbol)
+    assert len(compiled) == 3
+    assert phase_objects(chain(3.0, middle="renamed"), TARGET) == (same, other)  # the same text
+
+
+def test_zeros_of_another_sign_are_other_code() -> None:
+    negative, positive = (phase_objects(chain(zero), TARGET)[1] for zero in (-0.0, 0.0))
+    assert negative.symbol != positive.symbol
+    assert phase_objects(chain(-0.0), TARGET)[1] == negative
+
+
+def test_symbols_do_not_depend_on_what_was_compiled_before() -> None:
+    before = phase_objects(chain(2.0), TARGET)
+    phases._object.cache_clear()
+    phase_objects(chain(9.0), TARGET)
+    assert phase_objects(chain(2.0), TARGET) == before
+
+
+def test_a_phase_that_comes_twice_is_loaded_once_and_runs_twice() -> None:
+    x = np.arange(5, dtype=np.float32)
+    buffers = [buffer("x", "float32", [5]), buffer("o", "float32", [5], Scope.OUTPUT)]
+    first = shifted("x", "o", 1.0, 5)
+    again = shifted("o", "o", 1.0, 5)
+    thrice = program(buffers, first, again, again)
+    built = build(thrice, TARGET)
+    assert (len(built.phases), len(built.objects)) == (3, 2)
+    np.testing.assert_array_equal(run_all(thrice, {"x": x})["o"], x + 3)
+    assert len(load(built).entries) == 2
