@@ -280,8 +280,9 @@ def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event
             yield opened(means, task)
         pool, clock = means.pools.of(task), means.clock
         played = play(
-            task, turn.trials, means.model, pool, standing.picking, clock, standing.pace.late
-        )
+            task, turn.trials, means.model, pool, standing.picking, clock, standing.pace.late,
+            means.transfer.prior.doubt(task.key),
+        )  # fmt: skip
         if played.chosen or task.name not in later:  # else the rest may have what it lacks
             standing.report(turn, len(played.chosen), played.best_s, played.spent)
         done = RoundDone(

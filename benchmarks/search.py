@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from ansorpy.cost.model import CostModel
+from ansorpy.cost.transfer import TransferModel
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Outcome
 from ansorpy.search import Candidate, random_search
@@ -70,11 +71,13 @@ class Arm:
     costs_s: list[float] = field(default_factory=list)  # in the order of the trials
     quality: list[Mapping[str, float]] = field(default_factory=list)  # per round
     think_s: float = 0.0  # proposing and training
+    prior: TransferModel | None = None
 
     def step(self, pool: SharedPool, count: int) -> None:
         """Play one round of at most `count` trials."""
         if self.strategy == EVOLUTION:
-            played = play(self.task, count, self.model, pool, self.rng, time.monotonic)
+            doubt = None if self.prior is None else self.prior.doubt(self.task.key)
+            played = play(self.task, count, self.model, pool, self.rng, time.monotonic, doubt=doubt)
             outcomes: Sequence[Outcome] = played.outcomes
             self.quality.append(played.quality)
             self.think_s += played.spent.propose_s + played.spent.train_s

@@ -126,7 +126,7 @@ class Bench:
         priors = [self.warmed(workload, which, seed) for which in arms]
         searches = [arm(space, EVOLUTION, seed) for _ in arms]
         for search, prior in zip(searches, priors, strict=True):
-            search.model = default_model(self.target, seed, prior)
+            search.model, search.prior = default_model(self.target, seed, prior), prior
         with SharedPool(space.dag, self.target, cache) as pool:
             while any(len(one.costs_s) < self.trials for one in searches):
                 before = [len(one.costs_s) for one in searches]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorpy.cost.gbm import FAILURE_WEIGHT, IntArray, Objective, grow
-from ansorpy.cost.model import Batch, Sample, Scores
+from ansorpy.cost.model import Batch, CostModel, Sample, Scores
 from ansorpy.cost.quality import kendall, throughputs
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.cost.trees import Trees
@@ -76,6 +76,14 @@ class TransferModel:
             self.judgements.clear()
             for task in self._seen:
                 self._judge(task)
+
+    def doubt(self, task: str) -> CostModel | None:
+        """Return who else should propose a share of the next round of a task; None for nobody.
+
+        It is the roofline, as long as the task has measured nothing: what other tasks taught may
+        mislead, and a first round that was all its own would be lost.
+        """
+        return self._roofline if self.trained and task not in self._seen else None
 
     def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
         """Return one array of scores per batch."""

@@ -38,19 +38,20 @@ def play(
     rng: np.random.Generator,
     clock: Callable[[], float],
     late: Callable[[], bool] = lambda: False,
+    doubt: CostModel | None = None,
 ) -> Round:
     """Propose `count` candidates (fewer where fewer are left), measure them, learn from them.
 
     Args:
         late: once it says so, what is not measured yet is as if it had not been proposed.
+        doubt: another model, which proposes half of them.
     """
     begin_s = clock()
-    ranked = task.ranked()
     ranker = ForTask(model, task.key)
-    first = [] if task.first is None or task.first in task.costs_s else [task.first]
-    seen = {*task.costs_s, *first}
-    proposed = evolve(task.plans, ranker, seen, rng, measured=ranked, target=task.target)
-    chosen = [*first, *eps_greedy(proposed, task.plans, seen, count - len(first), rng)]
+    chosen = [] if task.first is None or task.first in task.costs_s else [task.first]
+    judges = [ranker] if doubt is None else [ranker, ForTask(doubt, task.key)]
+    for left, judge in zip(range(len(judges), 0, -1), judges, strict=True):
+        chosen += propose(task, judge, chosen, -(-(count - len(chosen)) // left), rng)
     proposed_s = clock()
     chosen, outcomes = measure(task, chosen, pool, late)
     measured_s = clock()
@@ -62,6 +63,17 @@ def play(
     task.seconds += learned_s - begin_s
     spent = TimeSpent(proposed_s - begin_s, measured_s - proposed_s, learned_s - measured_s)
     return Round(tuple(chosen), tuple(outcomes), samples, quality, spent)
+
+
+def propose(
+    task: Task, ranker: ForTask, taken: Sequence[Candidate], count: int, rng: np.random.Generator
+) -> list[Candidate]:
+    """Return `count` candidates neither measured nor taken; fewer where fewer are left."""
+    if not count:
+        return []
+    seen = {*task.costs_s, *taken}
+    found = evolve(task.plans, ranker, seen, rng, measured=task.ranked(), target=task.target)
+    return eps_greedy(found, task.plans, seen, count, rng)
 
 
 def measure(

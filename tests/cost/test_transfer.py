@@ -151,6 +151,18 @@ def test_a_correction_that_ranks_well_is_kept_and_watched_for_a_while() -> None:
     assert model.judgements["good"].kendall > model.judgements["good"].roofline
 
 
+def test_the_roofline_has_a_say_until_a_task_has_measured_something() -> None:
+    cold, warm, batch = TransferModel(RooflineModel(TARGET)), taught(), candidates(4, 99)
+    assert cold.doubt("new") is None
+    doubt = warm.doubt("new")
+    assert doubt is not None
+    (expected,) = RooflineModel(TARGET).predict([batch])
+    assert np.array_equal(doubt.predict([batch], "new")[0], expected)
+    warm.update([Sample("new", batch, cost_s(batch))])
+    assert warm.doubt("new") is None
+    assert warm.doubt("another") is not None
+
+
 def test_what_was_measured_before_the_lesson_is_judged_too() -> None:
     model, batch = TransferModel(RooflineModel(TARGET)), candidates(16, 99)
     model.update([Sample("bad", batch, cost_s(batch))])
