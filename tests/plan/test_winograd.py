@@ -79,7 +79,6 @@ def test_every_plan_means_the_convolution(name: str, outputs: int) -> None:
             assert compare_all(case, got.__getitem__, bind(plan, row, NARROW).by_name) is None
 
 
-@pytest.mark.measure
 @pytest.mark.parametrize(("name", "outputs"), KINDS)
 def test_compiled_plans_pass_every_check(name: str, outputs: int) -> None:
     dag = DAGS[name]()

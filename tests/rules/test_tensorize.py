@@ -289,7 +289,6 @@ WORKLOADS = [
 ]  # fmt: skip
 
 
-@pytest.mark.measure
 @pytest.mark.parametrize(
     ("dag", "name"), [case[1:] for case in WORKLOADS], ids=[case[0] for case in WORKLOADS]
 )
