@@ -39,7 +39,7 @@ class FakePool(Closing):
         self.race_s = {"naive": 5e-3, "tuned 0": 1.2e-3, "numpy": 3e-3, **(race_s or {})}
         self.closed = False
         self.measured: list[Program] = []
-        self.begun: list[Kernel] = []
+        self.begun: list[tuple[Kernel, bool]] = []  # ahead; aside
 
     def measure(
         self,
@@ -51,8 +51,8 @@ class FakePool(Closing):
         self.measured += programs
         return [None if late() else self.verdict(program) for program in programs]
 
-    def ahead(self, kernel: Kernel) -> None:
-        self.begun.append(kernel)
+    def ahead(self, kernel: Kernel, aside: bool = False) -> None:
+        self.begun.append((kernel, aside))
 
     def race(
         self,

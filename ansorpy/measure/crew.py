@@ -73,6 +73,7 @@ class Crew:
         self.settings = settings
         self._folder = TemporaryDirectory(prefix="ansorpy-measure-", dir=settings.folder)
         self._cases: dict[tuple[Path, Dag], Path] = {}
+        self._begun: dict[BuildJob, Worker] = {}  # who remembers the machine code
         self._locks = lock_folder()
         self._cores = slot_cores(target.cores)
         places = usable_cores()
@@ -100,9 +101,25 @@ class Crew:
         if self.target.cores > 1 and self.settings.runner:
             self.runner.begin(f"{CHILD}:prepare", self.settings.backend, START_S)
 
-    def begin(self, job: BuildJob) -> None:
-        """Have the first builder make something beside what the caller does."""
-        self.builders[0].begin(f"{CHILD}:build", job, self.settings.source_timeout_s)
+    def begin(self, job: BuildJob, aside: bool = False) -> None:
+        """Have a builder make something beside what the caller does.
+
+        Args:
+            aside: only on a core that can work while others are timed on; nothing is begun where
+                there is none.
+        """
+        area = with_twins(self._cores) if aside else frozenset[int]()
+        able = [builder for builder in self.builders if not builder.spec.cores & area]
+        for builder in sorted(able, key=lambda one: one.busy)[:1]:
+            builder.begin(f"{CHILD}:build", job, self.settings.source_timeout_s)
+            self._begun[job] = builder
+
+    def quiet(self) -> None:
+        """Wait until nothing that was begun goes on where it would disturb what is timed."""
+        area = with_twins(self._cores)
+        for builder in self.builders:
+            if builder.spec.cores & area:
+                builder.settle()
 
     def close(self) -> None:
         """End every process and remove the folder; may be called twice."""
@@ -258,8 +275,12 @@ class Crew:
         def build(number: int, worker: Worker) -> Call:
             return Call(worker, f"{CHILD}:build", jobs[number], timeout_s)
 
+        def owner(number: int) -> Worker | None:
+            return self._begun.get(jobs[number])
+
         area = with_twins(self._cores)
-        return Pump[T](self.builders, area, build, measure, self.hold, unless).run(len(jobs))
+        pump = Pump[T](self.builders, area, build, measure, self.hold, unless, owner)
+        return pump.run(len(jobs))
 
 
 def build_of(reply: Reply, seconds: float) -> BuildDone | Failed:

@@ -68,6 +68,7 @@ def heat(crew: Crew, candidates: Sequence[Program | Draft], budget_s: float) -> 
     done = {str(n): one for n, one in enumerate(made) if isinstance(one, BuildDone)}
     kernels = {name: Fit(one.built, ()) for name, one in done.items()}
     protocol = replace(crew.settings.protocol, budget_s=budget_s / max(1, len(kernels)))
+    crew.quiet()
     with crew.hold():
         found = _race_all(crew, kernels, None, lambda: False, 1, protocol)
     times = [found.get(str(number)) for number in range(len(candidates))]

@@ -101,14 +101,17 @@ class MeasurePool(Closing):
         with self._intact():
             return self.crew.flow(jobs, self.settings.build_timeout_s, after, (late, None))
 
-    def ahead(self, kernel: Kernel) -> None:
-        """Begin to build a kernel that is going to be the first of a race.
+    def ahead(self, kernel: Kernel, aside: bool = False) -> None:
+        """Begin to build a kernel that is probably going to race.
 
         It goes on while the caller does something else; the builder joins in what is measured
         meanwhile when it is done, and remembers the machine code.
+
+        Args:
+            aside: not where what is timed would have to wait for it: then nothing is begun.
         """
         with self._intact():
-            self.crew.begin(self.crew.job_of(kernel))
+            self.crew.begin(self.crew.job_of(kernel), aside)
 
     def race(
         self,

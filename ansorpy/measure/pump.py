@@ -4,7 +4,7 @@ A builder on a core of the slot (or on its twin) rests while the slot works. The
 soon as something is ready and its cores are free, and gives them back when nothing is: on two
 cores one builds all the time, the other does both, a candidate at a time. Where every core is the
 slot's, builders finish what there is to build first: two phases. A builder that was begun on
-something before the batch joins in when it is done.
+something before the batch joins in when it is done, and answers first what it was begun on.
 """
 
 import selectors
@@ -45,6 +45,7 @@ class Pump(Generic[T]):
         hold: taken while the slot works.
         unless: once the first says so nothing more is built, and the second is the result of what
             was not.
+        owner: the builder that began on a number before the batch; no other one builds it.
     """
 
     def __init__(
@@ -55,12 +56,13 @@ class Pump(Generic[T]):
         measure: Callable[[int, Reply, float], Steps[T] | T],
         hold: Callable[[], AbstractContextManager[None]],
         unless: tuple[Callable[[], bool], T] | None = None,
+        owner: Callable[[int], Worker | None] = lambda number: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._idle = list(builders)
         self._area = area
         self._build, self._measure, self._hold, self._clock = build, measure, hold, clock
-        self._unless = unless
+        self._unless, self._owner = unless, owner
         self._ready: deque[tuple[int, Steps[T]]] = deque()
         self._results: dict[int, T] = {}
         self._running: dict[int, tuple[Call, float, Callable[[Reply, float], None]]] = {}
@@ -106,11 +108,12 @@ class Pump(Generic[T]):
         for worker in sorted(self._idle, key=lambda one: one.busy):
             shared = bool(worker.spec.cores & self._area)
             busy = self._timed is not None or (self._ready and not self._building)
-            if not waiting or (shared and busy) or (worker.busy and self._running):
+            number = self._next(waiting, worker)
+            if number is None or (shared and busy) or (worker.busy and self._running):
                 continue
             self._idle.remove(worker)
             self._building += shared
-            number = waiting.popleft()
+            waiting.remove(number)
 
             def built(
                 reply: Reply,
@@ -124,6 +127,12 @@ class Pump(Generic[T]):
                 self._note(number, reply, seconds)
 
             self._send(self._build(number, worker), built)
+
+    def _next(self, waiting: "deque[int]", worker: Worker) -> int | None:
+        """Return what a builder began on before, else the first that nobody did."""
+        own = (number for number in waiting if self._owner(number) is worker)
+        free = (number for number in waiting if self._owner(number) is None)
+        return next(own, next(free, None))
 
     def _note(self, number: int, reply: Reply, seconds: float) -> None:
         found = self._measure(number, reply, seconds)

@@ -23,6 +23,7 @@ MAX_LOOPS: Final = 1_000_000
 MIN_VISITS: Final = 3
 HOPELESS: Final = 1.5
 LONG_SAMPLES: Final = 5  # calls so many samples long are sampled less often beside a control
+FRESH_S: Final = 0.03  # a sample of the control that is no older is the one before the next trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,17 @@ class Protocol:
     calm_ratio: float = 1.05  # what the control may differ by, before and after, in a calm moment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Control:
-    """A kernel of the same task that others are timed beside; `usual_s` is what it cost once."""
+    """A kernel of the same task that others are timed beside; `usual_s` is what it cost once.
+
+    `last_s` is what its last sample found, `last_at` when that ended.
+    """
 
     call: Call
     usual_s: float
+    last_s: float = inf
+    last_at: float = -inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +151,8 @@ def time_beside(
     """Time a call between two samples of a control, and in turns with it where these differ.
 
     Then a spell in which the machine is slower began or ended: the median of what every turn finds
-    stands. What is hopeless whatever the spell did is not timed further.
+    stands. What is hopeless whatever the spell did is not timed further. In a calm moment the
+    sample after one trial is that before the next, where that follows at once.
 
     Returns:
         Samples in seconds per call, whether it was given up as hopeless, and how many times
@@ -155,12 +162,17 @@ def time_beside(
     def visit(one: Call, call_s: float) -> float:
         return _one_visit(one, loops_for(call_s, protocol.min_sample_s), protocol, clock, switches)
 
-    end = clock() + 2 * protocol.budget_s
-    if control.usual_s < LONG_SAMPLES * protocol.min_sample_s:
-        control.call()  # untimed: what was done before has left nothing of it in the caches
-    else:
+    begin = clock()
+    end = begin + 2 * protocol.budget_s
+    long = control.usual_s >= LONG_SAMPLES * protocol.min_sample_s
+    if long:
         protocol = replace(protocol, samples=1, turns=2)
-    before_s = visit(control.call, control.usual_s)
+    if begin - control.last_at <= FRESH_S:
+        before_s = control.last_s
+    else:
+        if not long:
+            control.call()  # untimed: what was done before has left nothing of it in the caches
+        before_s = visit(control.call, control.usual_s)
     limit_s = None if best_s is None else best_s * before_s / control.usual_s
     times, aborted = time_call(call, limit_s, protocol, clock, switches)
     after_s = visit(control.call, control.usual_s)
@@ -176,6 +188,7 @@ def time_beside(
         times += (visit(call, min(times)),)
         after_s = visit(control.call, control.usual_s)
         ratios.append(times[-1] / sqrt(before_s * after_s))
+    control.last_s, control.last_at = after_s, clock() if calm else -inf
     return times, aborted, min(times) / (median(ratios) * control.usual_s)
 
 

@@ -70,7 +70,7 @@ class Workplace:
     constants: Inputs
     bench: Bench = field(default_factory=Bench)
     kept: dict[tuple[object, ...], Array] = field(default_factory=dict)
-    controls: dict[Built, Callable[[], None]] = field(default_factory=dict)  # one, or none yet
+    controls: dict[Built, Control] = field(default_factory=dict)  # one, or none yet
 
     def memory(self, buffers: tuple[Buffer, ...], case: Case) -> Memory:
         """Return memory with the inputs of a case; all else is poison."""
@@ -179,21 +179,20 @@ def _timed(call: Callable[[], None], job: Trial) -> Measured:
     if job.control is None:
         times, aborted = time_call(call, job.best_s, job.protocol)
         return Measured(times, aborted=aborted)
-    built, usual_s = job.control
-    control = Control(_control(job, built), usual_s)
+    control = _control(job, *job.control)
     times, aborted, slowdown = time_beside(control, call, job.best_s, job.protocol)
     return Measured(times, aborted=aborted, slowdown=slowdown)
 
 
-def _control(job: Trial, built: Built) -> Callable[[], None]:
-    """Return the call of a kernel that passed its trial; it is kept until another is asked for."""
+def _control(job: Trial, built: Built, usual_s: float) -> Control:
+    """Return a kernel that passed its trial; it is kept until another is asked for."""
     place = workplace(job.folder)
     if built not in place.controls:
         loaded = backend(job.backend).load(built)
         memory = place.memory(built.buffers, place.cases[0])
         loaded.run_ahead(memory.addresses)
         place.controls.clear()
-        place.controls[built] = _bound(loaded, memory, job.threads)
+        place.controls[built] = Control(_bound(loaded, memory, job.threads), usual_s)
     return place.controls[built]
 
 

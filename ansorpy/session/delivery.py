@@ -122,8 +122,11 @@ class Deliveries:
         """Return those of the leaders who race, the fastest first."""
         if len(leaders) <= FINALISTS or self._pace.left_s <= 0:
             return leaders[:FINALISTS]
-        drafts = [task.draft(candidate) for candidate in leaders]
-        times = self._pools.of(task).heat(drafts, HEAT_S)
+        pool = self._pools.of(task)
+        first = final.finalist(task, leaders[0])
+        if isinstance(first, Contestant):
+            pool.ahead(first.kernel, aside=True)
+        times = pool.heat([task.draft(candidate) for candidate in leaders], HEAT_S)
         ranked = sorted((s, place) for place, s in enumerate(times) if s is not None)
         return [leaders[place] for _, place in ranked[:FINALISTS]] or leaders[:FINALISTS]
 

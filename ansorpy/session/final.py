@@ -84,6 +84,12 @@ def schedule_text(plan: Plan, row: tuple[int, ...]) -> str:
     return "\n".join([*lines, *textwrap.wrap(", ".join(sizes), 88)])
 
 
+def finalist(task: Task, candidate: Candidate) -> Contestant | Failed:
+    """Return the delivered form of a candidate."""
+    number = candidate.plan
+    return contestant(task, task.plans[number], task.texts[number], candidate.row)
+
+
 def untuned(task: Task) -> Contestant | Failed:
     """Return the naive loops of a task: every open size at its smallest."""
     plan = naive(task.dag, task.target)
@@ -108,9 +114,7 @@ def race(
     """
     entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
     for place, candidate in enumerate(finalists):
-        number, row = candidate.plan, candidate.row
-        text = task.texts[number]
-        entries[f"tuned {place}"] = contestant(task, task.plans[number], text, row)
+        entries[f"tuned {place}"] = finalist(task, candidate)
     fit = {name: e for name, e in entries.items() if isinstance(e, Contestant)}
     kernels_of = {name: entry.kernel for name, entry in fit.items()}
     times = pool.race(kernels_of, looked_at=patience(task), late=late)

@@ -138,6 +138,27 @@ def test_a_builder_that_was_begun_on_something_joins_in_when_it_is_done(tmp_path
     assert len(found) == 4
 
 
+def test_a_builder_answers_first_what_it_was_begun_on_and_nobody_else_does(tmp_path: Path) -> None:
+    takers: dict[int, Worker] = {}
+    order: list[int] = []
+
+    def build(number: int, worker: Worker) -> Call:
+        takers[number] = worker
+        order.append(number)
+        return Call(worker, NAP, NAP_S, 5.0)
+
+    def measure(number: int, reply: Reply, seconds: float) -> int:
+        return number
+
+    with crew(tmp_path, 0, 1) as (a, b):
+        owners = {1: b, 3: b, 4: a}
+        pump = Pump[int]([a, b], frozenset(), build, measure, nullcontext, owner=owners.get)
+        assert pump.run(6) == list(range(6))
+    assert {number: takers[number] for number in owners} == owners
+    assert {order.index(4), order.index(1)} == {0, 1}
+    assert set(takers.values()) == {a, b}
+
+
 def test_nothing_is_timed_on_the_core_of_what_was_begun(tmp_path: Path) -> None:
     with crew(tmp_path, 0, 1) as (a, slot):
         begin = time.monotonic()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ansorpy.measure.timing import (
+    FRESH_S,
     Control,
     Protocol,
     Race,
@@ -125,6 +126,30 @@ def test_in_a_calm_moment_the_control_is_sampled_twice() -> None:
     assert cost_s == pytest.approx(0.003)
     assert not aborted
     assert (fake.log.count("control"), fake.log.count("own")) == (3, 4)  # one of each is untimed
+
+
+def test_the_sample_after_a_trial_is_the_one_before_the_next() -> None:
+    fake = Loud(1.0, 0, 0)
+    control = Control(fake.call("control", 0.002), 0.002)
+
+    def samples_of_the_control(wait_s: float) -> int:
+        fake.now_s += wait_s
+        fake.log.clear()
+        own = fake.call("own", 0.003)
+        times, _, slowdown = time_beside(
+            control, own, None, Protocol(), lambda: fake.now_s, lambda: fake.switches
+        )
+        assert min(times) / slowdown == pytest.approx(0.003)
+        return fake.log.count("control")
+
+    assert samples_of_the_control(0.0) == 3  # an untimed one, before, after
+    assert samples_of_the_control(0.01) == 1
+    fake.factor, fake.begin, fake.end = 2.0, 0, 2  # a spell that ends before the control's turn
+    assert samples_of_the_control(0.01) == 1
+    fake.factor, fake.begin, fake.end = 2.0, 0, 100  # one that goes on: in turns
+    assert samples_of_the_control(0.01) > 2
+    fake.factor = 1.0
+    assert samples_of_the_control(FRESH_S + 0.01) == 3
 
 
 @pytest.mark.parametrize("begin", range(12))
