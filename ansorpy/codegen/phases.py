@@ -60,7 +60,8 @@ def _object(alone: _Alone) -> PhaseObject:
 def _alone(program: Program, target: Target) -> Iterator[_Alone]:
     """Yield every phase with the buffers that it touches, by their numbers among all."""
     for phase in program.phases:
-        names, zeros = set(), []
+        names: set[str] = set()
+        zeros = []
         for part in walk_stmt(phase.body):
             if isinstance(part, Tile):
                 names.update(part.store.buffers)

@@ -127,7 +127,7 @@ def test_a_result_that_was_given_away_does_not_change(kernel: LoadedKernel) -> N
 @pytest.mark.measure
 def test_memory_of_results_is_used_again_once_nobody_holds_them(kernel: LoadedKernel) -> None:
     a, b = inputs()
-    calls = (lambda: kernel.run(a, b), kernel.prepare(a, b))
+    calls: list[Callable[[], np.ndarray]] = [lambda: kernel.run(a, b), kernel.prepare(a, b)]
     for call in calls:
         places = set()
         for _ in range(9):
@@ -141,7 +141,7 @@ def test_memory_of_results_is_used_again_once_nobody_holds_them(kernel: LoadedKe
 def test_whoever_holds_a_part_of_a_result_holds_its_memory(kernel: LoadedKernel) -> None:
     a, b = inputs()
     holds: list[Callable[[np.ndarray], Any]] = [
-        lambda r: r, lambda r: r[1:], lambda r: r.T, memoryview, lambda r: r.reshape(-1)[::2],
+        lambda r: r, lambda r: r[1:], lambda r: r.T, lambda r: r.data, lambda r: r.reshape(-1)[::2],
         lambda r: r[..., :2], np.from_dlpack, lambda r: r.view(np.int32),
     ]  # fmt: skip
     rng = np.random.default_rng(0)
