@@ -47,11 +47,15 @@ count.
 
 
 def page(
-    rows: Sequence[Row], duels: Sequence[Duel], facts: Mapping[str, Any], plots: Mapping[str, str]
+    rows: Sequence[Row],
+    duels: Sequence[Duel],
+    facts: Sequence[Mapping[str, Any]],
+    plots: Mapping[str, str],
 ) -> str:
     """Return the page.
 
     Args:
+        facts: of every run that the rows are from; `threads` says which are of which.
         plots: file names by `ratios`, `roofline`, `curves`; what is missing is left out.
     """
     threads = sorted({row["threads"] for row in rows}, reverse=True)
@@ -82,8 +86,17 @@ def _picture(plots: Mapping[str, str], name: str, title: str) -> list[str]:
     return [f"![{title}]({plots[name]})\n"] if name in plots else []
 
 
-def _head(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
-    held = sorted({(row["threads"], row["rounds"]) for row in rows})
+def _head(rows: Sequence[Row], facts: Sequence[Mapping[str, Any]]) -> str:
+    runs = "\n".join(_run(rows, one) for one in facts)
+    again = "Make it again: `make bench-peers bench-suite`."
+    return f"# The operator suite against its peers\n\n{runs}\n{again}\n"
+
+
+def _run(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
+    """Return what made the rows of one run."""
+    held = sorted(
+        {(row["threads"], row["rounds"]) for row in rows if row["threads"] in of_run(rows, facts)}
+    )
     rounds = ", ".join(f"{many} of {_title(count).lower()}" for count, many in held)
     machine, settings = facts["machine"], facts["settings"]
     versions = sorted(
@@ -91,14 +104,19 @@ def _head(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     )
     caches = ", ".join(f"{name} {size}" for name, size in machine["caches"].items())
     return (
-        f"# The operator suite against its peers\n\n{facts['date'][:10]}, {machine['model']}"
+        f"{facts['date'][:10]}, {machine['model']}"
         f" ({machine['cpu']}, {machine['vector_bits']} bits, {caches}); commit"
         f" {facts['commit'] or 'unknown'}, seed {facts['seed']}, at most"
         f" {settings['trials']} trials per kernel; rounds: {rounds or 'none'}. FMA peak"
         f" {machine['fma_float32_flop_per_s'] / 1e9:.0f} GFLOP/s and copies of"
         f" {machine['copy_bytes_per_s'] / 1e9:.0f} GB/s on {machine['threads']} threads.\n"
-        f"{'; '.join(versions)}.\n\nMake it again: `make bench-peers bench-suite`.\n"
+        f"{'; '.join(versions)}.\n"
     )
+
+
+def of_run(rows: Sequence[Row], facts: Mapping[str, Any]) -> set[int]:
+    """Return the numbers of threads whose rows a run made: all, where it does not say."""
+    return set(facts.get("threads") or {row["threads"] for row in rows})
 
 
 def _means(rows: Sequence[Row], threads: Sequence[int]) -> str:

@@ -13,15 +13,23 @@ from benchmarks.common import RESULTS, Row, duration, percent, table, times
 from benchmarks.suite.cases import CASES, takes_winograd
 from benchmarks.suite.contestants import CONTESTANTS, OURS, OURS_RUNTIME, PEERS
 from benchmarks.suite.environments import ROOT
+from benchmarks.suite.page import of_run
 from benchmarks.suite.summary import best_of, best_runtime, means, ours_s, share_of_fma
 
 BEGIN: Final = "<!-- suite: begin; made by `python -m benchmarks.suite.readme` -->"
 END: Final = "<!-- suite: end -->"
 
 
-def section(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
+def section(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]]) -> str:
     """Return what stands between the markers: batch 1 at the most threads, and the means."""
     threads = max(row["threads"] for row in rows)
+    facts = next(one for one in runs if threads in of_run(rows, one))
+    older = "".join(
+        f" ({count} thread{'s'[: count > 1]}: {one['date'][:10]})"
+        for one in runs
+        for count in sorted(of_run(rows, one))
+        if one["date"][:10] != facts["date"][:10]
+    )
     some = [r for r in rows if r["threads"] == threads and CASES[r["case"]].batch == 1]
     machine = facts["machine"]
     found = {count: means(rows, count) for count in sorted({r["threads"] for r in rows})}
@@ -51,7 +59,7 @@ def section(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     who = ", ".join(CONTESTANTS[n].title for n in PEERS if n in facts["contestants"])
     return (
         f"{machine['model']} ({machine['vector_bits']} bits), float32, {facts['date'][:10]},"
-        f" {threads} threads. In the geometric mean we run at {told};"
+        f" {threads} threads{older}. In the geometric mean we run at {told};"
         f" with Winograd's transforms allowed {allowed}. Peers in this run: {who}.\n\n{body}"
     )
 
@@ -91,7 +99,7 @@ def main() -> None:
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS / "suite.json"
     found = json.loads(path.read_text())
     readme = ROOT / "README.md"
-    readme.write_text(inserted(readme.read_text(), section(found["rows"], found["facts"][0])))
+    readme.write_text(inserted(readme.read_text(), section(found["rows"], found["facts"])))
 
 
 if __name__ == "__main__":

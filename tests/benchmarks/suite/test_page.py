@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from benchmarks.suite import plots
 from benchmarks.suite.duel import Duel, our_curve, read, their_curve
 from benchmarks.suite.environments import ROOT
 from benchmarks.suite.page import page
+from benchmarks.suite.publish import joined
 from benchmarks.suite.readme import BEGIN, END, inserted, section
 from benchmarks.suite.summary import merged
 from benchmarks.suite.tune import WatchedStore
@@ -36,7 +38,7 @@ def line(text: str, start: str) -> list[str]:
 
 
 def test_the_page_has_a_line_per_row_with_its_ratios() -> None:
-    text = page(ROWS, [], FACTS, {})
+    text = page(ROWS, [], [FACTS], {})
     two, one = text.split("## One thread\n")[0], text.split("## One thread\n")[1]
     cells = line(two, "conv2d 64 at 56, 3x3")
     assert cells[1:8] == [
@@ -49,11 +51,26 @@ def test_the_page_has_a_line_per_row_with_its_ratios() -> None:
     assert "| **the best of all** | 1.1x (2 rows; 0.80 gmm_512 to 1.50 c2d_r64) |" in text
 
 
+def test_runs_on_other_numbers_of_threads_are_joined_and_told_apart() -> None:
+    def run(date: str, commit: str, *threads: int) -> dict[str, list[Any]]:
+        rows = [row for row in ROWS if row["threads"] in threads]
+        return {"facts": [{**FACTS, "date": date, "commit": commit}], "rows": rows, "duels": []}
+
+    one = joined([run("2026-11-22", "new", 2), run("2026-11-21", "old", 2, 1)])
+    assert [row["case"] for row in one["rows"]] == [row["case"] for row in ROWS]
+    assert [facts["threads"] for facts in one["facts"]] == [[2], [1]]
+    text = page(one["rows"], [], one["facts"], {})
+    assert text.index("commit new") < text.index("two threads") < text.index("commit old")
+    told = section(one["rows"], one["facts"])
+    assert "2026-11-22, 2 threads (1 thread: 2026-11-21)." in told
+    assert joined([one]) == one
+
+
 def test_the_page_names_what_failed_and_how_exact_everybody_is() -> None:
     rounds = [contest("gmm_512", 0, ansorpy_rt=1.0)]
     rounds[0]["contestants"]["torch"] = {"failed": "wrong: 0.5 away\nand more"}
     rounds[0]["contestants"]["ort_rt"] = {"unfit": "no weights"}
-    text = page(merged(rounds), [], FACTS, {})
+    text = page(merged(rounds), [], [FACTS], {})
     assert "- torch, gmm_512, 2 threads: wrong: 0.5 away\n" in text
     assert "ONNX Runtime |" not in text
     assert "| ansorpy | 1.0e-07 | gmm_512 |" in text
@@ -63,7 +80,7 @@ def test_a_duel_counts_the_time_until_their_result_was_beaten() -> None:
     assert DUEL.ratio == 2.0
     assert DUEL.reached_s == 1.0
     assert DUEL.share == 1.0 / 25.0
-    text = page(ROWS, [DUEL], FACTS, {"curves": "c.svg"})
+    text = page(ROWS, [DUEL], [FACTS], {"curves": "c.svg"})
     assert "our kernel is 2x faster, mean of 1 rows" in text
     assert "reached in 1 of 1, after 4.0%" in text
     assert "![Tuning curves](c.svg)" in text
@@ -72,7 +89,7 @@ def test_a_duel_counts_the_time_until_their_result_was_beaten() -> None:
 def test_a_duel_that_was_not_reached_says_so() -> None:
     slow = Duel("gmm_512", 2, ((0.5, 16, 3e-3),), DUEL.theirs, 2.0, 25.0, 3e-3, 1.8e-3)
     assert slow.share is None
-    assert "reached in" not in page(ROWS, [slow], FACTS, {})
+    assert "reached in" not in page(ROWS, [slow], [FACTS], {})
 
 
 def test_curves_are_read_from_what_the_searches_left() -> None:
@@ -127,7 +144,7 @@ def test_the_readme_keeps_everything_outside_the_markers() -> None:
 
 
 def test_the_section_of_the_readme_compares_with_the_matching_column() -> None:
-    text = section(ROWS, FACTS)
+    text = section(ROWS, [FACTS])
     cells = line(text, "conv2d 64 at 56, 3x3")
     assert cells[1:5] == ["1 ms", "1.5 ms, ONNX Runtime, weights constant", "1.5x", "1.5x"]
     assert line(text, "matmul 512")[1:3] == ["1 ms", "800 us, torch"]
