@@ -186,11 +186,11 @@ def test_the_parts_of_a_trial_add_up_to_the_rounds() -> None:
         Failed("build-timeout", "late", seconds=4.0),
         Failed("wrong", "not equal", seconds=0.2),
     ]
-    shares = {"bind": 0.25, "emit": 0.25, "compile": 0.5}
+    shares = {"bind": 0.25, "compile": 0.75}
     parts = breakdown(spent, outcomes, shares, builders=2)
     assert tuple(parts) == (*PARTS, "all")
-    assert parts["emit"] == pytest.approx(0.75)
-    assert parts["compile"] == pytest.approx(1.5)
+    assert parts["bind"] == pytest.approx(0.75)
+    assert parts["compile"] == pytest.approx(2.25)
     assert parts["check"] == pytest.approx(1.2)
     assert parts["all"] == pytest.approx(11.5)
     assert sum(parts[part] for part in PARTS) == pytest.approx(parts["all"])
