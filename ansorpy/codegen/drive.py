@@ -64,9 +64,13 @@ def driven(
     Args:
         alive: what has to live as long as the call.
     """
-    numbers = [number for pair in work for number in pair]
     entry = int(driver().get_function_address("drive"))
-    return native_call(entry, [len(work), *numbers, *addresses], alive)
+    return native_call(entry, order_of(work, addresses), alive)
+
+
+def order_of(work: Sequence[tuple[int, int]], addresses: Sequence[int]) -> list[int]:
+    """Return the words of an order."""
+    return [len(work), *(number for pair in work for number in pair), *addresses]
 
 
 def native_call(entry: int, words: Sequence[int], alive: object) -> Callable[[], None]:

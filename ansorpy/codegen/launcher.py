@@ -1,7 +1,8 @@
-"""Runs the tasks of any native phase on OpenMP threads. Importing this loads numba's front end.
+"""Runs native phases on OpenMP threads, as `drive` does on one. Importing this loads numba.
 
-One function, compiled once and cached on disk, that calls whatever address it is given. The
-process that imports this must not fork afterwards: libgomp aborts the child.
+One function, compiled once and cached on disk, that calls whatever addresses it is given: like a
+delivered kernel it is called once for all phases, and starts threads for those of several tasks
+only. The process that imports this must not fork afterwards: libgomp aborts the child.
 """
 
 from typing import Any
@@ -27,11 +28,30 @@ def call_task(_context: Any, entry: Any, buffers: Any, task: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), code
 
 
-@njit(types.void(types.int64, types.int64, types.int64), parallel=True, cache=True, nogil=True)
-def launch(entry: int, buffers: int, tasks: int) -> None:
-    """Run tasks 0 .. tasks - 1 of the function at `entry`, spread over the threads."""
-    for task in prange(tasks):
-        call_task(entry, buffers, task)  # type: ignore[call-arg]
+def _word(_context: Any, address: Any) -> Any:
+    """Return the int64 at an address."""
+
+    def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()))
+
+    return types.int64(types.int64), code
+
+
+word: Any = intrinsic(_word)
+
+
+@njit(types.void(types.int64), parallel=True, cache=True, nogil=True)
+def launch(order: int) -> None:
+    """Run the phases of an order, the layout of which is that of `drive`."""
+    rows = order + 8
+    table = rows + 16 * word(order)
+    for row in range(rows, table, 16):
+        entry, tasks = word(row), word(row + 8)
+        if tasks > 1:
+            for task in prange(tasks):
+                call_task(entry, table, task)  # type: ignore[call-arg]
+        else:
+            call_task(entry, table, 0)  # type: ignore[call-arg]
 
 
 def use_threads(threads: int) -> None:

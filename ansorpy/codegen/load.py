@@ -8,7 +8,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from ansorpy.codegen.drive import driven, table_of
+from ansorpy.codegen.drive import driven, order_of, table_of
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.llvm_ir import target_machine
 from ansorpy.codegen.nest import MATRICES_READY, phase_infos, uses_matrices
@@ -119,13 +119,11 @@ class Loaded:
             return self.bind(addresses)
         from ansorpy.codegen.launcher import launch, use_threads
 
-        table = table_of(addresses)
-        place = ctypes.addressof(table)
-        work = self._work(ahead=False)
+        order = table_of(order_of(self._work(ahead=False), addresses))
+        place = ctypes.addressof(order)
 
-        def call(_alive: object = (self, table)) -> None:
-            for entry, tasks in work:
-                launch(entry, place, tasks)
+        def call(_alive: object = (self, order)) -> None:
+            launch(place)
 
         use_threads(threads)
         return call
