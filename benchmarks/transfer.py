@@ -5,9 +5,9 @@
 For every seed, every workload is first searched cold; what was measured is kept as experience, as
 a tuning keeps it. Then each is searched again, once starting from the workloads of all other
 operators, once from all other workloads, some of which have the same operator in another shape.
-A program that was measured once is not measured again, in whichever search it turns up: no
-difference between the arms is noise of timing. Seeds are the outermost loop, rows that are there
-are kept: interrupt it whenever you like.
+What every search believed best after 8, 16, 32 ... trials is timed again, all of a seed in turns
+in one process: seconds of one search are not those of another (ADR-0074). Seeds are the outermost
+loop, rows that are there are kept: interrupt it whenever you like.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,12 +16,13 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import geometric_mean, median
-from typing import Final
+from typing import Any, Final
 
 from ansorpy.cost.model import Sample
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.cost.transfer import TransferModel
 from ansorpy.measure.host import local_target
+from ansorpy.search import Candidate
 from ansorpy.session.experience import Experience
 from ansorpy.session.model import default_model
 from ansorpy.session.task import Task, rules_name
@@ -33,7 +34,6 @@ from benchmarks.common import (
     Results,
     Row,
     arguments,
-    at_budget,
     chosen,
     duration,
     finite,
@@ -43,7 +43,7 @@ from benchmarks.common import (
     table,
 )
 from benchmarks.machine import run_facts
-from benchmarks.search import EVOLUTION, ROUND, Arm, arm, best_s
+from benchmarks.search import EVOLUTION, ROUND, Arm, arm
 from benchmarks.shared_trials import SharedPool, TrialCache, code_digest
 from benchmarks.workloads import FIVE, TITLES
 from rules import CPU
@@ -54,6 +54,8 @@ SHAPES: Final = "other shapes too"
 ARMS: Final = (COLD, OPERATORS, SHAPES)
 BUDGETS: Final = (8, 16, 32, 64, 128)
 GOAL: Final = 64  # trials of the cold search that a warm one is to reach sooner
+CLOSE: Final = 1.02  # times its result, at most: two times of one kernel differ by as much
+HEAT_S: Final = 0.2  # of timing again, per kernel
 KEYS: Final = ("workload", "arm", "seed", "trials", "threads")
 
 _SAME: Final = Window(padding=1)
@@ -118,8 +120,10 @@ class Bench:
             prior.learn(self.lesson(seed, without))
         return prior
 
-    def rows(self, workload: str, arms: Sequence[str], seed: int) -> Iterator[Row]:
-        """Play some arms of one workload and seed, in turns."""
+    def rows(
+        self, workload: str, arms: Sequence[str], seed: int, cold: Row | None = None
+    ) -> Iterator[Row]:
+        """Play some arms of one workload and seed, in turns; with a cold row, time all again."""
         space = self.space(workload)
         cores = self.target.cores
         cache = TrialCache(RAW / f"trials-{workload}-{cores}-{code_digest()}.jsonl")
@@ -134,6 +138,10 @@ class Bench:
                     one.step(pool, min(ROUND, self.trials - len(one.costs_s)))
                 if before == [len(one.costs_s) for one in searches]:
                     break  # all have seen the whole space
+            found = {which: leaders(one) for which, one in zip(arms, searches, strict=True)}
+            if cold is not None:
+                found[COLD] = cold["leaders"]
+                found = heat(space, pool, found)
         for which, prior, search in zip(arms, priors, searches, strict=True):
             if which == COLD:
                 wrong = self.keep(workload, search, seed)
@@ -141,7 +149,8 @@ class Bench:
                     raise SystemExit(wrong)
             yield {
                 "workload": workload, "arm": which, "seed": seed, "trials": self.trials,
-                "threads": self.target.cores, **self._facts(search, prior),
+                "threads": self.target.cores, "leaders": found[which],
+                "cold": {} if which == COLD else found[COLD], **self._facts(search, prior),
             }  # fmt: skip
 
     def keep(self, workload: str, search: Arm, seed: int) -> str:
@@ -162,26 +171,55 @@ class Bench:
         }
 
 
-Bests = Mapping[str, Sequence[Sequence[float]]]  # arm: a running best per seed
+def leaders(search: Arm) -> dict[str, Any]:
+    """Return plan and row of what a search believed best after so many trials."""
+    order = list(search.task.costs_s)  # as they were measured
+    found = {}
+    for budget in BUDGETS:
+        if budget <= len(order):
+            best = min(order[:budget], key=search.task.costs_s.__getitem__)
+            found[str(budget)] = [best.plan, list(best.row)]
+    return found
+
+
+def heat(
+    space: Task, pool: SharedPool, found: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the seconds of leaders by arm and trials, timed in turns; None for a failure."""
+    every = {str(one): one for by_trials in found.values() for one in by_trials.values()}
+    drafts = [space.draft(Candidate(plan, tuple(row))) for plan, row in every.values()]
+    times = dict(zip(every, pool.heat(drafts, HEAT_S * len(drafts)), strict=True))
+    return {
+        which: {trials: times[str(one)] for trials, one in by_trials.items()}
+        for which, by_trials in found.items()
+    }
+
+
+Bests = Mapping[str, Sequence[Mapping[str, float]]]  # arm: seconds by trials, per seed
 
 
 def curves(rows: Sequence[Row], workload: str) -> Bests:
-    """Return running bests of the seeds that have all arms."""
-    mine = [row for row in rows if row["workload"] == workload]
-    seeds = [
-        seed
-        for seed in sorted({row["seed"] for row in mine})
-        if {row["arm"] for row in mine if row["seed"] == seed} == set(ARMS)
-    ]
-    found = {(row["arm"], row["seed"]): best_s(row) for row in mine}
-    return {which: [found[which, seed] for seed in seeds] for which in ARMS}
+    """Return the times of the leaders of the seeds that have all arms."""
+    mine = [row for row in rows if row["workload"] == workload and row["arm"] != COLD]
+    found = {(row["arm"], row["seed"]): row for row in mine}
+    seeds = sorted({row["seed"] for row in mine})
+    whole = [seed for seed in seeds if all((which, seed) in found for which in ARMS[1:])]
+    return {
+        COLD: [found[OPERATORS, seed]["cold"] for seed in whole],
+        **{which: [found[which, seed]["leaders"] for seed in whole] for which in ARMS[1:]},
+    }
 
 
 def gain(bests: Bests, which: str, trials: int) -> float:
     """Return how much faster the warm searches' best is than the cold ones', over the seeds."""
     pairs = zip(bests[COLD], bests[which], strict=True)
-    ratios = [at_budget(cold, trials) / at_budget(warm, trials) for cold, warm in pairs]
-    return mean(ratios)
+    return mean([after(cold, trials) / after(warm, trials) for cold, warm in pairs])
+
+
+def after(times: Mapping[str, float | None], trials: int) -> float:
+    """Return the seconds of the leader after so many trials, of all where there were fewer."""
+    most = max((int(n) for n in times if int(n) <= trials), default=0)
+    return times.get(str(most)) or inf
 
 
 def mean(values: Sequence[float]) -> float:
@@ -192,11 +230,11 @@ def mean(values: Sequence[float]) -> float:
 
 
 def reached_at(bests: Bests, which: str, trials: int) -> float:
-    """Return the median number of trials until a search was as good as the cold one at the end."""
+    """Return the median number of trials until a leader was as good as the cold one at the end."""
     needed = []
     for cold, warm in zip(bests[COLD], bests[which], strict=True):
-        wanted = at_budget(cold, trials)
-        needed.append(next((n for n, best in enumerate(warm, 1) if best <= wanted), inf))
+        wanted = after(cold, trials) * CLOSE
+        needed.append(next((n for n in BUDGETS if after(warm, n) <= wanted), inf))
     return median(needed)
 
 
@@ -213,7 +251,7 @@ def page(rows: Sequence[Row], machine: Row, trials: int) -> str:
         for which in ARMS:
             line: Row = {"workload": TITLES[name], "arm": which, "seeds": len(bests[which])}
             for budget in budgets:
-                line[f"{budget}"] = median(at_budget(best, budget) for best in bests[which])
+                line[f"{budget}"] = median(after(best, budget) for best in bests[which])
             line["reached"] = reached_at(bests, which, goal)
             line["tau"] = _taus(rows, name, which)
             lines.append(line)
@@ -244,8 +282,9 @@ def page(rows: Sequence[Row], machine: Row, trials: int) -> str:
         "Experience of a seed: the cold searches of that seed on the other workloads, and one of"
         f" each of {len(SOURCES)} other shapes. The tau is Kendall's, of the predictions for the"
         " first round; the cold one's is the analytic model's. \"dropped\" counts seeds in which"
-        " the guard went back to that. Rounds of 16, same measuring processes; a program is"
-        " measured once per workload and its outcome shared by all searches.\n"
+        " the guard went back to that. Rounds of 16, same measuring processes. Times are of what"
+        " the search believed best, timed again in turns with all others of its seed; as good as"
+        f" cold: within {CLOSE - 1:.0%} of its result.\n"
     )
 
 
@@ -279,7 +318,14 @@ def main() -> None:
         return not there or (which == COLD and not bench.knows(workload, seed))
 
     def play(workload: str, arms: Sequence[str], seed: int) -> None:
-        for row in bench.rows(workload, arms, seed) if arms else ():
+        cold = (
+            None
+            if arms == [COLD]
+            else results.find(
+                workload=workload, arm=COLD, seed=seed, trials=args.trials, threads=args.threads
+            )
+        )
+        for row in bench.rows(workload, arms, seed, cold) if arms else ():
             results.add(row)
             best = duration(running_best(c or inf for c in row["costs_s"])[-1])
             say(f"{workload}, seed {seed}, {row['arm']}: {best}, {row['judged']}")
@@ -289,7 +335,8 @@ def main() -> None:
         for name in [*targets, *(SOURCES if seed == 0 else ())]:
             play(name, [COLD] if wanted(name, COLD, seed) else [], seed)
         for name in targets:
-            play(name, [which for which in ARMS[1:] if wanted(name, which, seed)], seed)
+            lacks = any(wanted(name, which, seed) for which in ARMS[1:])
+            play(name, list(ARMS[1:]) if lacks else [], seed)
         mine = [
             r for r in results.rows if (r["trials"], r["threads"]) == (args.trials, args.threads)
         ]

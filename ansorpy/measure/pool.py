@@ -25,11 +25,10 @@ from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pump import Steps, at_once
 from ansorpy.measure.references import References
 from ansorpy.measure.steps import built, trial, trial_of_library
-from ansorpy.measure.timing import Race
+from ansorpy.measure.timing import CONTROL_RATIO, Race
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
-CONTROL_RATIO: Final = 0.7  # of the cost of the control, where another takes its place
 CONTROL_S: Final = 0.25  # at most: what takes longer than loud spells is timed by itself
 
 

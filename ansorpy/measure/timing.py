@@ -22,6 +22,8 @@ Switches = Callable[[], int]
 MAX_LOOPS: Final = 1_000_000
 MIN_VISITS: Final = 3
 HOPELESS: Final = 1.5
+CONTROL_RATIO: Final = 0.7  # of the cost of the control, where another takes its place
+FIRST_SAMPLES: Final = 10  # of what there is no control for yet: it may become the first
 LONG_SAMPLES: Final = 5  # calls so many samples long are sampled less often beside a control
 FRESH_S: Final = 0.03  # a sample of the control that is no older is the one before the next trial
 
@@ -151,8 +153,9 @@ def time_beside(
     """Time a call between two samples of a control, and in turns with it where these differ.
 
     Then a spell in which the machine is slower began or ended: the median of what every turn finds
-    stands. What is hopeless whatever the spell did is not timed further. In a calm moment the
-    sample after one trial is that before the next, where that follows at once.
+    stands; so it does where the call may be the next control, whose cost all later ones depend
+    on. What is hopeless whatever the spell did is not timed further. In a calm moment the sample
+    after one trial is that before the next, where that follows at once.
 
     Returns:
         Samples in seconds per call, whether it was given up as hopeless, and how many times
@@ -180,7 +183,8 @@ def time_beside(
     least_s = min(times) * control.usual_s / max(before_s, after_s)
     calm = max(before_s, after_s) <= protocol.calm_ratio * min(before_s, after_s)
     hopeless = best_s is not None and least_s > protocol.hopeless_ratio * best_s
-    for _ in range(0 if calm or hopeless else protocol.turns):
+    alone = hopeless or (calm and ratios[0] >= CONTROL_RATIO)
+    for _ in range(0 if alone else protocol.turns):
         if clock() > end:
             break
         aborted = False

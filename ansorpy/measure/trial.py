@@ -17,7 +17,7 @@ from ansorpy.measure.child import watch
 from ansorpy.measure.guard import Bench, aligned_empty, extents, poison
 from ansorpy.measure.inputs import Array, Inputs, decode, storage
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.timing import Control, Protocol, time_beside, time_call
+from ansorpy.measure.timing import FIRST_SAMPLES, Control, Protocol, time_beside, time_call
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,8 @@ def _leads(job: Trial, measured: Measured) -> bool:
 def _timed(call: Callable[[], None], job: Trial) -> Measured:
     """Time a call, beside the control where there is one."""
     if job.control is None:
-        times, aborted = time_call(call, job.best_s, job.protocol)
+        protocol = replace(job.protocol, samples=FIRST_SAMPLES, attempts=2 * FIRST_SAMPLES)
+        times, aborted = time_call(call, job.best_s, protocol)
         return Measured(times, aborted=aborted)
     control = _control(job, *job.control)
     times, aborted, slowdown = time_beside(control, call, job.best_s, job.protocol)

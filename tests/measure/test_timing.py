@@ -152,6 +152,18 @@ def test_the_sample_after_a_trial_is_the_one_before_the_next() -> None:
     assert samples_of_the_control(FRESH_S + 0.01) == 3
 
 
+@pytest.mark.parametrize(("cost_s", "samples"), [(0.0015, 3), (0.0013, 7)])
+def test_what_may_be_the_next_control_is_timed_in_turns(cost_s: float, samples: int) -> None:
+    fake = Loud(1.0, 0, 0)
+    control = Control(fake.call("control", 0.002), 0.002)
+    times, _, slowdown = time_beside(
+        control, fake.call("own", cost_s), None, Protocol(),
+        lambda: fake.now_s, lambda: fake.switches,
+    )  # fmt: skip
+    assert len(times) == samples
+    assert min(times) / slowdown == pytest.approx(cost_s)
+
+
 @pytest.mark.parametrize("begin", range(12))
 @pytest.mark.parametrize("length", [3, 5, 100])
 def test_a_loud_spell_does_not_change_what_is_found(begin: int, length: int) -> None:
