@@ -31,7 +31,7 @@ from benchmarks.machine import has_torch
 from benchmarks.rivals import NUMPY, Array, torch_call
 
 OURS: Final = "ansorpy"
-CALLED: Final = "ansorpy, without out"
+CALLED: Final = "ansorpy, fresh output"
 PAUSE_S: Final = 0.03  # threads of BLAS and OpenMP spin for a while after a call
 PEAK_SAMPLES: Final = 25  # some milliseconds each: the fastest must be an undisturbed one
 SEGMENTS: Final = 3  # of the visits, with the FMA peak before, between and after: clocks drift

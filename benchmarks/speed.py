@@ -183,7 +183,7 @@ def page(rows: Sequence[Row], machine: Row) -> str:
         f"Median over fresh processes of each process' median visit, everyone in turns, on the"
         f" same arrays; spread = distance of the extreme processes over the median. `{OURS}` and"
         f" NumPy write into the same output at every call (torch where it has `out=`);"
-        f" `{CALLED}` is the call as delivered, which makes its results. FLOP are those that"
+        f" `{CALLED}` is the call as delivered, which returns a new array. FLOP are those that"
         " ansorpy counts, bias and relu included.\n"
     )
 

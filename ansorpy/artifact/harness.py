@@ -7,7 +7,6 @@ so it needs numpy and the standard library only, and nothing of ansorpy.
 # --- harness: the same in every kernel file ---
 import argparse
 import math
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +17,6 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 ALIGN_BYTES = 64
 READY = " ready"  # in a room: what depends on constants only has been done (no tensor's name)
-SPARE = " spare"  # behind the name of an output, in a room: memory of earlier results
-SPARES = 2  # of an output: in `y = run(x)` the last result is still held when the next is made
-SPARE_BYTES = 1 << 26  # of one, at most
 
 
 class Tensor(NamedTuple):
@@ -56,35 +52,6 @@ def fresh(shape: tuple[int, ...], dtype: str) -> Array:
     kind = stored_dtype(dtype)
     raw = np.empty(math.prod(shape) * kind.itemsize + ALIGN_BYTES, np.uint8)
     return np.ndarray(shape, kind, raw, -raw.ctypes.data % ALIGN_BYTES)
-
-
-def holders(arrays: list[Array], place: int) -> int:
-    """Return how many hold an array of a list, as the interpreter counts."""
-    return sys.getrefcount(arrays[place])
-
-
-NOBODY = holders([np.empty(0)], 0)  # but the list
-
-
-def renewed(spares: list[Array], tensor: Tensor) -> Array:
-    """Return an uninitialised array as `fresh` does, in memory of an earlier one if it is free.
-
-    It is where nobody holds that array or a view of it any more. New memory costs page faults.
-
-    Args:
-        spares: bytes that own the memory of earlier ones.
-    """
-    for place in range(len(spares)):
-        if holders(spares, place) == NOBODY:
-            start = -spares[place].ctypes.data % ALIGN_BYTES
-            return np.ndarray(tensor.shape, stored_dtype(tensor.dtype), spares[place], start)
-    array = fresh(tensor.shape, tensor.dtype)
-    owner = array.base
-    assert owner is not None
-    if owner.nbytes <= SPARE_BYTES:
-        spares.append(owner)
-        del spares[:-SPARES]
-    return array
 
 
 def usable(array: Array) -> bool:
@@ -160,7 +127,7 @@ class Bound:
     def __init__(
         self, runner: "Runner", room: dict[str, Any], inputs: Sequence[Any], out: Any
     ) -> None:
-        self.runner, self.room, self.out, self.begun = runner, room, out, False
+        self.runner, self.out, self.begun = runner, out, False
         self.given = placed(room, matched(runner.inputs, inputs, "run takes"))
         self.wanted = [] if out is None else placed(room, self._targets())
         self.arrays = dict(runner.constants)
@@ -195,12 +162,10 @@ class Bound:
         return [self.arrays[name] for name in self.runner.tensors]
 
     def _renew(self) -> None:
-        """Make new results, unless they go to given arrays: what is still held stays as it is."""
+        """Make new results, unless they go to given arrays: what was given away stays as it is."""
         if self.out is None:
             for tensor in self.runner.outputs:
-                self.arrays.pop(tensor.name, None)  # nobody else may hold it
-                spares = self.room.setdefault(tensor.name + SPARE, [])
-                self.arrays[tensor.name] = renewed(spares, tensor)
+                self.arrays[tensor.name] = fresh(tensor.shape, tensor.dtype)
 
     def _targets(self) -> list[tuple[Tensor, Array]]:
         """Return where the results go; nothing that is read may lie there."""
@@ -250,8 +215,7 @@ class Runner:
     def run(self, *inputs: Any, out: Any = None) -> Any:
         """Return the output array, or a tuple where there are several.
 
-        Every thread keeps its memory between calls: for intermediates, for copies of inputs, and
-        for two results of at most 64 MB, which is used again once nobody holds them.
+        Every thread keeps its memory for intermediates, and for copies of inputs, between calls.
 
         Args:
             out: the array (or tuple of arrays) to write to and return; new ones unless given.

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -122,40 +121,6 @@ def test_a_result_that_was_given_away_does_not_change(kernel: LoadedKernel) -> N
     kept = first.copy()
     call()
     assert np.array_equal(first, kept)
-
-
-@pytest.mark.measure
-def test_memory_of_results_is_used_again_once_nobody_holds_them(kernel: LoadedKernel) -> None:
-    a, b = inputs()
-    calls: list[Callable[[], np.ndarray]] = [lambda: kernel.run(a, b), kernel.prepare(a, b)]
-    for call in calls:
-        places = set()
-        for _ in range(9):
-            result = call()
-            places.add(result.ctypes.data)
-        assert len(places) == 2  # the last is still held when the next is made
-        assert result.ctypes.data % 64 == 0
-
-
-@pytest.mark.measure
-def test_whoever_holds_a_part_of_a_result_holds_its_memory(kernel: LoadedKernel) -> None:
-    a, b = inputs()
-    holds: list[Callable[[np.ndarray], Any]] = [
-        lambda r: r, lambda r: r[1:], lambda r: r.T, lambda r: r.data, lambda r: r.reshape(-1)[::2],
-        lambda r: r[..., :2], np.from_dlpack, lambda r: r.view(np.int32),
-    ]  # fmt: skip
-    rng = np.random.default_rng(0)
-    held: list[tuple[Any, np.ndarray]] = []
-    call, scaled = kernel.prepare(a, b), a.copy()
-    for number in range(200):
-        scaled[...] = a * number
-        result = call() if number % 3 == 0 else kernel.run(scaled, b)
-        if rng.random() < 0.5:
-            hold = holds[rng.integers(len(holds))]
-            held.append((hold(result), np.asarray(hold(result)).copy()))
-        while len(held) > rng.integers(6):
-            part, before = held.pop(rng.integers(len(held)))
-            np.testing.assert_array_equal(np.asarray(part), before)
 
 
 @pytest.mark.measure
