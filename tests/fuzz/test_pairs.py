@@ -40,6 +40,10 @@ def test_pairs_that_were_once_wrong_stay_right(seed: int) -> None:
     assert check_pair(seed).error is None
 
 
+def test_columns_are_not_loaded_where_their_condition_does_not_hold() -> None:
+    assert check_pair(300483, suite=True).error is None  # it read before its input
+
+
 def test_a_wrong_pair_is_reported_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     from ansorpy.measure.outcome import Failed
     from tests.fuzz import pairs

@@ -253,7 +253,10 @@ class Expressions(Functions):
         test, then, other = node.args
         cond = self.eval(test, point, guards)
         if isinstance(cond, bool):
-            chosen = self.eval(then if cond else other, point, guards)
+            # A transpose reads for other points of the tile too: there it may not hold.
+            varies = any(name in test.uses for name, _ in self.tile.dims)
+            known = (*guards, (test, cond)) if varies else guards
+            chosen = self.eval(then if cond else other, point, known)
             dtype = self.made_of(node)
             bare = isinstance(chosen, float) or (isinstance(chosen, Index) and not chosen.terms)
             # The branch that goes away may be the one that told the dtype of a literal.
