@@ -27,18 +27,28 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is computed along one axis: [base, base + width), cut off at `extent`."""
+    """What is computed along one axis: [base, base + width), cut off at `extent`.
+
+    `left` is what consumers have left of their own blocks, where that may be less than `width`.
+    """
 
     base: Expr
     width: Expr
     extent: Expr
+    left: Expr | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the axis is computed."""
+        return self.base == ZERO and self.width == self.extent
 
     @property
     def limit(self) -> Expr:
         """How many elements from `base` on are computed."""
-        if self.base == ZERO and self.width == self.extent:
+        if self.is_whole:
             return self.extent
-        return least(self.width, sub(self.extent, self.base))
+        limit = least(self.width, sub(self.extent, self.base))
+        return limit if self.left is None else least(limit, self.left)
 
 
 @dataclass(frozen=True)

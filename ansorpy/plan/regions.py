@@ -8,17 +8,27 @@ from ansorpy.plan.build import ONE, ZERO, add, ceildiv, greatest, least, mul, su
 from ansorpy.plan.domain import Domain, Span
 from ansorpy.plan.inline import Work
 from ansorpy.state.state import Attached, Location, Root
-from ansorpy.te.expr import Binary, Const, Expr, Read
+from ansorpy.te.expr import Binary, Const, Expr, Read, Var
 from ansorpy.te.intervals import Form, form, linear
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The interval [base + shift, base + shift + width) along one axis or dimension."""
+    """The interval [base + shift, base + shift + width) along one axis or dimension.
+
+    `left` counts the elements that are needed, where that may be less than `width`: scratch has
+    room for `width`, whatever the loops around it are at.
+    """
 
     base: Expr
     width: Expr
     shift: int = 0
+    left: Expr | None = None
+
+    @property
+    def count(self) -> Expr:
+        """How many elements are needed."""
+        return self.width if self.left is None else self.left
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,8 @@ class Regions:
                 answer[axis] = whole[axis]
                 continue
             base = add(found.base, Const(found.shift))
-            answer[axis] = Span(base, least(found.width, Const(extent)), Const(extent))
+            width = least(found.width, Const(extent))
+            answer[axis] = Span(base, width, Const(extent), found.left)
         return answer
 
     def _sees(self, consumer: str, name: str, place: Attached) -> None:
@@ -118,7 +129,7 @@ class Regions:
         reach = self._needed(name, fixed)
         for axis, span in domain.spans.items():
             # Where its own place leaves it all of an axis, it computes more than is needed here.
-            if axis not in reach or (span.base == ZERO and span.width == span.extent):
+            if axis not in reach or span.is_whole:
                 reach[axis] = Reach(ZERO, span.extent)
         return reach
 
@@ -131,8 +142,14 @@ def _inside(domain: Domain, axis: str, fixed: frozenset[str]) -> Reach | None:
     if outside != parts[: len(outside)]:
         return None  # an inner part is fixed and an outer one is not: no interval
     if not outside:
-        return Reach(span.base, span.width)
-    return Reach(domain.offset(axis, outside), least(outside[-1].stride, span.width))
+        return Reach(span.base, span.width, left=span.left)
+    width = least(outside[-1].stride, span.width)
+    if span.is_whole:
+        return Reach(domain.offset(axis, outside), width)
+    left = span.limit  # blocks of a block: the last one may end before it is full
+    for part in outside:
+        left = sub(left, mul(Var(part.var), part.stride))
+    return Reach(domain.offset(axis, outside), width, left=least(width, left))
 
 
 def _read_reach(read: Read, have: Mapping[str, Reach | None]) -> list[Reach | None]:
@@ -148,18 +165,29 @@ def _index_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | None:
     if shift < 0 or any(factor < 0 for factor in terms.values()):
         return None  # may leave the tensor on the low side (guarded by a select): take all of it
     base: Expr = ZERO
-    width: Expr | None = None
+    along: list[tuple[int, Reach]] = []
     for axis, factor in terms.items():
         reach = have.get(axis)
         if reach is None:
             return None
         base = add(base, mul(Const(factor), reach.base))
         shift += factor * reach.shift
-        if width is None and factor == 1:
-            width = reach.width
+        along.append((factor, reach))
+    width = _length([(factor, reach.width) for factor, reach in along])
+    if all(reach.left is None for _, reach in along):
+        return Reach(base, width, shift)
+    return Reach(base, width, shift, _length([(factor, reach.count) for factor, reach in along]))
+
+
+def _length(terms: list[tuple[int, Expr]]) -> Expr:
+    """Return how long an interval sum factor * x is, with as many values of each x as said."""
+    answer: Expr | None = None
+    for factor, count in terms:
+        if answer is None and factor == 1:
+            answer = count
         else:
-            width = add(width or ONE, mul(Const(factor), sub(reach.width, ONE)))
-    return Reach(base, width or ONE, shift)
+            answer = add(answer or ONE, mul(Const(factor), sub(count, ONE)))
+    return answer or ONE
 
 
 def _quotient_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | None:
@@ -171,9 +199,9 @@ def _quotient_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | No
             if inner is None or base is None:
                 return None
             shift = inner.shift // c
-            return Reach(
-                base, ceildiv(add(inner.width, Const(inner.shift - shift * c)), Const(c)), shift
-            )
+            rest, by = Const(inner.shift - shift * c), Const(c)
+            left = None if inner.left is None else ceildiv(add(inner.left, rest), by)
+            return Reach(base, ceildiv(add(inner.width, rest), by), shift, left)
         case _:
             return None
 
@@ -190,8 +218,8 @@ def _hull(a: Reach | None, b: Reach | None) -> Reach | None:
     if a is None or b is None or a.base != b.base:
         return None
     low = min(a.shift, b.shift)
-    width = greatest(
-        add(a.width, Const(a.shift - low)),
-        add(b.width, Const(b.shift - low)),
-    )
-    return Reach(a.base, width, low)
+    over_a, over_b = Const(a.shift - low), Const(b.shift - low)
+    width = greatest(add(a.width, over_a), add(b.width, over_b))
+    if a.left is None and b.left is None:
+        return Reach(a.base, width, low)
+    return Reach(a.base, width, low, greatest(add(a.count, over_a), add(b.count, over_b)))
