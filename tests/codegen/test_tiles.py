@@ -273,16 +273,34 @@ def test_argmax_prefers_nan_as_numpy_does() -> None:
     assert run_all(prog, {"A": data})["P"][0] == 5
 
 
-def test_max_keeps_nan() -> None:
-    both = Tile((), ("l", 16), store("C", (L,), Binary("max", read("A", L), read("B", L))))
-    relu = Tile((), ("l", 16), store("D", (L,), Binary("max", read("A", L), c(0.0, "float32"))))
-    a, b = normal(16), normal(16)
-    a[3], b[4], a[5], b[5] = np.nan, np.nan, np.nan, np.nan
-    buffers = [buffer("A", "float32", (16,)), buffer("B", "float32", (16,)), out((16,)),
-               out((16,), name="D")]  # fmt: skip
-    found = run_all(program(buffers, both, relu), {"A": a, "B": b})
-    np.testing.assert_array_equal(found["C"], np.maximum(a, b))
-    np.testing.assert_array_equal(found["D"], np.maximum(a, 0))
+@pytest.mark.parametrize(
+    ("dtype", "lanes"),
+    [
+        ("float32", 4),
+        ("float32", 8),
+        ("float32", 16),
+        ("float64", 2),
+        ("float64", 4),
+        ("float64", 8),
+    ],
+)
+@pytest.mark.parametrize("op", ["max", "min"])
+def test_extremes_keep_nan(op: str, dtype: str, lanes: int) -> None:
+    lane = ("l", lanes)
+    pair = Binary(op, read("A", L, dtype=dtype), read("B", L, dtype=dtype))
+    both = Tile((), lane, store("C", (L,), pair))
+    bent = Tile((), lane, store("D", (L,), Binary(op, read("A", L, dtype=dtype), c(0.0, dtype))))
+    largest = Tile((), lane, store("E", (c(0),), read("B", L, dtype=dtype), op))
+    a, b = normal(lanes).astype(dtype), normal(lanes).astype(dtype)
+    a[0], b[1] = np.nan, np.nan
+    buffers = [*(buffer(name, dtype, (lanes,)) for name in "AB"),
+               *(out((lanes,), dtype, name) for name in "CD"), out((1,), dtype, "E")]  # fmt: skip
+    start = Tile((), None, store("E", (c(0),), c(0.0, dtype)))
+    found = run_all(program(buffers, both, bent, start, largest), {"A": a, "B": b})
+    extreme = np.maximum if op == "max" else np.minimum
+    np.testing.assert_array_equal(found["C"], extreme(a, b))
+    np.testing.assert_array_equal(found["D"], extreme(a, 0))
+    assert np.isnan(found["E"][0])
 
 
 # ---- control flow, scratch

@@ -7,6 +7,7 @@ from llvmlite import ir
 from ansorpy.codegen.simd.kinds import (
     COMPUTED,
     F32,
+    F64,
     FLAGS,
     FLOATS,
     I8,
@@ -18,11 +19,16 @@ from ansorpy.codegen.simd.kinds import (
     lanes_of,
     mangled,
     reshaped,
+    supports,
     undefined,
 )
 
 # Below the first number (above its inverse) 1 / y needs scaling, by the second.
 INVERSES = {"float32": (2.0**-126, 2.0**64), "float64": (2.0**-1022, 2.0**128)}
+
+# What fixupimm answers: 4 bits for each class of numbers; the two of NaN: that NaN, made quiet.
+NAN_STAYS = 0x22
+FIXED = {F32: ("ps", I32), F64: ("pd", I64)}
 
 
 class Arithmetic:
@@ -122,10 +128,36 @@ class Arithmetic:
             return b.select(compare(sign, x, y), x, y)
         if isinstance(y, ir.Constant):  # a constant first: this form keeps a NaN on the right
             x, y = y, x
-        best = b.select(b.fcmp_ordered(sign, x, y), x, y)
+        best = b.select(b.fcmp_ordered(sign, x, y), x, y)  # y where either is NaN
         if isinstance(x, ir.Constant):
             return best
+        if self.fixes(x.type):
+            return self.fixed(best, x)
         return b.select(b.fcmp_unordered("uno", x, x), x, best)
+
+    def fixes(self, kind: Any) -> bool:
+        """Whether the machine has an instruction that puts NaN into lanes of this type."""
+        if not isinstance(kind, ir.VectorType) or kind.element not in FIXED:
+            return False
+        size = kind.count * FIXED[kind.element][1].width
+        return supports(self.b, {512: "avx512f", 256: "avx512vl", 128: "avx512vl"}.get(size, ""))
+
+    def fixed(self, best: Any, x: Any) -> Any:
+        """Return NaN in lanes of `x` that are NaN, else `best`: AVX-512's fixupimm.
+
+        One instruction instead of a comparison and a masked move, and nothing that LLVM's
+        optimiser takes for a second comparison.
+        """
+        short, bits = FIXED[x.type.element]
+        size = x.type.count * bits.width
+        table = constant(reshaped(x.type, bits), NAN_STAYS)
+        every = ir.Constant(ir.IntType(max(8, x.type.count)), -1)
+        args = [best, x, table, ir.Constant(I32, 0), every]
+        if size == 512:
+            args.append(ir.Constant(I32, 4))  # rounds as all else does
+        function = ir.FunctionType(x.type, [arg.type for arg in args])
+        name = f"llvm.x86.avx512.mask.fixupimm.{short}.{size}"
+        return self.b.call(declared(self.b.module, name, function), args)
 
     def compare(self, op: str, dtype: str, x: Any, y: Any) -> Any:
         """Return the i1 of a comparison."""
