@@ -9,6 +9,7 @@ from ansorpy.plan.build import ONE, add, ceildiv, mul
 from ansorpy.plan.domain import Domain, Part
 from ansorpy.plan.lane import lanes_of
 from ansorpy.plan.plan import Size
+from ansorpy.plan.rows import row_counts
 from ansorpy.state.state import Dotted, Partial, State
 from ansorpy.target import Target
 from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var
@@ -32,8 +33,10 @@ def columns(state: State, domains: Mapping[str, Domain], target: Target) -> tupl
         owner = stage.role.of if isinstance(stage.role, Partial) else stage.name
         for axis in made.spans:
             answer += _tile_sizes(made, f"{owner}.{axis}", axis, lanes, stage.dot)
-        vec = Var(f"{stage.name}.vec")
+        vec, rows = Var(f"{stage.name}.vec"), Var(f"{stage.name}.rows")
         for part in made.parts:
+            if part.length == rows:
+                answer.append(Size(rows.name, "rows", values=row_counts(made, part.axis)))
             if part.length == vec:
                 answer.append(Size(vec.name, "vector", values=_steps(made, part.axis, lanes)))
         if any(part.reduce for part in made.parts):

@@ -27,6 +27,7 @@ from ansorpy.plan.lane import LaneReduce, with_lane, with_steps
 from ansorpy.plan.pack import Pack, pack_of, pack_phase, packed_index
 from ansorpy.plan.plan import Plan, StageChoice
 from ansorpy.plan.regions import Regions
+from ansorpy.plan.rows import with_rows
 from ansorpy.state.query import fixed_sizes
 from ansorpy.state.state import Attached, Combine, Root, State
 from ansorpy.state.steps import meaning
@@ -162,6 +163,7 @@ def _make_domains(work: Lowering) -> None:
         )
         if stage.dot is not None:
             made = with_steps(made, stage.dot.step, stage.dot.group)
+        made = with_rows(made, work.choice, work.works)
         work.domains[stage.name] = made
         if lane is not None:
             work.lanes[stage.name] = lane

@@ -30,10 +30,11 @@ class Size:
     `tile`    an inner length of a split axis: at least 1, at most the extent of the axis
     `unroll`  the budget of written-out statements, one of `values`
     `vector`  vectors per step of an untiled vector loop, one of `values`
+    `rows`    for how many rows at a time attached stages are computed, one of `values`
     """
 
     name: str
-    role: Literal["tile", "unroll", "vector"]
+    role: Literal["tile", "unroll", "vector", "rows"]
     extent: int = 1  # of the axis that a tile size divides
     group: str = ""  # "<stage>.<axis>": the tile sizes of one axis, outer part first
     part: int = 0  # position within the group, 1 = the outermost inner part

@@ -1,7 +1,8 @@
-"""Move every row of a population a small step: tile sizes, unroll budgets, vector counts."""
+"""Move every row of a population a small step: tiles, unroll budgets, vector counts, rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ _TRIES: Final = (1, 3, 6)
 class Weights:
     """How often each kind of step is tried; kinds a plan has no column for do not count.
 
-    `tile` and `unroll` as released Ansor's (0.90, 0.04); `vector` is ours. Its other two,
+    `tile` and `unroll` as released Ansor's (0.90, 0.04); `vector` and `rows` are ours. Its other two,
     compute location (0.05) and parallel granularity (0.01), move a row to another plan:
     see ansorpy.search.evolve.
     """
@@ -31,6 +32,7 @@ class Weights:
     tile: float = 0.90
     unroll: float = 0.04
     vector: float = 0.04
+    rows: float = 0.04
 
 
 def mutate(
@@ -77,18 +79,11 @@ def _steps(plan: Plan, exact: bool, weights: Weights) -> list[tuple[float, Move]
     roles = {size.role for size in plan.sizes if size.role == "tile" or len(size.values) > 1}
     every: tuple[tuple[str, float, Move], ...] = (
         ("tile", weights.tile, _move_divisor if exact else _change_tile),
-        ("unroll", weights.unroll, _redraw_unroll),
-        ("vector", weights.vector, _redraw_vector),
+        ("unroll", weights.unroll, partial(_redraw, "unroll")),
+        ("vector", weights.vector, partial(_redraw, "vector")),
+        ("rows", weights.rows, partial(_redraw, "rows")),
     )
     return [(weight, step) for role, weight, step in every if role in roles and weight > 0]
-
-
-def _redraw_unroll(plan: Plan, rows: IntArray, rng: np.random.Generator) -> IntArray:
-    return _redraw("unroll", plan, rows, rng)
-
-
-def _redraw_vector(plan: Plan, rows: IntArray, rng: np.random.Generator) -> IntArray:
-    return _redraw("vector", plan, rows, rng)
 
 
 def _redraw(role: str, plan: Plan, rows: IntArray, rng: np.random.Generator) -> IntArray:

@@ -1,0 +1,55 @@
+"""Compute what a stage reads for several of its rows at a time."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from ansorpy.plan.build import ONE, ZERO
+from ansorpy.plan.domain import Domain, Part
+from ansorpy.plan.inline import Work
+from ansorpy.plan.plan import StageChoice
+from ansorpy.state.state import Attached, Root
+from ansorpy.te.expr import Const, Var
+
+ROWS: Final = (1, 2, 4)  # of a block: more of them leave the first cache, and gain nothing
+
+
+def with_rows(made: Domain, choice: Mapping[str, StageChoice], works: Mapping[str, Work]) -> Domain:
+    """Return the domain with its rows in blocks, by the size "<stage>.rows".
+
+    The row is the loop at which reductions are attached to this stage, at root, and is whole. A
+    processor waits at the end of each reduction for its last sums; the next row of the block
+    needs nothing of them. Other domains stay as they are.
+    """
+    name = made.work.name
+    attached = [
+        (each, at.location.loop)
+        for each, at in choice.items()
+        if isinstance(at.location, Attached) and at.location.stage == name
+    ]
+    if not isinstance(choice[name].location, Root) or not attached:
+        return made
+    loops = {loop for _, loop in attached}
+    rows = [part for part in made.parts if part.loop in loops and _is_whole(made, part)]
+    if len(loops) > 1 or not rows or all(works[each].combiner is None for each, _ in attached):
+        return made
+    (row,) = rows
+    size = Var(f"{name}.rows")
+    inner = Part(f"{row.var}.r", f"{row.loop}.r", row.axis, ONE, size, reduce=False)
+    parts = []
+    for part in made.parts:
+        parts += [replace(part, stride=size), inner] if part is row else [part]
+    return made.with_parts(tuple(parts))
+
+
+def _is_whole(made: Domain, part: Part) -> bool:
+    """Whether a loop runs over all of a spatial axis, and over more than one element."""
+    alone = made.of_axis(part.axis) == (part,) and not part.reduce
+    return alone and made.spans[part.axis].extent not in (ZERO, ONE)
+
+
+def row_counts(made: Domain, axis: str) -> tuple[int, ...]:
+    """Return how many rows a block may have."""
+    extent = made.spans[axis].extent
+    assert isinstance(extent, Const)  # whole
+    return tuple(n for n in ROWS if n <= int(extent.value))
