@@ -24,7 +24,7 @@ _TRIES: Final = (1, 3, 6)
 class Weights:
     """How often each kind of step is tried; kinds a plan has no column for do not count.
 
-    `tile` and `unroll` as released Ansor's (0.90, 0.04); `vector` and `rows` are ours. Its other two,
+    `tile` and `unroll` as released Ansor's (0.90, 0.04); `vector`, `rows` are ours. Its other two,
     compute location (0.05) and parallel granularity (0.01), move a row to another plan:
     see ansorpy.search.evolve.
     """
