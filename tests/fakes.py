@@ -39,7 +39,6 @@ class FakePool(Closing):
         self.race_s = {"naive": 5e-3, "tuned 0": 1.2e-3, "numpy": 3e-3, **(race_s or {})}
         self.closed = False
         self.measured: list[Program] = []
-        self.begun: list[tuple[Kernel, bool]] = []  # ahead; aside
 
     def measure(
         self,
@@ -51,8 +50,8 @@ class FakePool(Closing):
         self.measured += programs
         return [None if late() else self.verdict(program) for program in programs]
 
-    def ahead(self, kernel: Kernel, aside: bool = False) -> None:
-        self.begun.append((kernel, aside))
+    def ahead(self, kernel: Kernel) -> None:
+        """Nothing: it has no builders."""
 
     def race(
         self,
@@ -66,7 +65,12 @@ class FakePool(Closing):
         names = [*contestants, *(["numpy"] if numpy else [])]
         return {name: Race(((self.race_s.get(name, 2e-3),),) * 2) for name in names}
 
-    def heat(self, candidates: Sequence[Program | Draft], budget_s: float) -> list[float | None]:
+    def heat(
+        self,
+        candidates: Sequence[Program | Draft],
+        budget_s: float,
+        meanwhile: Sequence[Kernel] = (),
+    ) -> list[float | None]:
         found = [self.verdict(bound(one, self.target)) for one in candidates]
         return [one.cost_s if isinstance(one, Measured) else None for one in found]
 

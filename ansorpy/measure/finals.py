@@ -62,12 +62,19 @@ def race(
     return {name: found[name] for name in (*names, NUMPY) if name in found}
 
 
-def heat(crew: Crew, candidates: Sequence[Program | Draft], budget_s: float) -> list[float | None]:
+def heat(
+    crew: Crew,
+    candidates: Sequence[Program | Draft],
+    budget_s: float,
+    meanwhile: Sequence[Kernel] = (),
+) -> list[float | None]:
     """Build what passed its trials and time it in turns; as `MeasurePool.heat`."""
     made = crew.make([crew.job_of(one) for one in candidates], crew.settings.build_timeout_s)
     done = {str(n): one for n, one in enumerate(made) if isinstance(one, BuildDone)}
     kernels = {name: Fit(one.built, ()) for name, one in done.items()}
     protocol = replace(crew.settings.protocol, budget_s=budget_s / max(1, len(kernels)))
+    if meanwhile:
+        crew.begin([crew.job_of(kernel) for kernel in meanwhile], aside=True)
     crew.quiet()
     with crew.hold():
         found = _race_all(crew, kernels, None, lambda: False, 1, protocol)

@@ -100,17 +100,14 @@ class MeasurePool(Closing):
         with self._intact():
             return self.crew.flow(jobs, self.settings.build_timeout_s, after, (late, None))
 
-    def ahead(self, kernel: Kernel, aside: bool = False) -> None:
-        """Begin to build a kernel that is probably going to race.
+    def ahead(self, kernel: Kernel) -> None:
+        """Begin to build a kernel that is going to race.
 
         It goes on while the caller does something else; the builder joins in what is measured
         meanwhile when it is done, and remembers the machine code.
-
-        Args:
-            aside: not where what is timed would have to wait for it: then nothing is begun.
         """
         with self._intact():
-            self.crew.begin(self.crew.job_of(kernel), aside)
+            self.crew.begin([self.crew.job_of(kernel)])
 
     def race(
         self,
@@ -133,20 +130,27 @@ class MeasurePool(Closing):
         with self._intact():
             return finals.race(self.crew, self.dag, contestants, numpy, looked_at or {}, late)
 
-    def heat(self, candidates: Sequence[Program | Draft], budget_s: float) -> list[float | None]:
+    def heat(
+        self,
+        candidates: Sequence[Program | Draft],
+        budget_s: float,
+        meanwhile: Sequence[Kernel] = (),
+    ) -> list[float | None]:
         """Time candidates that passed their trials once more, in turns in one fresh process.
 
         They are not checked again: whoever wants to deliver one races it.
 
         Args:
             budget_s: of timing, shared by all; each is sampled three times at least.
+            meanwhile: kernels that are probably going to race: they are built where a core is
+                free, and remembered; where none is, nothing is begun.
 
         Returns:
             The fastest sample of each in seconds per call; None where there is none.
         """
         self._references.all()
         with self._intact():
-            return finals.heat(self.crew, candidates, budget_s)
+            return finals.heat(self.crew, candidates, budget_s, meanwhile)
 
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         """Build a kernel and run every case; None where all hold."""

@@ -34,6 +34,11 @@ class Weights:
     vector: float = 0.04
     rows: float = 0.04
 
+    @property
+    def total(self) -> float:
+        """The sum of all."""
+        return self.tile + self.unroll + self.vector + self.rows
+
 
 def mutate(
     plan: Plan,

@@ -155,7 +155,7 @@ class _Round:
         """Put the mutated `parents` of a plan into `born`: some become rows of a sibling."""
         own, near = self.plans[plan], self.moves[plan]
         inside = self.settings.weights
-        share = near.total / (inside.tile + inside.unroll + inside.vector + near.total)
+        share = near.total / (inside.total + near.total)
         count = _lump(share * len(parents), _LUMP // 4, self.rng)
         if count:
             movers = parents[self.rng.integers(0, len(parents), count)]

@@ -21,6 +21,7 @@ LEADERS: Final = 16  # of the trials, timed again in turns: one by one, some wer
 LEADING: Final = 1.2  # times the best trial, at most
 HEAT_S: Final = 1.0
 FINALISTS: Final = 3  # of the leaders; the race times them as they are delivered
+LIKELY: Final = 2  # of the leaders, built while they are timed
 INTERIM: Final = "interim"  # what the race of a kernel on the way answers: no request
 
 
@@ -118,17 +119,20 @@ class Deliveries:
         near = [candidate for candidate in ranked if task.costs_s[candidate] <= limit_s]
         return near if len(near) > FINALISTS else ranked[:FINALISTS]
 
-    def _finalists(self, task: Task, leaders: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return those of the leaders who race, the fastest first."""
+    def _finalists(self, task: Task, leaders: Sequence[Candidate]) -> Sequence[Contestant | Failed]:
+        """Return those of the leaders who race, the fastest first, as they would be delivered.
+
+        To compile that takes a second, most of which another core has while leaders are timed.
+        """
         if len(leaders) <= FINALISTS or self._pace.left_s <= 0:
-            return leaders[:FINALISTS]
+            return [final.finalist(task, leader) for leader in leaders[:FINALISTS]]
         pool = self._pools.of(task)
-        first = final.finalist(task, leaders[0])
-        if isinstance(first, Contestant):
-            pool.ahead(first.kernel, aside=True)
-        times = pool.heat([task.draft(candidate) for candidate in leaders], HEAT_S)
+        likely = {leader: final.finalist(task, leader) for leader in leaders[:LIKELY]}
+        kernels = [entry.kernel for entry in likely.values() if isinstance(entry, Contestant)]
+        times = pool.heat([task.draft(candidate) for candidate in leaders], HEAT_S, kernels)
         ranked = sorted((s, place) for place, s in enumerate(times) if s is not None)
-        return [leaders[place] for _, place in ranked[:FINALISTS]] or leaders[:FINALISTS]
+        best = [leaders[place] for _, place in ranked[:FINALISTS]] or leaders[:FINALISTS]
+        return [likely.get(leader) or final.finalist(task, leader) for leader in best]
 
     def _race(self, task: Task, request: str) -> Raced | list[Failed]:
         begin_s = self._pace.spent_s

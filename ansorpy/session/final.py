@@ -99,7 +99,7 @@ def untuned(task: Task) -> Contestant | Failed:
 
 def race(
     task: Task,
-    finalists: Sequence[Candidate],
+    finalists: Sequence[Contestant | Failed],
     pool: MeasurePool,
     request: str,
     clock: Callable[[], float] = time.time,
@@ -110,11 +110,11 @@ def race(
     Without any kernel that survives the checks in its delivered form: the failures.
 
     Args:
+        finalists: as they would be delivered, the most promising first.
         late: once it says so, one process of the race has to be enough.
     """
     entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
-    for place, candidate in enumerate(finalists):
-        entries[f"tuned {place}"] = finalist(task, candidate)
+    entries |= {f"tuned {place}": entry for place, entry in enumerate(finalists)}
     fit = {name: e for name, e in entries.items() if isinstance(e, Contestant)}
     kernels_of = {name: entry.kernel for name, entry in fit.items()}
     times = pool.race(kernels_of, looked_at=patience(task), late=late)
