@@ -27,12 +27,14 @@ PLACES = 64  # of a transformed window: one register tile writes them all
 class Winograd:
     """Compute a convolution by F(outputs, taps) in every sliding dimension.
 
-    Condition   the stage is a convolution whose window slides by 1 (te.winograd.recognise), its
-                loops whole, with transforms for its taps, of at most 64 places, and at least
-                `outputs` long in every sliding dimension
+    Condition   the stage is a convolution whose window slides by 1, or a dilated one, apart by
+                the remainders of its positions (te.winograd.recognise), its loops whole, with
+                transforms for its taps, of at most 64 places, and at least `outputs` long in
+                every sliding dimension
     Rewrite     (S, i)  ->  (S', i - 1); later rules are tried too. With `host` the one consumer
                 that takes the stage element by element (the stage is then inlined), else the
-                stage itself; for sliding axes y x, filters f, channels c, batch n:
+                stage itself (of a dilated one: the remainders, which are batches too); for sliding
+                axes y x, filters f, channels c, batch n:
                 host       n.0 y.0 x.0 f.0 | n.1 y.1 x.1 f.1 | y.2 = x.2 = outputs, f.2 = lanes
                 output..   at f.1 of the host
                 products   at f.0 of the host: places f.0 n.0 y.0 x.0 | c | n.1 y.1 x.1 f.1
@@ -81,7 +83,8 @@ class Winograd:
         state = at.state.do(Reformulate(at.name, self.outputs))
         if host is not None:
             state = state.do(ComputeInline(at.name))
-        nest = _Nest(found, self.outputs, host or at.name, at.target.lanes(found.node.dtype))
+        place = host or at.name if found.whole is None else found.node.name
+        nest = _Nest(found, self.outputs, place, at.target.lanes(found.node.dtype))
         state = nest.host_tiles(state)
         state = nest.products(state)
         state = nest.data(state)

@@ -89,9 +89,9 @@ BATCHED: Final = (
 
 
 def takes_winograd(case: str) -> bool:
-    """Return whether Winograd's transforms apply: three taps, step 1, no dilation, no groups."""
+    """Return whether Winograd's transforms apply: three taps, step 1, no groups."""
     match CASES[case].form:
-        case forms.Conv(kernel=3, stride=1, dilation=1, groups=1):
+        case forms.Conv(kernel=3, stride=1, groups=1):
             return True
         case _:
             return False

@@ -39,6 +39,8 @@ DAGS = {
     "nhwc": lambda: conv2d_nhwc(1, 7, 6, 5, 6, 3, SAME),
     "one dimension": lambda: conv1d(3, 6, 13, 5, 3, SAME),
     "three dimensions": lambda: conv3d(1, 3, 4, 5, 6, 4, 3, SAME),
+    "dilated": lambda: conv2d(1, 5, 9, 8, 6, 3, Window(padding=2, dilation=2)),
+    "dilated bias relu": lambda: conv2d_bias_relu(1, 4, 13, 12, 5, 3, Window(1, 3, 3)),
     "constant": lambda: conv2d(1, 6, 8, 5, 7, 3, SAME, constant_weights=True),
 }
 
@@ -62,7 +64,13 @@ def drawn(plan: Plan, count: int) -> list[tuple[int, ...]]:
     return [tuple(map(int, row)) for row in rows]
 
 
-FEW = [("odd", 4), ("nhwc", 2), ("one dimension", 4), ("bias relu", 2)]  # interpreting is slow
+FEW = [
+    ("odd", 4),
+    ("dilated", 2),
+    ("nhwc", 2),
+    ("one dimension", 4),
+    ("bias relu", 2),
+]  # interpreting is slow
 KINDS = [(name, m) for name in DAGS for m in (2, 4) if (name, m) != ("three dimensions", 4)]
 
 

@@ -99,6 +99,11 @@ CONVOLUTIONS = st.one_of(
         st.integers(1, 4), st.integers(0, 2), st.sampled_from(["float32", "float64"]),
     ),
     st.builds(
+        lambda c, h, w, f, p, s, d: conv2d(1, c, h, w, f, 3, Window(s, p, d)),
+        st.integers(1, 4), st.integers(7, 15), st.integers(7, 15), st.integers(1, 3),
+        st.integers(0, 3), st.sampled_from([1, 1, 2]), st.sampled_from([2, 3]),
+    ).filter(lambda dag: recognise(dag.node("conv"))[0] is not None),
+    st.builds(
         lambda n, c, h, w, f, p: conv2d_nhwc(n, h, w, c, f, 3, Window(padding=p)),
         st.integers(1, 2), st.integers(1, 4), st.integers(3, 9), st.integers(3, 9),
         st.integers(1, 4), st.integers(0, 1),
@@ -169,16 +174,26 @@ def test_what_is_no_such_convolution_says_why(name: str, why: str) -> None:
     assert any(why in answer.why for _, answer in answers)
 
 
+def test_a_step_may_be_as_large_as_the_dilation() -> None:
+    """Then data of one remainder is read alone; of a dilation alone, every remainder for itself."""
+    for stride, parts in ((2, ()), (1, ("h_part", "w_part"))):
+        dag = conv2d(1, 4, 13, 13, 4, 3, Window(stride, 0, 2))
+        found, why = recognise(dag.node("conv"))
+        assert found is not None, why
+        assert tuple(name for name in found.batch if name.endswith("_part")) == parts
+        assert [slide.step for slide in found.slides] == [2, 2]
+
+
 @pytest.mark.parametrize(
     ("window", "why"),
     [
         (Window(stride=2), "is no axis and no window"),
-        (Window(dilation=2), "is no axis and no window"),
+        (Window(stride=2, dilation=3), "is no axis and no window"),
         (Window(groups=2), "is no axis and no window"),
     ],
     ids=str,
 )
-def test_steps_dilations_and_groups_are_refused(window: Window, why: str) -> None:
+def test_steps_and_groups_are_refused(window: Window, why: str) -> None:
     found, answer = recognise(conv2d(1, 4, 9, 9, 4, 3, window).node("conv"))
     assert found is None
     assert why in answer.why

@@ -1,29 +1,35 @@
 """Which nodes are convolutions, and along which axes their window slides."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.te.analysis.answer import Answer, no, yes
 from ansorpy.te.dag import Compute, Node
 from ansorpy.te.expr import Binary, Expr, Read, Var, variables
 from ansorpy.te.forms import linear
+from ansorpy.te.winograd.dilate import parted
 
 DTYPES: Final = ("float32", "float64")  # narrower ones would lose most of their digits
 
 
 @dataclass(frozen=True, slots=True)
 class Slide:
-    """One dimension of the window: data is read at `axis + tap`."""
+    """One dimension of the window: data is read at `step * (axis + tap) + part`."""
 
     position: int  # of the index in the read of the data
     axis: str
     tap: str
     taps: int
+    step: int = 1
+    part: str = ""  # a spatial axis as long as a step, or none
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """out[axes] = sum of data[..., axis + tap, ...] * weights[..., tap, ...]."""
+    """out[axes] = sum of data[..., axis + tap, ...] * weights[..., tap, ...].
+
+    `whole` is the node that was asked for, made of `node`, where that is not the same.
+    """
 
     node: Compute
     data: Read
@@ -32,6 +38,7 @@ class Convolution:
     batch: tuple[str, ...]  # the other spatial axes that the data is read along
     filters: tuple[str, ...]  # those that only the weights are read along
     depth: tuple[str, ...]  # the other reduce axes
+    whole: Compute | None = None
 
 
 def recognise(node: Node) -> tuple[Convolution | None, Answer]:
@@ -40,12 +47,21 @@ def recognise(node: Node) -> tuple[Convolution | None, Answer]:
     Holds for a sum over one product of two reads, of float32 or float64. Every index of the data
     is an axis, or an axis plus a reduce axis (a slide); the weights may be read anyhow, but not
     along a sliding axis. At least one more reduce axis, and one axis of the weights alone, make
-    the products a matrix product. Not handled: a step or a dilation above 1, groups.
+    the products a matrix product. A dilated one is recognised as those that its remainders are
+    (`parted`). Not handled: a step above 1 without a dilation as large, groups.
     """
     if not isinstance(node, Compute):
         return None, no(f"{node.name} is an input")
     if node.combiner != "sum" or node.start is not None or node.dtype not in DTYPES:
         return None, no(f"{node.name} is no sum from 0 in {' or '.join(DTYPES)}")
+    apart = parted(node)
+    if apart is None:
+        return _recognised(node)
+    found, why = _recognised(apart[0])
+    return (None, why) if found is None else (replace(found, whole=apart[1]), why)
+
+
+def _recognised(node: Compute) -> tuple[Convolution | None, Answer]:
     match node.body[0]:
         case Binary(op="mul", a=Read() as a, b=Read() as b):
             pass
@@ -73,14 +89,15 @@ def _as_convolution(node: Compute, data: Read, weights: Read) -> tuple[Convoluti
         else:
             return None, no(f"{node.name} reads {data}: {index} is no axis and no window")
     moving = [name for slide in slides for name in (slide.axis, slide.tap)]
-    if not slides or len({*plain, *moving}) < len(plain) + len(moving):
+    parts = [slide.part for slide in slides if slide.part]
+    if not slides or len({*plain, *moving, *parts}) < len(plain) + len(moving) + len(parts):
         return None, no(f"{node.name} reads {data}: no window slides along it by 1")
     used = frozenset(name for index in weights.indices for name in variables(index))
-    if any(slide.axis in used for slide in slides):
+    if any(name in used for slide in slides for name in (slide.axis, slide.part)):
         return None, no(f"{node.name} reads {weights} along an axis of the window")
-    batch = tuple(name for name in spatial if name in plain)
+    batch = tuple(name for name in spatial if name in plain or name in parts)
     depth = tuple(name for name in reduced if name not in moving)
-    filters = tuple(name for name in spatial if name not in plain and name not in moving)
+    filters = tuple(name for name in spatial if name not in {*plain, *moving, *parts})
     if not depth or not set(depth) <= used & set(plain):
         return None, no(f"{node.name} has no channels that data and weights are summed over")
     if not filters or not set(filters) <= used:
@@ -94,10 +111,14 @@ def _slide(
     position: int, index: Expr, spatial: list[str], reduced: list[str], extents: dict[str, int]
 ) -> Slide | None:
     form = linear(index)
-    if form is None or form[0] != 0 or len(form[1]) != 2 or set(form[1].values()) != {1}:
+    taps = [] if form is None else [name for name in form[1] if name in reduced]
+    if form is None or form[0] != 0 or len(taps) != 1 or extents[taps[0]] < 2:
         return None
-    axis = [name for name in form[1] if name in spatial]
-    tap = [name for name in form[1] if name in reduced]
-    if len(axis) != 1 or len(tap) != 1 or extents[tap[0]] < 2:
+    step = form[1][taps[0]]
+    axis = [name for name, by in form[1].items() if name in spatial and by == step]
+    part = [name for name in form[1] if name not in (*taps, *axis[:1])]
+    if step < 1 or not axis or len(part) > 1 or any(form[1][p] != 1 for p in part):
         return None
-    return Slide(position, axis[0], tap[0], extents[tap[0]])
+    if any(p not in spatial or extents[p] != step for p in part):
+        return None
+    return Slide(position, axis[0], taps[0], extents[taps[0]], step, *part)

@@ -27,7 +27,8 @@ def rewrite(conv: Convolution, outputs: int, data_shape: tuple[int, ...]) -> tup
     """Return nodes that compute a convolution by F(outputs, taps) in every sliding dimension.
 
     The last one has the name, axes and dtype of the convolution; the others are called
-    "<name>.<part>", producers first:
+    "<name>.<part>", producers first ("<name>.parted" and "<name>.parted.<part>" where it is
+    dilated: the last one then puts the remainders together):
 
         window      the data, channels last, with zeros where the last tiles reach beyond it
         data0 ...   B^T d B, one sliding dimension after the other
@@ -78,7 +79,8 @@ class _Rewrite:
         data = self._data(window)
         weights = self._weights()
         products = self._products(data[-1], weights[-1])
-        return (window, *data, *weights, products, *self._outputs(products))
+        made = (window, *data, *weights, products, *self._outputs(products))
+        return made if self.conv.whole is None else (*made, self.conv.whole)
 
     def _window(self) -> Compute:
         conv = self.conv
@@ -90,10 +92,16 @@ class _Rewrite:
             if dim is None:
                 indices.append(index)
                 continue
-            indices.append(Var(dim.slide.axis))
-            if dim.reach > self.data_shape[position]:
-                extent = Const(self.data_shape[position])
-                test = Binary("lt", Var(dim.slide.axis), extent)
+            slide = dim.slide
+            place: Expr = Var(slide.axis)
+            if slide.step > 1:
+                place = Binary("mul", place, Const(slide.step))
+            if slide.part:
+                place = Binary("add", place, Var(slide.part))
+            indices.append(place)
+            last = slide.step * (dim.reach - 1) + (slide.step - 1 if slide.part else 0)
+            if last >= self.data_shape[position]:
+                test = Binary("lt", place, Const(self.data_shape[position]))
                 inside = test if inside is None else Binary("and", inside, test)
         body: Expr = Read(conv.data.tensor, tuple(indices), self.dtype, conv.data.output)
         if inside is not None:

@@ -63,5 +63,5 @@ def test_winograd_fits_plain_convolutions_of_three_by_three() -> None:
     fits = {name for name, row in ROWS.items() if takes_winograd(name) and row.case.batch == 1}
     assert fits == {
         "c2d_r64", "c2d_r128", "c2d_r256", "c2d_r512", "convlayer", "c3d", "c2d_r64_nhwc",
-        "c2d_r512_nhwc",
+        "c2d_r512_nhwc", "dil",
     }  # fmt: skip
