@@ -3,6 +3,7 @@
 from ansorpy.te.dag import Axis, Compute
 from ansorpy.te.expr import Binary, Const, Expr, Read, Var, substitute, walk
 from ansorpy.te.forms import linear
+from ansorpy.te.winograd.names import fresh
 
 
 def parted(node: Compute) -> tuple[Compute, Compute] | None:
@@ -17,7 +18,7 @@ def parted(node: Compute) -> tuple[Compute, Compute] | None:
     if not by:
         return None
     taken = {axis.name for axis in (*node.axes, *node.reduce_axes)}
-    part = {name: _fresh(f"{name}_part", taken) for name in by}
+    part = {name: fresh(f"{name}_part", taken) for name in by}
     places: dict[str, Expr] = {
         name: Binary("add", Binary("mul", Var(name), Const(d)), Var(part[name]))
         for name, d in by.items()
@@ -50,10 +51,3 @@ def _dilations(node: Compute) -> dict[str, int]:
             if axis in spatial and one == 1 and d > 1:
                 found.setdefault(axis, set()).add(d)
     return {axis: min(by) for axis, by in found.items() if len(by) == 1}
-
-
-def _fresh(wish: str, taken: set[str]) -> str:
-    while wish in taken:
-        wish += "_"
-    taken.add(wish)
-    return wish

@@ -18,6 +18,7 @@ from ansorpy.te.expr import (
 )
 from ansorpy.te.winograd.combine import chosen, product
 from ansorpy.te.winograd.matrices import Transforms, transforms
+from ansorpy.te.winograd.names import fresh
 from ansorpy.te.winograd.recognise import Convolution, Slide
 
 WIDE = "float64"  # in which weights are transformed: their rounding errors then do not count
@@ -67,7 +68,7 @@ class _Rewrite:
         taken = set(self.extents)
         self.dims = []
         for slide in conv.slides:
-            tile, at, out = (_fresh(f"{slide.axis}_{p}", taken) for p in ("tile", "at", "out"))
+            tile, at, out = (fresh(f"{slide.axis}_{p}", taken) for p in ("tile", "at", "out"))
             tiles = ceil(self.extents[slide.axis] / outputs)
             reach = tiles * outputs + slide.taps - 1
             matrices = transforms(outputs, slide.taps)
@@ -240,12 +241,3 @@ class _Rewrite:
 
 def _compute(name: str, axes: Iterable[tuple[str, int]], body: Expr, dtype: str) -> Compute:
     return Compute(name, tuple(Axis(n, extent) for n, extent in axes), (body,), (dtype,))
-
-
-def _fresh(wish: str, taken: set[str]) -> str:
-    """Return a name that is not taken, and take it."""
-    name, number = wish, 1
-    while name in taken:
-        name, number = f"{wish}{number}", number + 1
-    taken.add(name)
-    return name
