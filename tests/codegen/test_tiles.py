@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ansorpy import te
+from ansorpy.codegen.llvm_ir import module_text
 from ansorpy.codegen.load import build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.loopir.interp import run as interpret
@@ -30,10 +31,11 @@ from tests.codegen.programs import (
     read,
     store,
 )
-from tests.codegen.running import run_all
+from tests.codegen.running import AVX2, SSE, run_all
 
 RNG = np.random.default_rng(7)
 L, U, V = Var("l"), Var("u"), Var("v")
+AVX512 = Target(vector_bits=512, features=("avx512f", "avx512vl"), cpu="x86-64-v4")
 
 
 def normal(*shape: int) -> Array:
@@ -301,6 +303,25 @@ def test_extremes_keep_nan(op: str, dtype: str, lanes: int) -> None:
     np.testing.assert_array_equal(found["C"], extreme(a, b))
     np.testing.assert_array_equal(found["D"], extreme(a, 0))
     assert np.isnan(found["E"][0])
+
+
+@pytest.mark.parametrize(
+    ("target", "dtype", "lanes", "name"),
+    [
+        (AVX512, "float32", 16, "avx512.mask.fixupimm.ps.512"),
+        (AVX512, "float64", 4, "avx512.mask.fixupimm.pd.256"),
+        (AVX2, "float32", 8, "avx.min.ps.256"),
+        (SSE, "float64", 2, "sse2.min.pd"),
+    ],
+)
+def test_extremes_are_closed_to_the_optimiser(
+    target: Target, dtype: str, lanes: int, name: str
+) -> None:
+    """It would make two comparisons of the smaller one and of what keeps a NaN."""
+    pair = Binary("min", read("A", L, dtype=dtype), read("B", L, dtype=dtype))
+    buffers = [*(buffer(one, dtype, (lanes,)) for one in "AB"), out((lanes,), dtype)]
+    text = module_text(program(buffers, Tile((), ("l", lanes), store("C", (L,), pair))), target)
+    assert f"@llvm.x86.{name}(" in text.replace('"', "")
 
 
 # ---- control flow, scratch

@@ -28,6 +28,12 @@ INVERSES = {"float32": (2.0**-126, 2.0**64), "float64": (2.0**-1022, 2.0**128)}
 
 # What fixupimm answers: 4 bits for each class of numbers; the two of NaN: that NaN, made quiet.
 NAN_STAYS = 0x22
+CLOSED = {
+    "v4f32": ("sse.{}.ps", "sse2"),
+    "v2f64": ("sse2.{}.pd", "sse2"),
+    "v8f32": ("avx.{}.ps.256", "avx2"),
+    "v4f64": ("avx.{}.pd.256", "avx2"),
+}
 FIXED = {F32: ("ps", I32), F64: ("pd", I64)}
 
 
@@ -133,7 +139,19 @@ class Arithmetic:
             return best
         if self.fixes(x.type):
             return self.fixed(best, x)
-        return b.select(b.fcmp_unordered("uno", x, x), x, best)
+        return b.select(b.fcmp_unordered("uno", x, x), x, self.closed(op, best, x, y))
+
+    def closed(self, op: str, best: Any, x: Any, y: Any) -> Any:
+        """Return `best` as an intrinsic where there is one for this type.
+
+        Open to it, LLVM's optimiser makes two comparisons of this one and the one that is next.
+        """
+        name, feature = CLOSED.get(mangled(x.type), ("", ""))
+        if not name or not supports(self.b, feature):
+            return best
+        function = ir.FunctionType(x.type, [x.type, y.type])
+        full = f"llvm.x86.{name.format(op)}"
+        return self.b.call(declared(self.b.module, full, function), [x, y])
 
     def fixes(self, kind: Any) -> bool:
         """Whether the machine has an instruction that puts NaN into lanes of this type."""
