@@ -295,6 +295,8 @@ def test_extremes_keep_nan(op: str, dtype: str, lanes: int) -> None:
     largest = Tile((), lane, store("E", (c(0),), read("B", L, dtype=dtype), op))
     a, b = normal(lanes).astype(dtype), normal(lanes).astype(dtype)
     a[0], b[1] = np.nan, np.nan
+    if lanes > 2:
+        a[3], b[3] = np.nan, np.nan
     buffers = [*(buffer(name, dtype, (lanes,)) for name in "AB"),
                *(out((lanes,), dtype, name) for name in "CD"), out((1,), dtype, "E")]  # fmt: skip
     start = Tile((), None, store("E", (c(0),), c(0.0, dtype)))
