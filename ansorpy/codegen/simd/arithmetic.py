@@ -134,21 +134,21 @@ class Arithmetic:
             return b.select(compare(sign, x, y), x, y)
         if isinstance(y, ir.Constant):  # a constant first: this form keeps a NaN on the right
             x, y = y, x
-        best = b.select(b.fcmp_ordered(sign, x, y), x, y)  # y where either is NaN
+        best = self.better_number(op, sign, x, y)
         if isinstance(x, ir.Constant):
             return best
         if self.fixes(x.type):
             return self.fixed(best, x)
-        return b.select(b.fcmp_unordered("uno", x, x), x, self.closed(op, best, x, y))
+        return b.select(b.fcmp_unordered("uno", x, x), x, best)
 
-    def closed(self, op: str, best: Any, x: Any, y: Any) -> Any:
-        """Return `best` as an intrinsic where there is one for this type.
+    def better_number(self, op: str, sign: str, x: Any, y: Any) -> Any:
+        """Return max or min of floats, y where either is NaN: an intrinsic where there is one.
 
-        Open to it, LLVM's optimiser makes two comparisons of this one and the one that is next.
+        A select lies open to LLVM's optimiser: of it and what keeps a NaN it makes two comparisons.
         """
         name, feature = CLOSED.get(mangled(x.type), ("", ""))
-        if not name or not supports(self.b, feature):
-            return best
+        if not name or isinstance(x, ir.Constant) or not supports(self.b, feature):
+            return self.b.select(self.b.fcmp_ordered(sign, x, y), x, y)
         function = ir.FunctionType(x.type, [x.type, y.type])
         full = f"llvm.x86.{name.format(op)}"
         return self.b.call(declared(self.b.module, full, function), [x, y])
