@@ -69,7 +69,7 @@ class FakePool(Closing):
         self,
         candidates: Sequence[Program | Draft],
         budget_s: float,
-        meanwhile: Sequence[Kernel] = (),
+        meanwhile: Kernel | None = None,
     ) -> list[float | None]:
         found = [self.verdict(bound(one, self.target)) for one in candidates]
         return [one.cost_s if isinstance(one, Measured) else None for one in found]

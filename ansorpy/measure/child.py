@@ -6,8 +6,6 @@ Everything here happens in a disposable process: it may hang, crash or be killed
 import pickle
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from mmap import mmap
@@ -16,7 +14,6 @@ from typing import Final
 from ansorpy.codegen.drive import driver
 from ansorpy.codegen.exported import Export
 from ansorpy.codegen.kernel import Kernel
-from ansorpy.errors import AnsorError
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import Built, backend
 from ansorpy.measure.check import Layout
@@ -110,13 +107,6 @@ def build(job: BuildJob) -> BuildDone:
         case _:
             built = module.build(bound(job.what, job.target), job.target)
     return BuildDone(built, time.perf_counter() - start)
-
-
-def build_ahead(jobs: Sequence[BuildJob]) -> None:
-    """Make machine code that is asked for later, perhaps; what has none is answered then."""
-    for job in jobs:
-        with suppress(AnsorError):
-            build(job)
 
 
 @lru_cache(maxsize=4)

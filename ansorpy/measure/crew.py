@@ -101,8 +101,8 @@ class Crew:
         if self.target.cores > 1 and self.settings.runner:
             self.runner.begin(f"{CHILD}:prepare", self.settings.backend, START_S)
 
-    def begin(self, jobs: Sequence[BuildJob], aside: bool = False) -> None:
-        """Have a builder make something beside what the caller does, one after the other.
+    def begin(self, job: BuildJob, aside: bool = False) -> None:
+        """Have a builder make something beside what the caller does.
 
         Args:
             aside: only on a core that can work while others are timed on; nothing is begun where
@@ -111,9 +111,8 @@ class Crew:
         area = with_twins(self._cores) if aside else frozenset[int]()
         able = [builder for builder in self.builders if not builder.spec.cores & area]
         for builder in sorted(able, key=lambda one: one.busy)[:1]:
-            patience_s = len(jobs) * self.settings.source_timeout_s
-            builder.begin(f"{CHILD}:build_ahead", tuple(jobs), patience_s)
-            self._begun.update(dict.fromkeys(jobs, builder))
+            builder.begin(f"{CHILD}:build", job, self.settings.source_timeout_s)
+            self._begun[job] = builder
 
     def quiet(self) -> None:
         """Wait until nothing that was begun goes on where it would disturb what is timed."""

@@ -66,15 +66,15 @@ def heat(
     crew: Crew,
     candidates: Sequence[Program | Draft],
     budget_s: float,
-    meanwhile: Sequence[Kernel] = (),
+    meanwhile: Kernel | None = None,
 ) -> list[float | None]:
     """Build what passed its trials and time it in turns; as `MeasurePool.heat`."""
     made = crew.make([crew.job_of(one) for one in candidates], crew.settings.build_timeout_s)
     done = {str(n): one for n, one in enumerate(made) if isinstance(one, BuildDone)}
     kernels = {name: Fit(one.built, ()) for name, one in done.items()}
     protocol = replace(crew.settings.protocol, budget_s=budget_s / max(1, len(kernels)))
-    if meanwhile:
-        crew.begin([crew.job_of(kernel) for kernel in meanwhile], aside=True)
+    if meanwhile is not None:
+        crew.begin(crew.job_of(meanwhile), aside=True)
     crew.quiet()
     with crew.hold():
         found = _race_all(crew, kernels, None, lambda: False, 1, protocol)

@@ -107,7 +107,7 @@ class MeasurePool(Closing):
         meanwhile when it is done, and remembers the machine code.
         """
         with self._intact():
-            self.crew.begin([self.crew.job_of(kernel)])
+            self.crew.begin(self.crew.job_of(kernel))
 
     def race(
         self,
@@ -134,7 +134,7 @@ class MeasurePool(Closing):
         self,
         candidates: Sequence[Program | Draft],
         budget_s: float,
-        meanwhile: Sequence[Kernel] = (),
+        meanwhile: Kernel | None = None,
     ) -> list[float | None]:
         """Time candidates that passed their trials once more, in turns in one fresh process.
 
@@ -142,8 +142,8 @@ class MeasurePool(Closing):
 
         Args:
             budget_s: of timing, shared by all; each is sampled three times at least.
-            meanwhile: kernels that are probably going to race: they are built where a core is
-                free, and remembered; where none is, nothing is begun.
+            meanwhile: a kernel that is probably going to race: it is built where a core is free,
+                and remembered; where none is, nothing is begun.
 
         Returns:
             The fastest sample of each in seconds per call; None where there is none.

@@ -21,7 +21,6 @@ LEADERS: Final = 16  # of the trials, timed again in turns: one by one, some wer
 LEADING: Final = 1.2  # times the best trial, at most
 HEAT_S: Final = 1.0
 FINALISTS: Final = 3  # of the leaders; the race times them as they are delivered
-LIKELY: Final = 2  # of the leaders, built while they are timed
 INTERIM: Final = "interim"  # what the race of a kernel on the way answers: no request
 
 
@@ -127,12 +126,12 @@ class Deliveries:
         if len(leaders) <= FINALISTS or self._pace.left_s <= 0:
             return [final.finalist(task, leader) for leader in leaders[:FINALISTS]]
         pool = self._pools.of(task)
-        likely = {leader: final.finalist(task, leader) for leader in leaders[:LIKELY]}
-        kernels = [entry.kernel for entry in likely.values() if isinstance(entry, Contestant)]
-        times = pool.heat([task.draft(candidate) for candidate in leaders], HEAT_S, kernels)
+        first = final.finalist(task, leaders[0])
+        kernel = first.kernel if isinstance(first, Contestant) else None
+        times = pool.heat([task.draft(candidate) for candidate in leaders], HEAT_S, kernel)
         ranked = sorted((s, place) for place, s in enumerate(times) if s is not None)
         best = [leaders[place] for _, place in ranked[:FINALISTS]] or leaders[:FINALISTS]
-        return [likely.get(leader) or final.finalist(task, leader) for leader in best]
+        return [first if one == leaders[0] else final.finalist(task, one) for one in best]
 
     def _race(self, task: Task, request: str) -> Raced | list[Failed]:
         begin_s = self._pace.spent_s

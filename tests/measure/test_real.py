@@ -65,7 +65,7 @@ def test_what_is_begun_during_a_heat_never_waits_on_a_core_of_the_slot(cores: in
     dag, target, program = walk(cores)
     kernel = emit(program, target, cores)
     with MeasurePool(dag, target, Settings(race_processes=1, race_visits=3)) as pool:
-        assert pool.heat([program, program], 0.1, [kernel])[0] is not None
+        assert pool.heat([program, program], 0.1, kernel)[0] is not None
         owner = pool.crew._begun.get(pool.crew.job_of(kernel))
         free = [b for b in pool.crew.builders if not b.spec.cores & pool.crew.slot.spec.cores]
         assert owner in free if free else owner is None
