@@ -13,6 +13,7 @@ from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.passes.promote import promote
 from ansorpy.loopir.passes.registers import registers
 from ansorpy.loopir.passes.slide import slide
+from ansorpy.loopir.passes.squares import squares
 from ansorpy.loopir.passes.tasks import tasks
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.passes.unroll import unroll
@@ -52,7 +53,8 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     yield "registers", (program := registers(program))
     yield "promote", (program := promote(program))
     yield "slide", (program := slide(program, budgets))
-    yield "unroll", unroll(program, budgets, target.registers)
+    yield "unroll", (program := unroll(program, budgets, target.registers))
+    yield "squares", squares(program)
 
 
 def _budgets(plan: Plan, values: Mapping[str, int]) -> dict[str, int]:

@@ -216,7 +216,8 @@ class Expansion(Matrices):
                 for k in range(count)
             ]
             empty = ir.Constant(vectors[0].type, ir.Undefined)
-            columns = transpose(self, vectors + [empty] * (self.n - count))
+            rest = [empty] * (self.n - count)
+            columns = transpose(self, vectors + rest, whole=not rest)
             wide = power_of_two(count)
             place = tuple(range(base, base + wide))
             for k, column in enumerate(columns):

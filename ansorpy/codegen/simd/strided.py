@@ -56,7 +56,7 @@ class Strided(Memory):
             guard = self.shortened(self.allowed(guards, turned, read.uses), count, wide)
             row = self.fetch_vector(name, dtype, self.index(read.args[1], turned), guard)
             rows.append(self.shuffle(row, row, [j % wide for j in range(self.n)]))
-        return transpose(self, rows)
+        return transpose(self, rows, whole=count == self.n)
 
     def fetch_vector(self, name: str, dtype: str, index: Any, guard: Any) -> Any:
         """Load a vector; every other element, or reversed ones, from whole vectors."""

@@ -105,4 +105,5 @@ _AFTER = {
     "promote": _all_is_tiled,
     "slide": _all_is_tiled,
     "unroll": _all_is_tiled,
+    "squares": _all_is_tiled,
 }
