@@ -11,27 +11,29 @@ from ansorpy.te.expr import Expr, substitute, variables
 def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
     """Return the direct sub-statements in order; a Tile is a leaf (its store is part of it)."""
     match stmt:
-        case Store() | Tile():
-            return ()
         case For(body=body) | Alloc(body=body):
             return (body,)
-        case If(then=then, other=other):
-            return (then,) if other is None else (then, other)
         case Seq(stmts=stmts):
             return stmts
+        case If(then=then, other=other):
+            return (then,) if other is None else (then, other)
+        case Store() | Tile():
+            return ()
 
 
 def rebuild_stmt(stmt: Stmt, parts: tuple[Stmt, ...]) -> Stmt:
     """Return `stmt` with its direct sub-statements replaced (same order as `stmt_children`)."""
     match stmt:
-        case Store() | Tile():
-            return stmt
-        case For() | Alloc():
-            return replace(stmt, body=parts[0])
-        case If():
-            return replace(stmt, then=parts[0], other=parts[1] if len(parts) > 1 else None)
+        case For(var=var, extent=extent, kind=kind):
+            return For(var, extent, parts[0], kind)
+        case Alloc(buffer=buffer):
+            return Alloc(buffer, parts[0])
+        case If(cond=cond):
+            return If(cond, *parts)
         case Seq():
             return Seq(parts)
+        case Store() | Tile():
+            return stmt
 
 
 def map_stmt(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
@@ -53,9 +55,11 @@ def map_phases(program: Program, change: Callable[[Stmt], Stmt]) -> Program:
 
 def walk_stmt(stmt: Stmt) -> Iterator[Stmt]:
     """Yield every statement, parents first, in program order."""
-    yield stmt
-    for part in stmt_children(stmt):
-        yield from walk_stmt(part)
+    stack = [stmt]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack += stmt_children(top)[::-1]
 
 
 def stores(stmt: Stmt) -> tuple[Store, ...]:
@@ -89,10 +93,10 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
 def map_own_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """Replace the expressions of the statement itself (those of `stmt_exprs`)."""
     match stmt:
-        case Store(index=index, values=values):
-            return replace(stmt, index=_each(index, change), values=_each(values, change))
-        case For(extent=extent):
-            return replace(stmt, extent=change(extent))
+        case Store(buffers=buffers, index=index, values=values, combiner=combiner):
+            return Store(buffers, _each(index, change), _each(values, change), combiner)
+        case For(var=var, extent=extent, body=body, kind=kind):
+            return For(var, change(extent), body, kind)
         case If(cond=cond):
             return replace(stmt, cond=change(cond))
         case Seq():

@@ -5,9 +5,9 @@ variables, so bounds, loop extents and values share one language and one evaluat
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import is_
-from typing import Final
+from typing import Final, final
 
 INDEX: Final = "int64"  # the dtype of every axis variable
 
@@ -22,6 +22,7 @@ SIZE_BYTES: Final[Mapping[str, int]] = {
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow")
 COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGICAL: Final = ("and", "or")
+_BOOLEAN: Final = frozenset((*COMPARISONS, *LOGICAL))
 BINARY: Final = (*ARITHMETIC, *COMPARISONS, *LOGICAL)
 FUNCTIONS: Final = (
     "neg", "not", "abs", "floor", "ceil",
@@ -35,6 +36,7 @@ SYMBOLS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Const:
     """A literal of dtype `dtype`."""
@@ -46,6 +48,7 @@ class Const:
         return repr(self.value)
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Var:
     """An axis, a loop variable or a named tile size: an int64 scalar."""
@@ -56,6 +59,7 @@ class Var:
         return self.name
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Read:
     """One element of a tensor (in a Dag: the name of a node; in loop IR: the name of a buffer)."""
@@ -70,6 +74,7 @@ class Read:
         return f"{self.tensor}{suffix}[{', '.join(map(str, self.indices))}]"
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Binary:
     """`a op b`, op in BINARY; both sides have one dtype, comparisons give bool.
@@ -87,6 +92,7 @@ class Binary:
         return f"{self.op}({self.a}, {self.b})"
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Call:
     """`fn(a)`, fn in FUNCTIONS; the dtype is that of `a`."""
@@ -98,6 +104,7 @@ class Call:
         return f"{self.fn}({self.a})"
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Cast:
     """The value of `a` as `dtype`: float to integer truncates towards zero."""
@@ -109,6 +116,7 @@ class Cast:
         return f"{self.dtype}({self.a})"
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Select:
     """`then` where `cond` holds, else `other`; the branch not taken is not read."""
@@ -126,49 +134,45 @@ Expr = Const | Var | Read | Binary | Call | Cast | Select
 
 def dtype_of(expr: Expr) -> str:
     """Return the dtype of an expression (an axis variable is int64)."""
-    match expr:
-        case Const(dtype=dtype) | Read(dtype=dtype) | Cast(dtype=dtype):
-            return dtype
-        case Var():
+    while True:
+        if type(expr) is Binary:
+            if expr.op in _BOOLEAN:
+                return "bool"
+            expr = expr.a
+        elif type(expr) is Var:
             return INDEX
-        case Binary(op=op, a=a):
-            return "bool" if op in COMPARISONS or op in LOGICAL else dtype_of(a)
-        case Call(a=a):
-            return dtype_of(a)
-        case Select(then=then):
-            return dtype_of(then)
+        elif type(expr) is Call:
+            expr = expr.a
+        elif type(expr) is Select:
+            expr = expr.then
+        else:
+            return expr.dtype
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the direct sub-expressions, left to right."""
-    match expr:
-        case Const() | Var():
-            return ()
-        case Read(indices=indices):
-            return indices
-        case Binary(a=a, b=b):
-            return (a, b)
-        case Call(a=a) | Cast(a=a):
-            return (a,)
-        case Select(cond=cond, then=then, other=other):
-            return (cond, then, other)
+    if type(expr) is Binary:
+        return (expr.a, expr.b)
+    if type(expr) is Var or type(expr) is Const:
+        return ()
+    if type(expr) is Read:
+        return expr.indices
+    if type(expr) is Select:
+        return (expr.cond, expr.then, expr.other)
+    return (expr.a,)
 
 
 def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     """Return `expr` with its direct sub-expressions replaced (same order as `children`)."""
-    match expr:
-        case Const() | Var():
-            return expr
-        case Read():
-            return replace(expr, indices=parts)
-        case Binary():
-            return Binary(expr.op, *parts)
-        case Call():
-            return Call(expr.fn, *parts)
-        case Cast():
-            return Cast(expr.dtype, *parts)
-        case Select():
-            return Select(*parts)
+    if type(expr) is Binary:
+        return Binary(expr.op, *parts)
+    if type(expr) is Read:
+        return Read(expr.tensor, parts, expr.dtype, expr.output)
+    if type(expr) is Select:
+        return Select(*parts)
+    if type(expr) is Call:
+        return Call(expr.fn, *parts)
+    return Cast(expr.dtype, *parts) if type(expr) is Cast else expr
 
 
 def renewed(expr: Expr, old: tuple[Expr, ...], new: tuple[Expr, ...]) -> Expr:
@@ -186,26 +190,35 @@ def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """Replace variables by expressions."""
-    return transform(expr, lambda e: values.get(e.name) if isinstance(e, Var) else None)
+    if type(expr) is Var:
+        return values.get(expr.name, expr)
+    parts = children(expr)
+    return renewed(expr, parts, tuple([substitute(part, values) for part in parts]))
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Yield every sub-expression, parents first."""
-    stack = [expr]
+    yield from _all(expr)
+
+
+def _all(expr: Expr) -> list[Expr]:
+    """Return every sub-expression, parents first."""
+    found, stack = [], [expr]
     while stack:
         top = stack.pop()
-        yield top
-        stack.extend(reversed(children(top)))
+        found.append(top)
+        stack += children(top)[::-1]
+    return found
 
 
 def reads(expr: Expr) -> tuple[Read, ...]:
     """Return every Read inside `expr`, in order of appearance, repeats kept."""
-    return tuple(e for e in walk(expr) if isinstance(e, Read))
+    return tuple([e for e in _all(expr) if type(e) is Read])
 
 
 def variables(expr: Expr) -> frozenset[str]:
     """Return the names of the variables that occur in `expr`."""
-    return frozenset(e.name for e in walk(expr) if isinstance(e, Var))
+    return frozenset([e.name for e in _all(expr) if type(e) is Var])
 
 
 def const(value: int | float | bool, dtype: str = INDEX) -> Const:

@@ -60,28 +60,31 @@ def form(expr: Expr) -> Form:
         return Form(0, {expr: 1})
     terms: dict[Expr, int] = {}
     const = _collect(expr, 1, terms)
-    return Form(const, {atom: coef for atom, coef in terms.items() if coef})
+    if 0 in terms.values():
+        terms = {atom: coef for atom, coef in terms.items() if coef}
+    return Form(const, terms)
 
 
 def _collect(expr: Expr, times: int, terms: dict[Expr, int]) -> int:
     """Add `times * expr` to `terms` and return its constant part; all of it is int64."""
-    match expr:
-        case Const(value=value):
-            return times * int(value)
-        case Binary(op="add" | "sub" as op, a=a, b=b):
+    if type(expr) is Const:
+        return times * int(expr.value)
+    if type(expr) is Binary:
+        op, a, b = expr.op, expr.a, expr.b
+        if op in ("add", "sub"):
             const = _collect(a, times, terms)  # first: terms keep the order of the text
             return const + _collect(b, times if op == "add" else -times, terms)
-        case Binary(op="mul", a=a, b=Const(value=value)):
-            return _collect(a, times * int(value), terms)
-        case Binary(op="mul", a=a, b=b):
+        if op == "mul":
+            if type(b) is Const:
+                return _collect(a, times * int(b.value), terms)
             found = _product(expr, form(a), form(b))
-        case Call(fn="neg", a=a):
-            return _collect(a, -times, terms)
-        case _:
-            found = Form(0, {expr: 1})
-    for atom, coef in found.terms.items():
-        terms[atom] = terms.get(atom, 0) + times * coef
-    return times * found.const
+            for atom, coef in found.terms.items():
+                terms[atom] = terms.get(atom, 0) + times * coef
+            return times * found.const
+    elif type(expr) is Call and expr.fn == "neg":
+        return _collect(expr.a, -times, terms)
+    terms[expr] = terms.get(expr, 0) + times
+    return 0
 
 
 def _product(expr: Expr, a: Form, b: Form) -> Form:

@@ -44,9 +44,9 @@ def refold(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt | None:
 def _fold(stmt: Stmt, scope: Scope) -> Stmt | None:
     """Return the folded statement, None where it does nothing."""
     match stmt:
-        case Store():
-            index, stored = map(scope.simple, stmt.index), map(scope.simple, stmt.values)
-            return replace(stmt, index=tuple(index), values=tuple(stored))
+        case Store(buffers=buffers, index=index, values=values, combiner=combiner):
+            first, second = map(scope.simple, index), map(scope.simple, values)
+            return Store(buffers, tuple(first), tuple(second), combiner)
         case For():
             return _fold_for(stmt, scope.simple(stmt.extent), scope)
         case If():
