@@ -32,8 +32,8 @@ def _border(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
     match stmt:
         case For(var=var, extent=extent, body=body, kind=kind) if kind not in WRITTEN_OUT:
             if depth and kind is LoopKind.SERIAL and _decides(var, body):
-                folded = [refold(part, ranges) for part in _split(stmt)]
-                return seq(*(_border(part, ranges, depth - 1) for part in folded if part))
+                parts = [_border(part, ranges, depth - 1) for part in _split(stmt, ranges) if part]
+                return seq(*parts)
             inside = {**ranges, var: (0, max(0, bounds(extent, ranges)[1] - 1))}
             return replace(stmt, body=_border(body, inside, depth))
         case Seq(stmts=stmts):
@@ -65,15 +65,18 @@ def _mentioned(stmt: Stmt, written: frozenset[str]) -> Iterator[frozenset[str]]:
         yield from _mentioned(child, written)
 
 
-def _split(loop: For) -> Iterator[Stmt]:
-    """Yield the first iteration of a loop, those between, and the last; the loop if it is open."""
+def _split(loop: For, ranges: Mapping[str, Interval]) -> Iterator[Stmt | None]:
+    """Yield the first iteration of a loop, those between, and the last; the loop if it is open.
+
+    Each is folded; None where it does nothing.
+    """
     if not isinstance(loop.extent, Const):
         yield loop
         return
-    count = int(loop.extent.value)
-    yield substitute_stmt(loop.body, {loop.var: Const(0)})
+    count, changed = int(loop.extent.value), frozenset({loop.var})
+    yield refold(loop.body, ranges, changed, {loop.var: 0})
     if count > 2:
         later: Expr = Binary("add", Var(loop.var), Const(1))
         between = substitute_stmt(loop.body, {loop.var: later})
-        yield replace(loop, extent=Const(count - 2), body=between)
-    yield substitute_stmt(loop.body, {loop.var: Const(count - 1)})
+        yield refold(replace(loop, extent=Const(count - 2), body=between), ranges, changed)
+    yield refold(loop.body, ranges, changed, {loop.var: count - 1})

@@ -8,7 +8,7 @@ are remembered by object; the general rules then see little.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ansorpy.te.expr import INDEX, Binary, Call, Const, Expr, Var, children, rebuild
+from ansorpy.te.expr import INDEX, Binary, Call, Const, Expr, Var, children, rebuild, variables
 from ansorpy.te.forms import Form
 from ansorpy.te.intervals import Fact, Interval, simplify
 
@@ -19,15 +19,20 @@ class Scope:
 
     `known` holds the forms of expressions by identity: a scope inside knows them too, since its
     own variables do not occur in them. The program must outlive it.
+    `changed` are the variables of which more is known than when the expressions were simplified
+    before; None: they never were. What mentions none of them stays as it is.
     """
 
     values: Mapping[str, int]
     ranges: Mapping[str, Interval] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     known: dict[int, Form | None] = field(default_factory=dict)
+    changed: frozenset[str] | None = None
 
     def simple(self, expr: Expr) -> Expr:
         """Return an expression with its sizes replaced, simplified."""
+        if self.changed is not None and self.changed.isdisjoint(variables(expr)):
+            return expr
         form = self._form(expr)
         if form is not None:
             return form.expr()
@@ -78,15 +83,32 @@ class Scope:
         var: str,
         value: int | None = None,
         interval: Interval | None = None,
+        new: bool = True,
     ) -> "Scope":
-        """Return the scope of a loop body, where `var` has one value or an interval of them."""
+        """Return the scope of a loop body, where `var` has one value or an interval of them.
+
+        Args:
+            new: whether that is more than was known before.
+        """
         return Scope(
             self.values if value is None else {**self.values, var: value},
             self.ranges if interval is None else {**self.ranges, var: interval},
             self.facts,
             dict(self.known),
+            self.changed | {var} if new and self.changed is not None else self.changed,
         )
 
     def where(self, facts: tuple[Fact, ...]) -> "Scope":
         """Return the same scope with other facts."""
-        return Scope(self.values, self.ranges, facts, self.known)
+        changed = self.changed if self.changed is None else _told(facts, self.changed)
+        return Scope(self.values, self.ranges, facts, self.known, changed)
+
+
+def _told(facts: tuple[Fact, ...], changed: frozenset[str]) -> frozenset[str]:
+    """Return the variables that are changed, and those that facts tell more of through them."""
+    groups = [frozenset[str]().union(*map(variables, fact.form.terms)) for fact in facts]
+    while True:
+        more = changed.union(*(group for group in groups if not changed.isdisjoint(group)))
+        if more == changed:
+            return changed
+        changed = more

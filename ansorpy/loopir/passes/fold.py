@@ -32,13 +32,20 @@ def fold(program: Program, values: Mapping[str, int]) -> Program:
     return replace(program, buffers=buffers, phases=tuple(phases))
 
 
-def refold(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt | None:
+def refold(
+    stmt: Stmt,
+    ranges: Mapping[str, Interval],
+    changed: frozenset[str],
+    values: Mapping[str, int] | None = None,
+) -> Stmt | None:
     """Return a part of a bound program folded once more, None where it does nothing.
 
     Args:
         ranges: first and last value of the loop variables outside of it.
+        changed: the variables, outside or inside, of which more is known than before.
+        values: numbers for some of them.
     """
-    return _fold(stmt, Scope({}, ranges))
+    return _fold(stmt, Scope(values or {}, ranges, changed=changed))
 
 
 def _fold(stmt: Stmt, scope: Scope) -> Stmt | None:
@@ -72,7 +79,7 @@ def _fold_for(stmt: For, extent: Expr, scope: Scope) -> Stmt | None:
         return None
     if low == high == 1:
         return _fold(stmt.body, scope.inside(stmt.var, value=0))
-    inside = scope.inside(stmt.var, interval=(0, high - 1))
+    inside = scope.inside(stmt.var, interval=(0, high - 1), new=extent is not stmt.extent)
     if low != high:
         inside = inside.where(_below(Var(stmt.var), extent, inside.ranges, scope.facts))
     body = _fold(stmt.body, inside)

@@ -4,13 +4,13 @@ for j in E: vector l in min(48, N - 48 j)      ->      for j in N / 48: vector l
                                                        the rest, with vector l in N mod 48
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
 from ansorpy.loopir.passes.fold import refold
-from ansorpy.loopir.rewrite import map_phases, map_stmt, substitute_stmt, walk_stmt
+from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.te.expr import Binary, Const, Expr, substitute, variables
 from ansorpy.te.intervals import Interval, bounds, linear, simplify
 
@@ -35,12 +35,9 @@ def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
             tail = _tail(body, inside) if depth and not _parallel(body) else None
             if tail is None:
                 return replace(stmt, body=_peel(body, inside, depth))
-            split = _split(stmt, tail, inside)
+            split = _split(stmt, tail, ranges, inside)
             if split is not None:
-                # What is now known of the loop decides tails further in: they fold before they
-                # are looked at, or a whole tile would run as a loop of single vectors.
-                parts = (refold(part, ranges) for part in split)
-                return Seq(tuple(_peel(part, ranges, depth - 1) for part in parts if part))
+                return Seq(tuple(_peel(part, ranges, depth - 1) for part in split if part))
             whole, rest = _both(body, tail, inside)
             cond = Binary("ge", tail, Const(bounds(tail, inside)[1]))
             chosen = If(cond, _peel(whole, inside, depth - 1), _peel(rest, inside, depth - 1))
@@ -111,8 +108,14 @@ def _rest(tail: Expr, most: int) -> Expr:
     return tail
 
 
-def _split(loop: For, tail: Expr, inside: Mapping[str, Interval]) -> tuple[Stmt, Stmt] | None:
-    """Return the loop as whole tiles and a last iteration; None where that is not possible."""
+def _split(
+    loop: For, tail: Expr, ranges: Mapping[str, Interval], inside: Mapping[str, Interval]
+) -> tuple[Stmt | None, Stmt | None] | None:
+    """Return the loop as whole tiles and a last iteration; None where that is not possible.
+
+    What is now known of the loop decides tails further in: both are folded before those are looked
+    at, or a whole tile would run as a loop of single vectors.
+    """
     if loop.kind is not LoopKind.SERIAL or not isinstance(loop.extent, Const):
         return None
     if variables(tail) != {loop.var}:
@@ -123,13 +126,20 @@ def _split(loop: For, tail: Expr, inside: Mapping[str, Interval]) -> tuple[Stmt,
     if before[0] < most:
         return None
     whole, _ = _both(loop.body, tail, inside)
-    at = {loop.var: Const(last)}
-    size = simplify(substitute(tail, at), {})
-    rest = substitute_stmt(_with_extent(loop.body, tail, size), at)
-    first: Stmt = replace(loop, extent=Const(last), body=whole)
+    size = simplify(substitute(tail, {loop.var: Const(last)}), {})
+    rest = _with_extent(loop.body, tail, size)
+    changed = frozenset({loop.var, *_bounded_by(tail, loop.body)})
+    last_one = refold(rest, ranges, changed, {loop.var: last})
     if last == 1:
-        first = substitute_stmt(whole, {loop.var: Const(0)})
-    return first, rest
+        return refold(whole, ranges, changed, {loop.var: 0}), last_one
+    return refold(replace(loop, extent=Const(last), body=whole), ranges, changed), last_one
+
+
+def _bounded_by(tail: Expr, body: Stmt) -> Iterator[str]:
+    """Yield the variables of the loops that run to a tail."""
+    for stmt in walk_stmt(body):
+        if isinstance(stmt, For) and stmt.extent == tail:
+            yield stmt.var
 
 
 def _settle(body: Stmt) -> Stmt:
