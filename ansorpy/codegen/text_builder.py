@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from llvmlite import ir
 
-from ansorpy.codegen.simd.kinds import I1, I64, POINTER, reshaped, width
+from ansorpy.codegen.simd.kinds import I1, I64, POINTER, reshaped, vector, width
 
 SIGNED: Final = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
 UNSIGNED: Final = {"<": "ult", "<=": "ule", ">": "ugt", ">=": "uge", "==": "eq", "!=": "ne"}
@@ -202,7 +202,7 @@ class TextBuilder:
         """Return the address of an element."""
         code = f"getelementptr {type_text(source_etype)}, {typed(base)}, {typed(indices[0])}"
         lanes = width(indices[0])
-        return self.result(ir.VectorType(POINTER, lanes) if lanes else POINTER, code)
+        return self.result(vector(POINTER, lanes) if lanes else POINTER, code)
 
     def load(self, place: Any, typ: Any, align: int = 8) -> Value:
         """Load from memory."""
@@ -243,7 +243,7 @@ class TextBuilder:
 
     def shuffle_vector(self, a: Any, b: Any, picks: Any) -> Value:
         """Return the picked lanes of a followed by b."""
-        kind = ir.VectorType(a.type.element, picks.type.count)
+        kind = vector(a.type.element, picks.type.count)
         return self.result(kind, f"shufflevector {typed(a)}, {typed(b)}, {typed(picks)}")
 
     def phi(self, kind: Any) -> Phi:

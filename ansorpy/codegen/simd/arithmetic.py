@@ -21,6 +21,7 @@ from ansorpy.codegen.simd.kinds import (
     reshaped,
     supports,
     undefined,
+    vector,
 )
 
 # Below the first number (above its inverse) 1 / y needs scaling, by the second.
@@ -56,12 +57,12 @@ class Arithmetic:
         """Return a vector of `lanes` times the scalar `value` (a vector stays)."""
         if isinstance(value.type, ir.VectorType) or not lanes:
             return value
-        kind = ir.VectorType(value.type, lanes)
+        kind = vector(value.type, lanes)
         if isinstance(value, ir.Constant):
             return constant(kind, value.constant)
         empty, first = undefined(kind), constant(I32, 0)
         one = self.b.insert_element(empty, value, first)
-        return self.b.shuffle_vector(one, empty, constant(ir.VectorType(I32, lanes), 0))
+        return self.b.shuffle_vector(one, empty, constant(vector(I32, lanes), 0))
 
     def like(self, value: Any, number: float) -> Any:
         """Return `number` in the type of `value`."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ansorpy.codegen.simd.kinds import BYTES, I32, I64, declared, width
+from ansorpy.codegen.simd.kinds import BYTES, I32, I64, declared, vector, width
 from ansorpy.codegen.simd.memory import consecutive
 from ansorpy.codegen.simd.strided import Strided
 from ansorpy.codegen.simd.text import Node
@@ -48,7 +48,7 @@ class Dots(Strided):
         units = Index({}, tuple((at - index.lanes[0]) // steps for at in index.lanes))
         if not consecutive(units) or index.lanes[1] - index.lanes[0] != steps:
             raise ValueError(f"the lanes of a dot do not lie side by side: {self.tile.text}")
-        kind = ir.VectorType(I32, lanes)
+        kind = vector(I32, lanes)
         if guard is False:
             return ir.Constant(kind, None)
         place = self.address(name, operand.dtype, index)

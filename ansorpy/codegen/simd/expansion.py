@@ -15,6 +15,7 @@ from ansorpy.codegen.simd.kinds import (
     computed,
     constant,
     power_of_two,
+    vector,
     width,
 )
 from ansorpy.codegen.simd.matrices import Matrices
@@ -154,7 +155,7 @@ class Expansion(Matrices):
         else:
             start = (LEAST if largest else LARGEST)[dtype]
         numbers = [start] + [LARGEST[extra] for extra in self.dtypes[1:]]
-        kinds = [ir.VectorType(COMPUTED[dtype], self.n) for dtype in self.dtypes]
+        kinds = [vector(COMPUTED[dtype], self.n) for dtype in self.dtypes]
         return [constant(kind, number) for kind, number in zip(kinds, numbers, strict=True)]
 
     def across(self, parts: list[Any]) -> list[Any]:

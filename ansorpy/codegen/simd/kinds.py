@@ -47,6 +47,12 @@ SHORT = {ir.FloatType: "f32", ir.DoubleType: "f64", ir.HalfType: "f16"}
 FLAGS = ("contract", "nsz")  # never nnan, ninf: NaN and infinity keep their meaning
 
 
+@lru_cache(maxsize=256)  # one object per type: it keeps how it is written
+def vector(element: Any, count: int) -> Any:
+    """Return the type of a vector."""
+    return ir.VectorType(element, count)
+
+
 class Operand(NamedTuple):
     """What a name of the text stands for; `shape` is None for memory, `lanes` 0 for scalars."""
 
@@ -67,7 +73,7 @@ class Operand(NamedTuple):
     def element(self) -> Any:
         """The LLVM type of one register of the tile."""
         stored = I8 if self.dtype == "bool" else COMPUTED[self.dtype]
-        return ir.VectorType(stored, self.lanes) if self.lanes else stored
+        return vector(stored, self.lanes) if self.lanes else stored
 
 
 def supports(builder: Any, feature: str) -> bool:
@@ -130,7 +136,7 @@ def lanes_of(element: Any, numbers: Iterable[float]) -> Any:
 
 @lru_cache(maxsize=4096)
 def _lanes(element: Any, numbers: tuple[float, ...]) -> Any:
-    return ir.Constant(ir.VectorType(element, len(numbers)), list(numbers))
+    return ir.Constant(vector(element, len(numbers)), list(numbers))
 
 
 def power_of_two(count: int) -> int:
@@ -145,7 +151,7 @@ def width(*values: Any) -> int:
 
 def reshaped(kind: Any, element: Any) -> Any:
     """Return `element`, as a vector of as many lanes as `kind` where that is a vector."""
-    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
+    return vector(element, kind.count) if isinstance(kind, ir.VectorType) else element
 
 
 def mangled(kind: Any) -> str:

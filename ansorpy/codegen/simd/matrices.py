@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from ansorpy.codegen.simd.dots import Dots
-from ansorpy.codegen.simd.kinds import BYTES, I8, I32, I64, VOID, declared
+from ansorpy.codegen.simd.kinds import BYTES, I8, I32, I64, VOID, declared, vector
 from ansorpy.codegen.simd.memory import reserve
 from ansorpy.codegen.simd.text import Node
 from ansorpy.codegen.simd.values import Point
@@ -72,7 +72,7 @@ def configure(builder: Any, part: Part = FULL) -> None:
         table[48 + number] = rows
     words = [int.from_bytes(table[k : k + 4], "little") for k in range(0, 64, 4)]
     place = reserve(builder, 64)
-    builder.store(ir.Constant(ir.VectorType(I32, 16), words), place, align=64)
+    builder.store(ir.Constant(vector(I32, 16), words), place, align=64)
     invoke(builder, "llvm.x86.ldtilecfg", [place])
 
 

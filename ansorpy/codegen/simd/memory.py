@@ -18,6 +18,7 @@ from ansorpy.codegen.simd.kinds import (
     declared,
     lanes_of,
     mangled,
+    vector,
     whole_number,
     width,
 )
@@ -198,7 +199,7 @@ class Memory(Expressions):
     def fetch_vector(self, name: str, dtype: str, index: Any, guard: Any) -> Any:
         """Load a vector; lanes outside of the guard are 0 and not touched."""
         lanes = len(index.lanes) if isinstance(index, Index) else width(index.ir)
-        kind, align = ir.VectorType(STORED[dtype], lanes), BYTES.get(dtype, 1)
+        kind, align = vector(STORED[dtype], lanes), BYTES.get(dtype, 1)
         value = ir.Constant(kind, None)
         if guard is not False and consecutive(index):
             if guard is True:
@@ -215,7 +216,7 @@ class Memory(Expressions):
         key = ("vector", name, frozenset(index.terms.items()), index.lanes)
         if key in self.memo and name not in self.written:
             return self.memo[key]
-        kind = ir.VectorType(STORED[dtype], len(index.lanes))
+        kind = vector(STORED[dtype], len(index.lanes))
         place = self.address(name, dtype, index)
         value = self.memo[key] = self.b.load(place, typ=kind, align=BYTES.get(dtype, 1))
         return value
@@ -241,7 +242,7 @@ class Memory(Expressions):
         else:
             base, offsets = self.address(name, dtype, Index({}, (0,))), index.ir
         result = self.b.gep(base, [offsets], source_etype=STORED[dtype])
-        result.type = ir.VectorType(POINTER, width(offsets))  # llvmlite says: one pointer
+        result.type = vector(POINTER, width(offsets))  # llvmlite says: one pointer
         return result
 
 

@@ -35,8 +35,10 @@ class Index:
     __slots__ = ("lanes", "terms")
 
     def __init__(self, terms: dict[str, int], lanes: tuple[int, ...]) -> None:
-        self.terms = {name: scale for name, scale in terms.items() if scale}
-        self.lanes = lanes[:1] if len(set(lanes)) == 1 else lanes
+        self.terms = terms
+        if 0 in terms.values():
+            self.terms = {name: scale for name, scale in terms.items() if scale}
+        self.lanes = lanes[:1] if len(lanes) > 1 and len(set(lanes)) == 1 else lanes
 
     def plus(self, other: "Index", scale: int = 1) -> "Index":
         """Return self + scale * other."""
