@@ -9,7 +9,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ _COLUMN: Final = "column"
 _WHERE: Final = "where"
 
 
+@final
 @dataclass(
     slots=True, eq=False
 )  # not frozen: a plan makes 10,000 of them, and that is half the cost
@@ -103,7 +104,7 @@ class Tape:
     """
 
     def __init__(self, columns: Sequence[tuple[str, int | None]]) -> None:
-        self._known: dict[tuple[str | float, ...], Value] = {}
+        self._known: dict[tuple[str | Value, ...], Value] = {}
         self._constants: dict[float, Value] = {}
         self._steps: list[tuple[str, tuple[Value, ...]]] = []
         slots = [self._push(_COLUMN, ()) for _ in columns]
@@ -124,22 +125,23 @@ class Tape:
         if b is None:
             if a.slot < 0:
                 return self.const(_FOLD[op](a.constant))
-            return self._recorded((op, a.slot), (a,))
-        if not isinstance(b, Value):
+            return self._recorded((op, a), (a,))
+        if type(b) is not Value:
             b = self.const(b)
         if a.slot < 0 or b.slot < 0:
             if a.slot < 0 and b.slot < 0:
                 return self.const(_FOLD[op](a.constant, b.constant))
             folded = _with_constant(op, a, b)
         else:
-            folded = _of_itself(op, a) if a.slot == b.slot else None
+            folded = _of_itself(op, a) if a is b else None
         if folded is not None:
             return folded
-        if op in _COMMUTE and (b.slot, b.constant) < (a.slot, a.constant):
+        if b.slot < a.slot and op in _COMMUTE:
             a, b = b, a
-        return self._recorded((op, a.slot, a.constant, b.slot, b.constant), (a, b))
+        return self._recorded((op, a, b), (a, b))
 
-    def _recorded(self, key: tuple[str | float, ...], args: tuple[Value, ...]) -> Value:
+    def _recorded(self, key: tuple[str | Value, ...], args: tuple[Value, ...]) -> Value:
+        """Return what a key stands for; values in it are known by identity: each is made once."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._push(str(key[0]), args)
@@ -151,10 +153,7 @@ class Tape:
         b = other if isinstance(other, Value) else self.const(other)
         if test.is_constant:
             return a if test.constant else b
-        if (a.slot, a.constant) == (b.slot, b.constant):
-            return a
-        key = (_WHERE, test.slot, a.slot, a.constant, b.slot, b.constant)
-        return self._recorded(key, (test, a, b))
+        return a if a is b else self._recorded((_WHERE, test, a, b), (test, a, b))
 
     def of(self, expr: Expr, variables: Mapping[str, Value]) -> Value:
         """Return the value of an index expression.
