@@ -17,6 +17,7 @@ from ansorpy.codegen.simd.matrices import configure, release
 from ansorpy.codegen.simd.memory import reserve
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.simd.values import Index
+from ansorpy.codegen.sums import Sums
 from ansorpy.codegen.text_builder import TextBuilder, serial_loop
 from ansorpy.codegen.tile_text import (
     Scoped,
@@ -121,6 +122,7 @@ class _PhaseWriter:
     operations: dict[Any, tuple[Operation, Scoped]] = field(default_factory=dict)
     counter: int = 0
     known: tuple[Any, dict[Any, Any]] = (None, {})  # a basic block, and its offsets and addresses
+    sums: Sums = field(default_factory=Sums)
 
     def phase(self, phase: Phase) -> None:
         """Write the whole function."""
@@ -137,6 +139,7 @@ class _PhaseWriter:
             symbol = self._fresh("i")
             scope = scope.with_var(name, symbol, Const(extent))
             self.values[symbol] = self.b.urem(task, ir.Constant(I64, extent))
+            self.sums.enter(symbol, self.b.block)
             task = self.b.udiv(task, ir.Constant(I64, extent))
         matrices = uses_matrices(phase)
         if matrices:
@@ -169,7 +172,7 @@ class _PhaseWriter:
     def _tile(self, stmt: Tile, scope: Scoped) -> None:
         tile, numbers = self._operation(stmt, scope)
         given = {name: self.values[name] for name in tile.names if name not in numbers}
-        after = Expansion(tile, self.b, given, self._shared(), numbers).run()
+        after = Expansion(tile, self.b, given, self._shared(), numbers, self.sums).run()
         for name in tile.results:
             self.values[name] = after[name]
 
@@ -244,6 +247,7 @@ class _PhaseWriter:
         index = self.b.phi(I64)
         index.add_incoming(ir.Constant(I64, 0), before)
         self.values[symbol] = index
+        self.sums.enter(symbol, head)
         changed = stored_names(stmt)
         carried = [
             place.symbol
@@ -315,7 +319,7 @@ class _PhaseWriter:
         """Return an int64, or an i1 or bool for a condition, over loop variables."""
         tile = _expression(index_text(expr, scope))
         given = {name: self.values[name] for name in tile.names if name != "_"}
-        expansion = Expansion(tile, self.b, given, self._shared())
+        expansion = Expansion(tile, self.b, given, self._shared(), sums=self.sums)
         found = expansion.eval(tile.values[0], {})
         if isinstance(found, bool):
             return found
@@ -365,11 +369,19 @@ def target_machine(target: Target) -> Any:
 
 
 def object_bytes(text: str, target: Target) -> bytes:
-    """Return the object file of LLVM IR text; no mid-level passes: the code is already vectors."""
+    """Return the object file of LLVM IR text.
+
+    No mid-level passes: the code is already vectors. No strength reduction either: offsets are
+    made outside of the loops that do not change them (ADR-0078).
+    """
     module = parse(text)
     machine = _kept_machine(target)
     module.data_layout = str(machine.target_data)
-    return bytes(machine.emit_object(module))
+    llvm.set_option("ansorpy", "-disable-lsr=true")
+    try:
+        return bytes(machine.emit_object(module))
+    finally:
+        llvm.set_option("ansorpy", "-disable-lsr=false")  # of the whole process
 
 
 @lru_cache(maxsize=4)

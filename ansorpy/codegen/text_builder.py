@@ -64,12 +64,12 @@ class Slot(Value):
 
 
 class Block:
-    """A basic block."""
+    """A basic block; once it is `closed`, its last line is where control goes."""
 
-    __slots__ = ("lines", "name")
+    __slots__ = ("closed", "lines", "name")
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name, self.closed = name, False
         self.lines: list[object] = []
 
 
@@ -273,13 +273,24 @@ class TextBuilder:
         """Continue in a block."""
         self.block = block
 
+    @contextmanager
+    def inside(self, block: Block) -> Iterator[None]:
+        """Write at the end of a block, which may be closed."""
+        before, self.block = self.block, block
+        end = [block.lines.pop()] if block.closed else []
+        yield
+        block.lines += end
+        self.block = before
+
     def branch(self, block: Block) -> None:
         """Go to a block."""
         self.emit(f"br label %{block.name}")
+        self.block.closed = True
 
     def cbranch(self, cond: Any, then: Block, other: Block) -> None:
         """Go to one of two blocks."""
         self.emit(f"br {typed(cond)}, label %{then.name}, label %{other.name}")
+        self.block.closed = True
 
     @contextmanager
     def if_then(self, cond: Any) -> Iterator[None]:

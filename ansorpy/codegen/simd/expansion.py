@@ -38,9 +38,10 @@ class Expansion(Matrices):
         values: dict[str, Any],
         shared: dict[Any, Any] | None = None,
         numbers: dict[str, int] | None = None,
+        sums: Any = None,
     ) -> None:
-        super().__init__(tile, builder, values, shared, numbers)
-        self.sums: dict[Any, list[Any]] = {}
+        super().__init__(tile, builder, values, shared, numbers, sums)
+        self.totals: dict[Any, list[Any]] = {}
         if tile.apart:
             self.hide_addresses()
         self.inside = bool(tile.lanes) and tile.lane not in self.kept  # reduces along the lanes
@@ -115,13 +116,13 @@ class Expansion(Matrices):
             last = all(point[k] == (n - 1,) for k, n in self.summed)
             key = tuple(at for name, at in point.items() if name in self.kept)
         if first:
-            self.sums[key] = self.identity() if self.inside else self.fetch(point)
-        new = old = self.sums[key]
+            self.totals[key] = self.identity() if self.inside else self.fetch(point)
+        new = old = self.totals[key]
         if guard is not False:
             new = self.accumulate(old, point)
         if guard is not False and guard is not True:
             new = [self.b.select(guard, x, y) for x, y in zip(new, old, strict=True)]
-        self.sums[key] = new
+        self.totals[key] = new
         if last:
             if self.inside:
                 new = self.combine(tile.combiner, self.dtypes, self.fetch(point), self.across(new))

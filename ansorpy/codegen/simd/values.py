@@ -65,7 +65,8 @@ class Expressions(Functions):
     """Evaluates expressions of one tile operation; `values` are its arguments by name.
 
     `shared` remembers offsets and addresses for the tiles of one basic block, in which a name
-    stands for one value; `numbers` are names of the text that are known. Memory is an address
+    stands for one value; `numbers` are names of the text that are known; `sums`
+    makes those of the others outside of loops (`codegen.sums`; None: here). Memory is an address
     (int64) or a pointer, a register tile a list of registers.
     """
 
@@ -76,8 +77,10 @@ class Expressions(Functions):
         values: dict[str, Any],
         shared: dict[Any, Any] | None = None,
         numbers: dict[str, int] | None = None,
+        sums: Any = None,
     ) -> None:
         super().__init__(builder)
+        self.sums = sums
         self.numbers = {name: (number,) for name, number in (numbers or {}).items()}
         self.tile, self.n = tile, tile.lanes
         self.memo: dict[Any, Any] = {}
@@ -353,6 +356,8 @@ class Expressions(Functions):
 
     def scalar(self, terms: dict[str, int]) -> Any:
         """Return sum(coefficient * term)."""
+        if self.sums is not None and self.sums.know(terms):
+            return self.sums.of(self.b, terms, self.values)
         key, known = ("scalar", frozenset(terms.items())), self.memo_of(terms)
         if key not in known:
             total = None

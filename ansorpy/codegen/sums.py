@@ -1,0 +1,46 @@
+"""Sums of run-time integers, each made where the last of its terms is known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansorpy.codegen.simd.kinds import whole_number
+
+Terms = Mapping[str, int]  # coefficients by name
+
+
+@dataclass(slots=True)
+class Sums:
+    """The offsets of one function: names, where they get their values, and sums of them.
+
+    What a loop does not change is made outside of it, once. LLVM would look for it in every loop,
+    and give up where it runs out of registers.
+    """
+
+    blocks: dict[str, Any] = field(default_factory=dict)  # by name, outermost first
+    known: dict[tuple[tuple[str, int], ...], Any] = field(default_factory=dict)
+
+    def enter(self, name: str, block: Any) -> None:
+        """Note the block of a name; no name before it is known further in."""
+        self.blocks[name] = block
+
+    def know(self, terms: Terms) -> bool:
+        """Whether it is known where all names of a sum get their values."""
+        return bool(terms) and terms.keys() <= self.blocks.keys()
+
+    def of(self, builder: Any, terms: Terms, values: Mapping[str, Any]) -> Any:
+        """Return the sum of coefficient * value."""
+        order = [name for name in self.blocks if name in terms]
+        total = None
+        key: tuple[tuple[str, int], ...] = ()
+        for name in order:
+            key = (*key, (name, terms[name]))
+            if key not in self.known:
+                with builder.inside(self.blocks[name]):
+                    part = values[name]
+                    if terms[name] != 1:
+                        part = builder.mul(part, whole_number(terms[name]), flags=("nsw",))
+                    made = part if total is None else builder.add(total, part, flags=("nsw",))
+                    self.known[key] = made
+            total = self.known[key]
+        return total

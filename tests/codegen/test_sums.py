@@ -1,0 +1,68 @@
+"""Offsets are made outside of the loops that do not change them."""
+
+import re
+
+import numpy as np
+
+from ansorpy.codegen.llvm_ir import module_text, object_bytes, parse, target_machine
+from ansorpy.loopir.nodes import For, If, Program, Scope, Tile
+from ansorpy.target import Target
+from ansorpy.te.expr import Var
+from tests.codegen.programs import add, buffer, c, lt, mul, program, read, store
+from tests.codegen.running import run_llvm
+
+TARGET = Target()
+A, B, K = 3, 4, 5
+
+
+def summed() -> Program:
+    """Return o[a, b] += x[a, b, k] where k < a + 2, in three loops."""
+    a, b, k = map(Var, "abk")
+    at = add(mul(a, B * K), mul(b, K), k)
+    inner = Tile((), None, store("o", [add(mul(a, B), b)], read("x", at), "sum"))
+    body = For("k", c(K), If(lt(k, add(a, c(2))), inner))
+    buffers = [
+        buffer("x", "float32", [A * B * K]),
+        buffer(
+            "o",
+            "float32",
+            [A * B],
+        ),
+    ]
+    return program(buffers, For("a", c(A), For("b", c(B), body)))
+
+
+def heads(text: str) -> list[str]:
+    """Return the blocks in which the loops of the first function begin, outermost first."""
+    parts = re.split(r"^b\d+:$", text[: text.index("\n}")], flags=re.MULTILINE)
+    return [part for part in parts if "phi i64" in part]
+
+
+def test_a_loop_makes_no_sum_that_it_does_not_change() -> None:
+    first, second, third = heads(module_text(summed(), TARGET))
+    assert first.count("mul") == 3  # a * B * K, a * B, and -a of the condition
+    assert second.count("mul") == 1  # b * K; b and that are added to what is known of a
+    assert second.count("add nsw i64") == 2
+    assert third.count("mul") == 0
+    assert third.count("add nsw i64") == 2  # k joins the offset and the condition
+
+
+def test_sums_are_right_where_loops_and_branches_meet() -> None:
+    x = np.random.default_rng(0).random((A, B, K), np.float32)
+    o = np.zeros(A * B, np.float32)
+    got = run_llvm(summed(), {"x": x.ravel(), "o": o})["o"].reshape(A, B)
+    expected = [x[a, :, : a + 2].sum(axis=-1, dtype=np.float64) for a in range(A)]
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_what_is_delivered_keeps_strength_reduction() -> None:
+    text, machine = module_text(summed(), TARGET), target_machine(TARGET)
+
+    def made() -> bytes:
+        module = parse(text)
+        module.data_layout = str(machine.target_data)
+        return bytes(machine.emit_object(module))
+
+    before = made()
+    assert object_bytes(text, TARGET) != before
+    assert made() == before
