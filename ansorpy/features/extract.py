@@ -57,7 +57,7 @@ def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
 class Prepared:
     """What is known of the features of a plan on a target before a row is seen.
 
-    Another process may have worked it out: it travels as some hundred KB.
+    Another process may have worked it out: it travels as some 100 KB.
     """
 
     def __init__(self, plan: Plan, target: Target) -> None:

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from ansorpy.codegen.llvm_ir import module_text, object_bytes, parse, target_machine
-from ansorpy.loopir.nodes import For, If, Program, Scope, Tile
+from ansorpy.loopir.nodes import For, If, Program, Tile
 from ansorpy.target import Target
 from ansorpy.te.expr import Var
 from tests.codegen.programs import add, buffer, c, lt, mul, program, read, store
