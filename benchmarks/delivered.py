@@ -53,7 +53,7 @@ def raced(case: str, path: Path, target: Target) -> Row:
     dag = ROWS[case].dag(constant_weights=False)
     with zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
-    plan = plan_from_text(dag, target, manifest["plan"])
+    plan = plan_from_text(dag, target, json.dumps(manifest["plan"]))
     program = bind(plan, tuple(manifest["row"]), target)
     forms: dict[str, Program | Kernel] = {
         SEARCHED: program,
@@ -115,7 +115,7 @@ def main() -> None:
             continue
         row = {**key, **raced(case, path, target)}
         results.add(row)
-        say(f"{case}: {times(ratio(row))}" + f" {row['failed']}" * ("failed" in row))
+        say(f"{case}: {row.get('failed') or times(ratio(row))}")
     mine = [row for row in results.rows if row["threads"] == args.threads]
     if not mine:
         raise SystemExit("no kernels: python -m benchmarks.suite.tune makes them")
