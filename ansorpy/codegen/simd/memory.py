@@ -209,7 +209,10 @@ class Memory(Expressions):
                 value = self.masked("load", value, place, align, guard)
         elif guard is not False:
             value = self.masked("gather", value, self.addresses(name, dtype, index), align, guard)
-        return self.loaded(value, dtype)
+        value = self.loaded(value, dtype)
+        if guard is not True:
+            self.zeroed[id(value)] = value
+        return value
 
     def loaded_vector(self, name: str, dtype: str, index: Index) -> Any:
         """Load a vector, once for all points of the tile that read the same place."""

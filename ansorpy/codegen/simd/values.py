@@ -1,5 +1,6 @@
 """Expressions of the text: offsets known up to run-time terms, everything else computed."""
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -57,6 +58,13 @@ class Value(NamedTuple):
     ir: Any
 
 
+def is_zero(x: Any) -> bool:
+    """Whether something evaluated is a literal 0, as the lanes that are not loaded."""
+    if isinstance(x, Index):
+        return not x.terms and x.lanes == (0,)
+    return x is False or (isinstance(x, float) and x == 0 and math.copysign(1, x) > 0)
+
+
 Point = dict[str, tuple[int, ...]]  # tile variable -> its value, or one per lane
 Guards = tuple[tuple[Node, bool], ...]  # conditions of enclosing selects, and whether they hold
 
@@ -84,6 +92,7 @@ class Expressions(Functions):
         self.numbers = {name: (number,) for name, number in (numbers or {}).items()}
         self.tile, self.n = tile, tile.lanes
         self.memo: dict[Any, Any] = {}
+        self.zeroed: dict[int, Any] = {}  # what was loaded, 0 where a guard did not hold, by id
         self.shared: dict[Any, Any] = {} if shared is None else shared
         self.values: dict[str, Any] = {
             k: list(v) if isinstance(v, list) else v for k, v in values.items()
@@ -268,6 +277,8 @@ class Expressions(Functions):
             return Value(dtype, self.give(chosen, dtype)) if bare and dtype else chosen
         x = self.eval(then, point, (*guards, (test, True)))
         y = self.eval(other, point, (*guards, (test, False)))
+        if isinstance(x, Value) and id(x.ir) in self.zeroed and is_zero(y):
+            return x
         dtypes = [v.dtype for v in (x, y) if isinstance(v, Value)]
         dtypes += ["bool" for v in (x, y) if isinstance(v, bool)]
         dtypes += ["float64" for v in (x, y) if isinstance(v, float)]
