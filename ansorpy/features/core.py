@@ -21,7 +21,6 @@ from ansorpy.te.expr import (
     Binary,
     Call,
     Expr,
-    Select,
     variables,
     walk,
 )
@@ -148,12 +147,6 @@ class _Core:
         return self.statement.store.combiner is not None
 
     @property
-    def _chooses(self) -> bool:
-        """Whether something is read under a condition: such loads are not shared."""
-        values = self.statement.store.values
-        return any(isinstance(part, Select) for value in values for part in walk(value))
-
-    @property
     def _vector(self) -> Loop | None:
         return next((loop for loop in self.tile if loop.kind is LoopKind.VECTOR), None)
 
@@ -267,10 +260,9 @@ class _Core:
         """
         one = self.tape.const(1)
         window = self._window()
-        if not window or not self._written.moves(lane) or self._chooses:
+        if not window or not self._written.moves(lane):
             return one
-        size = self._product(self.tile) * self._product(window)
-        fits = size <= self.statement.unroll
+        fits = self._written_out(window)
         share = one
         for row in self.tile:
             if row is lane:
@@ -283,6 +275,10 @@ class _Core:
                 same = footprint.step(row).same(footprint.step(point))
                 share = share * self.tape.where(same, differ, 1)
         return one if share.is_constant else self.tape.where(fits, share, 1)
+
+    def _written_out(self, window: Sequence[Loop]) -> Value:
+        """Return whether the tile and the loops around it are written out together."""
+        return self._product(self.tile) * self._product(window) <= self.statement.unroll
 
     def _window(self) -> list[Loop]:
         """Return the innermost loops around the tile that the target does not move with."""
@@ -338,11 +334,14 @@ class _Core:
     def _distinct(self, expr: Expr, steps: Value) -> Value:
         """Return how often an expression is computed where a tile computes equal ones once."""
         needed = self.found.made.variables(expr)
-        times, innermost = steps, True
+        window = self._window()
+        times, innermost, one = steps, True, self.tape.const(1)
         for loop in reversed(self.loops):
             innermost = innermost and loop.var not in needed
             if innermost or (loop in self.tile and loop.var not in needed):
                 times = times / self._extent(loop)
+            elif loop in window and loop.var not in needed:
+                times = times / self.tape.where(self._written_out(window), loop.extent, one)
         return times.at_least(1)
 
     def _hoisted(self, expr: Expr, steps: Value) -> Value:

@@ -53,13 +53,19 @@ def _asked(expr: Expr, decides: bool = False) -> Iterator[tuple[Expr, bool]]:
             parts = chain.from_iterable(map(walk, indices))
             yield from ((part, True) for part in parts if divides(part))
         case Select(cond=cond, then=then, other=other):
-            yield expr, False
+            if not _loads_or_zero(expr):
+                yield expr, False
             yield from _asked(cond, decides=True)
             yield from chain(_asked(then, decides), _asked(other, decides))
         case _:
             if _counts(expr, decides):
                 yield expr, False
             yield from chain.from_iterable(_asked(part, decides) for part in children(expr))
+
+
+def _loads_or_zero(expr: Select) -> bool:
+    """Whether a select is a load under a mask, which leaves 0 where it does not hold."""
+    return isinstance(expr.then, Read) and isinstance(expr.other, Const) and not expr.other.value
 
 
 def _counts(expr: Expr, decides: bool) -> bool:
