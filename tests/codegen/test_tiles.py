@@ -148,6 +148,24 @@ def test_padding_reads_nothing_outside() -> None:
     agree(prog, {"A": normal(4, 21)})
 
 
+@pytest.mark.parametrize(("edge", "selects"), [(0.0, False), (-0.0, True), (0.5, True)])
+@pytest.mark.parametrize("rows", [False, True])
+def test_what_is_loaded_under_a_mask_is_zero_elsewhere(
+    edge: float, selects: bool, rows: bool
+) -> None:
+    """Vectors of 8 from columns i to i + 8 of 12, or from rows that begin at -1."""
+    place = add(Var("i"), c(-1)) if rows else add(Var("i"), L)
+    inside = Binary("ge", place, c(0)) if rows else lt(place, 10)
+    found = read("A", place, L) if rows else read("A", c(2), place)
+    tile = Tile((), ("l", 8), store("C", (Var("i"), L), Select(inside, found, c(edge, "float32"))))
+    prog = program([buffer("A", "float32", (4, 12)), out((4, 8))], For("i", c(4), tile))
+    a = normal(4, 12)
+    got, expected = agree(prog, {"A": a}), interpret(prog, {"A": a})
+    np.testing.assert_array_equal(np.signbit(got["C"]), np.signbit(expected["C"]))
+    chosen = [line for line in module_text(prog, AVX512).splitlines() if " = select " in line]
+    assert any("float" in line for line in chosen) == selects
+
+
 def test_padding_of_rows_is_a_scalar_condition() -> None:
     row = add(Var("i"), U, c(-1))
     inside = Binary("and", Binary("ge", row, c(0)), lt(row, 4))
