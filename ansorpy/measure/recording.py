@@ -41,7 +41,9 @@ def record_all(crew: Crew, plans: Sequence[Plan]) -> None:
     """
     target = crew.target
     left = deque(plan for plan in plans if target not in prepare(plan))
-    waiting = list(reversed(crew.builders))[: len(usable_cores()) - 1]
+    # The caller may be kept off a core on which a builder is not; it needs one of them all.
+    cores = frozenset(usable_cores()).union(*(worker.spec.cores for worker in crew.builders))
+    waiting = list(reversed(crew.builders))[: len(cores) - 1]
     given: list[tuple[Worker, list[Plan]]] = []
     while left:
         idle = [worker for worker in waiting if worker.idle]
