@@ -13,7 +13,6 @@ from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import Exported, MeasurePool
 from ansorpy.measure.timing import Race
-from ansorpy.plan.plan import Plan
 from ansorpy.session.pools import Pools
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -50,9 +49,6 @@ class FakePool(Closing):
         programs = [bound(one, self.target) for one in candidates]
         self.measured += programs
         return [None if late() else self.verdict(program) for program in programs]
-
-    def record(self, plans: Sequence[Plan]) -> None:
-        """Nothing: it has no builders."""
 
     def ahead(self, kernel: Kernel) -> None:
         """Nothing: it has no builders."""

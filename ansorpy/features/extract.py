@@ -55,10 +55,7 @@ def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
 
 
 class Prepared:
-    """What is known of the features of a plan on a target before a row is seen.
-
-    Another process may have worked it out: it travels as some 100 KB.
-    """
+    """What is known of the features of a plan on a target before a row is seen."""
 
     def __init__(self, plan: Plan, target: Target) -> None:
         made = walk(plan.program, plan.sizes)
@@ -105,9 +102,8 @@ class Prepared:
             self._curves.append((start, np.arange(first, middle), np.arange(middle, stop)))
         self._logged = np.array(logged, np.intp)
         self._raw = np.array(raw, np.intp)
-        played = [*outputs, *raw_outputs, *points]
-        self._count = len(played)
-        self._player = made.tape.player(played)
+        self._outputs = [*outputs, *raw_outputs, *points]
+        self._player = made.tape.player(self._outputs)
 
     @property
     def steps(self) -> int:
@@ -117,7 +113,7 @@ class Prepared:
     def fill(self, rows: IntArray, out: FloatArray) -> None:
         """Write the features of `rows` into `out`, shape (n, stores * F)."""
         n = len(rows)
-        played = np.empty((self._count, n), np.float32)
+        played = np.empty((len(self._outputs), n), np.float32)
         self._player.play(np.ascontiguousarray(rows.T, dtype=np.float64), played)
         block = np.empty((len(self._fixed), n), np.float32)
         block[:] = self._fixed
@@ -141,9 +137,6 @@ class Targets:
         self._plan = weakref.ref(plan)
         self._known: dict[Target, Prepared] = {}
 
-    def __contains__(self, target: Target) -> bool:
-        return target in self._known
-
     def of(self, target: Target) -> Prepared:
         """Return what is known on a target."""
         plan = self._plan()
@@ -152,10 +145,6 @@ class Targets:
             with _uncollected():
                 self._known[target] = Prepared(plan, target)
         return self._known[target]
-
-    def keep(self, target: Target, prepared: Prepared) -> None:
-        """Take what another process has worked out."""
-        self._known[target] = prepared
 
 
 @contextmanager

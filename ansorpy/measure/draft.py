@@ -11,7 +11,7 @@ from ansorpy.plan.remember import per_plan
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
-packed = per_plan(pickle.dumps)  # a plan as it travels
+_packed = per_plan(pickle.dumps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Draft:
 
 def drafted(plan: Plan, row: tuple[int, ...]) -> Draft:
     """Return a row of a plan, ready to be sent."""
-    return Draft(packed(plan), row, plan.program.meaning)
+    return Draft(_packed(plan), row, plan.program.meaning)
 
 
 def bound(what: Program | Draft, target: Target) -> Program:
@@ -34,11 +34,10 @@ def bound(what: Program | Draft, target: Target) -> Program:
     Raises:
         LoweringError: the row cannot become loops.
     """
-    return bind(unpacked(what.plan), what.row, target) if isinstance(what, Draft) else what
+    return bind(_unpacked(what.plan), what.row, target) if isinstance(what, Draft) else what
 
 
 @lru_cache(maxsize=256)
-def unpacked(travelling: bytes) -> Plan:
-    """Return a plan that arrived, the same object each time."""
-    plan: Plan = pickle.loads(travelling)
+def _unpacked(packed: bytes) -> Plan:
+    plan: Plan = pickle.loads(packed)
     return plan

@@ -23,11 +23,9 @@ from ansorpy.measure.crew import Crew, Settings
 from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pump import Steps, at_once
-from ansorpy.measure.recording import record_all
 from ansorpy.measure.references import References
 from ansorpy.measure.steps import built, trial, trial_of_library
 from ansorpy.measure.timing import CONTROL_RATIO, Race
-from ansorpy.plan.plan import Plan
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
@@ -101,11 +99,6 @@ class MeasurePool(Closing):
         jobs = [self.crew.job_of(one) for one in candidates]
         with self._intact():
             return self.crew.flow(jobs, self.settings.build_timeout_s, after, (late, None))
-
-    def record(self, plans: Sequence[Plan]) -> None:
-        """Record the features of plans that a search is going to ask for, on several cores."""
-        with self._intact():
-            record_all(self.crew, plans)
 
     def ahead(self, kernel: Kernel) -> None:
         """Begin to build a kernel that is going to race.

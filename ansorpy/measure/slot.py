@@ -133,13 +133,6 @@ class Worker:
         """Whether what was begun goes on."""
         return self._begun and not self._readable(0.0)
 
-    @property
-    def idle(self) -> bool:
-        """Whether it has started, and would answer a call at once."""
-        if self._process is None or self._begun:
-            return False
-        return self._ready or self._readable(0.0)
-
     def begin(self, function: str, argument: object, timeout_s: float) -> None:
         """Ask for `function(argument)`, for its effect: whoever calls next waits for its end."""
         self.send(function, argument, timeout_s)

@@ -79,8 +79,6 @@ def answer(
     clock: Callable[[], float] = time.time,
 ) -> First | None:
     """Build and check the best choice and write its zip; None where no attempt came so far."""
-    if not task.ranked():
-        pool.record(task.plans)
     for candidate in choose(task, model, seed):
         done = _exported(task, candidate, pool)
         if done is not None:

@@ -47,7 +47,6 @@ def play(
         doubt: another model, which proposes half of them.
     """
     begin_s = clock()
-    pool.record(task.plans)
     ranker = ForTask(model, task.key)
     chosen = [] if task.first is None or task.first in task.costs_s else [task.first]
     judges = [ranker] if doubt is None else [ranker, ForTask(doubt, task.key)]

@@ -31,12 +31,16 @@ class Scope:
 
     def simple(self, expr: Expr) -> Expr:
         """Return an expression with its sizes replaced, simplified."""
-        if self.changed is not None and self.changed.isdisjoint(variables(expr)):
+        if not self.concerns(expr):
             return expr
         form = self._form(expr)
         if form is not None:
             return form.expr()
         return simplify(self._replaced(expr), self.ranges, self.facts)
+
+    def concerns(self, expr: Expr) -> bool:
+        """Whether more may be known of an expression than when it was simplified before."""
+        return self.changed is None or not self.changed.isdisjoint(variables(expr))
 
     def _replaced(self, expr: Expr) -> Expr:
         form = self._form(expr)

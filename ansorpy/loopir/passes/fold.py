@@ -79,7 +79,8 @@ def _fold_for(stmt: For, extent: Expr, scope: Scope) -> Stmt | None:
         return None
     if low == high == 1:
         return _fold(stmt.body, scope.inside(stmt.var, value=0))
-    inside = scope.inside(stmt.var, interval=(0, high - 1), new=extent is not stmt.extent)
+    new = extent is not stmt.extent or scope.concerns(extent)
+    inside = scope.inside(stmt.var, interval=(0, high - 1), new=new)
     if low != high:
         inside = inside.where(_below(Var(stmt.var), extent, inside.ranges, scope.facts))
     body = _fold(stmt.body, inside)
