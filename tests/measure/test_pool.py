@@ -265,15 +265,6 @@ def ended(pids: list[int], within_s: float) -> bool:
     return True
 
 
-def gone(pids: list[int], within_s: float) -> bool:
-    end = time.monotonic() + within_s
-    while time.monotonic() < end:
-        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def killed_soon(worker: Worker, after_s: float) -> threading.Thread:
     def kill() -> None:
         time.sleep(after_s)
