@@ -103,6 +103,28 @@ def test_the_file_runs_without_ansorpy(tmp_path: Path, threads: int) -> None:
     assert list((tmp_path / "__pycache__").glob("kernel.launch*.nbi"))
 
 
+@pytest.mark.slow
+def test_a_transposed_store_runs_without_ansorpy(tmp_path: Path) -> None:
+    """Nobody has given LLVM a parser of assembly there."""
+    w, lane = Var("w"), Var("l")
+    tile = Tile((("w", 16),), ("l", 16), store("B", (lane, w), read("A", w, lane)))
+    buffers = [buffer("A", "float32", (16, 16)), buffer("B", "float32", (16, 16), Scope.OUTPUT)]
+    (tmp_path / "kernel.py").write_text(emit(program(buffers, tile), Target()).source)
+    (tmp_path / "run.py").write_text(
+        "import numpy as np, kernel\n"
+        "a, b = kernel.empty()\n"
+        "a[...] = np.arange(a.size).reshape(a.shape)\n"
+        "kernel.kernel(a, b)\n"
+        "np.testing.assert_array_equal(b, a.T)\n"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "run.py"], cwd=tmp_path, env=env, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_broken_source_is_a_build_error() -> None:
     kernel = emit(matmul(8, 48, 4), Target())
     for broken in (

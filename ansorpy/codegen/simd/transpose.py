@@ -63,8 +63,12 @@ def transpose_16(a: Arithmetic, rows: list[Any], whole: bool) -> list[Any]:
 
 
 def closed(a: Arithmetic, kind: Any) -> bool:
-    """Whether the machine has the instructions for two vectors of a type."""
-    return kind.count == 16 and kind.element in (F32, I32) and supports(a.b, "avx512f")
+    """Whether the instructions for two vectors of a type can be written: not through numba.
+
+    A process that only runs delivered kernels has not given LLVM its parser of assembly.
+    """
+    ours = hasattr(a.b, "features")
+    return ours and kind.count == 16 and kind.element in (F32, I32) and supports(a.b, "avx512f")
 
 
 def instruction(a: Arithmetic, x: Any, y: Any, picks: list[int]) -> Any:
