@@ -1,9 +1,7 @@
 """All features of all stores, for all rows at once."""
 
-import gc
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -15,6 +13,7 @@ from ansorpy.features.walk import walk
 from ansorpy.plan.plan import Plan
 from ansorpy.plan.remember import per_plan
 from ansorpy.target import Target
+from ansorpy.uncollected import uncollected
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -142,21 +141,9 @@ class Targets:
         plan = self._plan()
         assert plan is not None
         if target not in self._known:
-            with _uncollected():
+            with uncollected():
                 self._known[target] = Prepared(plan, target)
         return self._known[target]
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector: it would walk thousands of new values, and find them alive."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 prepare = per_plan(Targets)

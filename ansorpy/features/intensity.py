@@ -67,7 +67,7 @@ def samples(work: FloatArray, intensity: FloatArray) -> FloatArray:
     slope = np.diff(intensity, axis=0) / width
     for segment in range(len(slope)):
         inside = target - work[segment]
-        np.clip(inside, 0, width[segment], out=inside)
+        np.minimum(np.maximum(inside, 0, out=inside), width[segment], out=inside)
         inside *= slope[segment]
         value += inside
     return value

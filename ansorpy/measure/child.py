@@ -3,6 +3,7 @@
 Everything here happens in a disposable process: it may hang, crash or be killed at any point.
 """
 
+import gc
 import pickle
 import time
 import traceback
@@ -25,6 +26,7 @@ from ansorpy.measure.stack import scribbler
 from ansorpy.target import Target
 
 TRACEBACK_CHARS: Final = 2_000
+PILED_UP: Final = 300_000  # objects since the last collection: megabytes
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,12 @@ def warm(box: mmap) -> None:
 
 
 def serve(link: int, box: mmap) -> None:
-    """Answer calls until the supervisor closes the link (EOFError)."""
+    """Answer calls until the supervisor closes the link (EOFError).
+
+    Garbage is collected between calls: a builder keeps plans by the dozen, which would be walked
+    through in the middle of most candidates.
+    """
+    gc.disable()
     if _State.recorder is None:
         warm(box)
         assert _State.recorder is not None
@@ -68,6 +75,8 @@ def serve(link: int, box: mmap) -> None:
         (count,) = LENGTH.unpack(read_exactly(link, LENGTH.size))
         blob = pickle.dumps(_answer(read_exactly(link, count)))
         write_all(link, LENGTH.pack(len(blob)) + blob)
+        if gc.get_count()[0] > PILED_UP:
+            gc.collect()
 
 
 def _answer(request: bytes) -> object:

@@ -101,18 +101,19 @@ class Crew:
         if self.target.cores > 1 and self.settings.runner:
             self.runner.begin(f"{CHILD}:prepare", self.settings.backend, START_S)
 
-    def begin(self, job: BuildJob, aside: bool = False) -> None:
+    def begin(self, job: BuildJob, aside: bool = False, builders: int = 1) -> None:
         """Have a builder make something beside what the caller does.
 
         Args:
+            builders: how many make the same, where there are as many.
             aside: only on a core that can work while others are timed on; nothing is begun where
                 there is none.
         """
         area = with_twins(self._cores) if aside else frozenset[int]()
         able = [builder for builder in self.builders if not builder.spec.cores & area]
-        for builder in sorted(able, key=lambda one: one.busy)[:1]:
+        for builder in sorted(able, key=lambda one: one.busy)[:builders]:
             builder.begin(f"{CHILD}:build", job, self.settings.source_timeout_s)
-            self._begun[job] = builder
+            self._begun.setdefault(job, builder)
 
     def quiet(self) -> None:
         """Wait until nothing that was begun goes on where it would disturb what is timed."""

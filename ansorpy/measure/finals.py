@@ -11,6 +11,7 @@ from ansorpy.measure.baseline import numpy_call
 from ansorpy.measure.child import BuildDone
 from ansorpy.measure.crew import Crew
 from ansorpy.measure.draft import Draft
+from ansorpy.measure.kept import Kept
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Steps
 from ansorpy.measure.race import NUMPY, RaceJob
@@ -65,20 +66,24 @@ def race(
 def heat(
     crew: Crew,
     candidates: Sequence[Program | Draft],
+    kept: Kept,
     budget_s: float,
     meanwhile: Kernel | None = None,
 ) -> list[float | None]:
-    """Build what passed its trials and time it in turns; as `MeasurePool.heat`."""
-    made = crew.make([crew.job_of(one) for one in candidates], crew.settings.build_timeout_s)
-    done = {str(n): one for n, one in enumerate(made) if isinstance(one, BuildDone)}
-    kernels = {name: Fit(one.built, ()) for name, one in done.items()}
+    """Time what passed its trials in turns; as `MeasurePool.heat`."""
+    jobs = [crew.job_of(one) for one in candidates]
+    lost = [job for job in jobs if kept.of(job) is None]
+    made = zip(lost, crew.make(lost, crew.settings.build_timeout_s), strict=True)
+    again = {job: done.built for job, done in made if isinstance(done, BuildDone)}
+    found = [kept.of(job) or again.get(job) for job in jobs]
+    kernels = {str(n): Fit(one, ()) for n, one in enumerate(found) if one is not None}
     protocol = replace(crew.settings.protocol, budget_s=budget_s / max(1, len(kernels)))
     if meanwhile is not None:
         crew.begin(crew.job_of(meanwhile), aside=True)
     crew.quiet()
     with crew.hold():
-        found = _race_all(crew, kernels, None, lambda: False, 1, protocol)
-    times = [found.get(str(number)) for number in range(len(candidates))]
+        timed = _race_all(crew, kernels, None, lambda: False, 1, protocol)
+    times = [timed.get(str(number)) for number in range(len(jobs))]
     return [one.median_s if isinstance(one, Race) else None for one in times]
 
 

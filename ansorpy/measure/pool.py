@@ -21,6 +21,7 @@ from ansorpy.measure.backend import SHARED, Built
 from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.crew import Crew, Settings
 from ansorpy.measure.draft import Draft
+from ansorpy.measure.kept import Kept
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pump import Steps, at_once
 from ansorpy.measure.references import References
@@ -29,6 +30,7 @@ from ansorpy.measure.timing import CONTROL_RATIO, Race
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
+SOURCE_BUILDERS: Final = 2
 CONTROL_S: Final = 0.25  # at most: what takes longer than loud spells is timed by itself
 
 
@@ -49,6 +51,7 @@ class MeasurePool(Closing):
         self.settings = settings or Settings()
         self.crew = Crew(target, self.settings)
         self._control: tuple[Built, float] | None = None
+        self._kept = Kept()
         self._references = References(
             dag, self.settings.seed, self.settings.edges, self.crew.folder
         )
@@ -90,6 +93,7 @@ class MeasurePool(Closing):
             if not isinstance(outcome, Measured):
                 return outcome
             self._note_control(done.built, outcome)
+            self._kept.offer(jobs[number], done.built, outcome.cost_s)
             best_s = outcome.cost_s if best_s is None else min(best_s, outcome.cost_s)
             return replace(outcome, build_s=done.build_s)
 
@@ -103,11 +107,12 @@ class MeasurePool(Closing):
     def ahead(self, kernel: Kernel) -> None:
         """Begin to build a kernel that is going to race.
 
-        It goes on while the caller does something else; the builder joins in what is measured
-        meanwhile when it is done, and remembers the machine code.
+        It goes on while the caller does something else; a builder joins in what is measured
+        meanwhile when it is done, and remembers the machine code. Two do: numba takes half a
+        second to load, and finalists are built side by side.
         """
         with self._intact():
-            self.crew.begin(self.crew.job_of(kernel))
+            self.crew.begin(self.crew.job_of(kernel), builders=SOURCE_BUILDERS)
 
     def race(
         self,
@@ -138,7 +143,8 @@ class MeasurePool(Closing):
     ) -> list[float | None]:
         """Time candidates that passed their trials once more, in turns in one fresh process.
 
-        They are not checked again: whoever wants to deliver one races it.
+        They are not checked again: whoever wants to deliver one races it. Nor are those built again
+        whose machine code was kept.
 
         Args:
             budget_s: of timing, shared by all; each is sampled three times at least.
@@ -150,7 +156,7 @@ class MeasurePool(Closing):
         """
         self._references.all()
         with self._intact():
-            return finals.heat(self.crew, candidates, budget_s, meanwhile)
+            return finals.heat(self.crew, candidates, self._kept, budget_s, meanwhile)
 
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         """Build a kernel and run every case; None where all hold."""

@@ -84,11 +84,11 @@ def _cut(group: Group, columns: IntArray) -> None:
     inner = columns[group.columns[-1]]
     if step > 1:
         inner = inner // step * step
-    inner = np.clip(inner, step, group.units * step)
+    inner = np.minimum(np.maximum(inner, step), group.units * step)
     columns[group.columns[-1]] = inner
     room = -(-group.extent // inner)
     for i in reversed(group.columns[:-1]):
-        columns[i] = np.clip(columns[i], 1, room)
+        columns[i] = np.minimum(np.maximum(columns[i], 1), room)
         room = room // columns[i]
 
 

@@ -19,13 +19,15 @@ def keys(rows: IntArray) -> KeyArray:
     Two different rows share a key with probability 2**-64; then one candidate is taken for the
     other and is not tried. In exchange a whole population is compared in one sort.
     """
-    key = np.zeros(len(rows), np.uint64)
-    for column in rows.T:
-        key = (key ^ column.astype(np.uint64)) + _STEP
-        key = (key ^ (key >> np.uint64(30))) * _MIX[0]
-        key = (key ^ (key >> np.uint64(27))) * _MIX[1]
-        key ^= key >> np.uint64(31)
-    return key
+    places = np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * _STEP
+    mixed = _mixed(rows.astype(np.uint64) + places)  # each column's numbers are others
+    return _mixed(mixed.sum(axis=1, dtype=np.uint64))
+
+
+def _mixed(numbers: KeyArray) -> KeyArray:
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * _MIX[0]
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * _MIX[1]
+    return numbers ^ (numbers >> np.uint64(31))
 
 
 def unique(rows: IntArray) -> IntArray:

@@ -19,7 +19,7 @@ from ansorpy.session.task import Task
 
 LEADERS: Final = 16  # of the trials, timed again in turns: one by one, some were only lucky
 LEADING: Final = 1.2  # times the best trial, at most
-HEAT_S: Final = 1.0
+HEAT_S: Final = 0.6
 FINALISTS: Final = 3  # of the leaders; the race times them as they are delivered
 INTERIM: Final = "interim"  # what the race of a kernel on the way answers: no request
 

@@ -12,6 +12,7 @@ from ansorpy.measure.outcome import Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.search import Candidate, eps_greedy, evolve
 from ansorpy.session.task import Task, costs_of
+from ansorpy.uncollected import uncollected
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def play(
     return Round(tuple(chosen), tuple(outcomes), samples, quality, spent)
 
 
+@uncollected()
 def propose(
     task: Task, ranker: ForTask, taken: Sequence[Candidate], count: int, rng: np.random.Generator
 ) -> list[Candidate]:

@@ -28,6 +28,7 @@ from ansorpy.state.steps import Winograd, reformulations
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count, workload_key
 from ansorpy.te.dag import Dag
+from ansorpy.uncollected import uncollected
 
 PACKAGES = ("ansorpy", "llvmlite", "numba", "numpy")  # sorted, as records keep them
 
@@ -78,6 +79,7 @@ class Task:
         alive = [(cost, candidate) for candidate, cost in self.costs_s.items() if cost < inf]
         return [candidate for _, candidate in sorted(alive)]
 
+    @uncollected()
     def explore(self, rules: tuple[Rule, ...], limit: int = ALL_PLANS) -> Derivation:
         """Derive the sketches and open their plans: the search space, or a promising part of it.
 

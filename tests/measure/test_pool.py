@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.crew import Settings
+from ansorpy.measure.kept import Kept
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.slot import Limits, Worker
 from ansorpy.measure.timing import Protocol, Race
 from ansorpy.target import Target
-from tests.measure.fake import BACKEND, matmul, program
+from tests.measure.fake import BACKEND, FakeBuilt, matmul, program
 
 pytestmark = pytest.mark.measure
 
@@ -146,6 +148,34 @@ def test_a_heat_times_what_can_be_built_and_checks_nothing(pool: MeasurePool) ->
     assert good is not None
     assert slow > 0.02 > good > 0
     assert pool.heat([program(name, DAG) for name in ("good", "crash")], 0.1) == [None, None]
+
+
+def test_a_heat_does_not_build_again_what_was_measured(
+    pool: MeasurePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidates = [program(name, DAG) for name in ("good", "slow")]
+    assert all(isinstance(outcome, Measured) for outcome in pool.measure(candidates))
+    asked: list[int] = []
+    make = pool.crew.make
+
+    def counted(jobs: Sequence[BuildJob], timeout_s: float) -> list[BuildDone | Failed]:
+        asked.append(len(jobs))
+        return make(jobs, timeout_s)
+
+    monkeypatch.setattr(pool.crew, "make", counted)
+    assert None not in pool.heat([*candidates, program("new", DAG)], 0.1)
+    assert asked == [1]
+
+
+def test_machine_code_of_the_fastest_is_kept() -> None:
+    def job(number: int) -> BuildJob:
+        return BuildJob(BACKEND, program(str(number), DAG), Target(cores=1))
+
+    kept = Kept(limit=2)
+    for number, cost_s in enumerate((3.0, 1.0, 2.0, 4.0)):
+        kept.offer(job(number), FakeBuilt(str(number), ()), cost_s)
+    found = [kept.of(job(number)) for number in range(4)]
+    assert found == [None, FakeBuilt("1", ()), FakeBuilt("2", ()), None]
 
 
 def test_trials_are_timed_beside_one_that_is_nearly_as_fast() -> None:
