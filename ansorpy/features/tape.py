@@ -14,7 +14,7 @@ from typing import Final, final
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.columns import OPERATIONS, ROWS, Instruction, instruction, run
+from ansorpy.columns import OPERATIONS, ROWS, instruction, run
 from ansorpy.errors import LoweringError
 from ansorpy.te.expr import Binary, Call, Const, Expr, Select, Var
 
@@ -191,69 +191,71 @@ class Tape:
 
     def player(self, outputs: Sequence[Value]) -> "Player":
         """Return what computes `outputs` and nothing else."""
-        needed = [False] * len(self._steps)
-        for value in outputs:
-            if value.slot >= 0:
-                needed[value.slot] = True
-        for slot in range(len(self._steps) - 1, -1, -1):
-            if needed[slot]:
-                for arg in self._steps[slot][1]:
-                    if arg.slot >= 0:
-                        needed[arg.slot] = True
-        steps = [
-            (slot, *self._steps[slot])
-            for slot, wanted in enumerate(needed)
-            if wanted and slot >= len(self.column)
-        ]
-        return Player(len(self.column), steps, outputs)
+        first = len(self.column)
+        last: dict[int, int] = {v.slot: len(self._steps) for v in outputs if v.slot >= 0}
+        needed: list[tuple[int, str, tuple[Value, ...]]] = []
+        for slot in range(len(self._steps) - 1, first - 1, -1):
+            if slot not in last:
+                continue
+            op, args = self._steps[slot]
+            needed.append((slot, op, args))
+            for arg in args:
+                last.setdefault(arg.slot, slot)
+        return Player(first, needed[::-1], last, outputs)
 
 
 class Player:
     """The needed part of a tape, ready to run. Columns 0, 1, ... of the machine are a row's sizes.
 
     A column whose value is not needed again is written over by a later step: all stay in cache.
+
+    Args:
+        columns: how many sizes a row has.
+        steps: slot, operation and arguments.
+        last: the step that reads a slot last, by the slot of its result.
     """
 
     def __init__(
         self,
         columns: int,
         steps: Sequence[tuple[int, str, tuple[Value, ...]]],
+        last: dict[int, int],
         outputs: Sequence[Value],
     ) -> None:
         self._sizes = columns
-        last: dict[int, int] = {}  # the last step that reads a slot
-        fixed: dict[float, int] = {}  # the columns of constants
-        for i, (_, _, args) in enumerate(steps):
+        used = {v.constant: None for v in outputs if v.slot < 0}
+        for _, _, args in steps:
             for arg in args:
-                if arg.slot >= 0:
-                    last[arg.slot] = i
-                else:
-                    fixed.setdefault(arg.constant, columns + len(fixed))
-        for value in outputs:
-            if value.slot < 0:
-                fixed.setdefault(value.constant, columns + len(fixed))
-            else:
-                last[value.slot] = len(steps)
+                if arg.slot < 0:
+                    used[arg.constant] = None
+        fixed = {constant: columns + i for i, constant in enumerate(used)}
         self._constants = np.array(list(fixed), np.float64)
         self._count = columns + len(fixed)
         place = {slot: slot for slot in range(columns)}
         free: list[int] = []
-        program: list[Instruction] = []
-        for i, (slot, op, args) in enumerate(steps):
-            read = [place[arg.slot] if arg.slot >= 0 else fixed[arg.constant] for arg in args]
+        program: list[int] = []
+        for slot, op, args in steps:
             if not free:
                 free.append(self._count)
                 self._count += 1
-            place[slot] = free.pop()
-            program.append(instruction(op, place[slot], *read))
+            own = free.pop()
+            read = []
             for arg in args:
-                if arg.slot >= columns and last[arg.slot] == i:
-                    last[arg.slot] = -1  # it may be read twice
-                    free.append(place[arg.slot])
+                source = arg.slot
+                if source < 0:
+                    read.append(fixed[arg.constant])
+                    continue
+                column = place[source]
+                read.append(column)
+                if last[source] == slot and source >= columns:
+                    last[source] = -1  # it may be read twice
+                    free.append(column)
+            place[slot] = own
+            program += instruction(op, own, *read)
         self._outputs = np.array(
             [place[v.slot] if v.slot >= 0 else fixed[v.constant] for v in outputs], np.intp
         )
-        self._program = np.array(program, np.int32).reshape(len(program), 5)
+        self._program = np.array(program, np.int32).reshape(len(steps), 5)
 
     @property
     def steps(self) -> int:

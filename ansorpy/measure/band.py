@@ -18,7 +18,6 @@ Bools = NDArray[np.bool_]
 Band = tuple[Array, Array]
 
 _SEEN_AS: Final = {"float16": "float32", "bfloat16": "float32"}  # compared in this dtype
-_STEPS: Final = 2  # inward, where rounding put an end outside
 
 
 def is_right(got: Array, value: Array, bound: Array, dtype: str, nans: bool = False) -> Bools:
@@ -55,11 +54,14 @@ def band_of(value: Array, bound: Array | None, dtype: str, nans: bool = False) -
     with np.errstate(invalid="ignore", over="ignore"):
         low = np.where(free, -np.inf, number - bound).astype(kind)
         high = np.where(free, np.inf, number + bound).astype(kind)
-        for _ in range(_STEPS):
-            low = _inward(low, number, bound, dtype)
-            high = _inward(high, number, bound, dtype)
-        fair = ~np.isnan(number) & is_right(low, number, bound, dtype, nans)
-        fair &= is_right(high, number, bound, dtype, nans)
+        fair = ~np.isnan(number)
+        for end in (low, high):
+            _inward(end, number, ~free)  # rounding has put half of them outside
+            right = is_right(end, number, bound, dtype, nans)
+            if not right.all():
+                _inward(end, number, ~right)
+                right = is_right(end, number, bound, dtype, nans)
+            fair &= right
     return np.where(fair, low, kind.type(np.inf)), np.where(fair, high, kind.type(-np.inf))
 
 
@@ -77,7 +79,6 @@ def seen(stored: Array, dtype: str) -> Array:
     return stored.astype(_SEEN_AS[dtype]) if dtype in _SEEN_AS else stored
 
 
-def _inward(end: Array, number: Array, bound: Array, dtype: str) -> Array:
-    """Move the ends that are not right by one step towards the reference."""
-    nearer = np.nextafter(end, number.astype(end.dtype))
-    return np.where(is_right(end, number, bound, dtype), end, nearer)
+def _inward(end: Array, number: Array, where: Bools) -> None:
+    """Move ends by one step towards the reference."""
+    np.nextafter(end, number.astype(end.dtype), out=end, where=where)

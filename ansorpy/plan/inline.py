@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from ansorpy.errors import LoweringError
 from ansorpy.state.state import Combine, Inlined, Location, Partial, Stage
@@ -11,7 +12,7 @@ from ansorpy.te.expr import Expr, Read, Var, reads, substitute, transform
 KEPT = "@kept"  # the axis of a partial's buffer that runs over the loop rfactor kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Work:
     """The scalar meaning of a stage: out[axes] = (combine over the reduce axes of) bodies."""
 
@@ -25,7 +26,7 @@ class Work:
     kept: str | None  # the loop whose variable is the last index of a partial's buffer
     combines: str | None  # the partial stage that this stage combines
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Read, ...]:
         """Every read, repeats kept."""
         parts = (*self.bodies, *(() if self.start is None else (self.start,)))

@@ -142,11 +142,12 @@ class Grid:
             self._checked(read, dim, np.asarray(one.value), extent, active)
             for dim, (one, extent) in enumerate(zip(indices, source.value.shape, strict=True))
         )
-        error = ZERO if source.exact else np.asarray(source.error[cells])
+        place = _flat(cells, source.value.shape)
+        error = ZERO if source.exact else np.asarray(source.error.take(place))
         for one in indices:
             if not one.exact:  # the kernel may read another element
                 error = np.where(one.error > 0, np.inf, error)
-        return Bounded(np.asarray(source.value[cells]), error)
+        return Bounded(np.asarray(source.value.take(place)), error)
 
     def _view(
         self, read: Read, extents: Sequence[int]
@@ -183,6 +184,14 @@ class Grid:
                 f"which has {extent} elements"
             )
         return np.clip(index, 0, extent - 1)
+
+
+def _flat(cells: Sequence[Array], shape: Sequence[int]) -> Array:
+    """Return the row-major places of cells: NumPy looks one index up much faster than several."""
+    place, stride = np.zeros((), np.int64), 1
+    for cell, extent in zip(reversed(cells), reversed(shape), strict=True):
+        place, stride = place + cell.astype(np.int64) * stride, stride * extent
+    return place
 
 
 def _literal(value: float, dtype: str) -> Array:
