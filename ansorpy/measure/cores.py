@@ -43,6 +43,15 @@ def with_twins(
     return frozenset(found)
 
 
+def importing_cores(own: frozenset[int]) -> frozenset[int]:
+    """Return the cores on which a process imports that is going to own some.
+
+    Of two cores the last: whoever started it has the other one for what it does meanwhile.
+    """
+    usable = usable_cores()
+    return frozenset(usable[-1:]) if len(usable) == 2 else own
+
+
 def keep_off_the_slot() -> None:
     """Keep this process, and those that it starts, off the core that is timed on first.
 

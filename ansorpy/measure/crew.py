@@ -14,6 +14,7 @@ from ansorpy.measure.cases import load_cases, save_cases
 from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.cores import (
     exclusive,
+    importing_cores,
     lock_folder,
     slot_cores,
     usable_cores,
@@ -74,6 +75,7 @@ class Crew:
         self._folder = TemporaryDirectory(prefix="ansorpy-measure-", dir=settings.folder)
         self._cases: dict[tuple[Path, Dag], Path] = {}
         self._begun: dict[BuildJob, Worker] = {}  # who remembers the machine code
+        self._complete = False
         self._locks = lock_folder()
         self._cores = slot_cores(target.cores)
         places = usable_cores()
@@ -95,8 +97,16 @@ class Crew:
         return (*self.builders, self.slot, self.runner)
 
     def start(self) -> None:
-        """Start them, the runner where it has work; they import while the caller goes on."""
-        for worker in (*self.builders, self.slot):
+        """Start what a first answer needs; it imports while the caller goes on."""
+        for worker in (self.builders[0], self.slot):
+            worker.start()
+
+    def start_others(self) -> None:
+        """Start the other builders, and the runner where it has work."""
+        if self._complete:
+            return
+        self._complete = True
+        for worker in self.builders[1:]:
             worker.start()
         if self.target.cores > 1 and self.settings.runner:
             self.runner.begin(f"{CHILD}:prepare", self.settings.backend, START_S)
@@ -160,6 +170,7 @@ class Crew:
         return Worker(
             Spec(
                 frozenset(cores),
+                importing=importing_cores(frozenset(cores)),
                 preload=() if bare else (self.settings.backend,),
                 warm=() if bare else WARM,
                 env=tuple(env.items()),

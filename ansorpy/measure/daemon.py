@@ -262,7 +262,7 @@ def main(orders: Orders) -> None:
         os.dup2(null.fileno(), 0)
         os.dup2(null.fileno(), 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.sched_setaffinity(0, orders["cores"])
+    os.sched_setaffinity(0, orders["importing"])
     daemon = Daemon(orders, inlet, outlet)
     find(CONFINE)  # loaded before the first fork, so that no child has to
     for name in orders["preload"]:
@@ -272,6 +272,7 @@ def main(orders: Orders) -> None:
     threads = sum(1 for _ in Path("/proc/self/task").iterdir())
     if threads != 1:
         raise SystemExit(f"{threads} threads after preloading: forking would not be safe")
+    os.sched_setaffinity(0, orders["cores"])
     gc.collect()
     gc.freeze()  # so that collections in the children do not copy the pages shared with us
     send(outlet, {"is": "ready"})

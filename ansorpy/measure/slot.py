@@ -37,6 +37,7 @@ class Spec:
     """How to start a worker: its cores, what its daemon preloads, its environment."""
 
     cores: frozenset[int]
+    importing: frozenset[int] = frozenset()  # the cores it imports on; none: its own
     preload: tuple[str, ...] = ()  # modules
     warm: tuple[str, ...] = ()  # "module:function", called with the black box before any fork
     env: tuple[tuple[str, str], ...] = ()
@@ -105,6 +106,7 @@ class Worker:
         ladder = climb(self.spec.sandbox)
         orders = {
             "cores": sorted(self.spec.cores), "serve": SERVE,
+            "importing": sorted(self.spec.importing or self.spec.cores),
             "preload": self.spec.preload, "warm": self.spec.warm,
             "sandbox": ladder.orders(self.spec.folder, self.spec.programs),
             "limits": {name: getattr(self.spec.limits, name) for name in Limits.__slots__},

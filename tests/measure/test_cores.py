@@ -3,12 +3,14 @@
 import logging
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ansorpy.measure import cores
 from ansorpy.measure.cores import exclusive
+from ansorpy.measure.slot import Answer, Spec, Worker
 
 PATIENCE_S = 30.0
 
@@ -69,3 +71,22 @@ def test_a_long_wait_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 def test_other_cores_are_not_waited_for(tmp_path: Path) -> None:
     with exclusive({1}, tmp_path), exclusive({0, 2}, tmp_path):
         assert is_locked(tmp_path / "core-1.lock")
+
+
+def test_of_two_cores_one_is_left_to_whoever_starts_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for usable, own, expected in (
+        ((0, 1), {0}, {1}), ((2, 5), {2, 5}, {5}), ((3,), {3}, {3}), ((0, 1, 2), {0}, {0}),
+    ):  # fmt: skip
+        monkeypatch.setattr(cores, "usable_cores", lambda usable=usable: usable)
+        assert cores.importing_cores(frozenset(own)) == expected
+
+
+def test_a_process_that_is_ready_keeps_to_its_own_cores(tmp_path: Path) -> None:
+    first, *_, last = (*cores.usable_cores(), *cores.usable_cores())
+    spec = Spec(frozenset({first}), importing=frozenset({last}), folder=str(tmp_path))
+    with closing(Worker(spec)) as worker:
+        answer = worker.call("os:sched_getaffinity", 0, 10.0)
+    assert isinstance(answer, Answer)
+    assert answer.value == {first}
