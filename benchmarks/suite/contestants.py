@@ -35,6 +35,7 @@ class Contestant:
 OURS: Final = "ansorpy"
 OURS_RUNTIME: Final = "ansorpy_rt"
 OURS_64: Final = "ansorpy_64"
+OURS_64_WINOGRAD: Final = "ansorpy_64_winograd"
 OURS_WINOGRAD: Final = "ansorpy_winograd"
 OURS_RUNTIME_WINOGRAD: Final = "ansorpy_rt_winograd"
 METASCHEDULE: Final = "metaschedule"
@@ -62,6 +63,10 @@ _ALL: Final = (
     ),
     Contestant(
         OURS_64, f"ansorpy, {DUEL_TRIALS} trials", OWN, "ansorpy_peer", _US, ours=True
+    ),
+    Contestant(
+        OURS_64_WINOGRAD, f"ansorpy, {DUEL_TRIALS} trials, Winograd allowed", OWN, "ansorpy_peer",
+        _US, ours=True, allow=_TRANSFORMS,
     ),
     Contestant("numpy", "NumPy", BASE, "numpy_peer", ("numpy",)),
     Contestant("torch", "torch", BASE, "torch_peer", ("torch",), "eager"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.common import Row, finite, running_best
 from benchmarks.suite.cases import DUEL
-from benchmarks.suite.contestants import DUEL_TRIALS, METASCHEDULE, OURS_64
+from benchmarks.suite.contestants import DUEL_TRIALS, METASCHEDULE, OURS_64, OURS_64_WINOGRAD
 from benchmarks.suite.metaschedule import info_of, tuning_of
 from benchmarks.suite.summary import time_s
 from benchmarks.suite.tune import Wanted
@@ -28,6 +28,7 @@ class Duel:
     their_tuning_s: float
     our_s: float | None  # of the kernels, from the contest
     their_s: float | None
+    winograd_s: float | None = None  # of ours where its transforms were allowed
 
     @property
     def ratio(self) -> float | None:
@@ -35,6 +36,13 @@ class Duel:
         if self.our_s is None or self.their_s is None:
             return None
         return self.their_s / self.our_s
+
+    @property
+    def ratio_with_winograd(self) -> float | None:
+        """The same with Winograd's transforms allowed to us, where they apply."""
+        if self.winograd_s is None or self.their_s is None:
+            return self.ratio
+        return self.their_s / self.winograd_s
 
     @property
     def goal_s(self) -> float:
@@ -92,6 +100,7 @@ def _collected(row: Row, facts: Mapping[str, Any], info: Mapping[str, Any]) -> R
         "their_tuning_s": info["seconds"],
         "our_s": time_s(row, OURS_64),
         "their_s": time_s(row, METASCHEDULE),
+        "winograd_s": time_s(row, OURS_64_WINOGRAD),
     }
 
 

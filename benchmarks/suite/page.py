@@ -214,11 +214,13 @@ def _duels(duels: Sequence[Duel], threads: Sequence[int]) -> str:
         if not some:
             continue
         faster = mean({duel.case: duel.ratio for duel in some})
+        allowed = mean({duel.case: duel.ratio_with_winograd for duel in some})
         share = mean({duel.case: duel.share for duel in some})
         reached = sum(duel.share is not None for duel in some)
         told = f"{_title(count)}: "
         if faster is not None:
-            told += f"our kernel is {times(faster.ratio)} faster, mean of {faster.rows} rows. "
+            told += f"our kernel is {times(faster.ratio)} faster, mean of {faster.rows} rows"
+            told += f", {times(allowed.ratio)} with Winograd allowed. " if allowed else ". "
         if share is not None:
             told += (
                 f"Their result was reached in {reached} of {len(some)}, after {share.ratio:.1%}"
@@ -231,6 +233,7 @@ def _duels(duels: Sequence[Duel], threads: Sequence[int]) -> str:
                 "ours": lambda r: duration(r["duel"].our_s),
                 "theirs": lambda r: duration(r["duel"].their_s),
                 "faster by": lambda r: times(r["duel"].ratio),
+                "Winograd allowed": lambda r: _allowed(r["duel"]),
                 "our tuning": lambda r: duration(r["duel"].our_tuning_s),
                 "theirs, tuning": lambda r: duration(r["duel"].their_tuning_s),
                 "theirs reached after": lambda r: duration(r["duel"].reached_s),
@@ -243,6 +246,10 @@ def _duels(duels: Sequence[Duel], threads: Sequence[int]) -> str:
         " as their kernel in the contest and as the best that their own search saw.\n"
     )
     return "\n".join(parts)
+
+
+def _allowed(duel: Duel) -> str:
+    return "=" if duel.winograd_s is None else times(duel.ratio_with_winograd)
 
 
 def _share(share: float | None) -> str:

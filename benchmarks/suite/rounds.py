@@ -14,20 +14,21 @@ from typing import Any, Final
 from ansorpy.measure.cores import slot_cores
 from ansorpy.measure.host import local_target
 from benchmarks.common import RAW, Results, Row, duration, say
-from benchmarks.suite.cases import DUEL, takes_winograd
+from benchmarks.suite.cases import takes_winograd
 from benchmarks.suite.contest import Party, Terms, drop, hold, party, prepare
 from benchmarks.suite.contestants import (
     CONTESTANTS,
     METASCHEDULE,
     OURS,
     OURS_64,
+    OURS_64_WINOGRAD,
     WITH_WINOGRAD,
     Contestant,
 )
 from benchmarks.suite.metaschedule import tuning_of
 from benchmarks.suite.peers.tvm_peer import LIBRARY
 from benchmarks.suite.rows import ROWS
-from benchmarks.suite.tune import Wanted
+from benchmarks.suite.tune import Wanted, duellists
 
 FOLDER: Final = RAW / "suite"
 KEYS: Final = ("case", "threads", "round")
@@ -62,8 +63,7 @@ def players(plan: Plan, case: str) -> list[Contestant]:
         left_out.add(OURS)
     if not takes_winograd(case):
         left_out.update(WITH_WINOGRAD.values())
-    if case not in DUEL:
-        left_out.add(OURS_64)
+    left_out.update({OURS_64, OURS_64_WINOGRAD} - {*duellists(case)})
     return [one for one in plan.who if one.name not in left_out]
 
 

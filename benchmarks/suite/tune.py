@@ -34,6 +34,7 @@ from benchmarks.suite.contestants import (
     DUEL_TRIALS,
     OURS,
     OURS_64,
+    OURS_64_WINOGRAD,
     OURS_RUNTIME,
     WITH_WINOGRAD,
 )
@@ -81,8 +82,15 @@ def wanted(cases: Sequence[str], args: Namespace) -> Iterator[Wanted]:
             yield Wanted(case, OURS_RUNTIME, threads, args.trials, args.tune_seconds, args.seed)
             for who in WITH_WINOGRAD.values() if takes_winograd(case) else ():
                 yield Wanted(case, who, threads, args.trials, args.tune_seconds, args.seed)
-            if case in DUEL:
-                yield Wanted(case, OURS_64, threads, DUEL_TRIALS, None, args.seed)
+            for who in duellists(case):
+                yield Wanted(case, who, threads, DUEL_TRIALS, None, args.seed)
+
+
+def duellists(case: str) -> tuple[str, ...]:
+    """Return which columns of ours face MetaSchedule in a case with as many trials."""
+    if case not in DUEL:
+        return ()
+    return (OURS_64, OURS_64_WINOGRAD) if takes_winograd(case) else (OURS_64,)
 
 
 class Finalists(OursOnly):

@@ -1,6 +1,7 @@
 """The page, the plots and the README say what the rows say."""
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,17 @@ def test_a_duel_counts_the_time_until_their_result_was_beaten() -> None:
     assert "our kernel is 2x faster, mean of 1 rows" in text
     assert "reached in 1 of 1, after 4.0%" in text
     assert "![Tuning curves](c.svg)" in text
+
+
+def test_a_duel_tells_what_winograd_would_gain() -> None:
+    assert DUEL.ratio_with_winograd == DUEL.ratio
+    assert "| = |" in page(ROWS, [DUEL], [FACTS], {})
+    assert DUEL.our_s is not None
+    allowed = replace(DUEL, winograd_s=DUEL.our_s / 2)
+    assert allowed.ratio_with_winograd == 4.0
+    assert "2x faster, mean of 1 rows, 4x with Winograd allowed." in page(
+        ROWS, [allowed], [FACTS], {}
+    )
 
 
 def test_a_duel_that_was_not_reached_says_so() -> None:
