@@ -219,7 +219,7 @@ class Player:
         self,
         columns: int,
         steps: Sequence[tuple[int, str, tuple[Value, ...]]],
-        last: dict[int, int],
+        last: Mapping[int, int],
         outputs: Sequence[Value],
     ) -> None:
         self._sizes = columns
@@ -239,17 +239,16 @@ class Player:
                 free.append(self._count)
                 self._count += 1
             own = free.pop()
-            read = []
+            read = list[int]()
             for arg in args:
                 source = arg.slot
                 if source < 0:
                     read.append(fixed[arg.constant])
                     continue
                 column = place[source]
-                read.append(column)
-                if last[source] == slot and source >= columns:
-                    last[source] = -1  # it may be read twice
+                if last[source] == slot and source >= columns and column not in read:
                     free.append(column)
+                read.append(column)
             place[slot] = own
             program += instruction(op, own, *read)
         self._outputs = np.array(

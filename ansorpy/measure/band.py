@@ -54,12 +54,13 @@ def band_of(value: Array, bound: Array | None, dtype: str, nans: bool = False) -
     with np.errstate(invalid="ignore", over="ignore"):
         low = np.where(free, -np.inf, number - bound).astype(kind)
         high = np.where(free, np.inf, number + bound).astype(kind)
-        fair = ~np.isnan(number)
+        fair, nearest = ~np.isnan(number), number.astype(kind)
         for end in (low, high):
-            _inward(end, number, ~free)  # rounding has put half of them outside
+            # One step inward: rounding has put half of them outside.
+            np.nextafter(end, nearest, out=end, where=~free)
             right = is_right(end, number, bound, dtype, nans)
             if not right.all():
-                _inward(end, number, ~right)
+                np.nextafter(end, nearest, out=end, where=~right)
                 right = is_right(end, number, bound, dtype, nans)
             fair &= right
     return np.where(fair, low, kind.type(np.inf)), np.where(fair, high, kind.type(-np.inf))
@@ -77,8 +78,3 @@ def seen(stored: Array, dtype: str) -> Array:
         wide = stored.astype(np.uint32) << np.uint32(16)
         return wide.view(np.float32)
     return stored.astype(_SEEN_AS[dtype]) if dtype in _SEEN_AS else stored
-
-
-def _inward(end: Array, number: Array, where: Bools) -> None:
-    """Move ends by one step towards the reference."""
-    np.nextafter(end, number.astype(end.dtype), out=end, where=where)

@@ -170,7 +170,7 @@ class Crew:
         return Worker(
             Spec(
                 frozenset(cores),
-                importing=importing_cores(frozenset(cores)),
+                importing=frozenset() if bare else importing_cores(frozenset(cores)),
                 preload=() if bare else (self.settings.backend,),
                 warm=() if bare else WARM,
                 env=tuple(env.items()),

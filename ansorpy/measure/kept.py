@@ -1,7 +1,5 @@
 """Machine code of the fastest trials, which is timed once more in the end."""
 
-import heapq
-from itertools import count
 from typing import Final
 
 from ansorpy.measure.backend import Built
@@ -15,19 +13,16 @@ class Kept:
 
     def __init__(self, limit: int = KEPT) -> None:
         self._limit = limit
-        self._built: dict[BuildJob, Built] = {}
-        self._slowest: list[tuple[float, int, BuildJob]] = []  # a heap by falling cost
-        self._order = count()
+        self._built: dict[BuildJob, tuple[float, Built]] = {}
 
     def offer(self, job: BuildJob, built: Built, cost_s: float) -> None:
         """Keep this, and let go of the slowest where there are too many."""
-        if job in self._built:
-            return
-        self._built[job] = built
-        heapq.heappush(self._slowest, (-cost_s, next(self._order), job))
+        self._built.setdefault(job, (cost_s, built))
         if len(self._built) > self._limit:
-            del self._built[heapq.heappop(self._slowest)[2]]
+            slowest, _ = max(self._built.items(), key=lambda one: one[1][0])
+            del self._built[slowest]
 
     def of(self, job: BuildJob) -> Built | None:
         """Return what was built, None where it is not kept."""
-        return self._built.get(job)
+        _, built = self._built.get(job, (0.0, None))
+        return built

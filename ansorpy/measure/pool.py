@@ -97,8 +97,7 @@ class MeasurePool(Closing):
             best_s = outcome.cost_s if best_s is None else min(best_s, outcome.cost_s)
             return replace(outcome, build_s=done.build_s)
 
-        self.crew.start_others()
-        self._references.all()
+        self._get_ready()
         for meaning in {one.meaning for one in candidates}:
             self.crew.cases_of(meaning)  # before any core is held
         jobs = [self.crew.job_of(one) for one in candidates]
@@ -112,7 +111,6 @@ class MeasurePool(Closing):
         meanwhile when it is done, and remembers the machine code. Two do: numba takes half a
         second to load, and finalists are built side by side.
         """
-        self.crew.start_others()
         with self._intact():
             self.crew.begin(self.crew.job_of(kernel), builders=SOURCE_BUILDERS)
 
@@ -133,8 +131,7 @@ class MeasurePool(Closing):
                 to deliver them has to `verify`.
             late: once it says so, no further process is started.
         """
-        self.crew.start_others()
-        self._references.all()
+        self._get_ready()
         with self._intact():
             return finals.race(self.crew, self.dag, contestants, numpy, looked_at or {}, late)
 
@@ -157,8 +154,7 @@ class MeasurePool(Closing):
         Returns:
             The fastest sample of each in seconds per call; None where there is none.
         """
-        self.crew.start_others()
-        self._references.all()
+        self._get_ready()
         with self._intact():
             return finals.heat(self.crew, candidates, self._kept, budget_s, meanwhile)
 
@@ -191,8 +187,14 @@ class MeasurePool(Closing):
             folder = self.crew.cases_of(what.program.meaning, cases)
             with self.crew.hold():
                 outcome = at_once(trial_of_library(self.crew, done.built, folder))
-        self.crew.start_others()  # not earlier: they would slow a first answer down
+            self.crew.start_others()  # not earlier: they would slow a first answer down
         return outcome if isinstance(outcome, Failed) else Exported(done.built, outcome)
+
+    def _get_ready(self) -> None:
+        """Start every process, and make the cases while they import."""
+        with self._intact():
+            self.crew.start_others()
+        self._references.all()
 
     def _note_control(self, built: Built, outcome: Measured) -> None:
         """Time the next ones beside this one where it is much faster than what they are beside.
