@@ -47,7 +47,7 @@ CPU: tuple[Rule, ...] = (
     StreamReduction(),
     InlineTranspose(),
     FuseChain("SSRSRS", first="SSRS"),
-    SkipPadding("SSRSRS", level=1, share=1 / 64, tile=28),
+    SkipPadding("SSRSRS", level=1, share=1 / 64, tile=28, strided=7),
     *RELEASED_CPU,
 )
 CUDA: tuple[Rule, ...] = (

@@ -23,10 +23,12 @@ class SkipPadding:
                 sum takes its terms under a condition. It is tiled as `structure` says, lanes along
                 f. Of the last axis that decides where zeros are, x, the innermost tile has all, or
                 an even cut of at most `tile`; where it has all, also as many rows of the axis
-                before as make up `tile` places; of any other 1. An axis of which it has
-                more is divided once, so that its first and last tiles can have code of their own;
-                taps stay together. With a consumer that takes the stage element by element, the
-                stage is computed at `level` of the consumer's tiles
+                before as make up `tile` places; of any other 1. Where places lie apart in memory,
+                as in NHWC, `strided` stands for `tile`: fewer lines of the cache are read side by
+                side, and several vectors along f share an element. An axis of which the tile has
+                more than 1 is divided once, so that its first and last tiles can have code of
+                their own; taps stay together. With a consumer that takes the stage element by
+                element, the stage is computed at `level` of the consumer's tiles
     Source      ours; oneDNN's direct convolutions for CPUs have cases for borders like that.
     """
 
@@ -34,6 +36,7 @@ class SkipPadding:
     level: int
     share: float
     tile: int
+    strided: int
 
     def condition(self, at: Cursor) -> Verdict:
         """Apply where it pays; the padded form is tried too."""
@@ -58,7 +61,7 @@ class SkipPadding:
         parts, inner = (self.structure.lower().count(kind) for kind in "sr")
         mark = steps.Annotate(at.name, f"{found.others[-1].name}.{parts - 1}", "vectorize")
         host = at.facts.fusible_consumer(at.name).name
-        lengths = _lengths(found, self.tile, parts)
+        lengths = _lengths(found, self.strided if found.strided else self.tile, parts)
         lengths |= {tap.name: (*[0] * (inner - 2), tap.extent) for tap in found.taps}
         tiled = tile(state, at.name, self.structure, lengths)
         # The padded stage stood before this one.

@@ -19,12 +19,15 @@ class Padding:
         taps: the reduce axes that decide.
         others: the spatial axes longer than 1 that do not move what is padded.
         share: of the products, those with the zeros; dimensions are taken as independent.
+        strided: whether elements that are neighbours along every such dimension lie apart in
+            memory: another dimension, as the channels of NHWC, is the last one.
     """
 
     dimensions: tuple[tuple[Axis, ...], ...]
     taps: tuple[Axis, ...]
     others: tuple[Axis, ...]
     share: float
+    strided: bool
 
 
 def find_padding(padded: Node, consumer: Node) -> tuple[Padding | None, Answer]:
@@ -46,7 +49,8 @@ def find_padding(padded: Node, consumer: Node) -> tuple[Padding | None, Answer]:
     found: list[tuple[Axis, ...]] = []
     taps: list[Axis] = []
     kept = 1.0
-    for dimension, cond in _by_dimension(padded, body.cond).items():
+    conditions = _by_dimension(padded, body.cond)
+    for dimension, cond in conditions.items():
         names = _affine_axes(taken[0].indices[dimension])
         if names is None:
             return None, no(f"{consumer.name} reads {padded.name} at no affine index")
@@ -58,7 +62,8 @@ def find_padding(padded: Node, consumer: Node) -> tuple[Padding | None, Answer]:
     moving = {name for index in taken[0].indices for name in variables(index)}
     others = tuple(a for a in consumer.axes if a.extent > 1 and a.name not in moving)
     why = yes(f"{1.0 - kept:.0%} of the products meet the zeros of {padded.name}")
-    return Padding(tuple(found), tuple(taps), others, 1.0 - kept), why
+    strided = len(padded.axes) - 1 not in conditions
+    return Padding(tuple(found), tuple(taps), others, 1.0 - kept, strided), why
 
 
 def skipped(padded: Compute, consumer: Compute) -> Compute:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -40,7 +41,8 @@ from ansorpy.te.reference import evaluate
 from rules import CPU, RELEASED_CPU, SkipPadding
 
 TARGET = Target(cores=2)
-TIGHT = (SkipPadding("SSRSRS", level=1, share=1 / 64, tile=6), *RELEASED_CPU)  # cuts rows, too
+# cuts rows, too
+TIGHT = (SkipPadding("SSRSRS", level=1, share=1 / 64, tile=6, strided=3), *RELEASED_CPU)
 DAGS = {
     "same": conv2d(1, 3, 7, 7, 20, 3, Window(padding=1)),
     "odd sizes": conv2d(2, 3, 5, 9, 17, 3, Window(padding=1)),
@@ -117,6 +119,31 @@ def test_how_much_is_left_out() -> None:
     assert found.share == pytest.approx(1 - (19 / 21) ** 2)
     assert [[axis.name for axis in one] for one in found.dimensions] == [["h"], ["w"]]
     assert [axis.name for axis in found.others] == ["f"]
+
+
+def masked(program: Program) -> list[Tile]:
+    """Return the tiles of a program that leave out some of their points."""
+    every = [stmt for phase in program.phases for stmt in walk_stmt(phase.body)]
+    return [stmt for stmt in every if isinstance(stmt, Tile) and stmt.mask is not None]
+
+
+@pytest.mark.parametrize(
+    ("dag", "places"),
+    [
+        (conv2d(1, 3, 7, 7, 32, 3, Window(padding=1)), {28, 21}),
+        (conv2d_nhwc(1, 7, 7, 3, 32, 3, Window(padding=1)), {7}),
+    ],
+    ids=["neighbours", "far apart"],
+)
+def test_places_far_apart_make_small_tiles(dag: Dag, places: set[int]) -> None:
+    """Pixels of NHWC are as far apart as there are channels: the tile has more filters instead."""
+    found, _ = find_padding(dag.node("pad"), dag.node("conv"))
+    assert found is not None
+    assert found.strided is (places == {7})
+    for program in programs(dag):
+        tiles = masked(program)
+        assert tiles
+        assert {prod(n for name, n in t.dims if ":f." not in name) for t in tiles} == places
 
 
 def test_masks_are_known_when_the_code_is_written() -> None:
