@@ -50,6 +50,9 @@ class FakePool(Closing):
         self.measured += programs
         return [None if late() else self.verdict(program) for program in programs]
 
+    def begin(self, candidates: Sequence[Draft]) -> None:
+        """Nothing: it has no builders."""
+
     def ahead(self, kernel: Kernel) -> None:
         """Nothing: it has no builders."""
 

@@ -7,10 +7,11 @@ import gc
 import pickle
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from mmap import mmap
-from typing import Final
+from typing import ClassVar, Final
 
 from ansorpy.codegen.drive import driver
 from ansorpy.codegen.exported import Export
@@ -51,6 +52,7 @@ class _State:
 
     recorder: Recorder | None = None
     phase = "start"
+    ahead: ClassVar[dict[BuildJob, BuildDone]] = {}  # built before it was asked for
 
 
 def warm(box: mmap) -> None:
@@ -103,8 +105,21 @@ def prepare(name: str) -> None:
     backend(name)
 
 
+def build_ahead(jobs: tuple[BuildJob, ...]) -> None:
+    """Build what is going to be asked for; what cannot be built fails then.
+
+    What was built ahead before and never asked for is forgotten.
+    """
+    _State.ahead.clear()
+    for job in jobs:
+        with suppress(Exception):
+            _State.ahead[job] = build(job)
+
+
 def build(job: BuildJob) -> BuildDone:
-    """Make machine code."""
+    """Make machine code, unless that was done ahead."""
+    if isinstance(job.what, Draft) and job in _State.ahead:
+        return _State.ahead.pop(job)
     watch("build")
     start = time.perf_counter()
     module = backend(job.backend)

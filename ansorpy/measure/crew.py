@@ -125,6 +125,22 @@ class Crew:
             builder.begin(f"{CHILD}:build", job, self.settings.source_timeout_s)
             self._begun.setdefault(job, builder)
 
+    def begin_all(self, jobs: Sequence[BuildJob]) -> None:
+        """Have builders make things beside what the caller does; one core is left to the caller."""
+        area = with_twins(self._cores)
+        able = sorted(self.builders, key=lambda one: bool(one.spec.cores & area))
+        able = [builder for builder in able[: len(able) - 1] if not builder.busy]
+        for number, builder in enumerate(able):
+            share = tuple(jobs[number :: len(able)])
+            if share:
+                builder.begin(f"{CHILD}:build_ahead", share, self.settings.build_timeout_s)
+                self._begun |= dict.fromkeys(share, builder)
+
+    def forget(self, jobs: Sequence[BuildJob]) -> None:
+        """No longer know who began on something."""
+        for job in jobs:
+            self._begun.pop(job, None)
+
     def quiet(self) -> None:
         """Wait until nothing that was begun goes on where it would disturb what is timed."""
         area = with_twins(self._cores)

@@ -102,7 +102,17 @@ class MeasurePool(Closing):
             self.crew.cases_of(meaning)  # before any core is held
         jobs = [self.crew.job_of(one) for one in candidates]
         with self._intact():
-            return self.crew.flow(jobs, self.settings.build_timeout_s, after, (late, None))
+            found = self.crew.flow(jobs, self.settings.build_timeout_s, after, (late, None))
+        self.crew.forget(jobs)
+        return found
+
+    def begin(self, candidates: Sequence[Draft]) -> None:
+        """Begin to build what `measure` is going to be given, on all cores but one.
+
+        It goes on while the caller does something else; nothing is begun where there is one core.
+        """
+        with self._intact():
+            self.crew.begin_all([self.crew.job_of(one) for one in candidates])
 
     def ahead(self, kernel: Kernel) -> None:
         """Begin to build a kernel that is going to race.

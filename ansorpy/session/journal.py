@@ -25,6 +25,7 @@ class Checkpoint:
     dealing     and of those that deal out turns
     tasks       seconds spent on each task
     latencies   (trials, weighted latency) after every round that had one
+    held        of each task, (plan as text, row) of what the next round measures first
     """
 
     seconds: float
@@ -33,6 +34,7 @@ class Checkpoint:
     dealing: Mapping[str, Any]
     tasks: Mapping[str, float]
     latencies: Sequence[tuple[int, float]] = ()
+    held: Mapping[str, Sequence[tuple[str, Sequence[int]]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,12 @@
-"""One round of a task: propose, measure, learn."""
+"""One round of a task: propose, measure, learn.
+
+To propose takes one core. The last of a round are held until the next: they are built on another
+core while that one is proposed, which then knows nothing of them (ADR-0079).
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +18,8 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.search import Candidate, eps_greedy, evolve
 from ansorpy.session.task import Task, costs_of
 from ansorpy.uncollected import uncollected
+
+HELD: Final = 6  # one of so many candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +48,28 @@ def play(
     late: Callable[[], bool] = lambda: False,
     doubt: CostModel | None = None,
 ) -> Round:
-    """Propose `count` candidates (fewer where fewer are left), measure them, learn from them.
+    """Propose, measure `count` candidates (fewer where fewer are left), learn from them.
+
+    What was held in the round before is measured first, and of what is proposed the last ones are
+    held for the round after.
 
     Args:
         late: once it says so, what is not measured yet is as if it had not been proposed.
         doubt: another model, which proposes half of them.
     """
     begin_s = clock()
+    pool.begin([task.draft(candidate) for candidate in task.held])
     ranker = ForTask(model, task.key)
-    chosen = [] if task.first is None or task.first in task.costs_s else [task.first]
+    chosen = list(task.held)
+    if task.first is not None and task.first not in {*task.costs_s, *chosen}:
+        chosen.append(task.first)
     judges = [ranker] if doubt is None else [ranker, ForTask(doubt, task.key)]
+    wanted = count + count // HELD
     for left, judge in zip(range(len(judges), 0, -1), judges, strict=True):
-        chosen += propose(task, judge, chosen, -(-(count - len(chosen)) // left), rng)
+        chosen += propose(task, judge, chosen, -(-(wanted - len(chosen)) // left), rng)
+    task.held = chosen[count:]
     proposed_s = clock()
-    chosen, outcomes = measure(task, chosen, pool, late)
+    chosen, outcomes = measure(task, chosen[:count], pool, late)
     measured_s = clock()
     quality = quality_of(task, chosen, costs_of(outcomes), ranker)
     task.learn(chosen, outcomes)

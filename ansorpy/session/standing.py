@@ -73,6 +73,7 @@ class Standing:
             dealing=state_of(self._dealing),
             tasks={name: task.seconds for name, task in self.tasks.items()},
             latencies=tuple(self.goal.latencies),
+            held={name: task.held_texts() for name, task in self.tasks.items()},
         )
 
     def go_on(self, kept: Kept) -> list[Sample]:
@@ -93,4 +94,6 @@ class Standing:
             self.goal.latencies = [(int(n), float(s)) for n, s in kept.checkpoint.latencies]
             for name, seconds in kept.checkpoint.tasks.items():
                 self.tasks[name].seconds = seconds
+            for name, held in kept.checkpoint.held.items():
+                self.tasks[name].hold_again(held)
         return samples

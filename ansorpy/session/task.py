@@ -56,6 +56,7 @@ class Task:
     seconds: float = 0.0
     allowed: frozenset[Winograd] = frozenset()  # what the rules may reformulate
     first: Candidate | None = None  # delivered before any trial, and so measured first
+    held: list[Candidate] = field(default_factory=list)  # chosen, measured in the next round
 
     @staticmethod
     def of(dag: Dag, target: Target, rules: str) -> "Task":
@@ -132,18 +133,28 @@ class Task:
         self.trials += len(records) - len(known)
         return chosen
 
+    def held_texts(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Return (plan, row) of what is held, to be kept."""
+        return [(self.texts[candidate.plan], candidate.row) for candidate in self.held]
+
+    def hold_again(self, kept: Sequence[tuple[str, Sequence[int]]]) -> None:
+        """Hold what was held before an interruption; what this version cannot make is left out."""
+        found = ((self._number_of(text), tuple(row)) for text, row in kept)
+        self.held = [Candidate(number, row) for number, row in found if number is not None]
+
     def _recalled_plan(self, record: Record) -> int | None:
-        if record.race is not None:
-            return None
-        if record.plan in self.texts:
-            return self.texts.index(record.plan)
+        return None if record.race is not None else self._number_of(record.plan)
+
+    def _number_of(self, text: str) -> int | None:
+        if text in self.texts:
+            return self.texts.index(text)
         try:
-            plan = plan_from_text(self.dag, self.target, record.plan)
+            plan = plan_from_text(self.dag, self.target, text)
         except RecordError:
             return None
         if not self.allowed.issuperset(reformulations(plan.state)):
             return None  # of a request that allowed more
-        return self.add_plan(plan, record.plan)
+        return self.add_plan(plan, text)
 
     def learn(self, chosen: Sequence[Candidate], outcomes: Sequence[Outcome]) -> list[Failed]:
         """Take in a round; return its failures."""

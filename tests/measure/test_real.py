@@ -1,5 +1,7 @@
 """The whole walk with the real code generator."""
 
+import time
+
 import pytest
 
 from ansorpy.codegen.numba_source import emit
@@ -58,6 +60,34 @@ def test_a_kernel_that_was_begun_ahead_is_there_when_it_is_raced(cores: int) -> 
         assert isinstance(reply, Answer)
         assert reply.value.build_s < 0.02  # numba takes ten times as long at least
         assert isinstance(pool.race({"naive": kernel}, numpy=False)["naive"], Race)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_candidates_that_were_begun_are_built_when_they_are_measured(cores: int) -> None:
+    dag, target, program = walk(cores)
+    plan = naive(dag, target)
+    row = tuple(size.values[0] if size.values else 1 for size in plan.sizes)
+    drafts = [drafted(plan, row), drafted(plan, (*row, 1))]
+    with MeasurePool(dag, target) as pool:
+        assert isinstance(pool.measure([program])[0], Measured)  # everything runs
+        pool.begin(drafts)
+        job = pool.crew.job_of(drafts[0])
+        owner = pool.crew._begun.get(job)
+        if len(pool.crew.builders) > 1:
+            assert owner is not None
+            owner.settle()
+            began = time.monotonic()
+            reply = owner.call(f"{CHILD}:build", job, 60.0)
+            assert isinstance(reply, Answer)
+            assert reply.value.build_s > 0
+            assert time.monotonic() - began < reply.value.build_s  # the time that it took before
+        good, bad = pool.measure(drafts)
+        assert isinstance(good, Measured), good
+        assert isinstance(bad, Failed)
+        assert "sizes" in bad.message
+        assert not pool.crew._begun
+        pool.begin(drafts)  # and never measured: nobody waits for it
+        assert isinstance(pool.measure([program])[0], Measured)
 
 
 @pytest.mark.parametrize("cores", [1, 2])

@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 
 from ansorpy.cost.model import Batch, Sample, Scores
-from ansorpy.session.round import play
+from ansorpy.measure.draft import Draft
+from ansorpy.population import enumerate_all
+from ansorpy.search import Candidate
+from ansorpy.session.round import HELD, play
 from ansorpy.session.rules import find_rules
 from ansorpy.session.task import Task, rules_name
 from ansorpy.target import Target
 from ansorpy.te.library import matmul
+from ansorpy.te.text import parse
 from rules import CPU
 from tests.fakes import FakePool
 
@@ -53,6 +57,43 @@ def test_whoever_doubts_proposes_half_of_a_round(count: int) -> None:
     half = -(-count // 2)
     if count > 1:  # families that were never tried have a place in both halves
         assert np.median(found[:half]) > np.median(found[half:])
+
+
+def test_the_last_that_were_chosen_are_measured_first_in_the_next_round() -> None:
+    open_task = task()
+    rng = np.random.default_rng(0)
+    begun: list[list[Draft]] = []
+
+    class Pool(FakePool):
+        def begin(self, candidates: Sequence[Draft]) -> None:
+            begun.append(list(candidates))
+
+    pool = Pool(open_task.dag, TARGET)
+    measured: list[Candidate] = []
+    for _ in range(3):
+        held = list(open_task.held)
+        played = play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0)  # type: ignore[arg-type]
+        assert len(played.chosen) == 16
+        assert list(played.chosen[: len(held)]) == held
+        assert begun[-1] == [open_task.draft(one) for one in held]
+        assert len(open_task.held) == 16 // HELD
+        measured += played.chosen
+    assert len(set(measured)) == len(measured)
+    assert not set(open_task.held) & set(measured)
+
+
+def test_a_small_space_is_measured_to_the_last_row() -> None:
+    (dag,) = parse("def relu(float(8) A) -> (B) { B(i) = fmax(A(i), 0) }")
+    open_task = Task.of(dag, TARGET, rules_name("cpu", CPU))
+    open_task.explore(find_rules("cpu"))
+    pool, rng = FakePool(dag, TARGET), np.random.default_rng(0)
+    counts: list[int] = []
+    while not counts or counts[-1]:
+        played = play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0)  # type: ignore[arg-type]
+        counts.append(len(played.chosen))
+    every = sum(len(enumerate_all(plan) or ()) for plan in open_task.plans)
+    assert sum(counts) == len(open_task.costs_s) == every
+    assert not open_task.held
 
 
 def test_without_doubt_all_is_proposed_by_the_model() -> None:
