@@ -9,6 +9,7 @@ from ansorpy.loopir.passes.border import border
 from ansorpy.loopir.passes.fold import fold
 from ansorpy.loopir.passes.fresh import fresh
 from ansorpy.loopir.passes.hoist import hoist
+from ansorpy.loopir.passes.idle import idle
 from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.passes.promote import promote
 from ansorpy.loopir.passes.registers import registers
@@ -52,6 +53,7 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     yield "fresh", (program := fresh(program))
     yield "registers", (program := registers(program))
     yield "promote", (program := promote(program))
+    yield "idle", (program := idle(program))
     yield "slide", (program := slide(program, budgets))
     yield "unroll", (program := unroll(program, budgets, target.registers))
     yield "squares", squares(program)

@@ -103,6 +103,7 @@ _AFTER = {
     "fresh": _all_is_tiled,
     "registers": _all_is_tiled,
     "promote": _all_is_tiled,
+    "idle": _all_is_tiled,
     "slide": _all_is_tiled,
     "unroll": _all_is_tiled,
     "squares": _all_is_tiled,

@@ -1,0 +1,130 @@
+"""Let lanes of a register tile idle where nobody looks at them, instead of masking every step.
+
+if l < 14: acc[l] += X[l] * w;  if l < 14: C[l] = acc[l]
+        ->      acc[l] += (X[l] if l < 14 else 0) * w;  if l < 14: C[l] = acc[l]
+
+A masked step keeps what the other lanes held: a blend, and a move for every register. What is
+loaded under a mask holds zeros there already.
+"""
+
+from dataclasses import replace
+from functools import reduce
+
+from ansorpy.loopir.nodes import Alloc, Program, Scope, Stmt, Tile
+from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
+from ansorpy.te.expr import (
+    FLOATS,
+    Binary,
+    Const,
+    Expr,
+    Read,
+    Select,
+    Var,
+    children,
+    reads,
+    renewed,
+    substitute,
+    variables,
+)
+from ansorpy.te.intervals import bounds
+from ansorpy.te.products import conjunction, conjuncts
+
+
+def idle(program: Program) -> Program:
+    """Return the program with register tiles written without masks that all their readers have.
+
+    Needs a tiled program. Keeps the meaning of everything outside of register tiles. Afterwards a
+    tile that stores to a REGISTER buffer has no condition on its places there that every tile
+    reading the buffer has, too; what it loads from elsewhere is zero where the condition fails.
+    """
+
+    def change(body: Stmt) -> Stmt:
+        allocs = [part for part in walk_stmt(body) if isinstance(part, Alloc)]
+        tiles = frozenset(a.buffer.name for a in allocs if a.buffer.scope is Scope.REGISTER)
+        return map_stmt(body, lambda part: _unobserved(part, tiles)) if tiles else body
+
+    return map_phases(program, change)
+
+
+def _unobserved(stmt: Stmt, registers: frozenset[str]) -> Stmt:
+    if not isinstance(stmt, Alloc) or stmt.buffer.scope is not Scope.REGISTER:
+        return stmt
+    if stmt.buffer.dtype not in FLOATS:  # 1 / 0 is a number, 1 // 0 ends the process
+        return stmt
+    looked_at = [
+        frozenset(_conditions(tile, read.indices))
+        for tile in walk_stmt(stmt.body)
+        if isinstance(tile, Tile)
+        for value in tile.store.values
+        for read in reads(value)
+        if read.tensor == stmt.buffer.name
+    ]
+    common = reduce(frozenset.intersection, looked_at) if looked_at else frozenset()
+    if not common:
+        return stmt
+
+    def change(part: Stmt) -> Stmt:
+        if not isinstance(part, Tile) or part.store.buffers != (stmt.buffer.name,):
+            return part
+        return _without(part, stmt, common, registers)
+
+    return replace(stmt, body=map_stmt(stmt.body, change))
+
+
+def _conditions(tile: Tile, index: tuple[Expr, ...]) -> dict[Expr, Expr]:
+    """Return the parts of a tile's mask over places of an index: in terms of these, as it is."""
+    own = {name for name, _ in _points(tile)}
+    place = {e.name: Var(f"#{k}") for k, e in enumerate(index) if isinstance(e, Var)}
+    place = {name: var for name, var in place.items() if name in own}
+    parts = () if tile.mask is None else conjuncts(tile.mask)
+    return {substitute(part, place): part for part in parts if variables(part) <= place.keys()}
+
+
+def _points(tile: Tile) -> tuple[tuple[str, int], ...]:
+    return tile.dims if tile.lane is None else (*tile.dims, tile.lane)
+
+
+def _without(tile: Tile, held: Alloc, common: frozenset[Expr], registers: frozenset[str]) -> Tile:
+    """Return a tile that stores to what is `held`, without the conditions that are common."""
+    if tile.mask is None or tile.dot is not None or tile.matrix is not None:
+        return tile
+    taken = [read for value in tile.store.values for read in reads(value)]
+    if any(read.tensor in registers or any(map(reads, read.indices)) for read in taken):
+        return tile
+    found = _conditions(tile, tile.store.index)
+    dropped = [part for meaning, part in found.items() if meaning in common and _begins(part)]
+    if not dropped or not _fits(tile, held):
+        return tile
+    left = [part for part in conjuncts(tile.mask) if part not in dropped]
+    values = tuple(_guarded(value, conjunction(dropped)) for value in tile.store.values)
+    store = replace(tile.store, values=values)
+    return replace(tile, mask=conjunction(left) if left else None, store=store)
+
+
+def _begins(cond: Expr) -> bool:
+    """Whether a condition holds at the first place: what does not move with it is read anyhow."""
+    return bool(bounds(cond, dict.fromkeys(variables(cond), (0, 0)))[0])
+
+
+def _fits(tile: Tile, held: Alloc) -> bool:
+    """Whether all places of a tile are places of the buffer."""
+    extent = dict(_points(tile))
+    return all(
+        isinstance(size, Const) and extent[e.name] <= size.value
+        for e, size in zip(tile.store.index, held.buffer.shape, strict=True)
+        if isinstance(e, Var) and e.name in extent
+    )
+
+
+def _guarded(value: Expr, cond: Expr) -> Expr:
+    """Return a value that reads nothing at the places where a condition on them fails."""
+    match value:
+        case Select(cond=inside, then=Read() as read, other=Const(value=0)):
+            return replace(value, cond=Binary("and", inside, cond), then=read)
+        case Read() if variables(value) & variables(cond):
+            return Select(cond, value, Const(0.0 if value.dtype in FLOATS else 0, value.dtype))
+        case Read():
+            return value
+        case _:
+            parts = children(value)
+            return renewed(value, parts, tuple(_guarded(part, cond) for part in parts))

@@ -1,0 +1,127 @@
+"""A register tile is written without the masks that all its readers have, and no others."""
+
+import numpy as np
+import pytest
+
+from ansorpy.loopir.interp import run
+from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Tile
+from ansorpy.loopir.passes.idle import idle
+from ansorpy.loopir.rewrite import seq, walk_stmt
+from ansorpy.loopir.verify import check
+from ansorpy.te.expr import Const, Expr, Read, Select
+from ansorpy.te.products import conjunction
+from tests.loopir.samples import add, buffer, c, f32, lt, mul, program, read, store, v
+
+PLACE = add(mul(v("n"), c(16)), v("l"))
+
+
+def row_sums(
+    written: Expr | None,
+    looked_at: Expr | None,
+    *,
+    columns: int = 24,
+    dtype: str = "float32",
+    vectors: int = 2,
+    weight: Expr | None = None,
+) -> Program:
+    """C[j] = sum over k of X[k, j] * W[k], places of vectors in a register tile.
+
+    Args:
+        written: the mask of every step of the sum.
+        looked_at: that of the tile that stores what came out.
+        columns: of X: whoever reads more reads beyond it.
+    """
+    lane, dims = ("l", 16), (("n", 2),)
+    weight = read("W", v("k"), dtype=dtype) if weight is None else weight
+    product = mul(read("X", v("k"), PLACE, dtype=dtype), weight)
+    zero = f32(0.0) if dtype == "float32" else Const(0, dtype)
+    body = seq(
+        Tile(dims, lane, store("acc", (v("n"), v("l")), zero)),
+        For("k", c(5), Tile(dims, lane, store("acc", (v("n"), v("l")), product, "sum"), written)),
+        Tile(dims, lane, store("C", (PLACE,), read("acc", v("n"), v("l"), dtype=dtype)), looked_at),
+    )
+    return program(
+        (
+            buffer("X", 5, columns, scope=Scope.INPUT, dtype=dtype),
+            buffer("W", 5, scope=Scope.INPUT, dtype=dtype),
+            buffer("C", 24 if looked_at else 32, scope=Scope.OUTPUT, dtype=dtype),
+        ),
+        Alloc(buffer("acc", vectors, 16, scope=Scope.REGISTER, dtype=dtype), body),
+    )
+
+
+def sum_of(made: Program) -> Tile:
+    """Return the tile that sums."""
+    tiles = [s for phase in made.phases for s in walk_stmt(phase.body) if isinstance(s, Tile)]
+    (found,) = (tile for tile in tiles if tile.store.combiner)
+    return found
+
+
+def same(a: Program, b: Program, columns: int = 24) -> bool:
+    rng = np.random.default_rng(0)
+    arrays = {"X": rng.random((5, columns), np.float32), "W": rng.random(5, np.float32)}
+    arrays["W"][2] = np.inf  # 0 * inf, in lanes that idle
+    with np.errstate(invalid="ignore"):
+        return bool(np.array_equal(run(a, arrays)["C"], run(b, arrays)["C"]))
+
+
+def test_a_mask_that_the_reader_has_is_left_out() -> None:
+    before = row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)))
+    after = idle(before)
+    check(after, level="tiled")
+    assert sum_of(before).mask is not None
+    assert sum_of(after).mask is None
+    assert same(before, after)
+
+
+def test_what_is_loaded_keeps_the_mask_and_what_does_not_move_has_none() -> None:
+    (value,) = sum_of(idle(row_sums(lt(PLACE, c(24)), lt(PLACE, c(24))))).store.values
+    selects = [part for part in (value.a, value.b) if isinstance(part, Select)]  # type: ignore[union-attr]
+    assert [part.then for part in selects] == [read("X", v("k"), PLACE)]
+
+
+def test_a_condition_of_a_load_is_joined_with_the_mask() -> None:
+    mask = lt(PLACE, c(24))
+    before = row_sums(mask, mask)
+    inside = Select(lt(c(0), PLACE), read("X", v("k"), PLACE), f32(0.0))
+    tile = sum_of(before)
+    (phase,) = before.phases
+    with_select = program(before.buffers, _replaced(phase.body, tile, mul(inside, f32(2.0))))
+    after = idle(with_select)
+    (value,) = sum_of(after).store.values
+    assert isinstance(value.a.then, Read)  # type: ignore[union-attr]  # one select, not two
+    assert same(with_select, after)
+
+
+def _replaced(body: object, tile: Tile, value: Expr) -> Alloc:
+    assert isinstance(body, Alloc)
+    init, loop, last = body.body.stmts  # type: ignore[union-attr]
+    new = Tile(tile.dims, tile.lane, store("acc", tile.store.index, value, "sum"), tile.mask)
+    return Alloc(body.buffer, seq(init, For(loop.var, loop.extent, new), last))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        row_sums(lt(PLACE, c(24)), None),  # all is looked at
+        row_sums(lt(PLACE, c(20)), lt(PLACE, c(24))),  # more is looked at
+        row_sums(lt(c(3), PLACE), lt(c(3), PLACE)),  # nothing may be read at the first place
+        row_sums(lt(PLACE, v("k")), lt(PLACE, c(24))),  # it moves from step to step
+        row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)), dtype="int32"),
+        row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)), vectors=1),  # the tile has no such places
+        row_sums(
+            lt(PLACE, c(24)), lt(PLACE, c(24)), weight=read("acc", v("n"), v("l"))
+        ),  # what is in a register is not loaded
+    ],
+    ids=["no mask", "more", "late", "moving", "integers", "outside", "registers"],
+)
+def test_other_masks_stay(before: Program) -> None:
+    assert idle(before) == before
+
+
+def test_only_the_part_that_the_reader_has_is_left_out() -> None:
+    odd = lt(v("k"), c(3))
+    both = row_sums(conjunction([lt(PLACE, c(24)), odd]), lt(PLACE, c(24)))
+    after = idle(both)
+    assert sum_of(after).mask == odd
+    assert same(both, after)
