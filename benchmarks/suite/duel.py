@@ -60,9 +60,22 @@ class Duel:
         return None if self.reached_s is None else self.reached_s / self.their_tuning_s
 
 
-def our_curve(facts: Mapping[str, Any]) -> tuple[Point, ...]:
-    """Return the curve of a tuning of ours (`suite.tune`): first answer, then trial by trial."""
-    return tuple((s, trials, inf if b is None else b) for s, trials, b in facts["curve"])
+def our_curve(facts: Mapping[str, Any], end_s: float | None = None) -> tuple[Point, ...]:
+    """Return the curve of a tuning of ours (`suite.tune`): first answer, then trial by trial.
+
+    Args:
+        end_s: time of the kernel in the contest. Trials are timed in proportion to a control
+            beside them (ADR-0074), off by one factor where that began in a loud moment: they are
+            scaled so that the curve ends here.
+    """
+    points = [(s, trials, inf if b is None else b) for s, trials, b in facts["curve"]]
+    first_s = min((b for _, trials, b in points if not trials), default=inf)
+    trials_s = [b for _, trials, b in points if trials and first_s != b < inf]
+    scale = end_s / trials_s[-1] if end_s is not None and trials_s else 1.0
+    return tuple(
+        (s, trials, min(first_s, b if b == first_s else b * scale) if trials else b)
+        for s, trials, b in points
+    )
 
 
 def their_curve(info: Mapping[str, Any]) -> tuple[Point, ...]:
@@ -94,7 +107,7 @@ def _collected(row: Row, facts: Mapping[str, Any], info: Mapping[str, Any]) -> R
     return {
         "case": row["case"],
         "threads": row["threads"],
-        "ours": [[s, n, finite(b)] for s, n, b in our_curve(facts)],
+        "ours": [[s, n, finite(b)] for s, n, b in our_curve(facts, time_s(row, OURS_64))],
         "theirs": [[s, n, finite(b)] for s, n, b in their_curve(info)],
         "our_tuning_s": facts["tune_s"],
         "their_tuning_s": info["seconds"],

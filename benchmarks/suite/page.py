@@ -243,7 +243,9 @@ def _duels(duels: Sequence[Duel], threads: Sequence[int]) -> str:
         parts.append(f"{told}\n\n{body}")
     parts.append(
         "Their result counts as reached once our search has measured a candidate at least as fast"
-        " as their kernel in the contest and as the best that their own search saw.\n"
+        " as their kernel in the contest and as the best that their own search saw. Our trials are"
+        " timed in proportion to a control; their curve is scaled to end at the time that the"
+        " kernel takes in the contest.\n"
     )
     return "\n".join(parts)
 

@@ -133,8 +133,13 @@ class WatchedStore(MemoryStore):
                 self.note(seconds, record.cost_s)
 
     def note(self, seconds: float, cost_s: float | None) -> None:
-        """Add a point: what was seen after so many seconds, None for a failure."""
-        best_s = self.curve[-1][2] if self.curve else None
+        """Add a point: the best that was seen after so many seconds, None where all failed.
+
+        The first answer stands by itself: what trials are told to take is in proportion to a
+        control.
+        """
+        began = self.curve and bool(self.curve[-1][1]) == bool(self.trials)  # not the first answer
+        best_s = self.curve[-1][2] if began else None
         found = [cost for cost in (best_s, cost_s) if cost is not None]
         self.curve.append((seconds, self.trials, min(found, default=None)))
 

@@ -122,13 +122,23 @@ def test_curves_are_read_from_what_the_searches_left() -> None:
     assert read(row).ratio is None
 
 
+def test_trials_are_scaled_to_end_where_the_contest_saw_the_kernel() -> None:
+    facts = {"curve": [[0.1, 0, 5e-3], [0.2, 1, 8e-3], [0.3, 2, 4e-3], [0.4, 3, 2e-3]]}
+    assert our_curve(facts, 3e-3) == (
+        (0.1, 0, 5e-3), (0.2, 1, 5e-3), (0.3, 2, 5e-3), (0.4, 3, 3e-3),
+    )  # fmt: skip
+    assert our_curve(facts, 1e-3)[1:] == ((0.2, 1, 4e-3), (0.3, 2, 2e-3), (0.4, 3, 1e-3))
+    merged = {"curve": [[0.1, 0, 5e-3], [0.2, 1, 5e-3]]}  # as it was kept once: no trial was faster
+    assert our_curve(merged, 1e-3) == ((0.1, 0, 5e-3), (0.2, 1, 5e-3))
+
+
 def test_a_curve_begins_with_the_first_answer_and_its_best_never_rises() -> None:
     store = WatchedStore()
     store.note(1.0, 2e-3)
     for outcome in (Failed("wrong", "by 1"), Measured((1e-3,)), Measured((3e-3,))):
         store.append([Record("k", "w", "cpu@1", "{}", (1,), outcome)])
     assert [(trial, best_s) for _, trial, best_s in store.curve] == [
-        (0, 2e-3), (1, 2e-3), (2, 1e-3), (3, 1e-3),
+        (0, 2e-3), (1, None), (2, 1e-3), (3, 1e-3),
     ]  # fmt: skip
 
 
