@@ -126,12 +126,12 @@ class Crew:
             self._begun.setdefault(job, builder)
 
     def begin_all(self, jobs: Sequence[BuildJob]) -> None:
-        """Have builders make things beside what the caller does; one core is left to the caller."""
+        """Have idle builders make things beside what the caller does, who keeps one core."""
         area = with_twins(self._cores)
-        able = sorted(self.builders, key=lambda one: bool(one.spec.cores & area))
-        able = [builder for builder in able[: len(able) - 1] if not builder.busy]
-        for number, builder in enumerate(able):
-            share = tuple(jobs[number :: len(able)])
+        order = sorted(self.builders, key=lambda one: bool(one.spec.cores & area))
+        idle = [builder for builder in order[: len(order) - 1] if builder.idle]
+        for number, builder in enumerate(idle):
+            share = tuple(jobs[number :: len(idle)])
             if share:
                 builder.begin(f"{CHILD}:build_ahead", share, self.settings.build_timeout_s)
                 self._begun |= dict.fromkeys(share, builder)
@@ -160,6 +160,7 @@ class Crew:
         """End every process at once; the next call starts them again."""
         for worker in self.workers:
             worker.kill()
+        self._begun.clear()
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep other jobs of this machine from timing on the cores of the slot."""

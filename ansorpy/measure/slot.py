@@ -135,6 +135,11 @@ class Worker:
         """Whether what was begun goes on."""
         return self._begun and not self._readable(0.0)
 
+    @property
+    def idle(self) -> bool:
+        """Whether it has started, and would answer a call at once."""
+        return self._ready and not self.busy
+
     def begin(self, function: str, argument: object, timeout_s: float) -> None:
         """Ask for `function(argument)`, for its effect: whoever calls next waits for its end."""
         self.send(function, argument, timeout_s)

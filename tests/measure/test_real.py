@@ -88,6 +88,10 @@ def test_candidates_that_were_begun_are_built_when_they_are_measured(cores: int)
         assert not pool.crew._begun
         pool.begin(drafts)  # and never measured: nobody waits for it
         assert isinstance(pool.measure([program])[0], Measured)
+        pool.crew.abandon()
+        pool.begin(drafts)  # nor for processes to start
+        assert not pool.crew._begun
+        assert isinstance(pool.measure(drafts)[0], Measured)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
