@@ -176,8 +176,8 @@ def poison(array: Array, dtype: str, pattern: Literal["nan", "bytes"]) -> None:
         array.fill(np.nan)
 
 
-def aligned_empty(size: int, dtype: "np.dtype[Any]") -> Array:
-    """Return an uninitialised flat array that starts at a multiple of 64 bytes."""
-    raw = np.empty(size * dtype.itemsize + LINE_BYTES, np.uint8)
-    start = -raw.ctypes.data % LINE_BYTES
+def aligned_empty(size: int, dtype: "np.dtype[Any]", line: int = 0) -> Array:
+    """Return an uninitialised flat array that starts `line` times 64 bytes after a page does."""
+    raw = np.empty(size * dtype.itemsize + 2 * PAGE_BYTES, np.uint8)
+    start = -raw.ctypes.data % PAGE_BYTES + line * LINE_BYTES
     return raw[start : start + size * dtype.itemsize].view(dtype)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from ansorpy.measure.guard import Bench, aligned_empty, extents, poison
 from ansorpy.measure.inputs import Array, Inputs, decode, storage
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.timing import FIRST_SAMPLES, Control, Protocol, time_beside, time_call
+
+WRITTEN_LINE: Final = 1  # of a page, at which what is written begins; what is read: line 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,11 @@ class Checked:
 
 @dataclass(frozen=True)
 class Memory:
-    """Ordinary aligned memory for the buffers of a kernel: what it is timed on."""
+    """Ordinary aligned memory for the buffers of a kernel: what it is timed on.
+
+    What is written starts a line later in its page than what is read. Users' arrays may lie so;
+    where a kernel loads right after it stores, it is slower there (docs/adr/0081).
+    """
 
     buffers: dict[str, Buffer]
     arrays: dict[str, Array]
@@ -89,7 +96,8 @@ class Workplace:
         array = self.kept.get(key)
         if array is None:
             shape = extents(buffer)
-            array = aligned_empty(prod(shape), storage(buffer.dtype)).reshape(shape)
+            line = 0 if given is not None else WRITTEN_LINE
+            array = aligned_empty(prod(shape), storage(buffer.dtype), line).reshape(shape)
             if given is not None:
                 array[...] = given[buffer.name]
             if buffer.scope is not Scope.GLOBAL:  # else it is of this kernel only

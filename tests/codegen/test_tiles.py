@@ -1,5 +1,6 @@
 """Every shape of tile statement, against the interpreter of the loop IR, on guarded buffers."""
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -202,6 +203,28 @@ def test_mask_that_is_a_disjunction() -> None:
     fill = Tile((), ("l", 16), store("C", (Var("i"), L), c(1.0, "float32")))
     prog = program([buffer("A", "float32", (16,)), out((3, 16))], For("i", c(3), Seq((fill, tile))))
     agree(prog, {"A": normal(16)})
+
+
+@pytest.mark.parametrize("columns", [96, 90])
+def test_loads_of_four_vectors_come_before_their_stores(columns: int) -> None:
+    at = add(mul(V, 16), L)
+    mask = lt(at, columns) if columns < 96 else None
+    tile = Tile((("v", 6),), ("l", 16), store("C", (at,), add(read("A", at), read("B", at))), mask)
+    buffers = [buffer("A", "float32", (columns,)), buffer("B", "float32", (columns,))]
+    prog = program([*buffers, out((columns,))], tile)
+    agree(prog, {"A": normal(columns), "B": normal(columns)})
+    text = module_text(prog, AVX512)
+    body = text.split("define", 1)[1]
+    order = re.findall(r"(load|store)[^\n]*<16 x float>", body)
+    assert order == ["load"] * 8 + ["store"] * 4 + ["load"] * 4 + ["store"] * 2
+
+
+def test_a_tile_that_reads_what_it_writes_keeps_its_order() -> None:
+    step = store("C", (add(V, c(1)), L), add(read("C", V, L), read("A", V, L)))
+    tile = Tile((("v", 6),), ("l", 16), step)
+    first = Tile((), ("l", 16), store("C", (c(0), L), c(1.0, "float32")))
+    prog = program([buffer("A", "float32", (6, 16)), out((7, 16))], Seq((first, tile)))
+    agree(prog, {"A": normal(6, 16)})
 
 
 # ---- reductions

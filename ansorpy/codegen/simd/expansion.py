@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from typing import Any
+from typing import Any, Final
 
 from llvmlite import ir
 
@@ -23,6 +23,8 @@ from ansorpy.codegen.simd.text import Tile
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Index, Point
 
+AHEAD: Final = 4  # vectors that are computed before the first of them is stored
+
 
 class Expansion(Matrices):
     """Writes the code of one tile operation; `values` are its arguments by name.
@@ -42,12 +44,15 @@ class Expansion(Matrices):
     ) -> None:
         super().__init__(tile, builder, values, shared, numbers, sums)
         self.totals: dict[Any, list[Any]] = {}
+        self.due: list[tuple[Point, list[Any], Any]] = []  # computed, not yet stored
         if tile.apart:
             self.hide_addresses()
         self.inside = bool(tile.lanes) and tile.lane not in self.kept  # reduces along the lanes
         summed = [(name, n) for name, n in tile.dims if name not in self.kept]
         self.summed = [] if self.stepwise else summed
         self.dtypes = [computed(tile.of(target).dtype) for target in tile.targets]
+        own = any(self.written & value.reads for value in tile.values)
+        self.waits = bool(tile.lanes) and not own  # may be computed before what is due is stored
 
     def hide_addresses(self) -> None:
         """Let LLVM not know that what is read lies where other tiles read."""
@@ -86,6 +91,7 @@ class Expansion(Matrices):
                 self.step(point)
             else:
                 self.guarded_step(point)
+        self.store_due()
 
     def guarded_step(self, point: Point) -> None:
         """Emit one scalar statement inside a branch on the mask."""
@@ -104,7 +110,20 @@ class Expansion(Matrices):
             self.combine_at(point, guard)
         elif guard is not False:
             pairs = zip(tile.values, self.dtypes, strict=True)
-            self.put(point, [self.typed(value, dtype, point) for value, dtype in pairs], guard)
+            new = [self.typed(value, dtype, point) for value, dtype in pairs]
+            self.due.append((point, new, guard))
+            if len(self.due) == AHEAD or not self.waits:
+                self.store_due()
+
+    def store_due(self) -> None:
+        """Store what was computed.
+
+        A load waits for an earlier store to the same place of another page: processors compare 12
+        bits of an address first. So the loads of several vectors come first, then their stores.
+        """
+        for point, new, guard in self.due:
+            self.put(point, new, guard)
+        self.due.clear()
 
     def combine_at(self, point: Point, guard: Any) -> None:
         """Combine at one point; the target is read before the first and written after the last."""

@@ -1,0 +1,21 @@
+"""Where the buffers of a timed kernel lie."""
+
+import numpy as np
+
+from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.measure.cases import Case
+from ansorpy.measure.guard import LINE_BYTES, PAGE_BYTES
+from ansorpy.measure.trial import Workplace
+from ansorpy.te.expr import Const
+
+
+def test_what_is_written_begins_a_line_after_what_is_read() -> None:
+    shape = (Const(1000),)
+    scopes = {"A": Scope.INPUT, "W": Scope.CONSTANT, "C": Scope.OUTPUT, "tmp": Scope.GLOBAL}
+    buffers = tuple(Buffer(name, "float32", shape, scope) for name, scope in scopes.items())
+    given = np.arange(1000, dtype=np.float32)
+    place = Workplace((Case("x", {"A": given}, ()),), {"W": given})
+    memory = place.memory(buffers, place.cases[0])
+    starts = [address % PAGE_BYTES for address in memory.addresses]
+    assert starts == [0, 0, LINE_BYTES, LINE_BYTES]
+    np.testing.assert_array_equal(memory.array("W"), given)
