@@ -9,12 +9,12 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from ansorpy.codegen.kernel import PhaseInfo
-from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names, uses_matrices
+from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names, streams, uses_matrices
 from ansorpy.codegen.outline import lifted, outline
 from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import I64, POINTER, VOID, Operand, declared
 from ansorpy.codegen.simd.matrices import configure, release
-from ansorpy.codegen.simd.memory import reserve
+from ansorpy.codegen.simd.memory import reserve, settle
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.simd.values import Index
 from ansorpy.codegen.sums import Sums
@@ -147,6 +147,8 @@ class _PhaseWriter:
         self._stmt(tasks.body, scope)
         if matrices:
             release(self.b)
+        if streams(phase):
+            settle(self.b)
         self.b.ret_void()
 
     def _fresh(self, letter: str) -> str:
@@ -328,9 +330,9 @@ class _PhaseWriter:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: TileText) -> Operation:
-    kinds = dict(text.kinds)
+    kinds, flags = dict(text.kinds), (text.apart, text.streamed)
     return Operation(
-        text.text, text.dims, text.lane, text.mask, kinds, text.dot, text.matrix, text.apart
+        text.text, text.dims, text.lane, text.mask, kinds, text.dot, text.matrix, *flags
     )
 
 

@@ -57,3 +57,8 @@ def stored_names(stmt: Stmt) -> frozenset[str]:
 def uses_matrices(phase: Phase) -> bool:
     """Whether a phase has instructions on matrices."""
     return any(isinstance(part, Tile) and part.matrix for part in walk_stmt(phase.body))
+
+
+def streams(phase: Phase) -> bool:
+    """Whether a phase has stores that go past the caches."""
+    return any(isinstance(part, Tile) and part.streamed for part in walk_stmt(phase.body))

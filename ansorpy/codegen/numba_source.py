@@ -8,7 +8,7 @@ import numpy as np
 from ansorpy.codegen.helpers import simd_block
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.llvm_ir import scratch_bytes
-from ansorpy.codegen.nest import MATRICES_READY, phase_infos, split_tasks, uses_matrices
+from ansorpy.codegen.nest import MATRICES_READY, phase_infos, split_tasks, streams, uses_matrices
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.tile_text import (
     Place,
@@ -82,6 +82,8 @@ class _Writer:
         if uses_matrices(phase):
             self.matrices = True
             body = [f"{INDENT}matrices_on()", *body, f"{INDENT}matrices_off()"]
+        if streams(phase):
+            body = [*body, f"{INDENT}settled()"]
         lines += body
         arguments = ", ".join([*(place.symbol for place in places.values()), "task"])
         head = f'@njit(error_model="numpy", nogil=True)\ndef phase{number}({arguments}):'
@@ -108,6 +110,8 @@ class _Writer:
                 arguments.append(f"matrix={text.matrix!r}")
             if text.apart:
                 arguments.append("apart=True")
+            if text.streamed:
+                arguments.append("streamed=True")
             arguments.append(f"types={dict(text.kinds)!r}")
             lines.append(_call(name, arguments))
         rule = f"# {'-' * 30} this kernel"

@@ -50,6 +50,22 @@ class Phi(Value):
         return f"{self.name} = phi {type_text(self.type)} {sides}"
 
 
+class Line:
+    """An instruction without a result."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def set_metadata(self, name: str, node: Any) -> None:
+        """Say more about the instruction."""
+        self.text += f", !{name} {node.get_reference()}"
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class Slot(Value):
     """Memory on the stack."""
 
@@ -178,6 +194,7 @@ class TextBuilder:
     zext, sext, trunc = _cast("zext"), _cast("sext"), _cast("trunc")
     fpext, fptrunc, fptosi = _cast("fpext"), _cast("fptrunc"), _cast("fptosi")
     sitofp, uitofp, bitcast = _cast("sitofp"), _cast("uitofp"), _cast("bitcast")
+    ptrtoint = _cast("ptrtoint")
     icmp_signed, icmp_unsigned = _compare("icmp", SIGNED), _compare("icmp", UNSIGNED)
     fcmp_ordered, fcmp_unordered = _compare("fcmp", ORDERED, "o"), _compare("fcmp", ORDERED, "u")
 
@@ -208,9 +225,11 @@ class TextBuilder:
         """Load from memory."""
         return self.result(typ, f"load {type_text(typ)}, ptr {name_of(place)}, align {align}")
 
-    def store(self, value: Any, place: Any, align: int) -> None:
+    def store(self, value: Any, place: Any, align: int) -> Line:
         """Store to memory."""
-        self.emit(f"store {typed(value)}, ptr {name_of(place)}, align {align}")
+        line = Line(f"store {typed(value)}, ptr {name_of(place)}, align {align}")
+        self.emit(line)
+        return line
 
     def call(self, function: Any, args: Sequence[Any]) -> Value | None:
         """Call a function."""

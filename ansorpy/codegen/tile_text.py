@@ -101,6 +101,7 @@ class TileText:
     dot: tuple[str, str] | None = None  # the dim that one LLVM function sums over
     matrix: tuple[str, str, bool] | None = None  # dims of rows and groups, whether it begins at 0
     apart: bool = False
+    streamed: bool = False  # whole lines that it stores go past the caches
 
 
 def memory(buffer: Buffer, symbol: str) -> Place:
@@ -152,7 +153,8 @@ def tile_text(tile: Tile, scope: Scoped) -> TileText:
         row, group = (inner.symbols[name] for name in (tile.matrix.row, tile.matrix.group))
         matrix = (row, group, tile.matrix.fresh)
     text = _statement(targets, store.combiner, values)
-    return TileText(text, tuple(dims), lane, mask, tuple(kinds), dot, matrix, tile.apart)
+    flags = tile.apart, tile.streamed
+    return TileText(text, tuple(dims), lane, mask, tuple(kinds), dot, matrix, *flags)
 
 
 def index_text(expr: Expr, scope: Scoped) -> str:

@@ -129,6 +129,7 @@ class Tile:
     `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what. So is
     `matrix`, but for its `fresh`; and
     `apart`: an element that other tiles read too is read once more, not kept in a register.
+    `streamed`: whole lines that it stores go past the caches.
     """
 
     dims: tuple[tuple[str, int], ...]
@@ -138,6 +139,7 @@ class Tile:
     dot: tuple[str, str] | None = None
     matrix: Matrix | None = None
     apart: bool = False
+    streamed: bool = False
 
 
 Stmt = Store | For | If | Seq | Alloc | Tile

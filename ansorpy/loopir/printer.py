@@ -86,7 +86,8 @@ def _tile(tile: Tile) -> str:
         fresh = " from 0" if tile.matrix.fresh else ""
         dot += f" on {tile.matrix.row} by {tile.matrix.group}{fresh}"
     apart = " apart" if tile.apart else ""
-    return f"tile{dims}{lane}{mask}{dot}{apart}: {_store(tile.store)}"
+    streamed = " streamed" if tile.streamed else ""
+    return f"tile{dims}{lane}{mask}{dot}{apart}{streamed}: {_store(tile.store)}"
 
 
 def _store(store: Store) -> str:

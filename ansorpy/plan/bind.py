@@ -15,6 +15,7 @@ from ansorpy.loopir.passes.promote import promote
 from ansorpy.loopir.passes.registers import registers
 from ansorpy.loopir.passes.slide import slide
 from ansorpy.loopir.passes.squares import squares
+from ansorpy.loopir.passes.stream import stream
 from ansorpy.loopir.passes.tasks import tasks
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.passes.unroll import unroll
@@ -56,7 +57,8 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     yield "idle", (program := idle(program))
     yield "slide", (program := slide(program, budgets))
     yield "unroll", (program := unroll(program, budgets, target.registers))
-    yield "squares", squares(program)
+    yield "squares", (program := squares(program))
+    yield "stream", stream(program, target)
 
 
 def _budgets(plan: Plan, values: Mapping[str, int]) -> dict[str, int]:

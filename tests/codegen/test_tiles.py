@@ -11,7 +11,7 @@ from ansorpy.codegen.llvm_ir import module_text
 from ansorpy.codegen.load import build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.loopir.interp import run as interpret
-from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Seq, Store, Tile
+from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Scope, Seq, Store, Tile
 from ansorpy.measure.cases import make_cases
 from ansorpy.measure.check import verify
 from ansorpy.plan.bind import bind
@@ -225,6 +225,41 @@ def test_a_tile_that_reads_what_it_writes_keeps_its_order() -> None:
     first = Tile((), ("l", 16), store("C", (c(0), L), c(1.0, "float32")))
     prog = program([buffer("A", "float32", (6, 16)), out((7, 16))], Seq((first, tile)))
     agree(prog, {"A": normal(6, 16)})
+
+
+def _streamed(rows: int, width: int) -> Program:
+    """C[i, j] = A[i, j] + 1, in tiles that go past the caches."""
+    at, row = add(mul(V, 16), L), Var("i") if rows > 1 else c(0)
+    value = add(read("A", row, at), c(1.0, "float32"))
+    mask = lt(at, width) if width % 16 else None
+    dims = (("v", -(-width // 16)),)
+    tile = Tile(dims, ("l", 16), store("C", (row, at), value), mask, streamed=True)
+    shapes = buffer("A", "float32", (rows, width)), out((rows, width))
+    tasks = For("i", c(rows), tile, kind=LoopKind.PARALLEL) if rows > 1 else tile
+    return program([*shapes], tasks)
+
+
+@pytest.mark.parametrize(("rows", "width", "past"), [(3, 80, 5), (3, 84, 0), (1, 70, 4)])
+def test_whole_lines_go_past_the_caches(rows: int, width: int, past: int) -> None:
+    prog = _streamed(rows, width)
+    text = module_text(prog, AVX512)
+    assert text.count("!nontemporal") == past
+    assert text.count('call void @"llvm.x86.sse.sfence"()') == 1
+    assert re.search(r'sfence"\(\)\s+ret void', text)
+    agree(prog, {"A": normal(rows, width)})
+
+
+@pytest.mark.parametrize("shift", [0, 4, 32, 60])
+def test_what_goes_past_the_caches_may_begin_anywhere(shift: int) -> None:
+    prog = _streamed(3, 80)
+    given, whole = normal(3, 80), np.full(3 * 80 * 4 + 256, 7, np.uint8)
+    begin = -whole.ctypes.data % 64 + shift
+    for built in (build(prog, Target()), build_source(emit(prog, Target()), Target())):
+        whole[:] = 7
+        load(built).run([given.ctypes.data, whole.ctypes.data + begin])
+        found = whole[begin : begin + given.nbytes].view(np.float32)
+        np.testing.assert_array_equal(found, given.ravel() + 1)
+        assert {*whole[:begin], *whole[begin + given.nbytes :]} == {7}
 
 
 # ---- reductions

@@ -10,8 +10,10 @@ from ansorpy.codegen.simd.kinds import (
     COMPUTED,
     FLOATS,
     I32,
+    I64,
     LARGEST,
     LEAST,
+    POINTER,
     computed,
     constant,
     power_of_two,
@@ -19,6 +21,7 @@ from ansorpy.codegen.simd.kinds import (
     width,
 )
 from ansorpy.codegen.simd.matrices import Matrices
+from ansorpy.codegen.simd.memory import LINE_BYTES
 from ansorpy.codegen.simd.text import Tile
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Index, Point
@@ -63,6 +66,25 @@ class Expansion(Matrices):
 
     def run(self) -> dict[str, Any]:
         """Emit everything and return the values, register tiles updated."""
+        if not self.tile.streamed:
+            self.unless_masked()
+            return self.values
+        whole = self.on_a_line(self.tile.targets[0].args[0])
+        for streaming, cond in ((True, whole), (False, self.b.not_(whole))):
+            self.streaming = streaming
+            with self.when(cond):
+                self.unless_masked()
+        return self.values
+
+    def on_a_line(self, name: str) -> Any:
+        """Return the i1 that says whether memory begins where a line does."""
+        base: Any = self.values[name]
+        base = self.b.ptrtoint(base, I64) if base.type == POINTER else base
+        within = self.b.and_(base, ir.Constant(I64, LINE_BYTES - 1))
+        return self.b.icmp_signed("==", within, ir.Constant(I64, 0))
+
+    def unless_masked(self) -> None:
+        """Emit everything, or nothing where the mask leaves out every point."""
         some: Any = True
         if self.tile.mask is not None and not self.stepwise:
             # A tile without a single point must not even load what all of its points share.
@@ -72,7 +94,6 @@ class Expansion(Matrices):
         elif some is not False:
             with self.when(some.ir):
                 self.body()
-        return self.values
 
     def body(self) -> None:
         """Emit the statement for every point of the dims."""

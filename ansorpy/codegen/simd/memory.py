@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from llvmlite import ir
 
@@ -14,6 +14,7 @@ from ansorpy.codegen.simd.kinds import (
     I64,
     POINTER,
     STORED,
+    VOID,
     computed,
     declared,
     lanes_of,
@@ -24,6 +25,8 @@ from ansorpy.codegen.simd.kinds import (
 )
 from ansorpy.codegen.simd.text import Node
 from ansorpy.codegen.simd.values import Expressions, Guards, Index, Point, Value
+
+LINE_BYTES: Final = 64
 
 
 def lanes_on(guard: Any) -> list[int]:
@@ -36,6 +39,8 @@ def lanes_on(guard: Any) -> list[int]:
 
 class Memory(Expressions):
     """Reads and writes of one tile operation."""
+
+    streaming = False  # whether whole lines go past the caches at present
 
     @contextmanager
     def when(self, cond: Any) -> Iterator[None]:
@@ -84,7 +89,10 @@ class Memory(Expressions):
             return
         place = self.address(name, dtype, index)
         if guard is True:
-            self.b.store(value, place, align=align)
+            if self.streaming and lanes * align == LINE_BYTES and in_lines(index, lanes):
+                past_caches(self.b, value, place)
+            else:
+                self.b.store(value, place, align=align)
         elif len(only := lanes_on(guard)) == 1:
             # LLVM 22 writes one lane of a truncated vector as wide as it was before.
             element = self.b.extract_element(value, ir.Constant(I32, only[0]))
@@ -247,6 +255,23 @@ class Memory(Expressions):
         result = self.b.gep(base, [offsets], source_etype=STORED[dtype])
         result.type = vector(POINTER, width(offsets))  # llvmlite says: one pointer
         return result
+
+
+def in_lines(index: Index, lanes: int) -> bool:
+    """Whether an offset is a multiple of the lanes, whatever its terms are."""
+    return all(scale % lanes == 0 for scale in (index.lanes[0], *index.terms.values()))
+
+
+def past_caches(builder: Any, value: Any, place: Any) -> None:
+    """Store a whole line that nobody reads soon; it need not be read before it is written."""
+    stored = builder.store(value, place, align=LINE_BYTES)
+    stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
+
+
+def settle(builder: Any) -> None:
+    """Wait until what went past the caches can be seen by others."""
+    kind = ir.FunctionType(VOID, [])
+    builder.call(declared(builder.module, "llvm.x86.sse.sfence", kind), [])
 
 
 def consecutive(index: Any) -> bool:

@@ -13,7 +13,7 @@ from numba.extending import intrinsic, register_model
 from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import I64, Operand, declared
 from ansorpy.codegen.simd.matrices import allow_matrices, configure, release
-from ansorpy.codegen.simd.memory import reserve
+from ansorpy.codegen.simd.memory import reserve, settle
 from ansorpy.codegen.simd.text import Tile
 
 
@@ -45,9 +45,10 @@ def tile(
     dot: tuple[str, str] | None = None,
     matrix: tuple[str, str, bool] | None = None,
     apart: bool = False,
+    streamed: bool = False,
 ) -> Any:
     """Return the intrinsic that does what `text` says; see the head of this module."""
-    parsed = Tile(text, dims, lane, mask, types or {}, dot, matrix, apart)
+    parsed = Tile(text, dims, lane, mask, types or {}, dot, matrix, apart, streamed)
     kinds = [
         TileType(types[name]) if parsed.holds(name) and types else numba_types.int64
         for name in parsed.names
@@ -110,6 +111,17 @@ def matrices(on: bool) -> Any:
         return context.get_dummy_value()
 
     return named([], [], numba_types.void, code)
+
+
+@intrinsic
+def settled(_context: Any) -> Any:
+    """Wait until what went past the caches can be seen by others."""
+
+    def code(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        settle(builder)
+        return context.get_dummy_value()
+
+    return numba_types.void(), code
 
 
 @intrinsic

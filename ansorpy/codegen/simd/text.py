@@ -68,8 +68,10 @@ class Tile:
         dot: tuple[str, str] | None = None,
         matrix: tuple[str, str, bool] | None = None,
         apart: bool = False,
+        streamed: bool = False,
     ) -> None:
-        self.text, self.dot, self.matrix, self.apart = text, dot, matrix, apart
+        self.text, self.dot, self.matrix = text, dot, matrix
+        self.apart, self.streamed = apart, streamed
         self.dims = dims[:-1] if dot else dims  # what is written out
         self.nodes: dict[tuple[str, tuple[Any, ...]], Node] = {}
         self.lane, self.lanes = lane or ("", 0)

@@ -1,0 +1,47 @@
+"""Let large results go past the caches: whoever reads them comes when they would be gone anyway.
+
+C[i, l] = ...        ->        streamed: C[i, l] = ...        where C fills the last cache
+
+A store reads the line that it writes into; one that goes past the caches does not.
+"""
+
+from dataclasses import replace
+from math import prod
+from typing import Final
+
+from ansorpy.loopir.nodes import Buffer, Program, Scope, Stmt, Tile
+from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
+from ansorpy.target import Target
+from ansorpy.te.expr import SIZE_BYTES, Const, reads
+
+FEATURE: Final = "avx512f"  # a vector is a line
+
+
+def stream(program: Program, target: Target) -> Program:
+    """Return the program whose tiles go past the caches with the outputs that fill the last one.
+
+    Needs a tiled program. Keeps the meaning. Nothing changes for outputs that are read, or that
+    results are added to, nor on processors whose vectors are shorter than a line.
+    """
+    if FEATURE not in target.features:
+        return program
+    large = {buffer.name for buffer in program.buffers if _fills(buffer, target.l3_bytes)}
+    for phase in program.phases:
+        for part in walk_stmt(phase.body):
+            if isinstance(part, Tile):
+                large -= {each.tensor for value in part.store.values for each in reads(value)}
+                large -= set() if part.store.combiner is None else set(part.store.buffers)
+
+    def change(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, Tile) or stmt.lane is None or not large >= {*stmt.store.buffers}:
+            return stmt
+        return replace(stmt, streamed=True)
+
+    return map_phases(program, lambda body: map_stmt(body, change)) if large else program
+
+
+def _fills(buffer: Buffer, cache_bytes: int) -> bool:
+    """Whether an output takes most of a cache; glibc's memcpy draws the line there, too."""
+    extents = [int(n.value) for n in buffer.shape if isinstance(n, Const)]
+    size_bytes = prod(extents) * SIZE_BYTES[buffer.dtype]
+    return buffer.scope is Scope.OUTPUT and 4 * size_bytes >= 3 * cache_bytes

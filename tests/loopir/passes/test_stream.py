@@ -1,0 +1,58 @@
+"""Outputs that fill the last cache go past it, and nothing else does."""
+
+import pytest
+
+from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
+from ansorpy.loopir.passes.stream import stream
+from ansorpy.loopir.rewrite import seq, walk_stmt
+from ansorpy.target import Target
+from ansorpy.te.expr import Var
+from tests.loopir.samples import add, buffer, program, read, store, v
+
+LANE = ("l", 16)
+AVX512 = ("avx512f", "fma")
+
+
+def set_to_input(**changes: object) -> Tile:
+    """C[l] = X[l]."""
+    return Tile((), LANE, store("C", (v("l"),), read("X", v("l"))), **changes)  # type: ignore[arg-type]
+
+
+def writes(*tiles: Stmt, scope: Scope = Scope.OUTPUT) -> Program:
+    """Tiles that write 64 bytes of C, and some of D."""
+    buffers = buffer("X", 16, scope=Scope.INPUT), buffer("C", 16, scope=scope)
+    return program((*buffers, buffer("D", 4, scope=Scope.OUTPUT)), seq(*tiles))
+
+
+def streamed(made: Program, l3_bytes: int = 64, features: tuple[str, ...] = AVX512) -> list[bool]:
+    """Return which tiles go past the caches."""
+    after = stream(made, Target(l3_bytes=l3_bytes, features=features))
+    parts = [part for phase in after.phases for part in walk_stmt(phase.body)]
+    return [part.streamed for part in parts if isinstance(part, Tile)]
+
+
+@pytest.mark.parametrize(("l3_bytes", "expected"), [(64, True), (85, True), (86, False)])
+def test_an_output_that_takes_three_quarters_of_the_cache_goes_past_it(
+    l3_bytes: int, expected: bool
+) -> None:
+    assert streamed(writes(set_to_input()), l3_bytes) == [expected]
+
+
+def test_shorter_vectors_than_a_line_stay() -> None:
+    assert streamed(writes(set_to_input()), features=("avx2", "fma")) == [False]
+    assert streamed(writes(set_to_input()), features=()) == [False]
+
+
+def test_what_is_read_again_stays() -> None:
+    reader = Tile((), None, store("D", (v("j"),), read("C", v("j"))))
+    assert streamed(writes(set_to_input(), reader)) == [False, False]
+    step = Tile((), LANE, store("C", (v("l"),), read("X", v("l")), "sum"))
+    assert streamed(writes(set_to_input(), step)) == [False, False]
+    own = Tile((), LANE, store("C", (v("l"),), add(read("C", v("l")), read("X", v("l")))))
+    assert streamed(writes(own)) == [False]
+
+
+def test_intermediates_and_scalars_stay() -> None:
+    assert streamed(writes(set_to_input(), scope=Scope.GLOBAL)) == [False]
+    scalar = Tile((), None, store("C", (Var("j"),), read("X", Var("j"))))
+    assert streamed(writes(scalar)) == [False]
