@@ -5,7 +5,7 @@ element of nearly every kernel is right, so a band in the dtype of the output is
 task: what lies inside is right by the whole comparison too, what does not is compared in full.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from ansorpy.te.numeric import LARGEST
 Bools = NDArray[np.bool_]
 Band = tuple[Array, Array]
 
+BLOCK: Final = 1 << 15  # elements
 _SEEN_AS: Final = {"float16": "float32", "bfloat16": "float32"}  # compared in this dtype
 
 
@@ -49,6 +50,15 @@ def band_of(value: Array, bound: Array | None, dtype: str, nans: bool = False) -
     if bound is None or dtype not in FLOATS:
         return None
     kind = np.dtype(_SEEN_AS.get(dtype, dtype))
+    low, high = np.empty(value.shape, kind), np.empty(value.shape, kind)
+    flat = [np.ravel(value), np.ravel(bound), low.reshape(-1), high.reshape(-1)]
+    for begin in range(0, value.size, BLOCK):  # what a block takes stays in the caches
+        numbers, bounds, *ends = (array[begin : begin + BLOCK] for array in flat)
+        ends[0][:], ends[1][:] = _ends(numbers, bounds, kind, dtype, nans)
+    return low, high
+
+
+def _ends(value: Array, bound: Array, kind: np.dtype[Any], dtype: str, nans: bool) -> Band:
     number = value.astype(np.float64)
     free = ~np.isfinite(bound) & ~np.isnan(number)
     with np.errstate(invalid="ignore", over="ignore"):

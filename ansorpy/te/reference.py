@@ -106,13 +106,14 @@ def _compute(node: Compute, values: Values, tracked: bool) -> tuple[Bounded, ...
     for box in _boxes(ranges, parts, limit, tuple(ranges)[:rank]):
         grid = Grid(node, box, values, tracked)
         at = tuple(slice(*box[axis.name]) for axis in node.axes)
-        for out, error, result in zip(outs, errors, _box(grid, factors, limit), strict=True):
-            out[at] = result.value
-            if tracked:
-                error[at] = result.error
+        results = _box(grid, factors, limit)
+        for out, error, one, dtype in zip(outs, errors, results, node.dtypes, strict=True):
+            out[at] = one.value
+            if tracked:  # box by box: what that takes stays in the caches
+                error[at] = bounded.settle(one.value, one.error, dtype)
     return tuple(
-        Bounded(out, bounded.settle(out, error, dtype) if tracked else ZERO)
-        for out, error, dtype in zip(outs, errors, node.dtypes, strict=True)
+        Bounded(out, error if tracked and np.any(error) else ZERO)
+        for out, error in zip(outs, errors, strict=True)
     )
 
 
