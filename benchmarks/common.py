@@ -14,6 +14,7 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 RESULTS: Final = Path(__file__).parent / "results"
+LONG_S: Final = 600.0  # told in minutes
 RAW: Final = RESULTS / "raw"  # kernels and single measurements: large, not under version control
 
 Row = dict[str, Any]
@@ -118,9 +119,11 @@ def finite(value: float) -> float | None:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time for people, three digits."""
+    """Return a time for people, three digits; a long one in minutes."""
     if seconds is None or not isfinite(seconds):
         return "-"
+    if seconds >= LONG_S:
+        return f"{seconds / 60:.3g} min"
     for unit, scale in (("s", 1.0), ("ms", 1e3)):
         if seconds * scale >= 1:
             return f"{seconds * scale:.3g} {unit}"

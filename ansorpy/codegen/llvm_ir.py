@@ -12,9 +12,9 @@ from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names, streams, uses_matrices
 from ansorpy.codegen.outline import lifted, outline
 from ansorpy.codegen.simd.expansion import Expansion
-from ansorpy.codegen.simd.kinds import I64, POINTER, VOID, Operand, declared
+from ansorpy.codegen.simd.kinds import I64, POINTER, STORED, VOID, Operand, declared
 from ansorpy.codegen.simd.matrices import configure, release
-from ansorpy.codegen.simd.memory import reserve, settle
+from ansorpy.codegen.simd.memory import fetch, reserve, settle
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.simd.values import Index
 from ansorpy.codegen.sums import Sums
@@ -34,6 +34,7 @@ from ansorpy.loopir.nodes import (
     For,
     If,
     Phase,
+    Prefetch,
     Program,
     Scope,
     Seq,
@@ -162,6 +163,8 @@ class _PhaseWriter:
                     self._stmt(part, scope)
             case Tile():
                 self._tile(stmt, scope)
+            case Prefetch():
+                self._prefetch(stmt, scope)
             case For():
                 self._for(stmt, scope)
             case If():
@@ -177,6 +180,11 @@ class _PhaseWriter:
         after = Expansion(tile, self.b, given, self._shared(), numbers, self.sums).run()
         for name in tile.results:
             self.values[name] = after[name]
+
+    def _prefetch(self, stmt: Prefetch, scope: Scoped) -> None:
+        place, offset = scope.place(stmt.buffer), self._index(stmt.offset, scope)
+        base, kind = self.values[place.symbol], STORED[place.dtype]
+        fetch(self.b, self.b.gep(base, [offset], source_etype=kind))
 
     def _operation(self, stmt: Tile, scope: Scoped) -> tuple[Operation, dict[str, int]]:
         """Return a tile, parsed, and the numbers that some of its names stand for."""

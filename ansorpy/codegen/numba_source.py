@@ -20,9 +20,21 @@ from ansorpy.codegen.tile_text import (
     tile_text,
 )
 from ansorpy.errors import BuildError
-from ansorpy.loopir.nodes import Alloc, For, If, Phase, Program, Scope, Seq, Stmt, Store, Tile
+from ansorpy.loopir.nodes import (
+    Alloc,
+    For,
+    If,
+    Phase,
+    Prefetch,
+    Program,
+    Scope,
+    Seq,
+    Stmt,
+    Store,
+    Tile,
+)
 from ansorpy.target import Target
-from ansorpy.te.expr import Const
+from ansorpy.te.expr import SIZE_BYTES, Const
 
 WIDTH: Final = 100
 OUTLINE_LINES: Final = 60
@@ -130,6 +142,10 @@ class _Writer:
                 return [line for part in stmts for line in self._stmt(part, scope, depth)]
             case Tile():
                 return [pad + self._tile(stmt, scope)]
+            case Prefetch(buffer=name, offset=offset):
+                place = scope.place(name)
+                size, at = SIZE_BYTES[place.dtype], index_text(offset, scope)
+                return [f"{pad}prefetch({place.symbol} + ({at}) * {size})"]
             case For(var=var, extent=extent, body=body):
                 symbol = self._fresh("i")
                 self.outline.append(f"{'  ' * depth}{symbol} < {index_text(extent, scope)}")

@@ -8,7 +8,7 @@ from math import copysign
 from typing import Final
 
 from ansorpy.codegen.llvm_ir import Places, object_bytes, phase_text
-from ansorpy.loopir.nodes import Phase, Program, Tile
+from ansorpy.loopir.nodes import Phase, Prefetch, Program, Tile
 from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
 from ansorpy.target import Target
 from ansorpy.te.expr import Const, Read, walk
@@ -65,6 +65,8 @@ def _alone(program: Program, target: Target) -> Iterator[_Alone]:
         for part in walk_stmt(phase.body):
             if isinstance(part, Tile):
                 names.update(part.store.buffers)
+            elif isinstance(part, Prefetch):
+                names.add(part.buffer)
             for one in (one for expr in stmt_exprs(part) for one in walk(expr)):
                 if isinstance(one, Read):
                     names.add(one.tensor)

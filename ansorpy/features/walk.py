@@ -12,6 +12,7 @@ from ansorpy.loopir.nodes import (
     For,
     If,
     LoopKind,
+    Prefetch,
     Program,
     Seq,
     Stmt,
@@ -146,7 +147,7 @@ def _stores(made: Walk, stmt: Stmt, place: _Place) -> Iterator[tuple[Store, _Pla
             yield from _stores(made, then, replace(place, first=place.first | _first(cond)))
             if other is not None:
                 yield from _stores(made, other, place)
-        case Tile():
+        case Tile() | Prefetch():
             raise LoweringError("features are of symbolic programs: this one has register tiles")
 
 

@@ -24,6 +24,7 @@ from ansorpy.loopir.nodes import (
     Buffer,
     For,
     If,
+    Prefetch,
     Program,
     Scope,
     Seq,
@@ -143,6 +144,9 @@ class _Machine:
                 return self._alloc(buffer, body)
             case Tile():
                 return self._tile(stmt)
+            case Prefetch(offset=offset):
+                self._closed(offset)
+                return lambda: None
 
     def _index(self, expr: Expr) -> Thunk:
         self._closed(expr)

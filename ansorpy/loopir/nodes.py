@@ -142,7 +142,15 @@ class Tile:
     streamed: bool = False
 
 
-Stmt = Store | For | If | Seq | Alloc | Tile
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Fetch the line of an element into the second cache; `offset`, in elements, may be outside."""
+
+    buffer: str
+    offset: Expr
+
+
+Stmt = Store | For | If | Seq | Alloc | Tile | Prefetch
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from ansorpy.loopir.nodes import (
     If,
     LoopKind,
     Phase,
+    Prefetch,
     Program,
     Seq,
     Stmt,
@@ -53,8 +54,8 @@ def _phase(phase: Phase) -> Iterator[str]:
 def _lines(stmt: Stmt, depth: int) -> Iterator[str]:
     pad = INDENT * depth
     match stmt:
-        case Store():
-            yield pad + _store(stmt)
+        case Store() | Tile() | Prefetch():
+            yield pad + _leaf(stmt)
         case Seq(stmts=stmts):
             if not stmts:
                 yield pad + "pass"
@@ -73,8 +74,14 @@ def _lines(stmt: Stmt, depth: int) -> Iterator[str]:
         case Alloc(buffer=buffer, body=body):
             yield f"{pad}alloc {describe(buffer)}:"
             yield from _lines(body, depth + 1)
-        case Tile():
-            yield pad + _tile(stmt)
+
+
+def _leaf(stmt: Store | Tile | Prefetch) -> str:
+    if isinstance(stmt, Store):
+        return _store(stmt)
+    if isinstance(stmt, Tile):
+        return _tile(stmt)
+    return f"prefetch {stmt.buffer}[{_bare(stmt.offset)}]"
 
 
 def _tile(tile: Tile) -> str:

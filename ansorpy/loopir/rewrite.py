@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ansorpy.errors import LoweringError
-from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Program, Seq, Stmt, Store, Tile
+from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Prefetch, Program, Seq, Stmt, Store, Tile
 from ansorpy.te.expr import Expr, substitute, variables
 
 
@@ -17,7 +17,7 @@ def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
             return stmts
         case If(then=then, other=other):
             return (then,) if other is None else (then, other)
-        case Store() | Tile():
+        case Store() | Tile() | Prefetch():
             return ()
 
 
@@ -32,7 +32,7 @@ def rebuild_stmt(stmt: Stmt, parts: tuple[Stmt, ...]) -> Stmt:
             return If(cond, *parts)
         case Seq():
             return Seq(parts)
-        case Store() | Tile():
+        case Store() | Tile() | Prefetch():
             return stmt
 
 
@@ -88,6 +88,8 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
             return buffer.shape
         case Tile(store=store, mask=mask):
             return stmt_exprs(store) if mask is None else (*stmt_exprs(store), mask)
+        case Prefetch(offset=offset):
+            return (offset,)
 
 
 def map_own_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
@@ -108,6 +110,8 @@ def map_own_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
                 store, index=_each(store.index, change), values=_each(store.values, change)
             )
             return replace(stmt, store=inner, mask=None if mask is None else change(mask))
+        case Prefetch(offset=offset):
+            return replace(stmt, offset=change(offset))
 
 
 def map_shape(buffer: Buffer, change: Callable[[Expr], Expr]) -> Buffer:
@@ -123,7 +127,7 @@ def bound_here(stmt: Stmt) -> tuple[str, ...]:
         case Tile(dims=dims, lane=lane):
             names = tuple(var for var, _ in dims)
             return names if lane is None else (*names, lane[0])
-        case Store() | If() | Seq() | Alloc():
+        case Store() | If() | Seq() | Alloc() | Prefetch():
             return ()
 
 

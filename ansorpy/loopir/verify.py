@@ -13,6 +13,7 @@ from ansorpy.loopir.nodes import (
     LoopKind,
     Matrix,
     Phase,
+    Prefetch,
     Program,
     Scope,
     Seq,
@@ -107,7 +108,7 @@ def _check_stmt(stmt: Stmt, at: _Place) -> None:
     except LoweringError as error:
         raise LoweringError(f"phase {at.phase}: {headline(stmt)}: {error}") from None
     match stmt:
-        case Store():
+        case Store() | Prefetch():
             pass
         case Tile(store=store):
             _check_stmt(store, inner)
@@ -140,9 +141,18 @@ def _enter(stmt: Stmt, at: _Place) -> _Place:
             return replace(at, outermost=False, guards=at.guards | variables(cond))
         case Seq():
             return replace(at, outermost=False)
-        case Store():
-            _check_store(stmt, at)
+        case Store() | Prefetch():
+            _check_leaf(stmt, at)
             return at
+
+
+def _check_leaf(stmt: Store | Prefetch, at: _Place) -> None:
+    if isinstance(stmt, Store):
+        _check_store(stmt, at)
+        return
+    if at.find(stmt.buffer).scope is Scope.REGISTER:
+        raise LoweringError(f"{stmt.buffer} is in registers: there is nothing to fetch")
+    at.index(stmt.offset)
 
 
 def _enter_for(stmt: For, at: _Place) -> _Place:

@@ -11,6 +11,7 @@ from ansorpy.loopir.passes.fresh import fresh
 from ansorpy.loopir.passes.hoist import hoist
 from ansorpy.loopir.passes.idle import idle
 from ansorpy.loopir.passes.peel import peel
+from ansorpy.loopir.passes.prefetch import prefetch
 from ansorpy.loopir.passes.promote import promote
 from ansorpy.loopir.passes.registers import registers
 from ansorpy.loopir.passes.slide import slide
@@ -58,7 +59,8 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     yield "slide", (program := slide(program, budgets))
     yield "unroll", (program := unroll(program, budgets, target.registers))
     yield "squares", (program := squares(program))
-    yield "stream", stream(program, target)
+    yield "stream", (program := stream(program, target))
+    yield "prefetch", prefetch(program, target)
 
 
 def _budgets(plan: Plan, values: Mapping[str, int]) -> dict[str, int]:

@@ -81,7 +81,14 @@ def test_the_best_so_far_of_a_space_that_is_exhausted_stays() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(2.0, "2 s"), (0.00139, "1.39 ms"), (4.2e-8, "0.042 us"), (None, "-"), (inf, "-")],
+    [
+        (1194.0, "19.9 min"),
+        (2.0, "2 s"),
+        (0.00139, "1.39 ms"),
+        (4.2e-8, "0.042 us"),
+        (None, "-"),
+        (inf, "-"),
+    ],
 )
 def test_duration(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text

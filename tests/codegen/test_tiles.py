@@ -11,7 +11,18 @@ from ansorpy.codegen.llvm_ir import module_text
 from ansorpy.codegen.load import build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.loopir.interp import run as interpret
-from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Scope, Seq, Store, Tile
+from ansorpy.loopir.nodes import (
+    Alloc,
+    For,
+    If,
+    LoopKind,
+    Prefetch,
+    Program,
+    Scope,
+    Seq,
+    Store,
+    Tile,
+)
 from ansorpy.measure.cases import make_cases
 from ansorpy.measure.check import verify
 from ansorpy.plan.bind import bind
@@ -615,3 +626,18 @@ def test_one_lane_of_a_narrowed_vector_is_stored_alone(n: int) -> None:
         program = bind(plan, row, target)
         for built in (build(program, target), build_source(emit(program, target), target)):
             assert verify(load(built), program.buffers, make_cases(dag, 0), {}) is None
+
+
+@pytest.mark.parametrize("offset", ["next", "past the end", "before the start"])
+def test_what_is_fetched_may_lie_anywhere_and_changes_nothing(offset: str) -> None:
+    """C[i, j] = A[i, j] + 1 in four passes, of which each fetches a line of the next row."""
+    row, line = Var("i"), Binary("mod", Var("p"), c(2))
+    far = {"next": 0, "past the end": 1 << 40, "before the start": -(1 << 40)}[offset]
+    place = add(add(mul(add(row, c(1)), 32), mul(line, 16)), c(far))
+    value = add(read("A", row, add(mul(V, 16), L)), c(1.0, "float32"))
+    tile = Tile((("v", 2),), ("l", 16), store("C", (row, add(mul(V, 16), L)), value))
+    body = For("p", c(4), Seq((tile, Prefetch("A", place))))
+    prog = program([buffer("A", "float32", (3, 32)), out((3, 32))], For("i", c(3), body))
+    assert module_text(prog, AVX512).count('call void @"llvm.prefetch.p0"') == 1
+    assert emit(prog, AVX512).source.count("prefetch(b0 + (") == 1
+    agree(prog, {"A": normal(3, 32)})

@@ -73,7 +73,7 @@ def test_the_passes_run_in_one_order() -> None:
     names = [name for name, _ in passes(plan, row_of(plan), TARGET)]
     assert names == [
         "fold", "begin", "tasks", "border", "peel", "hoist", "tile", "fresh", "registers",
-        "promote", "idle", "slide", "unroll", "squares", "stream",
+        "promote", "idle", "slide", "unroll", "squares", "stream", "prefetch",
     ]  # fmt: skip
 
 

@@ -268,6 +268,14 @@ def past_caches(builder: Any, value: Any, place: Any) -> None:
     stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
 
 
+def fetch(builder: Any, place: Any) -> None:
+    """Have a line brought into the second cache, wherever that is; nobody waits for it."""
+    kind = ir.FunctionType(VOID, [POINTER, I32, I32, I32])
+    for_reading, second_cache, data = (ir.Constant(I32, number) for number in (0, 2, 1))
+    function = declared(builder.module, "llvm.prefetch.p0", kind)
+    builder.call(function, [place, for_reading, second_cache, data])
+
+
 def settle(builder: Any) -> None:
     """Wait until what went past the caches can be seen by others."""
     kind = ir.FunctionType(VOID, [])

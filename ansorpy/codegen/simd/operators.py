@@ -11,9 +11,9 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
 from ansorpy.codegen.simd.expansion import Expansion
-from ansorpy.codegen.simd.kinds import I64, Operand, declared
+from ansorpy.codegen.simd.kinds import I64, POINTER, Operand, declared
 from ansorpy.codegen.simd.matrices import allow_matrices, configure, release
-from ansorpy.codegen.simd.memory import reserve, settle
+from ansorpy.codegen.simd.memory import fetch, reserve, settle
 from ansorpy.codegen.simd.text import Tile
 
 
@@ -122,6 +122,17 @@ def settled(_context: Any) -> Any:
         return context.get_dummy_value()
 
     return numba_types.void(), code
+
+
+@intrinsic
+def prefetch(_context: Any, place: Any) -> Any:
+    """Have the line of an address brought into the second cache."""
+
+    def code(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        fetch(builder, builder.inttoptr(args[0], POINTER))
+        return context.get_dummy_value()
+
+    return numba_types.void(numba_types.int64), code
 
 
 @intrinsic

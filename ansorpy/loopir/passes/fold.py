@@ -4,7 +4,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ansorpy.errors import LoweringError
-from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Phase, Program, Seq, Stmt, Store, Tile
+from ansorpy.loopir.nodes import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    Phase,
+    Prefetch,
+    Program,
+    Seq,
+    Stmt,
+    Store,
+    Tile,
+)
 from ansorpy.loopir.passes.bound import Scope
 from ansorpy.te.expr import Binary, Const, Expr, Var
 from ansorpy.te.intervals import Fact, Interval, assume, bounds, linear
@@ -65,7 +77,7 @@ def _fold(stmt: Stmt, scope: Scope) -> Stmt | None:
         case Alloc(buffer=buffer, body=body):
             inner = _fold(body, scope)
             return None if inner is None else Alloc(_shape(buffer, scope), inner)
-        case Tile():
+        case Tile() | Prefetch():
             raise LoweringError("a Tile cannot be folded: fold comes first")
 
 

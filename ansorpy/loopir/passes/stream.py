@@ -6,13 +6,13 @@ A store reads the line that it writes into; one that goes past the caches does n
 """
 
 from dataclasses import replace
-from math import prod
 from typing import Final
 
-from ansorpy.loopir.nodes import Buffer, Program, Scope, Stmt, Tile
+from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
+from ansorpy.loopir.passes.large import fills
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.target import Target
-from ansorpy.te.expr import SIZE_BYTES, Const, reads
+from ansorpy.te.expr import reads
 
 FEATURE: Final = "avx512f"  # a vector is a line
 
@@ -25,7 +25,11 @@ def stream(program: Program, target: Target) -> Program:
     """
     if FEATURE not in target.features:
         return program
-    large = {buffer.name for buffer in program.buffers if _fills(buffer, target.l3_bytes)}
+    large = {
+        buffer.name
+        for buffer in program.buffers
+        if buffer.scope is Scope.OUTPUT and fills(buffer, target.l3_bytes)
+    }
     for phase in program.phases:
         for part in walk_stmt(phase.body):
             if isinstance(part, Tile):
@@ -38,10 +42,3 @@ def stream(program: Program, target: Target) -> Program:
         return replace(stmt, streamed=True)
 
     return map_phases(program, lambda body: map_stmt(body, change)) if large else program
-
-
-def _fills(buffer: Buffer, cache_bytes: int) -> bool:
-    """Whether an output takes most of a cache; glibc's memcpy draws the line there, too."""
-    extents = [int(n.value) for n in buffer.shape if isinstance(n, Const)]
-    size_bytes = prod(extents) * SIZE_BYTES[buffer.dtype]
-    return buffer.scope is Scope.OUTPUT and 4 * size_bytes >= 3 * cache_bytes

@@ -17,6 +17,7 @@ from ansorpy.loopir.nodes import (
     For,
     If,
     LoopKind,
+    Prefetch,
     Program,
     Seq,
     Stmt,
@@ -66,7 +67,7 @@ def _tile(stmt: Stmt, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     match stmt:
         case Store():
             return Tile((), None, stmt)
-        case Tile():
+        case Tile() | Prefetch():
             return stmt
         case Seq(stmts=stmts):
             return Seq(tuple(_tile(part, how, ranges) for part in stmts))

@@ -110,4 +110,5 @@ _AFTER = {
     "unroll": _all_is_tiled,
     "squares": _all_is_tiled,
     "stream": _all_is_tiled,
+    "prefetch": _all_is_tiled,
 }
