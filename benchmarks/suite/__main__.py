@@ -81,6 +81,12 @@ def main() -> None:
             both = [case for case in cases if case in DUEL]
             metaschedule.tune_all(both, args.threads, DUEL_TRIALS, args.seed, environments, ready_s)
         tune_all(kernels, ready_s)
+    absent = [one.path.name for one in kernels if not one.path.exists()]
+    if absent:
+        say(
+            f"{len(absent)} of {len(kernels)} kernels of ours are not there and do not take part,"
+            f" {absent[0]} among them: --trials and --seed say which ones are meant"
+        )
     terms = Terms(args.visits, args.visit_seconds, seed=args.seed)
     plan = Plan(
         tuple(cases), tuple(args.threads), args.rounds,
