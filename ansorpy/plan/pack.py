@@ -7,7 +7,7 @@ in registers, along all axes that follow one another in memory. Positions beyond
 those beyond X where the stage reads X under a condition, hold zeros.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, Protocol, TypeAlias
@@ -42,6 +42,19 @@ class Indexed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Digit:
+    """An axis as a digit of a place in memory; it counts down where the index takes it away."""
+
+    axis: str
+    extent: int
+    down: bool = False
+
+    def value(self, digit: Expr) -> Expr:
+        """Return the value of the axis where the place has this digit."""
+        return sub(Const(self.extent - 1), digit) if self.down else digit
+
+
+@dataclass(frozen=True, slots=True)
 class Pack:
     """One packed operand of one stage."""
 
@@ -59,7 +72,7 @@ class Pack:
     ahead: bool  # once, before the calls
     steps: tuple[str, int] | None = None  # the axis of an instruction: it stays innermost
     # other axes, in memory order, along which the tensor lies: copied by squares of `lanes`
-    along: tuple[tuple[str, int], ...] = ()
+    along: tuple[Digit, ...] = ()
     lanes: int = 1
 
     @property
@@ -170,23 +183,53 @@ def _blocks(made: Domain, others: list[str]) -> tuple[Part, ...]:
 
 def _along(
     indices: tuple[Expr, ...], of: tuple[int, ...], axis: str, others: tuple[tuple[str, int], ...]
-) -> tuple[tuple[str, int], ...]:
+) -> tuple[Digit, ...]:
     """Return other axes along which the tensor lies without a gap, if `axis` is none of them.
 
-    Usually one. The axes of a window are short: X[j, c, r, s] lies along all of c, r and s.
+    Usually one. The axes of a window are short: X[j, c, r, s] lies along all of c, r and s; and
+    X[j, 3 - 2 * r - q] of a transposed convolution along r and its phase q, both counting down.
     """
     form = linear(indices[-1])
     if form is None or axis in form[1]:
         return ()
-    stretch: list[tuple[str, int]] = []
+    extents = dict(others)
+    stretch: list[Digit] = []
     for index, size in zip(indices[::-1], of[::-1], strict=True):
-        if isinstance(index, Var) and (index.name, size) in others:
-            stretch.insert(0, (index.name, size))
-        elif size > 1:
+        digits = _digits(index, size, extents)
+        if digits is None or {*digits} & {*stretch}:
             break
-    near = [(name, extent) for name, extent in others if form[1].get(name) == 1]
-    found = tuple(stretch) if len(stretch) > len(near) else tuple(near[-1:])
-    return found if prod(extent for _, extent in found) >= SQUARE else ()
+        stretch[:0] = digits
+    near = [Digit(name, extent) for name, extent in others if form[1].get(name) == 1]
+    found = max(stretch, near[-1:], key=_places)
+    return tuple(found) if _places(found) >= SQUARE else ()
+
+
+def _places(digits: Sequence[Digit]) -> int:
+    """Return how many places digits count."""
+    return prod(digit.extent for digit in digits)
+
+
+def _digits(index: Expr, size: int, extents: Mapping[str, int]) -> list[Digit] | None:
+    """Return axes as the digits of an index that takes each of `size` places once, coarse first.
+
+    None where it takes some of them not at all, or twice, or depends on further axes.
+    """
+    form = linear(index)
+    if form is None or not form[1].keys() <= extents.keys():
+        return None
+    const, coefs = form
+    digits: list[Digit] = []
+    step = 1
+    for name, coef in sorted(coefs.items(), key=lambda term: abs(term[1])):
+        extent = extents[name]
+        if extent == 1:
+            continue
+        if abs(coef) != step:
+            return None
+        digits.insert(0, Digit(name, extent, coef < 0))
+        const += min(0, coef * (extent - 1))
+        step *= extent
+    return digits if step == size and const == 0 else None
 
 
 def packed_index(pack: Pack) -> Read:
@@ -263,8 +306,9 @@ def _squares(pack: Pack, var: Callable[[str], str]) -> Filling:
     """Return loops over squares of lanes: whole vectors are read, and transposed in registers."""
     n, block, lane = Const(pack.lanes), Var(var("block")), Var(var("lane"))
     outer, inner = Var(var("along.0")), Var(var("along.1"))
-    length = Const(prod(extent for _, extent in pack.along))
-    others = [other for other in pack.others if other not in pack.along]
+    length = Const(prod(digit.extent for digit in pack.along))
+    along = {digit.axis for digit in pack.along}
+    others = [(axis, extent) for axis, extent in pack.others if axis not in along]
     loops = [
         *(For(var(axis), Const(extent), _NOTHING) for axis, extent in others),
         For(block.name, ceildiv(pack.width, n), _NOTHING),
@@ -274,7 +318,9 @@ def _squares(pack: Pack, var: Callable[[str], str]) -> Filling:
     ]
     values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in others}
     place = add(mul(outer, n), inner)
-    for axis, extent in pack.along[:0:-1]:
-        values[axis], place = mod(place, Const(extent)), floordiv(place, Const(extent))
-    values[pack.along[0][0]] = place
+    coarsest, *finer = pack.along
+    for digit in reversed(finer):
+        radix = Const(digit.extent)
+        values[digit.axis], place = digit.value(mod(place, radix)), floordiv(place, radix)
+    values[coarsest.axis] = coarsest.value(place)
     return loops, values, add(mul(block, n), lane)

@@ -104,6 +104,49 @@ def test_weights_of_a_window_are_packed_by_squares_over_all_its_axes(
         assert ("pack:along.1" in text(plan.program)) == (across and long)
 
 
+@pytest.mark.parametrize("signs", [(1, 1), (-1, 1), (1, -1), (-1, -1)])
+@pytest.mark.parametrize("phases", [2, 3])
+@pytest.mark.parametrize("filters", [16, 21])
+def test_axes_that_are_digits_of_an_index_are_packed_by_squares(
+    filters: int, phases: int, signs: tuple[int, int]
+) -> None:
+    """W[c, f, 3 - 2 * r - q]: taps of a transposed convolution, phase by phase."""
+    taps, channels = 2, 5
+    x = te.placeholder((channels, 7), "X")
+    w = te.placeholder((channels, filters, phases * taps), "W")
+    c, r = te.reduce_axis((0, channels), "c"), te.reduce_axis((0, taps), "r")
+
+    def tap(r: te.Scalar, q: te.Scalar) -> te.Scalar:
+        fine = q if signs[0] > 0 else phases - 1 - q
+        return fine + phases * (r if signs[1] > 0 else taps - 1 - r)
+
+    dag = te.dag(
+        te.compute(
+            (filters, phases, 6),
+            lambda f, q, y: te.sum(x[c, y + r] * w[c, f, tap(r, q)], [c, r]), "C",
+        )
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    found = list(packing(dag, "W"))
+    across = 0
+    for plan in found:
+        for row in sample(plan, 3, rng):
+            assert wrong_row(dag, plan, row) is None
+        lane = any("W" in choice.pack and choice.lane == "f" for _, choice in plan.choices)
+        assert ("pack:along.1" in text(plan.program)) == lane
+        across += lane
+    assert across
+
+
+def test_a_diagonal_is_no_stretch_of_memory() -> None:
+    x, w = te.placeholder((5, 7), "X"), te.placeholder((16, 5, 5), "W")
+    c = te.reduce_axis((0, 5), "c")
+    dag = te.dag(te.compute((16, 7), lambda f, y: te.sum(x[c, y] * w[f, c, c], c), "C"))
+    found = list(packing(dag, "W"))
+    assert found
+    assert [wrong(dag, plan) for plan in found] == [None] * len(found)
+
+
 @pytest.mark.parametrize("loop", ["i", "j", "l"])
 def test_a_stage_computes_what_a_consumer_reads_that_computes_more_than_is_needed(
     loop: str,
