@@ -196,7 +196,7 @@ def _along(
     stretch: list[Digit] = []
     for index, size in zip(indices[::-1], of[::-1], strict=True):
         digits = _digits(index, size, extents)
-        if digits is None or {*digits} & {*stretch}:
+        if digits is None or {one.axis for one in digits} & {one.axis for one in stretch}:
             break
         stretch[:0] = digits
     near = [Digit(name, extent) for name, extent in others if form[1].get(name) == 1]

@@ -138,13 +138,18 @@ def test_axes_that_are_digits_of_an_index_are_packed_by_squares(
     assert across
 
 
-def test_a_diagonal_is_no_stretch_of_memory() -> None:
+@pytest.mark.parametrize("down", [False, True])
+def test_a_diagonal_is_no_stretch_of_memory(down: bool) -> None:
     x, w = te.placeholder((5, 7), "X"), te.placeholder((16, 5, 5), "W")
     c = te.reduce_axis((0, 5), "c")
-    dag = te.dag(te.compute((16, 7), lambda f, y: te.sum(x[c, y] * w[f, c, c], c), "C"))
+    last = 4 - c if down else c
+    dag = te.dag(te.compute((16, 7), lambda f, y: te.sum(x[c, y] * w[f, c, last], c), "C"))
     found = list(packing(dag, "W"))
     assert found
     assert [wrong(dag, plan) for plan in found] == [None] * len(found)
+    squares = [text(plan.program) for plan in found if "along.1" in text(plan.program)]
+    assert squares
+    assert all("min(16, (5 - " in each for each in squares)  # not the 25 places of two digits
 
 
 @pytest.mark.parametrize("loop", ["i", "j", "l"])
