@@ -245,12 +245,15 @@ def packed_index(pack: Pack) -> Read:
 
 
 def pack_phase(pack: Pack, layouts: Mapping[str, Indexed]) -> Phase:
-    """Return the phase that fills the packed operand."""
+    """Return the phase that fills the packed operand.
+
+    Its own loops are called "<buffer>:@...", which no axis can be.
+    """
 
     def var(name: str) -> str:
         return f"{pack.buffer.name}:{name}"
 
-    outer = Var(var("tile"))
+    outer = Var(var("@tile"))
     loops, values, column = _squares(pack, var) if pack.along else _rows(pack, var)
     step = values.get(pack.steps[0], ZERO) if pack.steps else ZERO
     position = add(mul(outer, pack.width), column)
@@ -289,7 +292,7 @@ _NOTHING: Final = Seq(())  # the body of a loop until all are known
 
 def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
     """Return one vector loop over the columns of a tile, and over the steps each of them has."""
-    lane, (name, count) = Var(var("lane")), pack.steps or ("", 1)
+    lane, (name, count) = Var(var("@lane")), pack.steps or ("", 1)
     loops = [For(var(axis), Const(extent), _NOTHING) for axis, extent in pack.whole]
     values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in pack.whole}
     own: dict[str, Expr] = {part.var: Var(var(part.loop)) for part in pack.blocks}
@@ -304,8 +307,8 @@ def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
 
 def _squares(pack: Pack, var: Callable[[str], str]) -> Filling:
     """Return loops over squares of lanes: whole vectors are read, and transposed in registers."""
-    n, block, lane = Const(pack.lanes), Var(var("block")), Var(var("lane"))
-    outer, inner = Var(var("along.0")), Var(var("along.1"))
+    n, block, lane = Const(pack.lanes), Var(var("@block")), Var(var("@lane"))
+    outer, inner = Var(var("@along.0")), Var(var("@along.1"))
     length = Const(prod(digit.extent for digit in pack.along))
     along = {digit.axis for digit in pack.along}
     others = [(axis, extent) for axis, extent in pack.others if axis not in along]

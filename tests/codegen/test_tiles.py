@@ -208,6 +208,20 @@ def test_scalar_tile_under_mask_and_dims() -> None:
     agree(prog, {"A": normal(10)})
 
 
+@pytest.mark.parametrize("times", [1, 3_000_000_000, -3_000_000_000])
+@pytest.mark.parametrize("op", ["lt", "ge", "eq"])
+def test_comparisons_of_numbers_beyond_32_bits(op: str, times: int) -> None:
+    limit = mul(Var("i"), c(times // 3 if times > 1 else times))
+    cond = Binary(op, mul(L, c(times)), limit)  # type: ignore[arg-type]
+    chosen = Select(cond, read("X", Var("i"), L), Const(1.0, "float32"))
+    prog = program(
+        (buffer("X", "float32", (40, 16), Scope.INPUT), out((40, 16))),
+        For("i", c(40), Tile((), ("l", 16), store("C", (Var("i"), L), chosen))),
+    )
+    got = agree(prog, {"X": normal(40, 16)})["C"]
+    assert (got == 1.0).any()
+
+
 def test_mask_that_is_a_disjunction() -> None:
     cond = Binary("or", lt(L, 3), Binary("eq", add(L, Var("i")), c(12)))
     tile = Tile((), ("l", 16), store("C", (Var("i"), L), read("A", L), "sum"), cond)

@@ -172,7 +172,7 @@ PLACES: Final = (
     Mutant(
         "pack of one tile for all",
         "matmul packed",
-        edit(tile("C.local.A.pack"), exprs(renamed("C.local.A.pack:tile", Const(0)))),
+        edit(tile("C.local.A.pack"), exprs(renamed("C.local.A.pack:@tile", Const(0)))),
     ),
     Mutant(
         "pack read along the wrong term",

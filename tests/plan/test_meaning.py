@@ -101,7 +101,7 @@ def test_weights_of_a_window_are_packed_by_squares_over_all_its_axes(
     long = channels * window[0] * window[1] >= 4
     for plan in found:
         across = any("W" in choice.pack and choice.lane == "f" for _, choice in plan.choices)
-        assert ("pack:along.1" in text(plan.program)) == (across and long)
+        assert ("pack:@along.1" in text(plan.program)) == (across and long)
 
 
 @pytest.mark.parametrize("signs", [(1, 1), (-1, 1), (1, -1), (-1, -1)])
@@ -133,9 +133,22 @@ def test_axes_that_are_digits_of_an_index_are_packed_by_squares(
         for row in sample(plan, 3, rng):
             assert wrong_row(dag, plan, row) is None
         lane = any("W" in choice.pack and choice.lane == "f" for _, choice in plan.choices)
-        assert ("pack:along.1" in text(plan.program)) == lane
+        assert ("pack:@along.1" in text(plan.program)) == lane
         across += lane
     assert across
+
+
+@pytest.mark.parametrize("name", ["tile", "block", "lane"])
+def test_axes_may_be_called_as_the_loops_of_packing(name: str) -> None:
+    a, b = te.placeholder((8, 2, 6), "A"), te.placeholder((2, 16, 6), "B")
+    g, k = te.reduce_axis((0, 2), name), te.reduce_axis((0, 6), "k")
+    dag = te.dag(te.compute((8, 16), lambda i, j: te.sum(a[i, g, k] * b[g, j, k], [g, k]), "C"))
+    rng = np.random.default_rng(0)
+    found = list(packing(dag, "B"))
+    assert found
+    for plan in found:
+        for row in sample(plan, 3, rng):
+            assert wrong_row(dag, plan, row) is None
 
 
 @pytest.mark.parametrize("down", [False, True])

@@ -246,8 +246,12 @@ class Expressions(Functions):
         limit = self.b.neg(self.scalar(gap.terms))  # constant op -terms
         if len(gap.lanes) == 1:
             return Value("bool", self.b.icmp_signed(op, ir.Constant(I64, gap.lanes[0]), limit))
+        least, most = min(gap.lanes) - 1, max(gap.lanes) + 1
+        if not -(2**31) <= least < most < 2**31:
+            wide = self.splat(limit, len(gap.lanes))
+            return Value("bool", self.b.icmp_signed(op, lanes_of(I64, gap.lanes), wide))
         # Clamped to just outside of the constants, so that 32-bit lanes do.
-        low, high = (ir.Constant(I64, k) for k in (min(gap.lanes) - 1, max(gap.lanes) + 1))
+        low, high = (ir.Constant(I64, k) for k in (least, most))
         limit = self.extreme("min", "int64", self.extreme("max", "int64", limit, low), high)
         small = self.splat(self.b.trunc(limit, I32), len(gap.lanes))
         return Value("bool", self.b.icmp_signed(op, lanes_of(I32, gap.lanes), small))

@@ -7,10 +7,11 @@ A masked step keeps what the other lanes held: a blend, and a move for every reg
 loaded under a mask holds zeros there already.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from ansorpy.loopir.nodes import Alloc, Program, Scope, Stmt, Tile
+from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.te.expr import (
     FLOATS,
@@ -26,7 +27,7 @@ from ansorpy.te.expr import (
     substitute,
     variables,
 )
-from ansorpy.te.intervals import bounds
+from ansorpy.te.intervals import Interval, bounds
 from ansorpy.te.products import conjunction, conjuncts
 
 
@@ -41,12 +42,26 @@ def idle(program: Program) -> Program:
     def change(body: Stmt) -> Stmt:
         allocs = [part for part in walk_stmt(body) if isinstance(part, Alloc)]
         tiles = frozenset(a.buffer.name for a in allocs if a.buffer.scope is Scope.REGISTER)
-        return map_stmt(body, lambda part: _unobserved(part, tiles)) if tiles else body
+        if not tiles:
+            return body
+        loops = _ranges(body)
+        return map_stmt(body, lambda part: _unobserved(part, tiles, loops))
 
     return map_phases(program, change)
 
 
-def _unobserved(stmt: Stmt, registers: frozenset[str]) -> Stmt:
+def _ranges(body: Stmt) -> dict[str, Interval]:
+    """Return the values that the loops of a phase take, all loops of one name together."""
+    found: dict[str, Interval] = {}
+    for part in walk_stmt(body):
+        if isinstance(part, For):
+            _, most = bounds(part.extent, found)
+            _, before = found.get(part.var, (0, 0))
+            found[part.var] = (0, max(most - 1, before))
+    return found
+
+
+def _unobserved(stmt: Stmt, registers: frozenset[str], loops: Mapping[str, Interval]) -> Stmt:
     if not isinstance(stmt, Alloc) or stmt.buffer.scope is not Scope.REGISTER:
         return stmt
     if stmt.buffer.dtype not in FLOATS:  # 1 / 0 is a number, 1 // 0 ends the process
@@ -66,7 +81,7 @@ def _unobserved(stmt: Stmt, registers: frozenset[str]) -> Stmt:
     def change(part: Stmt) -> Stmt:
         if not isinstance(part, Tile) or part.store.buffers != (stmt.buffer.name,):
             return part
-        return _without(part, stmt, common, registers)
+        return _without(part, stmt, common, registers, loops)
 
     return replace(stmt, body=map_stmt(stmt.body, change))
 
@@ -84,7 +99,13 @@ def _points(tile: Tile) -> tuple[tuple[str, int], ...]:
     return tile.dims if tile.lane is None else (*tile.dims, tile.lane)
 
 
-def _without(tile: Tile, held: Alloc, common: frozenset[Expr], registers: frozenset[str]) -> Tile:
+def _without(
+    tile: Tile,
+    held: Alloc,
+    common: frozenset[Expr],
+    registers: frozenset[str],
+    loops: Mapping[str, Interval],
+) -> Tile:
     """Return a tile that stores to what is `held`, without the conditions that are common."""
     if tile.mask is None or tile.dot is not None or tile.matrix is not None:
         return tile
@@ -92,18 +113,32 @@ def _without(tile: Tile, held: Alloc, common: frozenset[Expr], registers: frozen
     if any(read.tensor in registers or any(map(reads, read.indices)) for read in taken):
         return tile
     found = _conditions(tile, tile.store.index)
-    dropped = [part for meaning, part in found.items() if meaning in common and _begins(part)]
-    if not dropped or not _fits(tile, held):
-        return tile
+    dropped = [part for meaning, part in found.items() if meaning in common]
     left = [part for part in conjuncts(tile.mask) if part not in dropped]
+    if not dropped or not _fits(tile, held) or not _meet(tile, dropped, left, loops):
+        return tile
     values = tuple(_guarded(value, conjunction(dropped)) for value in tile.store.values)
     store = replace(tile.store, values=values)
     return replace(tile, mask=conjunction(left) if left else None, store=store)
 
 
-def _begins(cond: Expr) -> bool:
-    """Whether a condition holds at the first place: what does not move with it is read anyhow."""
-    return bool(bounds(cond, dict.fromkeys(variables(cond), (0, 0)))[0])
+def _meet(
+    tile: Tile, dropped: Sequence[Expr], left: Sequence[Expr], loops: Mapping[str, Interval]
+) -> bool:
+    """Whether all conditions hold at one place, whatever the loops and what else moves do.
+
+    What does not move with those that are dropped is then read anyhow. Looked for along the
+    lanes: X[j + r - 1] under 0 < j + r holds at the first place but for r = 0.
+    """
+    own = dict(_points(tile))
+    moved = frozenset[str]().union(*map(variables, dropped))
+    conds = [*dropped, *(part for part in left if not moved.isdisjoint(variables(part)))]
+    still = {name: (0, 0) if name in moved else (0, n - 1) for name, n in own.items()}
+    name, count = tile.lane or ("", 1)
+    return any(
+        all(bounds(cond, {**loops, **still, name: (place, place)})[0] for cond in conds)
+        for place in range(count if name in moved else 1)
+    )
 
 
 def _fits(tile: Tile, held: Alloc) -> bool:
@@ -116,15 +151,27 @@ def _fits(tile: Tile, held: Alloc) -> bool:
     )
 
 
-def _guarded(value: Expr, cond: Expr) -> Expr:
-    """Return a value that reads nothing at the places where a condition on them fails."""
+def _guarded(value: Expr, cond: Expr, every: bool = False) -> Expr:
+    """Return a value that reads nothing at the places where a condition on them fails.
+
+    Args:
+        every: also what does not move with the condition: it is read at chosen places only.
+    """
     match value:
-        case Select(cond=inside, then=Read() as read, other=Const(value=0)):
-            return replace(value, cond=Binary("and", inside, cond), then=read)
-        case Read() if variables(value) & variables(cond):
+        case Select(cond=inside, then=Read(), other=Const(value=0)):
+            return replace(value, cond=Binary("and", _guarded(inside, cond, every), cond))
+        case Select(cond=inside, then=then, other=other):
+            test, chosen = _guarded(inside, cond, every), every or _related(inside, cond)
+            parts = (test, _guarded(then, cond, chosen), _guarded(other, cond, chosen))
+            return renewed(value, children(value), parts)
+        case Read() if every or _related(value, cond):
             return Select(cond, value, Const(0.0 if value.dtype in FLOATS else 0, value.dtype))
         case Read():
             return value
         case _:
             parts = children(value)
-            return renewed(value, parts, tuple(_guarded(part, cond) for part in parts))
+            return renewed(value, parts, tuple(_guarded(part, cond, every) for part in parts))
+
+
+def _related(one: Expr, other: Expr) -> bool:
+    return bool(variables(one) & variables(other))

@@ -23,6 +23,7 @@ def row_sums(
     dtype: str = "float32",
     vectors: int = 2,
     weight: Expr | None = None,
+    weights: int = 5,
 ) -> Program:
     """C[j] = sum over k of X[k, j] * W[k], places of vectors in a register tile.
 
@@ -43,7 +44,7 @@ def row_sums(
     return program(
         (
             buffer("X", 5, columns, scope=Scope.INPUT, dtype=dtype),
-            buffer("W", 5, scope=Scope.INPUT, dtype=dtype),
+            buffer("W", weights, scope=Scope.INPUT, dtype=dtype),
             buffer("C", 24 if looked_at else 32, scope=Scope.OUTPUT, dtype=dtype),
         ),
         Alloc(buffer("acc", vectors, 16, scope=Scope.REGISTER, dtype=dtype), body),
@@ -57,9 +58,9 @@ def sum_of(made: Program) -> Tile:
     return found
 
 
-def same(a: Program, b: Program, columns: int = 24) -> bool:
+def same(a: Program, b: Program, columns: int = 24, weights: int = 5) -> bool:
     rng = np.random.default_rng(0)
-    arrays = {"X": rng.random((5, columns), np.float32), "W": rng.random(5, np.float32)}
+    arrays = {"X": rng.random((5, columns), np.float32), "W": rng.random(weights, np.float32)}
     arrays["W"][2] = np.inf  # 0 * inf, in lanes that idle
     with np.errstate(invalid="ignore"):
         return bool(np.array_equal(run(a, arrays)["C"], run(b, arrays)["C"]))
@@ -105,7 +106,7 @@ def _replaced(body: object, tile: Tile, value: Expr) -> Alloc:
     [
         row_sums(lt(PLACE, c(24)), None),  # all is looked at
         row_sums(lt(PLACE, c(20)), lt(PLACE, c(24))),  # more is looked at
-        row_sums(lt(c(3), PLACE), lt(c(3), PLACE)),  # nothing may be read at the first place
+        row_sums(lt(c(16), PLACE), lt(c(16), PLACE)),  # nothing is read in the first vector
         row_sums(lt(PLACE, v("k")), lt(PLACE, c(24))),  # it moves from step to step
         row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)), dtype="int32"),
         row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)), vectors=1),  # the tile has no such places
@@ -117,6 +118,28 @@ def _replaced(body: object, tile: Tile, value: Expr) -> Alloc:
 )
 def test_other_masks_stay(before: Program) -> None:
     assert idle(before) == before
+
+
+def test_what_does_not_move_is_read_where_all_conditions_meet() -> None:
+    """X[k, j] * W[k] for j > k + 20: W has four elements, and nothing is summed for the fifth k."""
+    beyond = lt(add(v("k"), c(20)), PLACE)
+    before = row_sums(conjunction([lt(PLACE, c(24)), beyond]), lt(PLACE, c(24)), weights=4)
+    assert idle(before) == before
+    assert same(before, idle(before), weights=4)
+    early = lt(add(v("k"), c(3)), PLACE)  # whatever k is, the ninth place has both
+    before = row_sums(conjunction([lt(PLACE, c(24)), early]), lt(PLACE, c(24)))
+    assert sum_of(idle(before)).mask == early
+    assert same(before, idle(before))
+
+
+@pytest.mark.parametrize("other", [0.0, 1.0])
+def test_what_a_value_reads_at_chosen_places_is_not_read_where_lanes_idle(other: float) -> None:
+    beyond = lt(add(v("k"), c(20)), PLACE)
+    weight = Select(beyond, mul(read("W", v("k")), f32(2.0)), f32(other))
+    before = row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)), weight=weight, weights=4)
+    after = idle(before)
+    assert sum_of(after).mask is None
+    assert same(before, after, weights=4)
 
 
 def test_only_the_part_that_the_reader_has_is_left_out() -> None:
