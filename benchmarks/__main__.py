@@ -1,6 +1,6 @@
 """All benchmarks, one after the other; each goes on where it was interrupted.
 
-    python -m benchmarks [NAME ...]
+    python -m benchmarks [--fresh] [NAME ...]
 
 NAMEs: columnar rate speed builders search; `python -m benchmarks.NAME -h` tells what one takes.
 """
@@ -12,7 +12,8 @@ from typing import Final
 
 from benchmarks.common import chosen, say
 
-NAMES: Final = ("columnar", "rate", "speed", "builders", "search")
+KEEPING: Final = ("rate", "speed", "builders", "search")  # rows that are there are not made again
+NAMES: Final = ("columnar", *KEEPING)
 
 
 def main() -> int:
@@ -21,10 +22,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--fresh", action="store_true", help="forget the rows that are there")
+    args = parser.parse_args()
     failed: list[str] = []
-    for name in chosen(NAMES, parser.parse_args().names or None):
+    for name in chosen(NAMES, args.names or None):
         say(f"benchmarks.{name}")
-        if subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode:
+        forget = ("--fresh",) if args.fresh and name in KEEPING else ()
+        command = (sys.executable, "-m", f"benchmarks.{name}", *forget)
+        if subprocess.run(command, check=False).returncode:
             failed.append(name)
     if failed:
         say(f"failed: {', '.join(failed)}")

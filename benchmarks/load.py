@@ -2,9 +2,9 @@
 
     python -m benchmarks.load [--seconds 60] [--pollers 50] [--seed 0] [--share-cores] [--out FILE]
 
-Runs `ansorpy serve` on SQLite, with its embedded worker, and tunes the same job twice with the same
-seed: quiet, then while `pollers` connections ask for it again and again, without a pause, then
-quiet again. Told are requests per second, the median and 99th percentile of their durations, and
+Runs `ansorpy serve` on SQLite, with its embedded worker, and tunes the same job three times with
+the same seed: quiet, then while `pollers` connections ask for it again and again, without a pause,
+then quiet again. Told are requests per second, the median and 99th percentile of their durations, and
 how the latencies compare that both jobs measured of the same candidates (those of the first round,
 the untuned kernel and NumPy: what a search chooses later depends on the times it saw).
 

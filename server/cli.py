@@ -40,6 +40,9 @@ app.add_typer(db, name="db")
 
 File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
 Kind = Annotated[str, typer.Option("--target", help="cpu or cuda.")]
+TuneKind = Annotated[
+    str, typer.Option("--target", help="cpu; `sketches` and `explain` take cuda, too.")
+]
 Cores = Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")]
 Bind = Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol of the text.")]
 Weights = Annotated[
@@ -60,7 +63,7 @@ app.add_typer(keys.app, name="keys")
 @app.command()
 def tune(
     file: File,
-    target: Kind = "cpu",
+    target: TuneKind = "cpu",
     trials: Annotated[
         int, typer.Option(min=0, help="Candidates to measure; 0: the model chooses.")
     ] = 64,

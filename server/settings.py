@@ -18,7 +18,7 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(
         default_factory=lambda: user_data_path("ansorpy"),
-        description="Folder of the SQLite file.",
+        description="Folder of the SQLite file, and of what `ansorpy tune` learns for other tasks.",
     )
     database_url: str = Field(
         default="",

@@ -1,6 +1,7 @@
 """The Markdown page of the suite."""
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any, Final
 
 from benchmarks.common import Row, duration, percent, table, times
@@ -88,7 +89,7 @@ def _picture(plots: Mapping[str, str], name: str, title: str) -> list[str]:
 
 def _head(rows: Sequence[Row], facts: Sequence[Mapping[str, Any]]) -> str:
     runs = "\n".join(_run(rows, one) for one in facts)
-    again = "Make it again: `make bench-peers bench-suite`."
+    again = "Make it again: `make bench-peers bench-suite` (benchmarks/README.md has the choices)."
     return f"# The operator suite against its peers\n\n{runs}\n{again}\n"
 
 
@@ -98,6 +99,10 @@ def _run(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         {(row["threads"], row["rounds"]) for row in rows if row["threads"] in of_run(rows, facts)}
     )
     rounds = ", ".join(f"{many} of {_title(count).lower()}" for count, many in held)
+    peaks = ", ".join(
+        f"{_peak(rows, count) / 1e9:.0f} GFLOP/s on {_title(count).lower()}"
+        for count in sorted({count for count, _ in held})
+    )
     machine, settings = facts["machine"], facts["settings"]
     versions = sorted(
         {f"{n} {v}" for have in facts["contestants"].values() for n, v in have.items()}
@@ -107,11 +112,15 @@ def _run(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         f"{facts['date'][:10]}, {machine['model']}"
         f" ({machine['cpu']}, {machine['vector_bits']} bits, {caches}); commit"
         f" {facts['commit'] or 'unknown'}, seed {facts['seed']}, at most"
-        f" {settings['trials']} trials per kernel; rounds: {rounds or 'none'}. FMA peak"
-        f" {machine['fma_float32_flop_per_s'] / 1e9:.0f} GFLOP/s and copies of"
-        f" {machine['copy_bytes_per_s'] / 1e9:.0f} GB/s on {machine['threads']} threads.\n"
+        f" {settings['trials']} trials per kernel; rounds: {rounds or 'none'}. FMA peak,"
+        f" median of the contests: {peaks or 'none'}.\n"
         f"{'; '.join(versions)}.\n"
     )
+
+
+def _peak(rows: Sequence[Row], threads: int) -> float:
+    """Return the median of the peaks that were measured beside the rows, in FLOP/s."""
+    return median(row["fma_flop_per_s"] for row in rows if row["threads"] == threads)
 
 
 def of_run(rows: Sequence[Row], facts: Mapping[str, Any]) -> set[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.common import RESULTS, Row, duration, percent, table, times
-from benchmarks.suite.cases import CASES, takes_winograd
+from benchmarks.suite.cases import CASES, ONE, takes_winograd
 from benchmarks.suite.contestants import CONTESTANTS, OURS, OURS_RUNTIME, PEERS
 from benchmarks.suite.environments import ROOT
 from benchmarks.suite.page import of_run
@@ -21,7 +21,8 @@ END: Final = "<!-- suite: end -->"
 
 
 def section(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return what stands between the markers: batch 1 at the most threads, and the means."""
+    """Return what stands between the markers: the rows of `ONE` at the most threads, the means."""
+    rows = [row for row in rows if row["case"] in {case.name for case in ONE}]
     threads = max(row["threads"] for row in rows)
     facts = next(one for one in runs if threads in of_run(rows, one))
     older = "".join(
@@ -30,7 +31,7 @@ def section(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]]) -> str:
         for count in sorted(of_run(rows, one))
         if one["date"][:10] != facts["date"][:10]
     )
-    some = [r for r in rows if r["threads"] == threads and CASES[r["case"]].batch == 1]
+    some = [row for row in rows if row["threads"] == threads]
     machine = facts["machine"]
     found = {count: means(rows, count) for count in sorted({r["threads"] for r in rows})}
     told = "; ".join(

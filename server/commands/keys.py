@@ -13,7 +13,7 @@ app = typer.Typer(help="Make, list, replace and end API keys.", no_args_is_help=
 
 DAY_S = 86_400.0
 HOUR_S = 3_600.0
-Prefix = Annotated[str, typer.Argument(help="The 8 digits after `ansorpy_`.")]
+Prefix = Annotated[str, typer.Argument(help="The first column of `ansorpy keys list`.")]
 
 
 @app.command()

@@ -134,7 +134,7 @@ def status(
 
 
 def watch(job: JobId) -> None:
-    """Follow a job to its end; exit code 0 where it succeeded, else 3."""
+    """Follow a job to its end; exit code 0 where it succeeded, 3 where not, 130 after Ctrl-C."""
     with service() as client:
         _follow(client, job)
 
