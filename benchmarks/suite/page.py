@@ -120,7 +120,8 @@ def _run(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
 
 def _peak(rows: Sequence[Row], threads: int) -> float:
     """Return the median of the peaks that were measured beside the rows, in FLOP/s."""
-    return median(row["fma_flop_per_s"] for row in rows if row["threads"] == threads)
+    found: float = median(row["fma_flop_per_s"] for row in rows if row["threads"] == threads)
+    return found
 
 
 def of_run(rows: Sequence[Row], facts: Mapping[str, Any]) -> set[int]:

@@ -212,7 +212,7 @@ def test_scalar_tile_under_mask_and_dims() -> None:
 @pytest.mark.parametrize("op", ["lt", "ge", "eq"])
 def test_comparisons_of_numbers_beyond_32_bits(op: str, times: int) -> None:
     limit = mul(Var("i"), c(times // 3 if times > 1 else times))
-    cond = Binary(op, mul(L, c(times)), limit)  # type: ignore[arg-type]
+    cond = Binary(op, mul(L, c(times)), limit)
     chosen = Select(cond, read("X", Var("i"), L), Const(1.0, "float32"))
     prog = program(
         (buffer("X", "float32", (40, 16), Scope.INPUT), out((40, 16))),

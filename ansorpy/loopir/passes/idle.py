@@ -162,8 +162,8 @@ def _guarded(value: Expr, cond: Expr, every: bool = False) -> Expr:
             return replace(value, cond=Binary("and", _guarded(inside, cond, every), cond))
         case Select(cond=inside, then=then, other=other):
             test, chosen = _guarded(inside, cond, every), every or _related(inside, cond)
-            parts = (test, _guarded(then, cond, chosen), _guarded(other, cond, chosen))
-            return renewed(value, children(value), parts)
+            both = (_guarded(part, cond, chosen) for part in (then, other))
+            return renewed(value, children(value), (test, *both))
         case Read() if every or _related(value, cond):
             return Select(cond, value, Const(0.0 if value.dtype in FLOATS else 0, value.dtype))
         case Read():
