@@ -4,9 +4,10 @@
 
 Runs `ansorpy serve` on SQLite, with its embedded worker, and tunes the same job three times with
 the same seed: quiet, then while `pollers` connections ask for it again and again, without a pause,
-then quiet again. Told are requests per second, the median and 99th percentile of their durations, and
-how the latencies compare that both jobs measured of the same candidates (those of the first round,
-the untuned kernel and NumPy: what a search chooses later depends on the times it saw).
+then quiet again. Told are requests per second, the median and 99th percentile of their
+durations, and how the latencies compare that all jobs measured of the same candidates (those of
+the first round, the untuned kernel and NumPy: what a search chooses later depends on the times it
+saw).
 
 What perturbs the job: the process that answers keeps off the core that is timed on by itself
 (ADR-0052), and so do the pollers, unless `--share-cores` lets them run anywhere. The driver and one

@@ -1,4 +1,4 @@
-"""Fetch the next block of a large input while this one is used.
+"""Fetch the next block of a large input while this one is used, and ahead of what is walked.
 
 for p in n:                               for p in n:
     for j in m:                               for j in m:
@@ -8,7 +8,8 @@ for p in n:                               for p in n:
 
 What does not fit into the last cache comes from memory. Hardware foresees a few long streams, not
 a short one per step of k. While a block is used again and again, by j, the next one has time to
-come: every pass fetches some lines of it.
+come: every pass fetches some lines of it. What is summed and walked once, some lines at a step, is
+fetched a page ahead.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ from ansorpy.te.intervals import Interval, bounds
 LINE_BYTES: Final = 64
 MIN_VECTORS: Final = 4  # of a tile per line that it fetches: it has other work to do
 MAX_OFFSETS: Final = 1024  # of a tile
+STREAM_LINES: Final = 4  # of a step, at least: hardware foresees what is walked line by line
+STREAM_BYTES: Final = 4096  # ahead of what is walked
 
 Loops = tuple[For, ...]
 
@@ -44,14 +47,19 @@ def prefetch(program: Program, target: Target) -> Program:
     }
     if not large:
         return program
-    return map_phases(program, lambda body: _visit(body, (), _Inputs(large, target.l2_bytes)))
+
+    def change(body: Stmt) -> Stmt:
+        return _visit(body, (), _Inputs(large, _walked_once(body), target.l2_bytes))
+
+    return map_phases(program, change)
 
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """Those that are fetched ahead, and the cache into which."""
+    """Those that are fetched ahead, and the cache into which; `once`: that one loop reads."""
 
     large: Mapping[str, Buffer]
+    once: frozenset[str]
     l2_bytes: int
 
 
@@ -67,6 +75,21 @@ class _Pattern:
     def scale(self, loop: For) -> int:
         """Return by how much one iteration of a loop moves it."""
         return self.flat.terms.get(Var(loop.var), 0)
+
+
+def _walked_once(body: Stmt) -> frozenset[str]:
+    """Return the buffers that the tiles of one innermost loop read, and no others."""
+    found: dict[str, set[int]] = {}
+
+    def go(stmt: Stmt, loop: int) -> None:
+        if isinstance(stmt, Tile):
+            for read in (read for value in stmt.store.values for read in reads(value)):
+                found.setdefault(read.tensor, set()).add(loop)
+        for part in stmt_children(stmt):
+            go(part, id(stmt) if isinstance(stmt, For) else loop)
+
+    go(body, 0)
+    return frozenset(name for name, where in found.items() if len(where) == 1)
 
 
 def _visit(stmt: Stmt, loops: Loops, inputs: _Inputs) -> Stmt:
@@ -103,6 +126,8 @@ def _ahead(tile: Tile, loops: Loops, inputs: _Inputs) -> Iterator[Prefetch]:
         if read.tensor in inputs.large:
             pattern = _pattern(read, tile, inputs.large[read.tensor])
             if pattern is not None:
+                if read.tensor in inputs.once and tile.store.combiner is not None:
+                    yield from _of_stream(pattern, loops)
                 yield from _of_next_block(pattern, tile, loops, inputs.l2_bytes)
 
 
@@ -129,6 +154,18 @@ def _pattern(read: Read, tile: Tile, buffer: Buffer) -> _Pattern | None:
     if len(steps) > 1 or starts[0] != 0:
         return None
     return _Pattern(buffer, Form(flat.const, outer), len(starts), min(steps, default=0))
+
+
+def _of_stream(pattern: _Pattern, loops: Loops) -> Iterator[Prefetch]:
+    """Yield what lies a page after the lines of a visit, where every loop moves on."""
+    inner = [loop for loop in loops if loop.kind is not LoopKind.PARALLEL]
+    if not inner or not all(map(pattern.scale, inner)):
+        return
+    element = SIZE_BYTES[pattern.buffer.dtype]
+    if STREAM_LINES * LINE_BYTES <= pattern.scale(inner[-1]) * element <= STREAM_BYTES // 2:
+        start = pattern.flat.plus(Form(STREAM_BYTES // element, {}))
+        for line in range(pattern.lines):
+            yield Prefetch(pattern.buffer.name, start.plus(Form(line * pattern.step, {})).expr())
 
 
 def _of_next_block(

@@ -142,3 +142,52 @@ def test_tiles_that_read_the_same_lines_fetch_them_once() -> None:
 
 def test_masked_tiles_are_left_alone() -> None:
     assert not fetched(prefetch(changed(lambda one: replace(one, mask=lt(v("l"), c(9)))), TARGET))
+
+
+def walked(
+    vectors: int = 8, rows: int = 3, steps: int = 4, combiner: str | None = "sum"
+) -> Program:
+    """C[i, l] += X[i, 16 * (vectors * k + n) + l]: every line is read once, one after the other."""
+    place = add(mul(v("k"), c(16 * vectors)), add(mul(v("n"), c(16)), v("l")))
+    target = store("C", (v("i"), v("l")), read("X", v("i"), place), combiner)
+    one = Tile((("n", vectors),), ("l", 16), target)
+    buffers = (
+        buffer("X", rows, steps * 16 * vectors, scope=Scope.INPUT),
+        buffer("C", rows, 16, scope=Scope.OUTPUT),
+    )
+    return program(buffers, nest((("i", c(rows)), ("k", c(steps))), one))
+
+
+@pytest.mark.parametrize("vectors", [4, 8, 32])
+def test_what_is_summed_line_by_line_is_fetched_a_page_ahead(vectors: int) -> None:
+    rows, steps = 3, 4
+    made = prefetch(walked(vectors, rows, steps), TARGET)
+    came = [number(p.offset) for p in run(made.phases[0].body) if isinstance(p, Prefetch)]
+    assert came == [1024 + 16 * line for line in range(rows * steps * vectors)]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        walked(vectors=2),  # hardware foresees it
+        walked(vectors=64),
+        walked(combiner=None),
+        program(
+            walked().buffers,
+            seq(*(phase.body for made in (walked(), walked()) for phase in made.phases)),
+        ),
+    ],
+    ids=["short steps", "long steps", "no sum", "two loops"],
+)
+def test_other_walks_are_left_to_the_hardware(made: Program) -> None:
+    assert not fetched(prefetch(made, TARGET))
+
+
+def test_what_no_loop_of_a_task_moves_is_not_fetched() -> None:
+    made = walked()
+    (phase,) = made.phases
+    again = replace(made, phases=(replace(phase, body=For("again", c(2), phase.body)),))
+    assert not fetched(prefetch(again, TARGET))
+    assert isinstance(phase.body, For)
+    tasks = replace(phase, body=replace(phase.body, kind=LoopKind.PARALLEL))
+    assert fetched(prefetch(replace(made, phases=(tasks,)), TARGET))
