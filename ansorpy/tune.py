@@ -281,7 +281,7 @@ def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event
         pool, clock = means.pools.of(task), means.clock
         played = play(
             task, turn.trials, means.model, pool, standing.picking, clock, standing.pace.late,
-            means.transfer.prior.doubt(task.key),
+            means.transfer.prior.doubt(task.key), standing.goes_on(turn),
         )  # fmt: skip
         if played.chosen or task.name not in later:  # else the rest may have what it lacks
             standing.report(turn, len(played.chosen), played.best_s, played.spent)

@@ -85,10 +85,11 @@ class LoggingPool(MeasurePool):
         candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
+        then: Sequence[Draft] = (),
     ) -> list[Outcome | None]:
         """Return one outcome per candidate, in order."""
         begin_s = time.perf_counter()
-        outcomes = super().measure(candidates, best_s, late)
+        outcomes = super().measure(candidates, best_s, late, then)
         self.log.measure_s += time.perf_counter() - begin_s
         self.log.candidates += candidates
         self.log.outcomes += [outcome for outcome in outcomes if outcome is not None]

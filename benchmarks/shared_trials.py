@@ -86,6 +86,7 @@ class SharedPool(MeasurePool):
         candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
+        then: Sequence[Draft] = (),
     ) -> list[Outcome | None]:
         """Return one outcome per candidate, in order; it is never late: there are no seconds."""
         programs = [bound(one, self.target) for one in candidates]

@@ -4,13 +4,10 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import llvmlite.binding as llvm
 
 from ansorpy.codegen.drive import driven, order_of, table_of
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
-from ansorpy.codegen.llvm_ir import target_machine
+from ansorpy.codegen.linked import linked
 from ansorpy.codegen.nest import MATRICES_READY, phase_infos, uses_matrices
 from ansorpy.codegen.phases import phase_objects
 from ansorpy.codegen.simd.matrices import allow_matrices
@@ -81,12 +78,9 @@ class Loaded:
         self.phases, self.buffers = built.phases, built.buffers
         if built.matrices and not allow_matrices():
             raise BuildError("the system does not let this process use AMX")
-        self._engine = engine_of(*built.objects)
-        names = [phase.name for phase in built.phases]
-        self.entries = {name: int(self._engine.get_function_address(name)) for name in names}
-        if not all(self.entries.values()):
-            missing = [name for name, entry in self.entries.items() if not entry]
-            raise BuildError(f"the objects lack {', '.join(missing)}")
+        names = list(dict.fromkeys(phase.name for phase in built.phases))
+        self._linked = linked(built.objects, names)
+        self.entries = self._linked.entries
 
     def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
         """Return a call without arguments that runs all timed phases, serially."""
@@ -135,20 +129,6 @@ class Loaded:
     def _work(self, ahead: bool) -> list[tuple[int, int]]:
         """Return function and number of tasks of every phase that is run ahead, or is timed."""
         return [(self.entries[p.name], p.tasks) for p in self.phases if p.ahead is ahead]
-
-
-def engine_of(*objects: bytes) -> Any:
-    """Return LLVM's engine around object files; BuildError where one is none."""
-    if not all(code.startswith(b"\x7fELF") for code in objects):
-        raise BuildError("not an object file")  # LLVM would abort the process
-    try:
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(Target()))
-        for code in objects:
-            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-    except RuntimeError as error:
-        raise BuildError(f"LLVM cannot load the object: {error}") from error
-    return engine
 
 
 def load(built: Built) -> Loaded:

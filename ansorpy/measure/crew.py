@@ -126,8 +126,12 @@ class Crew:
             self._begun.setdefault(job, builder)
 
     def begin_all(self, jobs: Sequence[BuildJob]) -> None:
-        """Have idle builders make things beside what the caller does, who keeps one core."""
+        """Have idle builders make things beside what the caller does, who keeps one core.
+
+        What was begun before is left out.
+        """
         area = with_twins(self._cores)
+        jobs = [job for job in jobs if job not in self._begun]
         order = sorted(self.builders, key=lambda one: bool(one.spec.cores & area))
         idle = [builder for builder in order[: len(order) - 1] if builder.idle]
         for number, builder in enumerate(idle):
@@ -273,18 +277,20 @@ class Crew:
         timeout_s: float,
         after: Callable[[int, BuildDone], Steps[T | Failed]],
         unless: tuple[Callable[[], bool], T] | None = None,
+        then: Sequence[BuildJob] = (),
     ) -> list[T | Failed]:
         """Build everything; return what `after` makes of it, or the failure.
 
         Args:
             unless: as of `Pump`.
+            then: begun when a builder has nothing else to do that may work while others time.
         """
 
         def measure(number: int, reply: Reply, seconds: float) -> Steps[T | Failed] | Failed:
             done = build_of(reply, seconds)
             return done if isinstance(done, Failed) else after(number, done)
 
-        return self._pumped(jobs, timeout_s, measure, unless)
+        return self._pumped(jobs, timeout_s, measure, unless, then)
 
     def make(self, jobs: Sequence[BuildJob], timeout_s: float) -> list[BuildDone | Failed]:
         """Build everything; return the machine code, or the failure."""
@@ -300,6 +306,7 @@ class Crew:
         timeout_s: float,
         measure: Callable[[int, Reply, float], Steps[T] | T],
         unless: tuple[Callable[[], bool], T] | None,
+        then: Sequence[BuildJob] = (),
     ) -> list[T]:
         def build(number: int, worker: Worker) -> Call:
             return Call(worker, f"{CHILD}:build", jobs[number], timeout_s)
@@ -307,8 +314,11 @@ class Crew:
         def owner(number: int) -> Worker | None:
             return self._begun.get(jobs[number])
 
+        def after() -> None:
+            self.begin_all(then)
+
         area = with_twins(self._cores)
-        pump = Pump[T](self.builders, area, build, measure, self.hold, unless, owner)
+        pump = Pump[T](self.builders, area, build, measure, self.hold, unless, owner, after)
         return pump.run(len(jobs))
 
 

@@ -71,6 +71,7 @@ class MeasurePool(Closing):
         candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
+        then: Sequence[Draft] = (),
     ) -> list[Outcome | None]:
         """Return one outcome per candidate, in order; None for those that it was too late for.
 
@@ -79,6 +80,8 @@ class MeasurePool(Closing):
         Args:
             best_s: the best time so far: what is hopelessly slower is given up early.
             late: once it says so, nothing further is built or measured.
+            then: what is going to be measured next; begun, as by `begin`, once there is nothing
+                else to build.
         """
         fresh = True
 
@@ -102,14 +105,17 @@ class MeasurePool(Closing):
             self.crew.cases_of(meaning)  # before any core is held
         jobs = [self.crew.job_of(one) for one in candidates]
         with self._intact():
-            found = self.crew.flow(jobs, self.settings.build_timeout_s, after, (late, None))
-        self.crew.forget(jobs)
+            timeout_s, later = self.settings.build_timeout_s, [self.crew.job_of(one) for one in then]
+            found = self.crew.flow(jobs, timeout_s, after, (late, None), later)
+            self.crew.forget(jobs)
+            self.crew.begin_all(later)
         return found
 
     def begin(self, candidates: Sequence[Draft]) -> None:
         """Begin to build what `measure` is going to be given, on all cores but one.
 
-        It goes on while the caller does something else; nothing is begun where there is one core.
+        It goes on while the caller does something else; nothing is begun where there is one core,
+        or that was begun before.
         """
         with self._intact():
             self.crew.begin_all([self.crew.job_of(one) for one in candidates])

@@ -46,6 +46,8 @@ class Pump(Generic[T]):
         unless: once the first says so nothing more is built, and the second is the result of what
             was not.
         owner: the builder that began on a number before the batch; no other one builds it.
+        after: called once, when all is built or being built and a builder that never rests has
+            nothing to do.
     """
 
     def __init__(
@@ -57,12 +59,13 @@ class Pump(Generic[T]):
         hold: Callable[[], AbstractContextManager[None]],
         unless: tuple[Callable[[], bool], T] | None = None,
         owner: Callable[[int], Worker | None] = lambda number: None,
+        after: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._idle = list(builders)
         self._area = area
         self._build, self._measure, self._hold, self._clock = build, measure, hold, clock
-        self._unless, self._owner = unless, owner
+        self._unless, self._owner, self._after = unless, owner, after
         self._ready: deque[tuple[int, Steps[T]]] = deque()
         self._results: dict[int, T] = {}
         self._running: dict[int, tuple[Call, float, Callable[[Reply, float], None]]] = {}
@@ -79,6 +82,9 @@ class Pump(Generic[T]):
                 self._start_slot(held)
                 self._give_up(waiting)
                 self._start_builders(waiting)
+                if not waiting and any(not one.spec.cores & self._area for one in self._idle):
+                    self._after()
+                    self._after = lambda: None
                 self._wait()
         return [self._results[i] for i in range(count)]
 

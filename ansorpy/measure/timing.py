@@ -24,7 +24,7 @@ MIN_VISITS: Final = 3
 HOPELESS: Final = 1.5
 CONTROL_RATIO: Final = 0.7  # of the cost of the control, where another takes its place
 FIRST_SAMPLES: Final = 10  # of what there is no control for yet: it may become the first
-LONG_SAMPLES: Final = 2  # calls so many samples long are sampled less often beside a control
+LONG_SAMPLES: Final = 1.5  # calls so many samples long are sampled less often beside a control
 FRESH_S: Final = 0.03  # a sample of the control that is no older is the one before the next trial
 
 

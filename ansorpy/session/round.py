@@ -1,7 +1,8 @@
 """One round of a task: propose, measure, learn.
 
 To propose takes one core. The last of a round are held until the next: they are built on another
-core while that one is proposed, which then knows nothing of them (ADR-0079).
+core while that one is proposed, which then knows nothing of them (ADR-0079). Where the task is sure
+of another round, that begins when the last of this one are timed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,7 @@ def play(
     clock: Callable[[], float],
     late: Callable[[], bool] = lambda: False,
     doubt: CostModel | None = None,
+    goes_on: bool = False,
 ) -> Round:
     """Propose, measure `count` candidates (fewer where fewer are left), learn from them.
 
@@ -56,6 +58,7 @@ def play(
     Args:
         late: once it says so, what is not measured yet is as if it had not been proposed.
         doubt: another model, which proposes half of them.
+        goes_on: whether the pool measures what is held next.
     """
     begin_s = clock()
     pool.begin([task.draft(candidate) for candidate in task.held])
@@ -69,7 +72,7 @@ def play(
         chosen += propose(task, judge, chosen, -(-(wanted - len(chosen)) // left), rng)
     task.held = chosen[count:]
     proposed_s = clock()
-    chosen, outcomes = measure(task, chosen[:count], pool, late)
+    chosen, outcomes = measure(task, chosen[:count], pool, late, task.held if goes_on else ())
     measured_s = clock()
     quality = quality_of(task, chosen, costs_of(outcomes), ranker)
     task.learn(chosen, outcomes)
@@ -98,10 +101,11 @@ def measure(
     chosen: Sequence[Candidate],
     pool: MeasurePool,
     late: Callable[[], bool] = lambda: False,
+    then: Sequence[Candidate] = (),
 ) -> tuple[list[Candidate], list[Outcome]]:
     """Return candidates and their outcomes, without those that it was too late for."""
-    drafts = [task.draft(candidate) for candidate in chosen]
-    found = pool.measure(drafts, task.best_s, late) if drafts else []
+    drafts, later = ([task.draft(candidate) for candidate in some] for some in (chosen, then))
+    found = pool.measure(drafts, task.best_s, late, later) if drafts else []
     done = [(c, o) for c, o in zip(chosen, found, strict=True) if o is not None]
     return [candidate for candidate, _ in done], [outcome for _, outcome in done]
 

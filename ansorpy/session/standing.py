@@ -47,6 +47,12 @@ class Standing:
         trials = 0 if turn is None else self.pace.fitting(turn.trials)
         return None if turn is None or not trials else replace(turn, trials=trials)
 
+    def goes_on(self, turn: Turn) -> bool:
+        """Return whether the task of a turn has the next one, too, as far as can be foretold."""
+        alone = len(self.tasks) - len(self.scheduler.stopped) == 1
+        left = self._trials - self.scheduler.trials > turn.trials
+        return alone and left and self.pace.fitting(turn.trials + 1) > turn.trials
+
     def report(self, turn: Turn, trials: int, best_s: float, spent: TimeSpent) -> None:
         """Tell how a turn went; as `TaskScheduler.report`, with the time that it took."""
         self.pace.saw_round(trials, spent)

@@ -14,7 +14,7 @@ from ansorpy.codegen.cpuid import BITS, NAMED, required, supported_text
 from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.link import LINKERS, link
 from ansorpy.codegen.llvm_ir import object_bytes
-from ansorpy.codegen.load import engine_of
+from ansorpy.codegen.linked import linked
 from ansorpy.codegen.shared import build, load
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Phase, Program, Scope, Stmt, Tile
@@ -168,9 +168,8 @@ def test_what_is_no_object_is_told_in_the_words_of_the_linker() -> None:
 
 
 def asks(features: tuple[str, ...]) -> int:
-    engine = engine_of(object_bytes(supported_text("asks", features, True), Target()))
-    address = engine.get_function_address("asks")
-    return int(ctypes.CFUNCTYPE(ctypes.c_int32)(address)())
+    found = linked([object_bytes(supported_text("asks", features, True), Target())], ["asks"])
+    return int(ctypes.CFUNCTYPE(ctypes.c_int32)(found.entries["asks"])())
 
 
 @pytest.mark.skipif(not llvm.get_process_triple().startswith("x86_64"), reason="asks CPUID")

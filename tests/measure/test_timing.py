@@ -111,8 +111,8 @@ class Loud(Fake):
         return run
 
     def beside(self, cost_s: float, best_s: float | None) -> tuple[float, bool]:
-        """Return the cost that is found beside a control of 1.9 ms."""
-        control = Control(self.call("control", 0.0019), 0.0019)
+        """Return the cost that is found beside a control of 1.4 ms."""
+        control = Control(self.call("control", 0.0014), 0.0014)
         call = self.call("own", cost_s)
         times, aborted, slowdown = time_beside(
             control, call, best_s, Protocol(), lambda: self.now_s, lambda: self.switches
@@ -130,7 +130,7 @@ def test_in_a_calm_moment_the_control_is_sampled_twice() -> None:
 
 def test_the_sample_after_a_trial_is_the_one_before_the_next() -> None:
     fake = Loud(1.0, 0, 0)
-    control = Control(fake.call("control", 0.0019), 0.0019)
+    control = Control(fake.call("control", 0.0014), 0.0014)
 
     def samples_of_the_control(wait_s: float) -> int:
         fake.now_s += wait_s
@@ -152,10 +152,10 @@ def test_the_sample_after_a_trial_is_the_one_before_the_next() -> None:
     assert samples_of_the_control(FRESH_S + 0.01) == 3
 
 
-@pytest.mark.parametrize(("cost_s", "samples"), [(0.0015, 3), (0.0013, 7)])
+@pytest.mark.parametrize(("cost_s", "samples"), [(0.0011, 3), (0.00095, 7)])
 def test_what_may_be_the_next_control_is_timed_in_turns(cost_s: float, samples: int) -> None:
     fake = Loud(1.0, 0, 0)
-    control = Control(fake.call("control", 0.0019), 0.0019)
+    control = Control(fake.call("control", 0.0014), 0.0014)
     times, _, slowdown = time_beside(
         control, fake.call("own", cost_s), None, Protocol(),
         lambda: fake.now_s, lambda: fake.switches,
@@ -195,8 +195,8 @@ def test_what_is_hopeless_in_any_case_is_not_timed_in_turns() -> None:
     assert cost_s > 0.01
     assert fake.log.count("own") <= 2
     rescued = Loud(2.0, 2, 6)  # looks hopeless in the spell, and is the best
-    cost_s, aborted = rescued.beside(0.0019, 0.002)
-    assert cost_s == pytest.approx(0.0019)
+    cost_s, aborted = rescued.beside(0.0014, 0.002)
+    assert cost_s == pytest.approx(0.0014)
     assert not aborted
 
 

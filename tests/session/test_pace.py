@@ -151,6 +151,7 @@ class SlowPool(FakePool):
         candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
+        then: Sequence[Draft] = (),
     ) -> list[Outcome | None]:
         outcomes: list[Outcome | None] = []
         for one in candidates:
