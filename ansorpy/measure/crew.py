@@ -311,8 +311,10 @@ class Crew:
         def build(number: int, worker: Worker) -> Call:
             return Call(worker, f"{CHILD}:build", jobs[number], timeout_s)
 
+        owners = [self._begun.get(job) for job in jobs]  # once: to hash a job takes its time
+
         def owner(number: int) -> Worker | None:
-            return self._begun.get(jobs[number])
+            return owners[number]
 
         def after() -> None:
             self.begin_all(then)

@@ -76,7 +76,11 @@ def heat(
     made = zip(lost, crew.make(lost, crew.settings.build_timeout_s), strict=True)
     again = {job: done.built for job, done in made if isinstance(done, BuildDone)}
     found = [kept.of(job) or again.get(job) for job in jobs]
-    kernels = {str(n): Fit(one, ()) for n, one in enumerate(found) if one is not None}
+    numbers: dict[Built, int] = {}
+    for number, one in enumerate(found):
+        if one is not None:
+            numbers.setdefault(one, number)
+    kernels = {str(number): Fit(one, ()) for one, number in numbers.items()}
     protocol = replace(crew.settings.protocol, budget_s=budget_s / max(1, len(kernels)))
     if meanwhile is not None:
         crew.begin(crew.job_of(meanwhile), aside=True)

@@ -26,6 +26,7 @@ from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pump import Steps, at_once
 from ansorpy.measure.references import References
 from ansorpy.measure.steps import built, trial, trial_of_library
+from ansorpy.measure.timed import Timed
 from ansorpy.measure.timing import CONTROL_RATIO, Race
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -52,6 +53,7 @@ class MeasurePool(Closing):
         self.crew = Crew(target, self.settings)
         self._control: tuple[Built, float] | None = None
         self._kept = Kept()
+        self._timed = Timed()
         self._references = References(
             dag, self.settings.seed, self.settings.edges, self.crew.folder
         )
@@ -75,7 +77,8 @@ class MeasurePool(Closing):
     ) -> list[Outcome | None]:
         """Return one outcome per candidate, in order; None for those that it was too late for.
 
-        Builders bind what is a draft; one that cannot become loops is a failed build.
+        Builders bind what is a draft; one that cannot become loops is a failed build, and one that
+        becomes machine code that was timed before has the outcome of that.
 
         Args:
             best_s: the best time so far: what is hopelessly slower is given up early.
@@ -89,14 +92,20 @@ class MeasurePool(Closing):
             nonlocal best_s, fresh
             if late():
                 return None
-            first, fresh = fresh, False
             meaning = candidates[number].meaning
+            if isinstance(candidates[number], Draft):
+                known = self._timed.of(meaning, done.built, done.build_s)
+                if known is not None:
+                    self._kept.offer(jobs[number], done.built, known.cost_s)
+                    return known
+            first, fresh = fresh, False
             job = self.crew.trial_of(done.built, meaning, best_s, self._control)
             outcome = yield from trial(self.crew, job, first)
             if not isinstance(outcome, Measured):
                 return outcome
             self._note_control(done.built, outcome)
             self._kept.offer(jobs[number], done.built, outcome.cost_s)
+            self._timed.note(meaning, done.built, outcome)
             best_s = outcome.cost_s if best_s is None else min(best_s, outcome.cost_s)
             return replace(outcome, build_s=done.build_s)
 
@@ -168,7 +177,8 @@ class MeasurePool(Closing):
                 and remembered; where none is, nothing is begun.
 
         Returns:
-            The fastest sample of each in seconds per call; None where there is none.
+            The fastest sample of each in seconds per call; None where there is none, or an earlier
+            one is the same machine code.
         """
         self._get_ready()
         with self._intact():

@@ -198,27 +198,42 @@ def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Yield every sub-expression, parents first."""
-    yield from _all(expr)
-
-
-def _all(expr: Expr) -> list[Expr]:
-    """Return every sub-expression, parents first."""
-    found, stack = [], [expr]
+    stack = [expr]
     while stack:
         top = stack.pop()
-        found.append(top)
+        yield top
         stack += children(top)[::-1]
-    return found
 
 
 def reads(expr: Expr) -> tuple[Read, ...]:
     """Return every Read inside `expr`, in order of appearance, repeats kept."""
-    return tuple([e for e in _all(expr) if type(e) is Read])
+    found: list[Read] = []
+    stack = [expr]
+    while stack:
+        top = stack.pop()
+        if type(top) is Binary:
+            stack += (top.b, top.a)
+        elif type(top) is Read:
+            found.append(top)
+            stack += top.indices[::-1]
+        elif type(top) is not Var and type(top) is not Const:
+            stack += children(top)[::-1]
+    return tuple(found)
 
 
 def variables(expr: Expr) -> frozenset[str]:
     """Return the names of the variables that occur in `expr`."""
-    return frozenset([e.name for e in _all(expr) if type(e) is Var])
+    found: list[str] = []
+    stack = [expr]
+    while stack:
+        top = stack.pop()
+        if type(top) is Binary:
+            stack += (top.a, top.b)
+        elif type(top) is Var:
+            found.append(top.name)
+        elif type(top) is not Const:
+            stack += children(top)
+    return frozenset(found)
 
 
 def const(value: int | float | bool, dtype: str = INDEX) -> Const:

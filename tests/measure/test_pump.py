@@ -174,3 +174,28 @@ def test_a_call_waits_for_what_was_begun_and_gets_its_own_answer(tmp_path: Path)
         start, end = spans(a.call(NAP, NAP_S, 5.0))
     assert start >= begin + 4 * NAP_S
     assert end - start < 3 * NAP_S
+
+
+@pytest.mark.parametrize("area", [frozenset[int](), frozenset({0}), frozenset({0, 1})])
+def test_what_comes_after_begins_once_where_nothing_is_timed(
+    tmp_path: Path, area: frozenset[int]
+) -> None:
+    """When the last one is being built: not before, and on no core that is timed on."""
+    left: list[int] = []
+    built: list[int] = []
+
+    def build(number: int, worker: Worker) -> Call:
+        built.append(number)
+        return Call(worker, NAP, NAP_S, 5.0)
+
+    def measure(number: int, reply: Reply, seconds: float) -> Steps[int]:
+        yield Call(slot, NAP, NAP_S, 5.0)
+        return number
+
+    with crew(tmp_path, 0, 1, 2) as (a, b, slot):
+        b.spec = Spec(frozenset({1}), folder=str(tmp_path))  # by its number; see `crew`
+        pump = Pump[int](
+            [a, b], area, build, measure, nullcontext, after=lambda: left.append(5 - len(built))
+        )
+        assert pump.run(5) == list(range(5))
+    assert left == ([] if area == {0, 1} else [0])

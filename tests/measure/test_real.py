@@ -119,3 +119,42 @@ def test_generated_code_is_measured_and_raced(cores: int) -> None:
     for name, race in found.items():
         assert isinstance(race, Race), (name, race)
         assert 0 < race.median_s < 1.0
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_the_same_machine_code_is_timed_once(cores: int) -> None:
+    dag, target, program = walk(cores)
+    plan = naive(dag, target)
+    row = tuple(size.values[0] if size.values else 1 for size in plan.sizes)
+    draft = drafted(plan, row)
+    with MeasurePool(dag, target) as pool:
+        (first,) = pool.measure([draft])
+        (again,) = pool.measure([draft])
+        (asked,) = pool.measure([program])  # no trial of a search: timed whenever it is asked for
+        times = pool.heat([draft, program, draft], 0.1)
+    assert isinstance(first, Measured), first
+    assert isinstance(again, Measured), again
+    assert isinstance(asked, Measured), asked
+    assert min(first.run_s, asked.run_s) > 0
+    assert again.times_s == first.times_s
+    assert (again.check_s, again.run_s, again.load_s) == (0.0, 0.0, 0.0)
+    assert again.build_s > 0
+    assert times[0] is not None
+    assert times[1:] == [None, None]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_is_measured_next_is_begun_before_it_is_asked_for(cores: int) -> None:
+    dag, target, program = walk(cores)
+    plan = naive(dag, target)
+    row = tuple(size.values[0] if size.values else 1 for size in plan.sizes)
+    drafts = [drafted(plan, row), drafted(plan, (*row, 1))]
+    with MeasurePool(dag, target) as pool:
+        assert isinstance(pool.measure([program], then=drafts)[0], Measured)
+        begun = dict(pool.crew._begun)
+        assert len(begun) == (len(drafts) if len(pool.crew.builders) > 1 else 0)
+        pool.begin(drafts)  # again: nothing
+        assert pool.crew._begun == begun
+        good, bad = pool.measure(drafts)
+    assert isinstance(good, Measured), good
+    assert isinstance(bad, Failed)

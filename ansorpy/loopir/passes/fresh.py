@@ -7,7 +7,7 @@ C[i, j] = 0;  for k in 4: C[i, j] += ...  ->  k = 0 from 0;  for k in 3: C[i, j]
 from dataclasses import replace
 
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
-from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt
+from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt, walk_stmt
 from ansorpy.te.expr import Binary, Const, Expr, Var, variables
 
 
@@ -18,7 +18,17 @@ def fresh(program: Program) -> Program:
     sees what is set just before a loop. Both may stand in equal loops, one after the other,
     as long as each iteration has elements of its own.
     """
-    return map_phases(program, lambda body: map_stmt(body, _fresh))
+    return map_phases(program, _freshened)
+
+
+def _freshened(body: Stmt) -> Stmt:
+    tiles = (stmt for stmt in walk_stmt(body) if isinstance(stmt, Tile))
+    sums = any(tile.matrix is not None for tile in tiles)
+    return map_stmt(body, _fresh if sums else _flat)
+
+
+def _flat(stmt: Stmt) -> Stmt:
+    return seq(*stmt.stmts) if isinstance(stmt, Seq) else stmt
 
 
 def _fresh(stmt: Stmt) -> Stmt:
