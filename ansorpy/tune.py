@@ -274,14 +274,15 @@ def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event
     while (turn := standing.next_turn()) is not None:
         task = standing.tasks[turn.task.name]
         before_s = task.best_s
-        means.deliveries.begin(task)
+        begun = means.deliveries.begin(task)
         if task.rounds and task.name in later:
             later.remove(task.name)
             yield opened(means, task)
         pool, clock = means.pools.of(task), means.clock
         played = play(
             task, turn.trials, means.model, pool, standing.picking, clock, standing.pace.late,
-            means.transfer.prior.doubt(task.key), standing.goes_on(turn),
+            means.transfer.prior.doubt(task.key), standing.held(turn),
+            begun if standing.goes_on(turn) else None,
         )  # fmt: skip
         if played.chosen or task.name not in later:  # else the rest may have what it lacks
             standing.report(turn, len(played.chosen), played.best_s, played.spent)

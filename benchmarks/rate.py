@@ -20,6 +20,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.phases import phase_objects
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TimeSpent
@@ -85,7 +86,7 @@ class LoggingPool(MeasurePool):
         candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
-        then: Sequence[Draft] = (),
+        then: Sequence[Draft | Kernel] = (),
     ) -> list[Outcome | None]:
         """Return one outcome per candidate, in order."""
         begin_s = time.perf_counter()

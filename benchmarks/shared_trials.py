@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ansorpy import codegen
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.outcome import Failed, Measured, Outcome
@@ -86,7 +87,7 @@ class SharedPool(MeasurePool):
         candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
-        then: Sequence[Draft] = (),
+        then: Sequence[Draft | Kernel] = (),
     ) -> list[Outcome | None]:
         """Return one outcome per candidate, in order; it is never late: there are no seconds."""
         programs = [bound(one, self.target) for one in candidates]

@@ -45,7 +45,7 @@ class FakePool(Closing):
         candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
-        then: Sequence[Draft] = (),
+        then: Sequence[Draft | Kernel] = (),
     ) -> list[Outcome | None]:
         programs = [bound(one, self.target) for one in candidates]
         self.measured += programs

@@ -21,8 +21,8 @@ from ansorpy.codegen.drive import native_call, table_of
 from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.link import link
-from ansorpy.codegen.llvm_ir import module_text, parse, target_machine
 from ansorpy.codegen.linked import linked
+from ansorpy.codegen.llvm_ir import module_text, parse, target_machine
 from ansorpy.codegen.load import Loaded
 from ansorpy.codegen.nest import phase_infos
 from ansorpy.codegen.tile_text import extents
@@ -162,8 +162,8 @@ def _opened(code: bytes, symbols: Mapping[str, str]) -> _Opened:
     if code[:4] != b"\x7fELF":
         raise BuildError("not an ELF file")
     if int.from_bytes(code[16:18], "little") == RELOCATABLE:
-        found = linked([code], list(symbols.values()))
-        return _Opened({key: found.entries[symbol] for key, symbol in symbols.items()}, found)
+        code_of = linked([code], list(symbols.values()))
+        return _Opened({k: code_of.entries[symbol] for k, symbol in symbols.items()}, code_of)
     with tempfile.NamedTemporaryFile(prefix="ansorpy-", suffix=".so") as file:
         Path(file.name).write_bytes(code)
         try:

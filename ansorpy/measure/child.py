@@ -108,7 +108,7 @@ def prepare(name: str) -> None:
 def build_ahead(jobs: tuple[BuildJob, ...]) -> None:
     """Build what is going to be asked for; what cannot be built fails then.
 
-    What was built ahead before and never asked for is forgotten.
+    Delivered source remembers itself. What was built ahead before and never asked for is forgotten.
     """
     _State.ahead.clear()
     for job in jobs:

@@ -115,13 +115,15 @@ class Crew:
         """Have a builder make something beside what the caller does.
 
         Args:
-            builders: how many make the same, where there are as many.
+            builders: how many make the same, where so many have nothing else to do.
             aside: only on a core that can work while others are timed on; nothing is begun where
                 there is none.
         """
         area = with_twins(self._cores) if aside else frozenset[int]()
         able = [builder for builder in self.builders if not builder.spec.cores & area]
-        for builder in sorted(able, key=lambda one: one.busy)[:builders]:
+        for number, builder in enumerate(sorted(able, key=lambda one: one.busy)[:builders]):
+            if number and builder.busy:
+                break
             builder.begin(f"{CHILD}:build", job, self.settings.source_timeout_s)
             self._begun.setdefault(job, builder)
 

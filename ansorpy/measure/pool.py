@@ -73,7 +73,7 @@ class MeasurePool(Closing):
         candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
-        then: Sequence[Draft] = (),
+        then: Sequence[Draft | Kernel] = (),
     ) -> list[Outcome | None]:
         """Return one outcome per candidate, in order; None for those that it was too late for.
 
@@ -83,8 +83,8 @@ class MeasurePool(Closing):
         Args:
             best_s: the best time so far: what is hopelessly slower is given up early.
             late: once it says so, nothing further is built or measured.
-            then: what is going to be measured next; begun, as by `begin`, once there is nothing
-                else to build.
+            then: what is going to be measured next, or to race; begun, as by `begin`, once there is
+                nothing else to build.
         """
         fresh = True
 
@@ -114,7 +114,8 @@ class MeasurePool(Closing):
             self.crew.cases_of(meaning)  # before any core is held
         jobs = [self.crew.job_of(one) for one in candidates]
         with self._intact():
-            timeout_s, later = self.settings.build_timeout_s, [self.crew.job_of(one) for one in then]
+            timeout_s = self.settings.build_timeout_s
+            later = [self.crew.job_of(one) for one in then]
             found = self.crew.flow(jobs, timeout_s, after, (late, None), later)
             self.crew.forget(jobs)
             self.crew.begin_all(later)

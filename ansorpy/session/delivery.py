@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.model import CostModel
 from ansorpy.events import Delivered, FirstAnswer, TaskResult
 from ansorpy.measure.outcome import Failed
@@ -46,6 +47,7 @@ class Deliveries:
         self._digest, self._out, self._pace = digest, out, pace
         self._raced: dict[str, tuple[Sequence[Candidate], Raced]] = {}
         self._firsts: dict[str, First] = {}
+        self._untuned: dict[str, list[Kernel]] = {}  # none where it cannot be made
 
     def prepare(self, task: Task) -> None:
         """Start the processes of a task, and its first reference."""
@@ -64,16 +66,23 @@ class Deliveries:
         self._firsts[task.name] = found
         return found.event(task, self._pace.spent_s)
 
-    def begin(self, task: Task) -> None:
+    def begin(self, task: Task) -> list[Kernel]:
         """Have the untuned kernel built while the second round is proposed: the race needs it.
 
         Nothing is timed on all cores while that goes on, and the first round is soon over.
+
+        Returns:
+            What a builder may begin with before that, when the first round leaves it nothing to do.
         """
-        if task.rounds != 1 or task.name in self._raced:
-            return
-        untuned = final.untuned(task)
-        if isinstance(untuned, Contestant):
-            self._pools.of(task).ahead(untuned.kernel)
+        if task.rounds > 1 or task.name in self._raced:
+            return []
+        if task.name not in self._untuned:
+            untuned = final.untuned(task)
+            self._untuned[task.name] = [untuned.kernel] if isinstance(untuned, Contestant) else []
+        if task.rounds == 1:
+            for kernel in self._untuned[task.name]:
+                self._pools.of(task).ahead(kernel)
+        return self._untuned[task.name] if task.rounds == 0 else []
 
     def on_the_way(self, task: Task) -> Delivered | None:
         """Deliver the best so far where it is worth the time; None where it is not.

@@ -7,20 +7,19 @@ of another round, that begins when the last of this one are timed.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
 
 import numpy as np
 
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.model import CostModel, Costs, ForTask, Sample
 from ansorpy.cost.quality import assess
 from ansorpy.events import TimeSpent
+from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.search import Candidate, eps_greedy, evolve
 from ansorpy.session.task import Task, costs_of
 from ansorpy.uncollected import uncollected
-
-HELD: Final = 6  # one of so many candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,8 @@ def play(
     clock: Callable[[], float],
     late: Callable[[], bool] = lambda: False,
     doubt: CostModel | None = None,
-    goes_on: bool = False,
+    held: int = 0,
+    then: Sequence[Kernel] | None = None,
 ) -> Round:
     """Propose, measure `count` candidates (fewer where fewer are left), learn from them.
 
@@ -58,7 +58,8 @@ def play(
     Args:
         late: once it says so, what is not measured yet is as if it had not been proposed.
         doubt: another model, which proposes half of them.
-        goes_on: whether the pool measures what is held next.
+        held: how many; none are unless given.
+        then: where the pool measures what is held next, what it builds after that.
     """
     begin_s = clock()
     pool.begin([task.draft(candidate) for candidate in task.held])
@@ -67,12 +68,15 @@ def play(
     if task.first is not None and task.first not in {*task.costs_s, *chosen}:
         chosen.append(task.first)
     judges = [ranker] if doubt is None else [ranker, ForTask(doubt, task.key)]
-    wanted = count + count // HELD
+    wanted = count + held
     for left, judge in zip(range(len(judges), 0, -1), judges, strict=True):
         chosen += propose(task, judge, chosen, -(-(wanted - len(chosen)) // left), rng)
     task.held = chosen[count:]
     proposed_s = clock()
-    chosen, outcomes = measure(task, chosen[:count], pool, late, task.held if goes_on else ())
+    later: list[Draft | Kernel] = []
+    if then is not None:
+        later += [*map(task.draft, task.held), *then]
+    chosen, outcomes = measure(task, chosen[:count], pool, late, later)
     measured_s = clock()
     quality = quality_of(task, chosen, costs_of(outcomes), ranker)
     task.learn(chosen, outcomes)
@@ -101,11 +105,11 @@ def measure(
     chosen: Sequence[Candidate],
     pool: MeasurePool,
     late: Callable[[], bool] = lambda: False,
-    then: Sequence[Candidate] = (),
+    then: Sequence[Draft | Kernel] = (),
 ) -> tuple[list[Candidate], list[Outcome]]:
     """Return candidates and their outcomes, without those that it was too late for."""
-    drafts, later = ([task.draft(candidate) for candidate in some] for some in (chosen, then))
-    found = pool.measure(drafts, task.best_s, late, later) if drafts else []
+    drafts = [task.draft(candidate) for candidate in chosen]
+    found = pool.measure(drafts, task.best_s, late, then) if drafts else []
     done = [(c, o) for c, o in zip(chosen, found, strict=True) if o is not None]
     return [candidate for candidate, _ in done], [outcome for _, outcome in done]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -11,8 +12,11 @@ from ansorpy.session.goal import Goal
 from ansorpy.session.journal import Checkpoint, Kept, set_state, state_of
 from ansorpy.session.pace import Pace
 from ansorpy.session.task import Task
-from ansorpy.tasks import Settings, TaskScheduler, Turn
+from ansorpy.tasks import LARGE_ROUND, Settings, TaskScheduler, Turn
 from ansorpy.tasks import Task as Share
+
+HELD: Final = 6  # one of so many candidates waits for the next round (ADR-0079)
+FIRST_HELD: Final = 16  # of a large search, in its first round
 
 
 class Standing:
@@ -46,6 +50,15 @@ class Standing:
         turn = self.scheduler.next_turn()
         trials = 0 if turn is None else self.pace.fitting(turn.trials)
         return None if turn is None or not trials else replace(turn, trials=trials)
+
+    def held(self, turn: Turn) -> int:
+        """Return how many candidates of a turn wait for the next one, on top of its trials.
+
+        The second round of a large search opens most of the plans, which takes one core a second.
+        """
+        usual = turn.trials // HELD
+        large = self.scheduler.round_trials >= LARGE_ROUND
+        return max(usual, FIRST_HELD) if large and not self.tasks[turn.task.name].rounds else usual
 
     def goes_on(self, turn: Turn) -> bool:
         """Return whether the task of a turn has the next one, too, as far as can be foretold."""

@@ -7,10 +7,11 @@ from ansorpy.tasks.objective import (
     Objective,
     WeightedSum,
 )
-from ansorpy.tasks.scheduler import Settings, TaskScheduler
+from ansorpy.tasks.scheduler import LARGE_ROUND, Settings, TaskScheduler
 from ansorpy.tasks.task import Task, Turn
 
 __all__ = [
+    "LARGE_ROUND",
     "EarlyStopped",
     "GeoMeanSpeedup",
     "LatencyTargets",

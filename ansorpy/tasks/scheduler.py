@@ -79,6 +79,11 @@ class TaskScheduler:
         return sum(p.trials for p in self._progress)
 
     @property
+    def round_trials(self) -> int:
+        """Trials of a usual round."""
+        return self._round
+
+    @property
     def allocation(self) -> Mapping[str, int]:
         """Trials reported so far by task name."""
         return {name: p.trials for name, p in self._by_name.items()}

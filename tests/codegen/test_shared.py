@@ -13,8 +13,8 @@ import pytest
 from ansorpy.codegen.cpuid import BITS, NAMED, required, supported_text
 from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.link import LINKERS, link
-from ansorpy.codegen.llvm_ir import object_bytes
 from ansorpy.codegen.linked import linked
+from ansorpy.codegen.llvm_ir import object_bytes
 from ansorpy.codegen.shared import build, load
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Phase, Program, Scope, Stmt, Tile

@@ -8,7 +8,9 @@ from tests.measure.fake import FakeBuilt, matmul
 def test_the_same_code_of_the_same_meaning_is_known() -> None:
     timed, code = Timed(), FakeBuilt("a", ())
     timed.note(None, code, Measured((1.0, 2.0), build_s=3.0, check_s=4.0, run_s=5.0, slowdown=2.0))
-    assert timed.of(None, FakeBuilt("a", ()), 7.0) == Measured((1.0, 2.0), build_s=7.0, slowdown=2.0)
+    assert timed.of(None, FakeBuilt("a", ()), 7.0) == Measured(
+        (1.0, 2.0), build_s=7.0, slowdown=2.0
+    )
     assert timed.of(matmul(), code, 7.0) is None
     assert timed.of(None, FakeBuilt("b", ()), 7.0) is None
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.random import RandomModel
 from ansorpy.events import Delivered, Derived, Finished, TimeSpent
 from ansorpy.loopir.nodes import Program
@@ -151,7 +152,7 @@ class SlowPool(FakePool):
         candidates: Sequence[Program | Draft],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
-        then: Sequence[Draft] = (),
+        then: Sequence[Draft | Kernel] = (),
     ) -> list[Outcome | None]:
         outcomes: list[Outcome | None] = []
         for one in candidates:

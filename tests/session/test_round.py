@@ -1,16 +1,20 @@
 """One round: who proposes, and how many."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.model import Batch, Sample, Scores
+from ansorpy.loopir.nodes import Program
 from ansorpy.measure.draft import Draft
+from ansorpy.measure.outcome import Outcome
 from ansorpy.population import enumerate_all
 from ansorpy.search import Candidate
-from ansorpy.session.round import HELD, play
+from ansorpy.session import final
+from ansorpy.session.round import play
 from ansorpy.session.rules import find_rules
 from ansorpy.session.task import Task, rules_name
 from ansorpy.target import Target
@@ -39,6 +43,12 @@ def task() -> Task:
     found = Task.of(matmul(48, 48, 48), TARGET, rules_name("cpu", CPU))
     found.explore(find_rules("cpu"))
     return found
+
+
+def untuned_kernel(open_task: Task) -> Kernel:
+    found = final.untuned(open_task)
+    assert isinstance(found, final.Contestant)
+    return found.kernel
 
 
 def sizes(open_task: Task, doubt: Taste | None, count: int) -> list[float]:
@@ -72,14 +82,39 @@ def test_the_last_that_were_chosen_are_measured_first_in_the_next_round() -> Non
     measured: list[Candidate] = []
     for _ in range(3):
         held = list(open_task.held)
-        played = play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0)  # type: ignore[arg-type]
+        played = play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0, held=3)  # type: ignore[arg-type]
         assert len(played.chosen) == 16
         assert list(played.chosen[: len(held)]) == held
         assert begun[-1] == [open_task.draft(one) for one in held]
-        assert len(open_task.held) == 16 // HELD
+        assert len(open_task.held) == 3
         measured += played.chosen
     assert len(set(measured)) == len(measured)
     assert not set(open_task.held) & set(measured)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_what_is_held_is_begun_while_a_round_ends_where_another_one_follows(goes_on: bool) -> None:
+    open_task = task()
+    rng = np.random.default_rng(0)
+    kernel = untuned_kernel(open_task)
+    told: list[Sequence[Draft | Kernel]] = []
+
+    class Pool(FakePool):
+        def measure(
+            self,
+            candidates: Sequence[Program | Draft],
+            best_s: float | None = None,
+            late: Callable[[], bool] = lambda: False,
+            then: Sequence[Draft | Kernel] = (),
+        ) -> list[Outcome | None]:
+            told.append(then)
+            return super().measure(candidates, best_s, late, then)
+
+    pool, then = Pool(open_task.dag, TARGET), [kernel] if goes_on else None
+    play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0, held=3, then=then)  # type: ignore[arg-type]
+    drafts = [open_task.draft(one) for one in open_task.held]
+    assert len(drafts) == 3
+    assert [list(one) for one in told] == [[*drafts, kernel] if goes_on else []]
 
 
 def test_a_small_space_is_measured_to_the_last_row() -> None:

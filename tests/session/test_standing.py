@@ -1,0 +1,49 @@
+"""What a search foretells about its next turn."""
+
+from dataclasses import replace
+
+import pytest
+
+from ansorpy.session.goal import Goal
+from ansorpy.session.pace import Pace
+from ansorpy.session.standing import FIRST_HELD, HELD, Standing
+from ansorpy.session.task import Task, rules_name
+from ansorpy.target import Target
+from ansorpy.tasks import LARGE_ROUND, Settings, Turn
+from ansorpy.te.library import matmul
+from rules import CPU
+
+TARGET = Target()
+
+
+def standing(trials: int, tasks: int = 1, seconds: float | None = None) -> Standing:
+    dags = [replace(matmul(16, 16, 16), name=f"mm{number}") for number in range(tasks)]
+    opened = [Task.of(dag, TARGET, rules_name("cpu", CPU)) for dag in dags]
+    goal, pace = Goal({}, None, None, 0.0), Pace(seconds, 0.0, tasks, lambda: 0.0)
+    return Standing(opened, Settings(trials), {}, 0, goal, pace, lambda: 0.0)
+
+
+def first_turn(of: Standing) -> Turn:
+    turn = of.next_turn()
+    assert turn is not None
+    return turn
+
+
+@pytest.mark.parametrize(
+    ("trials", "tasks", "seconds", "goes_on"),
+    [(64, 1, None, True), (8, 1, None, False), (64, 2, None, False), (64, 1, 1000.0, True)],
+)
+def test_a_task_alone_goes_on_while_trials_are_left(
+    trials: int, tasks: int, seconds: float | None, goes_on: bool
+) -> None:
+    found = standing(trials, tasks, seconds)
+    assert found.goes_on(first_turn(found)) is goes_on
+
+
+def test_more_wait_for_the_round_that_opens_the_plans_of_a_large_search() -> None:
+    small, large = standing(64), standing(8 * LARGE_ROUND)
+    assert small.held(first_turn(small)) == first_turn(small).trials // HELD
+    turn = first_turn(large)
+    assert large.held(turn) == FIRST_HELD
+    large.tasks[turn.task.name].rounds = 1
+    assert large.held(turn) == turn.trials // HELD
