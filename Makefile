@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 SECONDS_DEMO ?= 60
+# Where PYTHONDONTWRITEBYTECODE is set, every process of a tuning would compile 290 modules for itself.
+COMPILE := $(BIN)/python -m compileall -q ansorpy rules server
 
 .PHONY: help setup demo test check fix golden test-all bench bench-peers bench-suite columnar serve clean load
 
@@ -13,11 +15,13 @@ help:  ## list the commands
 $(VENV)/run.ok: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable .
+	$(COMPILE)
 	touch $@
 
 $(VENV)/dev.ok: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(COMPILE)
 	touch $@ $(VENV)/run.ok
 
 $(VENV)/bench.ok: pyproject.toml $(VENV)/dev.ok

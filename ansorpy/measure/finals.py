@@ -87,7 +87,7 @@ def heat(
     crew.quiet()
     with crew.hold():
         timed = _race_all(crew, kernels, None, lambda: False, 1, protocol)
-    times = [timed.get(str(number)) for number in range(len(jobs))]
+    times = [None if one is None else timed.get(str(numbers[one])) for one in found]
     return [one.median_s if isinstance(one, Race) else None for one in times]
 
 

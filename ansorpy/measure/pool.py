@@ -178,8 +178,8 @@ class MeasurePool(Closing):
                 and remembered; where none is, nothing is begun.
 
         Returns:
-            The fastest sample of each in seconds per call; None where there is none, or an earlier
-            one is the same machine code.
+            The fastest sample of each in seconds per call, one for all that are the same machine
+            code; None where there is none.
         """
         self._get_ready()
         with self._intact():

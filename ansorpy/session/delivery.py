@@ -138,8 +138,12 @@ class Deliveries:
         first = final.finalist(task, leaders[0])
         kernel = first.kernel if isinstance(first, Contestant) else None
         times = pool.heat([task.draft(candidate) for candidate in leaders], HEAT_S, kernel)
-        ranked = sorted((s, place) for place, s in enumerate(times) if s is not None)
-        best = [leaders[place] for _, place in ranked[:FINALISTS]] or leaders[:FINALISTS]
+        places: dict[float, int] = {}
+        for place, seconds in enumerate(times):
+            if seconds is not None:
+                places.setdefault(seconds, place)  # equal ones are the same machine code
+        ranked = [leaders[places[seconds]] for seconds in sorted(places)]
+        best = ranked[:FINALISTS] or leaders[:FINALISTS]
         return [first if one == leaders[0] else final.finalist(task, one) for one in best]
 
     def _race(self, task: Task, request: str) -> Raced | list[Failed]:

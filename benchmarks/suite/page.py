@@ -95,24 +95,24 @@ def _head(rows: Sequence[Row], facts: Sequence[Mapping[str, Any]]) -> str:
 
 def _run(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """Return what made the rows of one run."""
-    held = sorted(
-        {(row["threads"], row["rounds"]) for row in rows if row["threads"] in of_run(rows, facts)}
-    )
+    mine = of_run(rows, facts)
+    held = sorted({(row["threads"], row["rounds"]) for row in mine})
     rounds = ", ".join(f"{many} of {_title(count).lower()}" for count, many in held)
     peaks = ", ".join(
-        f"{_peak(rows, count) / 1e9:.0f} GFLOP/s on {_title(count).lower()}"
+        f"{_peak(mine, count) / 1e9:.0f} GFLOP/s on {_title(count).lower()}"
         for count in sorted({count for count, _ in held})
     )
     machine, settings = facts["machine"], facts["settings"]
     versions = sorted(
         {f"{n} {v}" for have in facts["contestants"].values() for n, v in have.items()}
     )
+    some = f" of {', '.join(facts['cases'])}" if "cases" in facts else ""
     caches = ", ".join(f"{name} {size}" for name, size in machine["caches"].items())
     return (
         f"{facts['date'][:10]}, {machine['model']}"
         f" ({machine['cpu']}, {machine['vector_bits']} bits, {caches}); commit"
         f" {facts['commit'] or 'unknown'}, seed {facts['seed']}, at most"
-        f" {settings['trials']} trials per kernel; rounds: {rounds or 'none'}. FMA peak,"
+        f" {settings['trials']} trials per kernel; rounds{some}: {rounds or 'none'}. FMA peak,"
         f" median of the contests: {peaks or 'none'}.\n"
         f"{'; '.join(versions)}.\n"
     )
@@ -124,9 +124,14 @@ def _peak(rows: Sequence[Row], threads: int) -> float:
     return found
 
 
-def of_run(rows: Sequence[Row], facts: Mapping[str, Any]) -> set[int]:
-    """Return the numbers of threads whose rows a run made: all, where it does not say."""
-    return set(facts.get("threads") or {row["threads"] for row in rows})
+def of_run(rows: Sequence[Row], facts: Mapping[str, Any]) -> list[Row]:
+    """Return the rows that a run made: all numbers of threads and cases, where it does not say."""
+    return [
+        row
+        for row in rows
+        if row["threads"] in facts.get("threads", [row["threads"]])
+        and row["case"] in facts.get("cases", [row["case"]])
+    ]
 
 
 def _means(rows: Sequence[Row], threads: Sequence[int]) -> str:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.suite.publish [FILE] [--with OTHER ...]
 
-With others, what they have of numbers of threads that the file lacks is added to it first: one
-page of a run on two threads and an older one on one.
+With others, the rows that they have and the file lacks are added to it first: one page of a run
+on two threads and an older one on one, or of some rows that were contested again and the others.
 """
 
 import argparse
@@ -14,8 +14,11 @@ from typing import Any
 
 from benchmarks.common import RESULTS, write_lists
 from benchmarks.suite import plots
+from benchmarks.suite.cases import CASES
 from benchmarks.suite.duel import read
 from benchmarks.suite.page import of_run, page
+
+Key = tuple[str, int]  # case and threads
 
 
 def publish(path: Path) -> None:
@@ -32,18 +35,32 @@ def publish(path: Path) -> None:
 
 
 def joined(files: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return several result files as one: each number of threads is of the first that has it."""
+    """Return several result files as one: each row is of the first that has it."""
     answer: dict[str, list[Any]] = {"facts": [], "rows": [], "duels": []}
-    known: set[int] = set()
+    known: set[Key] = set()
+    made: list[tuple[Mapping[str, Any], set[Key]]] = []
     for found in files:
-        new = {row["threads"] for row in found["rows"]} - known
+        new = set(map(key_of, found["rows"])) - known
         known |= new
         for facts in found["facts"]:
-            mine = new & of_run(found["rows"], facts)
-            answer["facts"] += [{**facts, "threads": sorted(mine)}] if mine else []
+            made.append((facts, {key_of(row) for row in of_run(found["rows"], facts)} & new))
         for name in ("rows", "duels"):
-            answer[name] += [row for row in found[name] if row["threads"] in new]
+            answer[name] += [row for row in found[name] if key_of(row) in new]
+    for facts, mine in made:
+        threads = sorted({count for _, count in mine})
+        plain = {name: value for name, value in facts.items() if name not in ("threads", "cases")}
+        whole = mine == {key for key in known if key[1] in threads}
+        cases = {} if whole else {"cases": sorted({case for case, _ in mine})}
+        answer["facts"] += [{**plain, "threads": threads, **cases}] if mine else []
+    order = list(CASES)
+    for name in ("rows", "duels"):
+        answer[name].sort(key=lambda row: (-row["threads"], order.index(row["case"])))
     return answer
+
+
+def key_of(row: Mapping[str, Any]) -> Key:
+    """Return what tells rows, and duels, apart."""
+    return row["case"], row["threads"]
 
 
 def main() -> None:

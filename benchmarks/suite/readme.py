@@ -5,6 +5,7 @@ python -m benchmarks.suite.readme [FILE]
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,17 +21,22 @@ BEGIN: Final = "<!-- suite: begin; made by `python -m benchmarks.suite.readme` -
 END: Final = "<!-- suite: end -->"
 
 
+def _also(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
+    """Return when the rows of another run were made."""
+    date, told = facts["date"][:10], ""
+    for count, many in sorted(Counter(row["threads"] for row in of_run(rows, facts)).items()):
+        some = f"{many} row{'s'[: many > 1]} of " if "cases" in facts else ""
+        told += f" ({some}{count} thread{'s'[: count > 1]}: {date})"
+    return told
+
+
 def section(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]]) -> str:
     """Return what stands between the markers: the rows of `ONE` at the most threads, the means."""
     rows = [row for row in rows if row["case"] in {case.name for case in ONE}]
     threads = max(row["threads"] for row in rows)
-    facts = next(one for one in runs if threads in of_run(rows, one))
-    older = "".join(
-        f" ({count} thread{'s'[: count > 1]}: {one['date'][:10]})"
-        for one in runs
-        for count in sorted(of_run(rows, one))
-        if one["date"][:10] != facts["date"][:10]
-    )
+    facts = max(runs, key=lambda one: sum(r["threads"] == threads for r in of_run(rows, one)))
+    others = (one for one in runs if one["date"][:10] != facts["date"][:10])
+    older = "".join(_also(rows, one) for one in others)
     some = [row for row in rows if row["threads"] == threads]
     machine = facts["machine"]
     found = {count: means(rows, count) for count in sorted({r["threads"] for r in rows})}

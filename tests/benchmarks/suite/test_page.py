@@ -67,6 +67,28 @@ def test_runs_on_other_numbers_of_threads_are_joined_and_told_apart() -> None:
     assert joined([one]) == one
 
 
+def test_rows_that_were_contested_again_take_the_place_of_older_ones() -> None:
+    again = merged([contest("c2d_r64", 0, ansorpy=9e-4, ansorpy_rt=1e-3, torch=2e-3)])
+
+    def run(date: str, commit: str, rows: list[Any]) -> dict[str, list[Any]]:
+        return {"facts": [{**FACTS, "date": date, "commit": commit}], "rows": rows, "duels": []}
+
+    one = joined([run("2026-11-22", "new", again), run("2026-11-21", "old", ROWS)])
+    assert [(row["case"], row["threads"]) for row in one["rows"]] == [
+        (row["case"], row["threads"]) for row in ROWS
+    ]
+    assert again[0] in one["rows"]
+    new, old = one["facts"]
+    assert (new["threads"], new["cases"]) == ([2], ["c2d_r64"])
+    assert (old["threads"], old["cases"]) == ([1, 2], ["gmm_512"])
+    text = page(one["rows"], [], one["facts"], {})
+    assert "rounds of c2d_r64: 1 of two threads" in text
+    assert "rounds of gmm_512: 1 of one thread, 1 of two threads" in text
+    told = section(one["rows"], one["facts"])
+    assert "2026-11-22, 2 threads (1 row of 1 thread: 2026-11-21) (1 row of 2 threads:" in told
+    assert joined([one]) == one
+
+
 def test_the_page_names_what_failed_and_how_exact_everybody_is() -> None:
     rounds = [contest("gmm_512", 0, ansorpy_rt=1.0)]
     rounds[0]["contestants"]["torch"] = {"failed": "wrong: 0.5 away\nand more"}
