@@ -66,9 +66,10 @@ def held_call(runner: Any, inputs: list[Array]) -> Callable[[], Array]:
     order = [arrays[name] for name in runner.tensors]
     runner.ahead(*order)
     output: Array = arrays[runner.outputs[0].name]
+    launch = runner.launch
 
     def call() -> Array:
-        runner.launch(*order)
+        launch(*order)
         return output
 
     return call
