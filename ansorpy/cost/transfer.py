@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,7 @@ STIFF: Final = {
 LARGEST: Final = 20.0  # a logarithm of a correction beyond which nothing is learned any more
 LEAST_JUDGED: Final = 16  # candidates of a task; a first round of 8 says nothing
 MOST_JUDGED: Final = 64  # by then the task has a model of its own
+FOLDS: Final = 4  # parts of a lesson that are kept from it in turns, to see what it is worth
 MARGIN: Final = 0.1  # of Kendall's tau: noise, and who chose the candidates looks worse on them
 
 
@@ -62,6 +64,7 @@ class TransferModel:
         self._trees: Trees | None = None
         self._seen: dict[str, list[Sample]] = {}
         self.judgements: dict[str, Judgement] = {}  # the last of every task
+        self.promise: Judgement | None = None  # of the last lesson, of tasks that it was not shown
 
     @property
     def trained(self) -> bool:
@@ -69,13 +72,44 @@ class TransferModel:
         return self._trees is not None
 
     def learn(self, samples: Sequence[Sample]) -> None:
-        """Learn from other tasks, in place of what was learned before."""
-        rows, cycles, objective = self._lesson(samples)
-        if len(cycles):
-            self._trees = grow(rows, objective, self._parameters, TREES)
+        """Learn from other tasks, in place of what was learned before.
+
+        Nothing is learned of a lesson whose parts rank each other worse than the roofline does.
+        """
+        self.promise = self._promised(samples)
+        good = self.promise is None or self.promise.kendall >= self.promise.roofline
+        trees = self._grown(samples) if good else None
+        if not good or trees is not None:
+            self._trees = trees
             self.judgements.clear()
             for task in self._seen:
                 self._judge(task)
+
+    def _grown(self, samples: Sequence[Sample]) -> Trees | None:
+        rows, cycles, objective = self._lesson(samples)
+        return grow(rows, objective, self._parameters, TREES) if len(cycles) else None
+
+    def _promised(self, samples: Sequence[Sample]) -> Judgement | None:
+        """Return how well tasks are ranked by what the others teach, in the mean; None: unknown."""
+        by_task: dict[str, list[Sample]] = {}
+        for sample in samples:
+            by_task.setdefault(sample.task, []).append(sample)
+        judged = [
+            name
+            for name, own in by_task.items()
+            if sum(len(one.costs_s) for one in own) >= LEAST_JUDGED
+        ]
+        found: list[Judgement] = []
+        for number in range(min(FOLDS, len(judged))):
+            fold = judged[number::FOLDS]
+            trees = self._grown([one for one in samples if one.task not in fold])
+            if trees is not None:
+                found += [self._judged(by_task[name], trees) for name in fold]
+        if not found:
+            return None
+        count = sum(one.candidates for one in found)
+        ours, plain = (fmean(getattr(o, of) for o in found) for of in ("kendall", "roofline"))
+        return Judgement(count, ours, plain)
 
     def doubt(self, task: str) -> CostModel | None:
         """Return who else should propose a share of the next round of a task; None for nobody.
@@ -110,11 +144,15 @@ class TransferModel:
         known = before is not None and before.candidates == count
         if self._trees is None or given_up or known or count < LEAST_JUDGED:
             return
+        self.judgements[task] = self._judged(seen, self._trees)
+
+    def _judged(self, seen: Sequence[Sample], trees: Trees) -> Judgement:
+        """Return how trees rank the candidates of a task."""
         batches = [sample.batch for sample in seen]
         truth = throughputs(np.concatenate([sample.costs_s for sample in seen]))
-        ours = kendall(np.concatenate(self._corrected(batches, self._trees)), truth)
-        plain = kendall(np.concatenate(self._roofline.predict(batches, task)), truth)
-        self.judgements[task] = Judgement(count, ours, plain)
+        ours = kendall(np.concatenate(self._corrected(batches, trees)), truth)
+        plain = kendall(np.concatenate(self._roofline.predict(batches)), truth)
+        return Judgement(len(truth), ours, plain)
 
     def _corrected(self, batches: Sequence[Batch], trees: Trees) -> list[Scores]:
         rows = np.concatenate([batch.reshape(-1, batch.shape[2]) for batch in batches])

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from ansorpy.cost.model import Sample
 from ansorpy.cost.roofline import RooflineModel
@@ -10,6 +11,11 @@ from ansorpy.events import Judged, Skipped, Warmed
 from ansorpy.session.experience import Experience
 from ansorpy.session.task import Task
 from ansorpy.target import Target
+
+NO_PROMISE: Final = (
+    "other tasks rank each other worse than the analytic model ranks them (Kendall's tau {:.2f},"
+    " {:.2f}): the search starts cold"
+)
 
 
 class Transfer:
@@ -38,6 +44,9 @@ class Transfer:
         self.prior.learn(lesson.samples)
         if lesson.skipped:
             yield Skipped(lesson.skipped)
+        promise = self.prior.promise
+        if promise is not None and not self.prior.trained:
+            yield Skipped((NO_PROMISE.format(promise.kendall, promise.roofline),))
         if self.prior.trained:
             yield Warmed(lesson.candidates, lesson.tasks, clock() - begin_s)
 

@@ -90,6 +90,27 @@ def test_what_the_roofline_gets_wrong_everywhere_is_right_on_a_task_never_seen()
     assert after > 0.8
 
 
+def test_a_lesson_that_holds_for_no_task_that_was_kept_from_it_is_not_learned() -> None:
+    noise = [Sample(s.task, s.batch, np.random.default_rng(i).permutation(s.costs_s))
+             for i, s in enumerate(samples())]  # fmt: skip
+    rough = [Sample(s.task, s.batch, RooflineModel(TARGET).cycles(s.batch).sum(axis=1) * 1e-9)
+             for s in samples()]  # fmt: skip
+    misled = taught()
+    learned = [misled.trained]
+    for lesson in ([*noise[:3], *rough[3:]], samples()):  # each in place of the one before
+        misled.learn(lesson)
+        assert misled.promise is not None
+        assert misled.trained is (misled.promise.kendall >= misled.promise.roofline)
+        learned.append(misled.trained)
+    assert learned == [True, False, True]
+
+
+def test_one_task_alone_promises_nothing_and_is_learned() -> None:
+    model = taught(samples(1))
+    assert model.promise is None
+    assert model.trained
+
+
 def test_units_of_tasks_do_not_matter() -> None:
     batch = candidates(30, 99)
     one = taught().predict([batch])[0]
