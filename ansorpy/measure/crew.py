@@ -285,7 +285,8 @@ class Crew:
 
         Args:
             unless: as of `Pump`.
-            then: begun when a builder has nothing else to do that may work while others time.
+            then: begun when a builder has nothing else to do that may work while others time, but
+                not once it is late.
         """
 
         def measure(number: int, reply: Reply, seconds: float) -> Steps[T | Failed] | Failed:
@@ -319,7 +320,8 @@ class Crew:
             return owners[number]
 
         def after() -> None:
-            self.begin_all(then)
+            if unless is None or not unless[0]():
+                self.begin_all(then)
 
         area = with_twins(self._cores)
         pump = Pump[T](self.builders, area, build, measure, self.hold, unless, owner, after)

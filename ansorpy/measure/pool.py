@@ -118,7 +118,7 @@ class MeasurePool(Closing):
             later = [self.crew.job_of(one) for one in then]
             found = self.crew.flow(jobs, timeout_s, after, (late, None), later)
             self.crew.forget(jobs)
-            self.crew.begin_all(later)
+            self.crew.begin_all(() if late() else later)
         return found
 
     def begin(self, candidates: Sequence[Draft]) -> None:

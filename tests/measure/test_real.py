@@ -150,6 +150,8 @@ def test_what_is_measured_next_is_begun_before_it_is_asked_for(cores: int) -> No
     row = tuple(size.values[0] if size.values else 1 for size in plan.sizes)
     drafts = [drafted(plan, row), drafted(plan, (*row, 1))]
     with MeasurePool(dag, target) as pool:
+        assert pool.measure([program], late=lambda: True, then=drafts) == [None]
+        assert not pool.crew._begun
         assert isinstance(pool.measure([program], then=drafts)[0], Measured)
         begun = dict(pool.crew._begun)
         assert len(begun) == (len(drafts) if len(pool.crew.builders) > 1 else 0)
