@@ -32,6 +32,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
 SOURCE_BUILDERS: Final = 2
+LOUD: Final = 2.0  # times slower than usual: no moment to choose a control in
 CONTROL_S: Final = 0.25  # at most: what takes longer than loud spells is timed by itself
 
 
@@ -105,7 +106,8 @@ class MeasurePool(Closing):
                 return outcome
             self._note_control(done.built, outcome)
             self._kept.offer(jobs[number], done.built, outcome.cost_s)
-            self._timed.note(meaning, done.built, outcome)
+            if outcome.slowdown <= LOUD:
+                self._timed.note(meaning, done.built, outcome)
             best_s = outcome.cost_s if best_s is None else min(best_s, outcome.cost_s)
             return replace(outcome, build_s=done.build_s)
 
@@ -226,8 +228,12 @@ class MeasurePool(Closing):
     def _note_control(self, built: Built, outcome: Measured) -> None:
         """Time the next ones beside this one where it is much faster than what they are beside.
 
-        Not wherever it is faster: what is fastest was also lucky, and luck would add up.
+        Not wherever it is faster: what is fastest was also lucky, and luck would add up. Nor in a
+        moment so loud that the control hardly ran: what was too little of a cost would then be the
+        measure of the next, and so on.
         """
+        if outcome.slowdown > LOUD:
+            return
         limit_s = CONTROL_S if self._control is None else CONTROL_RATIO * self._control[1]
         if outcome.cost_s < limit_s and not outcome.aborted:
             self._control = built, outcome.cost_s

@@ -343,3 +343,14 @@ def test_a_child_that_somebody_kills_is_not_the_fault_of_its_candidate(hasty: Me
     thread.join()
     assert isinstance(outcome, Failed)
     assert outcome.kind == "run-timeout"
+
+
+def test_no_control_is_chosen_in_a_loud_moment() -> None:
+    with MeasurePool(DAG, Target(cores=1), SETTINGS) as pool:
+        first, loud, calm = (FakeBuilt(name, ()) for name in ("first", "loud", "calm"))
+        pool._note_control(first, Measured((1e-3,)))
+        pool._note_control(loud, Measured((1e-3,), slowdown=9.0))  # "0.1 ms"
+        assert pool._control == (first, 1e-3)
+        pool._note_control(calm, Measured((5e-4,), slowdown=1.1))
+        assert pool._control is not None
+        assert pool._control[0] == calm
