@@ -32,7 +32,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
 SOURCE_BUILDERS: Final = 2
-LOUD: Final = 2.0  # times slower than usual: no moment to choose a control in
+LOUD: Final = 2.0  # times slower than usual: what is found then is no control, nor remembered
 CONTROL_S: Final = 0.25  # at most: what takes longer than loud spells is timed by itself
 
 

@@ -15,6 +15,7 @@ from ansorpy.measure.slot import Answer
 from ansorpy.measure.timing import Race
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
+from ansorpy.plan.plan import Plan
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
@@ -27,18 +28,21 @@ TEXT = """def f(float(48,32) A, float(32,64) B) -> (D) {
 }"""
 
 
+def smallest(plan: Plan) -> tuple[int, ...]:
+    return tuple(size.values[0] if size.values else 1 for size in plan.sizes)
+
+
 def walk(cores: int) -> tuple[Dag, Target, Program]:
     (dag,) = parse(TEXT)
     target = local_target(cores)
     plan = naive(dag, target)
-    row = [size.values[0] if size.values else 1 for size in plan.sizes]
-    return dag, target, bind(plan, row, target)
+    return dag, target, bind(plan, smallest(plan), target)
 
 
 def test_builders_bind_drafts_and_a_row_that_does_not_fit_is_a_failed_build() -> None:
     dag, target, program = walk(1)
     plan = naive(dag, target)
-    row = tuple(size.values[0] if size.values else 1 for size in plan.sizes)
+    row = smallest(plan)
     assert bound(drafted(plan, row), target) == program
     with MeasurePool(dag, target) as pool:
         good, bad = pool.measure([drafted(plan, row), drafted(plan, (*row, 1))])
@@ -66,7 +70,7 @@ def test_a_kernel_that_was_begun_ahead_is_there_when_it_is_raced(cores: int) -> 
 def test_candidates_that_were_begun_are_built_when_they_are_measured(cores: int) -> None:
     dag, target, program = walk(cores)
     plan = naive(dag, target)
-    row = tuple(size.values[0] if size.values else 1 for size in plan.sizes)
+    row = smallest(plan)
     drafts = [drafted(plan, row), drafted(plan, (*row, 1))]
     with MeasurePool(dag, target) as pool:
         assert isinstance(pool.measure([program])[0], Measured)  # everything runs
@@ -125,7 +129,7 @@ def test_generated_code_is_measured_and_raced(cores: int) -> None:
 def test_the_same_machine_code_is_timed_once(cores: int) -> None:
     dag, target, program = walk(cores)
     plan = naive(dag, target)
-    row = tuple(size.values[0] if size.values else 1 for size in plan.sizes)
+    row = smallest(plan)
     draft = drafted(plan, row)
     with MeasurePool(dag, target) as pool:
         (first,) = pool.measure([draft])
@@ -147,7 +151,7 @@ def test_the_same_machine_code_is_timed_once(cores: int) -> None:
 def test_what_is_measured_next_is_begun_before_it_is_asked_for(cores: int) -> None:
     dag, target, program = walk(cores)
     plan = naive(dag, target)
-    row = tuple(size.values[0] if size.values else 1 for size in plan.sizes)
+    row = smallest(plan)
     drafts = [drafted(plan, row), drafted(plan, (*row, 1))]
     with MeasurePool(dag, target) as pool:
         assert pool.measure([program], late=lambda: True, then=drafts) == [None]
