@@ -9,6 +9,7 @@ import gc
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -326,7 +327,8 @@ def as_text(last: Any) -> str:
         rate = result.flop / result.best_s / 1e9
         rivals = {"untuned": result.naive_s, "NumPy": result.numpy_s}
         told = [f"{s / result.best_s:.2f}x {name}" for name, s in rivals.items() if s is not None]
-        note = "  (the baseline won)" if result.winner == "baseline" else ""
+        faster = "NumPy" if (result.numpy_s or inf) < result.best_s else "the untuned kernel"
+        note = f"  (the baseline won: {faster})" if result.winner == "baseline" else ""
         told_text = f" ({', '.join(told)})" if told else ""
         lines.append(
             f"{result.name}: {result.best_s * 1e6:.1f} us, {rate:.1f} GFLOP/s{told_text}"

@@ -27,12 +27,11 @@ from ansorpy.measure.pump import Steps, at_once
 from ansorpy.measure.references import References
 from ansorpy.measure.steps import built, trial, trial_of_library
 from ansorpy.measure.timed import Timed
-from ansorpy.measure.timing import CONTROL_RATIO, Race
+from ansorpy.measure.timing import CONTROL_RATIO, QUIET, Race
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
 SOURCE_BUILDERS: Final = 2
-LOUD: Final = 2.0  # times slower than usual: what is found then is no control, nor remembered
 CONTROL_S: Final = 0.25  # at most: what takes longer than loud spells is timed by itself
 
 
@@ -106,7 +105,7 @@ class MeasurePool(Closing):
                 return outcome
             self._note_control(done.built, outcome)
             self._kept.offer(jobs[number], done.built, outcome.cost_s)
-            if outcome.slowdown <= LOUD:
+            if outcome.slowdown <= QUIET:
                 self._timed.note(meaning, done.built, outcome)
             best_s = outcome.cost_s if best_s is None else min(best_s, outcome.cost_s)
             return replace(outcome, build_s=done.build_s)
@@ -232,7 +231,7 @@ class MeasurePool(Closing):
         moment so loud that the control hardly ran: what was too little of a cost would then be the
         measure of the next, and so on.
         """
-        if outcome.slowdown > LOUD:
+        if outcome.slowdown > QUIET:
             return
         limit_s = CONTROL_S if self._control is None else CONTROL_RATIO * self._control[1]
         if outcome.cost_s < limit_s and not outcome.aborted:

@@ -1,10 +1,10 @@
 """How a call is timed.
 
 One untimed run; then the minimum of a few samples, each at least a millisecond of work, leaving
-out those in which the thread lost its core against its will. The further behind the best so far,
-the fewer samples. A trial is timed beside a *control*, another kernel of its task: by so much as
-that is slower than usual, the machine is (ADR-0074). Candidates that are finalists, and baselines,
-are measured again in turns (`interleave`), in several fresh processes (`Race`).
+out those in which a thread of the process lost its core against its will. The further behind the
+best so far, the fewer samples. A trial is timed beside a *control*, another kernel of its task: by
+so much as that is slower than usual, the machine is (ADR-0074). Candidates that are finalists, and
+baselines, are measured again in turns (`interleave`), in several fresh processes (`Race`).
 """
 
 import resource
@@ -25,6 +25,9 @@ HOPELESS: Final = 1.5
 CONTROL_RATIO: Final = 0.7  # of the cost of the control, where another takes its place
 FIRST_SAMPLES: Final = 10  # of what there is no control for yet: it may become the first
 LONG_SAMPLES: Final = 1.5  # calls so many samples long are sampled less often beside a control
+QUIET: Final = 1.5  # times slower than usual at most: else nothing is a control, nor remembered
+LOUD: Final = 3.0  # times slower than usual: then there are more turns
+LOUD_TURNS: Final = 3  # times as many
 FRESH_S: Final = 0.03  # a sample of the control that is no older is the one before the next trial
 
 
@@ -86,8 +89,11 @@ class Race:
 
 
 def preemptions() -> int:
-    """Return how often this thread was taken off its core against its will."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+    """Return how often a thread of this process was taken off its core against its will.
+
+    A call on several threads waits for the one that lost its core, wherever it was called.
+    """
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def loops_for(call_s: float, min_sample_s: float) -> int:
@@ -154,8 +160,9 @@ def time_beside(
 
     Then a spell in which the machine is slower began or ended: the median of what every turn finds
     stands; so it does where the call may be the next control, whose cost all later ones depend
-    on. What is hopeless whatever the spell did is not timed further. In a calm moment the sample
-    after one trial is that before the next, where that follows at once.
+    on. There are more turns where the median says that it was `LOUD`: the control may have hardly
+    run in most of them. What is hopeless whatever the spell did is not timed further. In a calm
+    moment the sample after one trial is that before the next, where that follows at once.
 
     Returns:
         Samples in seconds per call, whether it was given up as hopeless, and how many times
@@ -184,8 +191,12 @@ def time_beside(
     calm = max(before_s, after_s) <= protocol.calm_ratio * min(before_s, after_s)
     hopeless = best_s is not None and least_s > protocol.hopeless_ratio * best_s
     alone = hopeless or (calm and ratios[0] >= CONTROL_RATIO)
-    for _ in range(0 if alone else protocol.turns):
-        if clock() > end:
+
+    def slowdown() -> float:
+        return min(times) / (median(ratios) * control.usual_s)
+
+    for turn in range(0 if alone else LOUD_TURNS * protocol.turns):
+        if clock() > end or (turn >= protocol.turns and slowdown() <= LOUD):
             break
         aborted = False
         before_s = after_s
@@ -193,7 +204,7 @@ def time_beside(
         after_s = visit(control.call, control.usual_s)
         ratios.append(times[-1] / sqrt(before_s * after_s))
     control.last_s, control.last_at = after_s, clock() if calm else -inf
-    return times, aborted, min(times) / (median(ratios) * control.usual_s)
+    return times, aborted, slowdown()
 
 
 def interleave(

@@ -35,6 +35,10 @@ class Trial:
     best_s: float | None = None
     control: tuple[Built, float] | None = None  # what it is timed beside, and its usual cost
 
+    def led_by(self, found: Measured) -> bool:
+        """Return whether what was found is better than all before."""
+        return self.best_s is None or found.cost_s < self.best_s
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -143,7 +147,7 @@ def trial(job: Trial) -> Measured | Failed:
     loaded.run_ahead(memory.addresses)
     measured = _timed(loaded.bind(memory.addresses), job)
     run_s = time.perf_counter() - start
-    if _leads(job, measured):
+    if job.led_by(measured):
         start = time.perf_counter()
         failed = _verify(loaded, job)
         if failed is not None:
@@ -168,7 +172,7 @@ def time_parallel(job: Trial) -> Measured | Failed:
     start = time.perf_counter()
     measured = _timed(call, job)
     run_s = time.perf_counter() - start
-    if _leads(job, measured):
+    if job.led_by(measured):
         start = time.perf_counter()
         for case in others:
             _, failed = _in_parallel(loaded, job, case)
@@ -176,10 +180,6 @@ def time_parallel(job: Trial) -> Measured | Failed:
                 return failed
         check_s += time.perf_counter() - start
     return replace(measured, check_s=check_s, run_s=run_s, load_s=load_s)
-
-
-def _leads(job: Trial, measured: Measured) -> bool:
-    return job.best_s is None or measured.cost_s < job.best_s
 
 
 def _timed(call: Callable[[], None], job: Trial) -> Measured:

@@ -1,6 +1,7 @@
 """Kernels leave a tuning: the best so far on the way, the winner of the final race at the end."""
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +20,10 @@ from ansorpy.session.pools import Pools
 from ansorpy.session.task import Task
 
 LEADERS: Final = 16  # of the trials, timed again in turns: one by one, some were only lucky
-LEADING: Final = 1.2  # times the best trial, at most
+LEADING: Final = 1.2  # times the last of so many as may race: the first may be too good
 HEAT_S: Final = 0.6
 FINALISTS: Final = 3  # of the leaders; the race times them as they are delivered
+RACES: Final = 3  # at most, where no finalist passes
 INTERIM: Final = "interim"  # what the race of a kernel on the way answers: no request
 
 
@@ -121,19 +123,25 @@ class Deliveries:
         return final.result_of(task, sealed.record, self._write(task, sealed))
 
     def _leaders(self, task: Task) -> list[Candidate]:
-        """Return who may race; each takes a second to compile, for which a hurry has no time."""
+        """Return who may race; each takes a second to compile, for which a hurry has no time.
+
+        Costs that were taken in a loud moment may be too small: one or two do not keep all
+        others from the heat.
+        """
         ranked = task.ranked()[: 1 if self._pace.hurried else LEADERS]
-        limit_s = LEADING * (task.best_s or 0.0)
+        limit_s = max((LEADING * task.costs_s[one] for one in ranked[:FINALISTS]), default=0.0)
         near = [candidate for candidate in ranked if task.costs_s[candidate] <= limit_s]
         return near if len(near) > FINALISTS else ranked[:FINALISTS]
 
-    def _finalists(self, task: Task, leaders: Sequence[Candidate]) -> Sequence[Contestant | Failed]:
+    def _finalists(
+        self, task: Task, leaders: Sequence[Candidate]
+    ) -> dict[Candidate, Contestant | Failed]:
         """Return those of the leaders who race, the fastest first, as they would be delivered.
 
         To compile that takes a second, most of which another core has while leaders are timed.
         """
         if len(leaders) <= FINALISTS or self._pace.left_s <= 0:
-            return [final.finalist(task, leader) for leader in leaders[:FINALISTS]]
+            return {leader: final.finalist(task, leader) for leader in leaders[:FINALISTS]}
         pool = self._pools.of(task)
         first = final.finalist(task, leaders[0])
         kernel = first.kernel if isinstance(first, Contestant) else None
@@ -144,19 +152,25 @@ class Deliveries:
                 places.setdefault(seconds, place)  # equal ones are the same machine code
         ranked = [leaders[places[seconds]] for seconds in sorted(places)]
         best = ranked[:FINALISTS] or leaders[:FINALISTS]
-        return [first if one == leaders[0] else final.finalist(task, one) for one in best]
+        return {one: first if one == leaders[0] else final.finalist(task, one) for one in best}
 
     def _race(self, task: Task, request: str) -> Raced | list[Failed]:
+        """Race the leaders; where none passes as it would be delivered, those who come next."""
         begin_s = self._pace.spent_s
-        leaders = self._leaders(task)
-        finalists = self._finalists(task, leaders)
-        raced = final.race(
-            task, finalists, self._pools.of(task), request, late=lambda: self._pace.left_s <= 0
-        )
+        pool, late = self._pools.of(task), self._is_late
+        for _ in range(RACES):
+            finalists = self._finalists(task, self._leaders(task))
+            raced = final.race(task, finalists, pool, request, late=late)
+            survived = any(isfinite(task.costs_s[candidate]) for candidate in finalists)
+            if survived or task.best_s is None or late():
+                break
         self._pace.saw_finish(self._pace.spent_s - begin_s)
         if isinstance(raced, Raced):
-            self._raced[task.name] = leaders, raced
+            self._raced[task.name] = self._leaders(task), raced
         return raced
+
+    def _is_late(self) -> bool:
+        return self._pace.left_s <= 0
 
     def _write(self, task: Task, raced: Raced) -> Path:
         path = final.deliver(task, raced.record, raced.entry, raced.native, self._out)

@@ -2,9 +2,10 @@
 
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -99,7 +100,7 @@ def untuned(task: Task) -> Contestant | Failed:
 
 def race(
     task: Task,
-    finalists: Sequence[Contestant | Failed],
+    finalists: Mapping[Candidate, Contestant | Failed],
     pool: MeasurePool,
     request: str,
     clock: Callable[[], float] = time.time,
@@ -107,30 +108,34 @@ def race(
 ) -> Raced | list[Failed]:
     """Race the finalists against the untuned kernel and NumPy; return what to deliver.
 
-    Without any kernel that survives the checks in its delivered form: the failures.
+    Without any kernel that survives the checks in its delivered form: the failures. A finalist
+    that does not is one more failure of the task.
 
     Args:
         finalists: as they would be delivered, the most promising first.
         late: once it says so, one process of the race has to be enough.
     """
     entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
-    entries |= {f"tuned {place}": entry for place, entry in enumerate(finalists)}
+    named = {f"tuned {place}": candidate for place, candidate in enumerate(finalists)}
+    entries |= {name: finalists[candidate] for name, candidate in named.items()}
     fit = {name: e for name, e in entries.items() if isinstance(e, Contestant)}
     kernels_of = {name: entry.kernel for name, entry in fit.items()}
     times = pool.race(kernels_of, looked_at=patience(task), late=late)
     finished = {name: t for name, t in times.items() if isinstance(t, Times)}
+    failed = {n: one for n, one in (entries | times).items() if isinstance(one, Failed)}
+    for name in named.keys() & failed.keys():
+        task.lose(named[name], failed[name])
     kernels = [name for name in fit if name in finished]
     if not kernels:
-        lost = [*entries.values(), *times.values()]
-        return [failed for failed in lost if isinstance(failed, Failed)]
+        return [one for name, one in failed.items() if name not in named]
     tuned = [name for name in kernels if name != NAIVE]
     best = min(tuned, key=lambda name: finished[name].median_s, default=NAIVE)
     winner, chosen = judge(best, {name: times.median_s for name, times in finished.items()})
     delivered = fit[chosen]
     if chosen == NAIVE:  # seldom: then it has to pass what the others have passed
-        failed = pool.verify(delivered.kernel)
-        if failed is not None:
-            return [failed]
+        wrong = pool.verify(delivered.kernel)
+        if wrong is not None:
+            return [wrong]
     native, digest, native_s = exported(task, pool, delivered)
     test = make_test(task.dag, delivered.kernel.meaning)
     result = Race(
@@ -213,17 +218,15 @@ def export_program(task: Task, program: Program, text: str) -> Export:
 
 
 def judge(best: str, times_s: Mapping[str, float]) -> tuple[Literal["tuned", "baseline"], str]:
-    """Return who won, and which of our kernels is delivered (ADR-0023).
+    """Return who won, and which of our kernels is delivered: the fastest (ADR-0085).
 
     Args:
         best: the name of the fastest tuned kernel, NAIVE where none survived.
         times_s: of everything that ran: tuned kernels, NAIVE, NUMPY.
     """
-    if best == NAIVE:
-        return "baseline", NAIVE
-    own_s = times_s[best]
-    beaten = any(times_s.get(name, own_s) < own_s for name in (NAIVE, NUMPY))
-    return ("baseline", NAIVE) if beaten else ("tuned", best)
+    own = min((best, NAIVE), key=lambda name: times_s.get(name, inf))
+    beaten = own == NAIVE or times_s.get(NUMPY, inf) < times_s[own]
+    return "baseline" if beaten else "tuned", own
 
 
 def _samples(times: Times | None) -> tuple[float, ...]:

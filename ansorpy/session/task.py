@@ -168,6 +168,11 @@ class Task:
         self.note(failed)
         return failed
 
+    def lose(self, candidate: Candidate, failed: Failed) -> None:
+        """Take back a candidate that passed its trial, but not what is asked of a final kernel."""
+        self.costs_s[candidate] = inf
+        self.note([failed])
+
     def note(self, failed: Sequence[Failed]) -> None:
         """Count failures by kind."""
         for failure in failed:

@@ -71,7 +71,7 @@ def kernel(settings: Settings) -> list[Finding]:
             _proof("children that run candidates", pool.crew.slot),
             _proof("children that build them", pool.crew.builders[0]),
         ]
-        raced = final.race(task, (), pool, "doctor")
+        raced = final.race(task, {}, pool, "doctor")
         if isinstance(raced, list):
             reasons = "; ".join(f"{failed.kind}: {failed.message}" for failed in raced)
             return [*held, Finding("kernel", "bad", reasons)]

@@ -1,11 +1,15 @@
 """Nothing here reads a real clock."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from ansorpy.measure.timing import (
     FRESH_S,
+    LOUD,
+    LOUD_TURNS,
     Control,
     Protocol,
     Race,
@@ -172,6 +176,43 @@ def test_a_loud_spell_does_not_change_what_is_found(begin: int, length: int) -> 
     cost_s, aborted = fake.beside(0.003, 0.0025)
     assert cost_s == pytest.approx(0.003)
     assert not aborted
+
+
+@pytest.mark.parametrize(("stalls", "turns"), [((1,), 4), ((1, 2, 3, 4, 5, 6), 11)])
+def test_where_the_control_hardly_ran_there_are_more_turns(
+    stalls: tuple[int, ...], turns: int
+) -> None:
+    """It stalls in most of the first samples: by their median the cost would be a tenth."""
+    fake = Fake()
+    costs_s = [0.014 if number in stalls else 0.0014 for number in range(20)]
+    control = Control(fake.call("control", *costs_s), 0.0014)
+    times, _, slowdown = time_beside(
+        control, fake.call("own", 0.0013), None, Protocol(),
+        lambda: fake.now_s, lambda: fake.switches,
+    )  # fmt: skip
+    assert len(times) == Protocol().samples + turns
+    assert turns <= LOUD_TURNS * Protocol().turns
+    assert slowdown < LOUD  # it would be 10 after as few as usual
+
+
+def test_a_thread_that_loses_its_core_disturbs_whoever_waits_for_it() -> None:
+    """Two busy threads on one core: one of them is not the one that asks."""
+    script = """
+import os, threading, time
+from ansorpy.measure.timing import preemptions
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+begun, end = preemptions(), time.monotonic() + 0.5
+def spin():
+    while time.monotonic() < end:
+        sum(range(100_000))
+others = [threading.Thread(target=spin) for _ in range(2)]
+for one in others:
+    one.start()
+for one in others:
+    one.join()
+assert preemptions() > begun, "nobody lost its core"
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_long_calls_are_sampled_once_and_less_often_in_turns() -> None:

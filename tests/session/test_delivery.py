@@ -1,19 +1,20 @@
 """Who races in the end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.events import Finished, TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.draft import Draft
-from ansorpy.measure.outcome import Failed
+from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
 from ansorpy.records import MemoryStore
-from ansorpy.session.delivery import FINALISTS
+from ansorpy.session.delivery import FINALISTS, RACES
 from ansorpy.session.pools import Pools
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -21,6 +22,22 @@ from ansorpy.te.library import matmul
 from ansorpy.tune import Request, run
 from rules import CPU
 from tests.fakes import FakePool
+
+
+def tuned(
+    out: Path, kind: type[FakePool], verdict: Callable[[Program], Outcome] | None = None
+) -> TaskResult:
+    """Tune a small matmul with a pool of this kind."""
+
+    def open_pool(dag: Dag, target: Target) -> MeasurePool:
+        pool = kind(dag, target)
+        pool.verdict = verdict or pool.verdict
+        return cast(MeasurePool, pool)
+
+    request = Request((matmul(48, 48, 48),), Target(), 32, fresh=True)
+    *_, end = run(request, CPU, MemoryStore(), out, pools=lambda: Pools(open_pool))
+    assert isinstance(end, Finished)
+    return end.results[0]
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -43,9 +60,55 @@ def test_of_leaders_with_the_same_machine_code_one_races(tmp_path: Path, same: b
             raced.append([*contestants])
             return super().race(contestants)
 
-    def open_pool(dag: Dag, target: Target) -> MeasurePool:
-        return cast(MeasurePool, Pool(dag, target))
-
-    request = Request((matmul(48, 48, 48),), Target(), 32, fresh=True)
-    list(run(request, CPU, MemoryStore(), tmp_path, pools=lambda: Pools(open_pool)))
+    tuned(tmp_path, Pool)
     assert raced == [["naive", *(f"tuned {n}" for n in range(1 if same else FINALISTS))]]
+
+
+@pytest.mark.parametrize("bad", [1, 3, 4, 7, 100])
+def test_where_no_finalist_passes_those_who_come_next_race(tmp_path: Path, bad: int) -> None:
+    """And whoever did not pass is counted, with its reason."""
+    seen: list[Program | Kernel] = []
+
+    class Pool(FakePool):
+        def race(
+            self, contestants: Mapping[str, Program | Kernel], *rest: object, **named: object
+        ) -> dict[str, Race | Failed]:
+            found = super().race(contestants)
+            for name in contestants:
+                if name != "naive":
+                    seen.append(contestants[name])
+                    if len(seen) <= bad:
+                        found[name] = Failed("wrong", "C[0] is 1, not 2")
+            return found
+
+    result = tuned(tmp_path, Pool)
+    races = min(RACES, bad // FINALISTS + 1)
+    assert len(seen) == races * FINALISTS
+    assert result.failures["wrong"] == min(bad, len(seen))
+    assert result.examples["wrong"] == "C[0] is 1, not 2"
+    assert result.winner == ("tuned" if bad < RACES * FINALISTS else "baseline")
+
+
+@pytest.mark.parametrize("lucky", range(FINALISTS + 1))
+def test_costs_that_are_too_good_keep_nobody_from_the_heat(tmp_path: Path, lucky: int) -> None:
+    """So long as fewer are too good than race."""
+    heats: list[int] = []
+    count = 0
+
+    class Pool(FakePool):
+        def heat(
+            self,
+            candidates: Sequence[Program | Draft],
+            budget_s: float,
+            meanwhile: Kernel | None = None,
+        ) -> list[float | None]:
+            heats.append(len(candidates))
+            return super().heat(candidates, budget_s, meanwhile)
+
+    def verdict(program: Program) -> Outcome:
+        nonlocal count
+        count += 1
+        return Measured((1e-4 if count <= lucky else 1e-3 + 1e-6 * count,))
+
+    tuned(tmp_path, Pool, verdict)
+    assert heats == ([16] if lucky < FINALISTS else [])
