@@ -140,7 +140,7 @@ class Deliveries:
 
         To compile that takes a second, most of which another core has while leaders are timed.
         """
-        if len(leaders) <= FINALISTS or self._pace.left_s <= 0:
+        if len(leaders) <= FINALISTS or self._is_late():
             return {leader: final.finalist(task, leader) for leader in leaders[:FINALISTS]}
         pool = self._pools.of(task)
         first = final.finalist(task, leaders[0])
@@ -157,12 +157,12 @@ class Deliveries:
     def _race(self, task: Task, request: str) -> Raced | list[Failed]:
         """Race the leaders; where none passes as it would be delivered, those who come next."""
         begin_s = self._pace.spent_s
-        pool, late = self._pools.of(task), self._is_late
+        pool = self._pools.of(task)
         for _ in range(RACES):
             finalists = self._finalists(task, self._leaders(task))
-            raced = final.race(task, finalists, pool, request, late=late)
+            raced = final.race(task, finalists, pool, request, late=self._is_late)
             survived = any(isfinite(task.costs_s[candidate]) for candidate in finalists)
-            if survived or task.best_s is None or late():
+            if survived or task.best_s is None or self._is_late():
                 break
         self._pace.saw_finish(self._pace.spent_s - begin_s)
         if isinstance(raced, Raced):

@@ -123,8 +123,9 @@ def race(
     times = pool.race(kernels_of, looked_at=patience(task), late=late)
     finished = {name: t for name, t in times.items() if isinstance(t, Times)}
     failed = {n: one for n, one in (entries | times).items() if isinstance(one, Failed)}
-    for name in named.keys() & failed.keys():
-        task.lose(named[name], failed[name])
+    for name, candidate in named.items():
+        if name in failed:
+            task.lose(candidate, failed[name])
     kernels = [name for name in fit if name in finished]
     if not kernels:
         return [one for name, one in failed.items() if name not in named]

@@ -63,7 +63,7 @@ def section(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]]) -> str:
             "of FMA": lambda r: percent(share_of_fma(r, s)) if (s := _ours_s(r)) else "-",
         },
     )
-    who = ", ".join(CONTESTANTS[n].title for n in PEERS if n in facts["contestants"])
+    who = "; ".join(CONTESTANTS[n].title for n in PEERS if n in facts["contestants"])
     return (
         f"{machine['model']} ({machine['vector_bits']} bits), float32, {facts['date'][:10]},"
         f" {threads} threads{older}. In the geometric mean we run at {told};"
