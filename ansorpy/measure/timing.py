@@ -28,6 +28,7 @@ LONG_SAMPLES: Final = 1.5  # calls so many samples long are sampled less often b
 QUIET: Final = 1.5  # times slower than usual at most: else nothing is a control, nor remembered
 LOUD: Final = 3.0  # times slower than usual: then there are more turns
 LOUD_TURNS: Final = 3  # times as many
+DISTURBED_S: Final = 0.02  # of disturbed samples, after which there is hardly a quiet one to be had
 FRESH_S: Final = 0.03  # a sample of the control that is no older is the one before the next trial
 
 
@@ -141,6 +142,8 @@ def time_call(
             break
         seconds, quiet = sample(call, loops, protocol, clock, switches)
         (good if quiet else disturbed).append(seconds)
+        if _is_vain(disturbed, loops):
+            break
         if len(good) == 1 and good[0] > protocol.hopeless_ratio * limit_s:
             return tuple(good), True
         if len(good) == 2 and min(good) > protocol.beaten_ratio * limit_s:
@@ -267,4 +270,11 @@ def _one_visit(
         if quiet:
             return seconds
         disturbed.append(seconds)
+        if _is_vain(disturbed, loops):
+            break
     return min(disturbed)
+
+
+def _is_vain(disturbed: Sequence[float], loops: int) -> bool:
+    """Return whether to give up waiting for a quiet sample: a time slice is shorter than these."""
+    return len(disturbed) >= MIN_VISITS and loops * sum(disturbed) > DISTURBED_S

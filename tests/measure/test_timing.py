@@ -66,6 +66,23 @@ def test_disturbed_samples_are_better_than_none() -> None:
     assert len(times) == Protocol().attempts
 
 
+@pytest.mark.parametrize(("call_s", "samples"), [(1e-5, 10), (0.0015, 10), (0.005, 5), (0.04, 3)])
+def test_what_is_longer_than_a_time_slice_waits_for_no_quiet_moment(
+    call_s: float, samples: int
+) -> None:
+    fake = Fake()
+    every = tuple(range(10_000))
+    times, _ = fake.time(fake.call("a", call_s, lost=every), None)
+    assert len(times) == samples
+    fake.log.clear()
+    interleave(
+        {"a": fake.call("a", call_s, lost=every)}, 1, Protocol(),
+        clock=lambda: fake.now_s, switches=lambda: fake.switches,
+    )  # fmt: skip
+    loops = max(1, round(1e-3 / call_s))
+    assert len(fake.log) // loops <= 2 * samples + 2
+
+
 def test_a_short_call_is_repeated_for_a_millisecond() -> None:
     fake = Fake()
     times, _ = fake.time(fake.call("a", 1e-5), None)
