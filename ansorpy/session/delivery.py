@@ -129,7 +129,7 @@ class Deliveries:
         others from the heat.
         """
         ranked = task.ranked()[: 1 if self._pace.hurried else LEADERS]
-        limit_s = max((LEADING * task.costs_s[one] for one in ranked[:FINALISTS]), default=0.0)
+        limit_s = LEADING * max((task.costs_s[one] for one in ranked[:FINALISTS]), default=0.0)
         near = [candidate for candidate in ranked if task.costs_s[candidate] <= limit_s]
         return near if len(near) > FINALISTS else ranked[:FINALISTS]
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -189,12 +190,22 @@ def test_progress_is_one_line_per_event() -> None:
 
 
 def test_results_for_people() -> None:
-    from ansorpy.events import Finished
-
     won, lost = result(Path("mm.zip")), result(None)
     text = as_text(Finished((won, lost), 1.0, "trials"))
     assert text.splitlines()[0].startswith("mm: 1000.0 us, 0.0 GFLOP/s")
     assert "nothing survived; wrong: C[0] is 1, not 2" in text
+
+
+@pytest.mark.parametrize(
+    ("naive_s", "numpy_s", "who"),
+    [(5e-3, 5e-4, "NumPy"), (1e-3, 2e-3, "the untuned kernel"), (1e-3, None, "the untuned kernel")],
+)
+def test_people_are_told_which_baseline_won(
+    naive_s: float, numpy_s: float | None, who: str
+) -> None:
+    beaten = replace(result(Path("mm.zip")), winner="baseline", naive_s=naive_s, numpy_s=numpy_s)
+    text = as_text(Finished((beaten,), 1.0, "trials"))
+    assert f"(the baseline won: {who})" in text
 
 
 def command(env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -46,10 +46,7 @@ def test_of_leaders_with_the_same_machine_code_one_races(tmp_path: Path, same: b
 
     class Pool(FakePool):
         def heat(
-            self,
-            candidates: Sequence[Program | Draft],
-            budget_s: float,
-            meanwhile: Kernel | None = None,
+            self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
         ) -> list[float | None]:
             assert len(candidates) > FINALISTS
             return [1e-3 + (0.0 if same else 1e-5 * place) for place in range(len(candidates))]
@@ -97,13 +94,10 @@ def test_costs_that_are_too_good_keep_nobody_from_the_heat(tmp_path: Path, lucky
 
     class Pool(FakePool):
         def heat(
-            self,
-            candidates: Sequence[Program | Draft],
-            budget_s: float,
-            meanwhile: Kernel | None = None,
+            self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
         ) -> list[float | None]:
             heats.append(len(candidates))
-            return super().heat(candidates, budget_s, meanwhile)
+            return super().heat(candidates, *rest, **named)
 
     def verdict(program: Program) -> Outcome:
         nonlocal count
