@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SECONDS_DEMO ?= 60
 # Where PYTHONDONTWRITEBYTECODE is set, every process of a tuning would compile 290 modules for itself.
-COMPILE := $(BIN)/python -m compileall -q ansorpy rules server
+COMPILE := $(BIN)/python -m compileall -q ansorpy
 
 .PHONY: help setup demo test check fix golden test-all bench bench-peers bench-suite columnar serve clean load
 

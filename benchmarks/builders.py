@@ -16,6 +16,7 @@ from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, Time
 from ansorpy.measure.host import local_target
 from ansorpy.measure.roofline import copy_bytes_per_s, peak_flop_per_s
 from ansorpy.records import MemoryStore, Race
+from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag
@@ -37,7 +38,6 @@ from benchmarks.common import (
     times,
 )
 from benchmarks.machine import run_facts
-from rules import CPU
 
 KEYS: Final = ("name", "trials", "threads", "seed")
 GOAL: Final = 2.0  # times faster than the naive kernel

@@ -24,12 +24,12 @@ from ansorpy.features.extract import Prepared, prepare
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import mutate, sample, unique
+from ansorpy.rules import CPU
 from ansorpy.search import Settings, evolve
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.library import Window, conv2d_bias_relu, matmul_relu
-from rules import CPU
 
 TARGET = Target(cores=2)
 WORKLOADS: dict[str, Callable[[], Dag]] = {

@@ -29,6 +29,7 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
 from ansorpy.plan.bind import bind
 from ansorpy.records import MemoryStore
+from ansorpy.rules import CPU
 from ansorpy.session import first
 from ansorpy.session.model import default_model
 from ansorpy.session.round import play
@@ -48,7 +49,6 @@ from benchmarks.common import (
 from benchmarks.machine import run_facts
 from benchmarks.suite.cases import ONE
 from benchmarks.suite.rows import ROWS
-from rules import CPU
 
 KEYS: Final = ("case", "threads", "trials", "seed")
 CASES: Final = tuple(case.name for case in ONE)

@@ -89,7 +89,7 @@ def service(folder: Path) -> Iterator[Client]:
         "ANSORPY_DATA_DIR": str(folder),
         "ANSORPY_READ_RATE": RATE,
     }
-    command = [sys.executable, "-m", "server", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "ansorpy", "serve", "--port", str(port)]
     with (folder / "service.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
     try:

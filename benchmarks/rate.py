@@ -31,6 +31,7 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.records import MemoryStore
+from ansorpy.rules import CPU
 from ansorpy.session.pools import Pools
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -49,7 +50,6 @@ from benchmarks.common import (
     table,
 )
 from benchmarks.machine import run_facts
-from rules import CPU
 
 WORKLOADS: Final[dict[str, Callable[[], Dag]]] = {
     "matmul 512 + relu": partial(matmul_relu, 512, 512, 512),

@@ -24,6 +24,7 @@ from ansorpy.cost.model import CostModel
 from ansorpy.cost.transfer import TransferModel
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Outcome
+from ansorpy.rules import CPU
 from ansorpy.search import Candidate, random_search
 from ansorpy.session.model import default_model
 from ansorpy.session.round import measure, play
@@ -48,7 +49,6 @@ from benchmarks.machine import run_facts
 from benchmarks.search_plot import draw
 from benchmarks.shared_trials import SharedPool, TrialCache, code_digest
 from benchmarks.workloads import FIVE, TITLES
-from rules import CPU
 
 EVOLUTION: Final = "evolution"
 RANDOM: Final = "random"

@@ -30,6 +30,7 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
 from ansorpy.records import MemoryStore
+from ansorpy.rules import CPU
 from ansorpy.session.pools import Pools
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
@@ -51,7 +52,6 @@ from benchmarks.common import (
 from benchmarks.contest import CALLED, OURS
 from benchmarks.machine import has_torch, run_facts
 from benchmarks.workloads import FIVE, PACKED, TITLES
-from rules import CPU
 
 WORKLOADS: Final = {**FIVE, **PACKED}
 KEYS: Final = ("workload", "trials", "threads", "seed")

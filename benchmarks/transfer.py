@@ -22,6 +22,7 @@ from ansorpy.cost.model import Sample
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.cost.transfer import TransferModel
 from ansorpy.measure.host import local_target
+from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.session.experience import Experience
 from ansorpy.session.model import default_model
@@ -46,7 +47,6 @@ from benchmarks.machine import run_facts
 from benchmarks.search import EVOLUTION, ROUND, Arm, arm
 from benchmarks.shared_trials import SharedPool, TrialCache, code_digest
 from benchmarks.workloads import FIVE, TITLES
-from rules import CPU
 
 COLD: Final = "cold"
 OPERATORS: Final = "other operators"

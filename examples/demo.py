@@ -99,7 +99,7 @@ def service(folder: Path) -> Iterator[Client]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     log = folder / "service.log"
-    command = [sys.executable, "-m", "server", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "ansorpy", "serve", "--port", str(port)]
     env = {**os.environ, "ANSORPY_DATA_DIR": str(folder / "data")}
     with log.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=stream, env=env)

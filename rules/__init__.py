@@ -8,26 +8,26 @@ Rules that change by how much results are rounded stand in sets of their own, on
 request may allow; they are tried before the others.
 """
 
+from ansorpy.rules.add_cache_read import AddCacheRead
+from ansorpy.rules.add_cache_write import AddCacheWrite
+from ansorpy.rules.add_rfactor import AddRfactor
+from ansorpy.rules.always_inline import AlwaysInline
+from ansorpy.rules.cross_thread_reduction import CrossThreadReduction
+from ansorpy.rules.fuse_chain import FuseChain
+from ansorpy.rules.inline_transpose import InlineTranspose
+from ansorpy.rules.simplify_const import SimplifyConst
+from ansorpy.rules.skip import Skip
+from ansorpy.rules.skip_padding import SkipPadding
+from ansorpy.rules.special_compute_location import SpecialComputeLocation
+from ansorpy.rules.split_groups import SplitGroups
+from ansorpy.rules.split_phases import SplitPhases
+from ansorpy.rules.stream_reduction import StreamReduction
+from ansorpy.rules.tensorize import Tensorize
+from ansorpy.rules.tiling import Tiling
+from ansorpy.rules.tiling_with_fusion import TilingWithFusion
+from ansorpy.rules.winograd import Winograd
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
-from rules.add_cache_read import AddCacheRead
-from rules.add_cache_write import AddCacheWrite
-from rules.add_rfactor import AddRfactor
-from rules.always_inline import AlwaysInline
-from rules.cross_thread_reduction import CrossThreadReduction
-from rules.fuse_chain import FuseChain
-from rules.inline_transpose import InlineTranspose
-from rules.simplify_const import SimplifyConst
-from rules.skip import Skip
-from rules.skip_padding import SkipPadding
-from rules.special_compute_location import SpecialComputeLocation
-from rules.split_groups import SplitGroups
-from rules.split_phases import SplitPhases
-from rules.stream_reduction import StreamReduction
-from rules.tensorize import Tensorize
-from rules.tiling import Tiling
-from rules.tiling_with_fusion import TilingWithFusion
-from rules.winograd import Winograd
 
 RELEASED_CPU: tuple[Rule, ...] = (
     AlwaysInline(everything=False),

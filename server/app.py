@@ -9,29 +9,29 @@ from fastapi.staticfiles import StaticFiles
 from sqlalchemy import Engine
 
 from ansorpy.errors import AnsorError
-from server.access.principal import Gate, Principal
-from server.access.quota import Quota
-from server.access.rates import Rates
-from server.access.start import keys_needed
-from server.db.upgrade import LOCAL, local_tenant, open_database
-from server.edge.metrics import Metrics
-from server.edge.openapi import describe
-from server.edge.outside import Outside
-from server.edge.problems import install
-from server.edge.streams import Streams
-from server.routes import about, docs, jobs, kernels, login, pages, records
-from server.routes.wired import Wired
-from server.service.about import About
-from server.service.charts import Charts
-from server.service.dashboard import Dashboard
-from server.service.explain import Explain
-from server.service.jobs import Jobs
-from server.service.kernels import Kernels
-from server.service.limits import RequestLimits
-from server.service.records import Records
-from server.settings import Settings
-from server.web.pages import STATIC
-from server.worker import Supervisor
+from ansorpy.server.access.principal import Gate, Principal
+from ansorpy.server.access.quota import Quota
+from ansorpy.server.access.rates import Rates
+from ansorpy.server.access.start import keys_needed
+from ansorpy.server.db.upgrade import LOCAL, local_tenant, open_database
+from ansorpy.server.edge.metrics import Metrics
+from ansorpy.server.edge.openapi import describe
+from ansorpy.server.edge.outside import Outside
+from ansorpy.server.edge.problems import install
+from ansorpy.server.edge.streams import Streams
+from ansorpy.server.routes import about, docs, jobs, kernels, login, pages, records
+from ansorpy.server.routes.wired import Wired
+from ansorpy.server.service.about import About
+from ansorpy.server.service.charts import Charts
+from ansorpy.server.service.dashboard import Dashboard
+from ansorpy.server.service.explain import Explain
+from ansorpy.server.service.jobs import Jobs
+from ansorpy.server.service.kernels import Kernels
+from ansorpy.server.service.limits import RequestLimits
+from ansorpy.server.service.records import Records
+from ansorpy.server.settings import Settings
+from ansorpy.server.web.pages import STATIC
+from ansorpy.server.worker import Supervisor
 
 
 def create_app(settings: Settings) -> FastAPI:

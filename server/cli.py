@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 
 from ansorpy.errors import SpecError
-from server.commands import keys, records, remote
-from server.commands.common import (
+from ansorpy.server.commands import keys, records, remote
+from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
     database,
@@ -25,7 +25,7 @@ from server.commands.common import (
     read_settings,
     wrong_input,
 )
-from server.progress import reporter
+from ansorpy.server.progress import reporter
 
 GC_THRESHOLD = 50_000  # new objects between two collections; Python's default is 700 to 2000
 
@@ -91,10 +91,10 @@ def tune(
     # nothing and takes a sixth of it.
     gc.set_threshold(GC_THRESHOLD)
     from ansorpy.events import Finished
+    from ansorpy.server.db.records import SqlStore
+    from ansorpy.server.db.upgrade import local_tenant
     from ansorpy.session.experience import Experience
     from ansorpy.tune import Request, run
-    from server.db.records import SqlStore
-    from server.db.upgrade import local_tenant
 
     with wrong_input():
         if target != "cpu":
@@ -172,8 +172,8 @@ def serve(
     import uvicorn
 
     from ansorpy.measure.cores import keep_off_the_slot
-    from server.app import create_app
-    from server.logs import configure
+    from ansorpy.server.app import create_app
+    from ansorpy.server.logs import configure
 
     with wrong_input():
         changes = {"host": host, "port": port}
@@ -198,8 +198,8 @@ def serve(
 @app.command()
 def worker() -> None:
     """Work on the jobs of the database until SIGTERM; any number of workers may."""
-    from server.worker.main import work
-    from server.worker.stop import Stop
+    from ansorpy.server.worker.main import work
+    from ansorpy.server.worker.stop import Stop
 
     with wrong_input():
         work(read_settings(), Stop())
@@ -208,7 +208,7 @@ def worker() -> None:
 @app.command()
 def doctor() -> None:
     """Check what ansorpy needs of this machine; name what is missing, and how to get it."""
-    from server.doctor.examine import examine
+    from ansorpy.server.doctor.examine import examine
 
     bad = False
     with wrong_input():
@@ -222,9 +222,9 @@ def doctor() -> None:
 @db.command()
 def upgrade() -> None:
     """Bring the tables to the version of this program."""
-    from server.db.engine import connect
-    from server.db.upgrade import revision
-    from server.db.upgrade import upgrade as bring_up
+    from ansorpy.server.db.engine import connect
+    from ansorpy.server.db.upgrade import revision
+    from ansorpy.server.db.upgrade import upgrade as bring_up
 
     with wrong_input():
         engine = connect(read_settings().url)

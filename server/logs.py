@@ -1,7 +1,7 @@
 """Logs: one line per event, JSON for machines, plain for people.
 
     log.info("claimed", extra=facts(job=job_id, attempt=2))
-    {"at": "2026-01-01T12:00:00.000Z", "level": "info", "from": "server.worker.keeper",
+    {"at": "2026-01-01T12:00:00.000Z", "level": "info", "from": "ansorpy.server.worker.keeper",
      "message": "claimed", "job": "...", "attempt": 2}
 
 Nothing that came from outside is ever part of a message: it goes into the facts, as JSON.

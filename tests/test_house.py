@@ -48,13 +48,13 @@ def test_every_test_folder_is_a_package() -> None:
 def test_every_module_of_the_engine_stands_on_a_floor() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = config["tool"]["importlinter"]["contracts"]
-    for package in ("ansorpy", "server"):
+    for package in ("ansorpy", "ansorpy.server"):
         (contract,) = [c for c in contracts if c.get("containers") == [package]]
         assert contract["exhaustive"]
         floors = {name.strip(" ()") for row in contract["layers"] for name in row.split("|")}
         modules = {
             path.stem
-            for path in (ROOT / package).iterdir()
+            for path in (ROOT / package.replace(".", "/")).iterdir()
             if path.suffix == ".py" or (path / "__init__.py").exists()
         }
         assert modules - {"__init__"} <= floors
@@ -87,3 +87,20 @@ def test_decisions_have_a_number_of_their_own_and_a_title() -> None:
         assert re.match(rf"# (ADR[- ])?{path.name[:4]}\b", path.read_text()), path
     numbers = [path.name[:4] for path in paths]
     assert len(set(numbers)) == len(numbers), numbers
+
+
+def test_nothing_imports_the_linked_folders_by_their_own_names() -> None:
+    """`import rules` beside `import ansorpy.rules` would make every class twice."""
+    for path in ROOT.glob("[abrst]*/**/*.py"):
+        assert not imports(path) & {"rules", "server"}, path
+
+
+def test_the_engine_contract_lists_every_floor_below_the_service() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = config["tool"]["importlinter"]["contracts"]
+    (floors,) = [c for c in contracts if c.get("containers") == ["ansorpy"]]
+    below = {name.strip(" ()") for row in floors["layers"] for name in row.split("|")}
+    (engine,) = [c for c in contracts if c["name"].startswith("the engine knows no web")]
+    assert set(engine["source_modules"]) == {
+        f"ansorpy.{name}" for name in below - {"__main__", "server"}
+    }

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
-import rules
+from ansorpy import rules
 from ansorpy.errors import SpecError
 from ansorpy.sketch import derive
 from ansorpy.state.rule import Cursor, Rule, Verdict

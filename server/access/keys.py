@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from ansorpy.errors import SpecError
-from server.db.models import ApiKeyRow, TenantRow
+from ansorpy.server.db.models import ApiKeyRow, TenantRow
 
 Scope = Literal["read", "tune", "admin"]
 

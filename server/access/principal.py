@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from server.access import keys
-from server.access.errors import DeniedError
-from server.db.engine import now, transaction
+from ansorpy.server.access import keys
+from ansorpy.server.access.errors import DeniedError
+from ansorpy.server.db.engine import now, transaction
 
 REMEMBER_S: Final = 5.0  # how long a revoked key may go on
 REMEMBERED: Final = 1024

@@ -6,9 +6,9 @@ from typing import Final
 from sqlalchemy import ColumnElement, case, func, select
 from sqlalchemy.orm import Session
 
-from server.db.models import JobRow, TenantRow
-from server.jobs.errors import BusyError
-from server.jobs.states import WAITING
+from ansorpy.server.db.models import JobRow, TenantRow
+from ansorpy.server.jobs.errors import BusyError
+from ansorpy.server.jobs.states import WAITING
 
 DAY_S: Final = 86_400.0
 RETRY_S: Final = 600

@@ -9,7 +9,7 @@ from limits import RateLimitItem, parse
 from limits.storage import Storage, storage_from_string
 from limits.strategies import SlidingWindowCounterRateLimiter
 
-from server.access.errors import RateError
+from ansorpy.server.access.errors import RateError
 
 Kind = Literal["read", "tune", "admin", "denied"]
 

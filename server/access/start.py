@@ -5,10 +5,10 @@ from ipaddress import ip_address
 from sqlalchemy import Engine
 
 from ansorpy.errors import SpecError
-from server.access import keys
-from server.db.engine import now, transaction
-from server.db.upgrade import LOCAL
-from server.settings import Settings
+from ansorpy.server.access import keys
+from ansorpy.server.db.engine import now, transaction
+from ansorpy.server.db.upgrade import LOCAL
+from ansorpy.server.settings import Settings
 
 MIN_KEY_CHARS = 32
 

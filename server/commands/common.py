@@ -8,7 +8,7 @@ import typer
 from pydantic import ValidationError
 
 from ansorpy.errors import AnsorError, SpecError
-from server.settings import Settings
+from ansorpy.server.settings import Settings
 
 WRONG_INPUT: Final = 2
 NOTHING_SURVIVED: Final = 3
@@ -45,7 +45,7 @@ def database(settings: Settings) -> Any:
     """Return the open database of records and jobs; SpecError where there is none to open."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from server.db.upgrade import open_database
+    from ansorpy.server.db.upgrade import open_database
 
     try:
         return open_database(settings.url)

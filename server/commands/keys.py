@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from server.commands.common import database, read_settings, wrong_input
+from ansorpy.server.commands.common import database, read_settings, wrong_input
 
 app = typer.Typer(help="Make, list, replace and end API keys.", no_args_is_help=True)
 
@@ -24,7 +24,7 @@ def create(
     label: Annotated[str, typer.Option(help="What it is for.")] = "",
 ) -> None:
     """Make a key and print it: this once, it is not stored."""
-    from server.access import keys
+    from ansorpy.server.access import keys
 
     with wrong_input(), _transaction() as (tx, now_s):
         ends_s = None if days is None else now_s + days * DAY_S
@@ -37,7 +37,7 @@ def create(
 @app.command("list")
 def listing() -> None:
     """List the keys: prefix, tenant, scopes, state, label."""
-    from server.access import keys
+    from ansorpy.server.access import keys
 
     with wrong_input(), _transaction() as (tx, now_s):
         lines = [_about(row, tenant, now_s) for row, tenant in keys.listing(tx)]
@@ -53,7 +53,7 @@ def rotate(
     ] = 24.0,
 ) -> None:
     """Make a new key with the scopes and lifetime of another, and let that one end."""
-    from server.access import keys
+    from ansorpy.server.access import keys
 
     with wrong_input(), _transaction() as (tx, now_s):
         key, row = keys.rotate(tx, prefix, now_s, overlap_hours * HOUR_S)
@@ -65,7 +65,7 @@ def rotate(
 @app.command()
 def revoke(prefix: Prefix) -> None:
     """End a key at once."""
-    from server.access import keys
+    from ansorpy.server.access import keys
 
     with wrong_input(), _transaction() as (tx, now_s):
         keys.revoke(tx, prefix, now_s)
@@ -74,7 +74,7 @@ def revoke(prefix: Prefix) -> None:
 
 @contextmanager
 def _transaction() -> Iterator[tuple[Any, float]]:
-    from server.db.engine import now, transaction
+    from ansorpy.server.db.engine import now, transaction
 
     engine = database(read_settings())
     try:

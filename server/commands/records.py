@@ -8,8 +8,8 @@ from typing import IO, Annotated
 
 import typer
 
-from server.commands.common import database, read_settings, wrong_input
-from server.commands.remote import service
+from ansorpy.server.commands.common import database, read_settings, wrong_input
+from ansorpy.server.commands.remote import service
 
 app = typer.Typer(help="Take records out as JSONL, and in again.", no_args_is_help=True)
 
@@ -45,8 +45,8 @@ def take_in(
     """Take records in; one that is there already is kept once."""
     from ansorpy.errors import RecordError, SpecError
     from ansorpy.records import Record, import_jsonl
-    from server.db.records import SqlStore
-    from server.db.upgrade import local_tenant
+    from ansorpy.server.db.records import SqlStore
+    from ansorpy.server.db.upgrade import local_tenant
 
     with wrong_input():
         try:
@@ -75,8 +75,8 @@ def take_in(
 
 def _local() -> Iterator[str]:
     from ansorpy.records import encode
-    from server.db.records import SqlStore
-    from server.db.upgrade import local_tenant
+    from ansorpy.server.db.records import SqlStore
+    from ansorpy.server.db.upgrade import local_tenant
 
     engine = database(read_settings())
     yield from map(encode, SqlStore(engine, local_tenant(engine)).export())

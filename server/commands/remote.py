@@ -15,7 +15,7 @@ import typer
 from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 
 from ansorpy.errors import PackageError, SpecError
-from server.commands.common import (
+from ansorpy.server.commands.common import (
     INTERRUPTED,
     NO_SERVICE,
     NOTHING_SURVIVED,
@@ -23,7 +23,7 @@ from server.commands.common import (
     pairs,
     stop,
 )
-from server.commands.watching import as_line, watcher
+from ansorpy.server.commands.watching import as_line, watcher
 
 if TYPE_CHECKING:  # the client loads when it is first used: `ansorpy tune` does without
     from ansorpy.client import Client, Job

@@ -16,7 +16,7 @@ READS: Final = "ansorpy_reads"  # execution option: this transaction writes noth
 
 
 def connect(url: str) -> Engine:
-    """Return an engine; whether its tables are there is for `server.db.upgrade` to say.
+    """Return an engine; whether its tables are there is for `ansorpy.server.db.upgrade` to say.
 
     SQLite runs in WAL mode with synchronous=FULL (what was committed survives a power cut) and
     every transaction begins IMMEDIATE, so that a reader never fails to become a writer.

@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, Engine, func, select
 
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import Record, decode, encode
-from server.db.engine import transaction
-from server.db.models import RecordRow
+from ansorpy.server.db.engine import transaction
+from ansorpy.server.db.models import RecordRow
 
 PAGE = 1000
 

@@ -6,8 +6,8 @@ from typing import Final
 from sqlalchemy import Connection, Engine, inspect, select, text
 
 from ansorpy.errors import SpecError
-from server.db.engine import POSTGRES, connect, transaction
-from server.db.models import TenantRow
+from ansorpy.server.db.engine import POSTGRES, connect, transaction
+from ansorpy.server.db.models import TenantRow
 
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 NEEDED: Final = "0001"  # the newest revision there

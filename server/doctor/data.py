@@ -6,11 +6,11 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from server.db.engine import POSTGRES, reading
-from server.db.records import SqlStore
-from server.db.upgrade import NEEDED, local_tenant, open_database
-from server.doctor.finding import Finding
-from server.settings import Settings
+from ansorpy.server.db.engine import POSTGRES, reading
+from ansorpy.server.db.records import SqlStore
+from ansorpy.server.db.upgrade import NEEDED, local_tenant, open_database
+from ansorpy.server.doctor.finding import Finding
+from ansorpy.server.settings import Settings
 
 FREE_BYTES: Final = 200 << 20
 

@@ -6,9 +6,9 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from ansorpy.errors import AnsorError
-from server.doctor import data, machine, path
-from server.doctor.finding import Finding
-from server.settings import Settings
+from ansorpy.server.doctor import data, machine, path
+from ansorpy.server.doctor.finding import Finding
+from ansorpy.server.settings import Settings
 
 Check = Callable[[Settings], "Finding | Sequence[Finding]"]
 

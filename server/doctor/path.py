@@ -15,12 +15,12 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.sandbox.ladder import Ladder, climb
 from ansorpy.measure.slot import Answer, Worker
+from ansorpy.server.doctor.finding import Finding
+from ansorpy.server.settings import Settings
 from ansorpy.session import final
 from ansorpy.session.rules import find_rules
 from ansorpy.session.task import Task, rules_name
 from ansorpy.te.text import parse
-from server.doctor.finding import Finding
-from server.settings import Settings
 
 SIZE: Final = 32
 TEXT: Final = "def mm(float(32,32) A, float(32,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from server.schemas.job import MATMUL
+from ansorpy.server.schemas.job import MATMUL
 
 JOB: Final = "0123456789abcdef0123456789abcdef"
 DIGEST: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

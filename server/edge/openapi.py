@@ -8,9 +8,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from server.edge.examples import BODIES, REPLIES
-from server.schemas.job import JobRequest
-from server.schemas.problem import MEDIA_TYPE, Problem
+from ansorpy.server.edge.examples import BODIES, REPLIES
+from ansorpy.server.schemas.job import JobRequest
+from ansorpy.server.schemas.problem import MEDIA_TYPE, Problem
 
 SHAPES: Final[tuple[type[BaseModel], ...]] = (JobRequest, Problem)  # that routes name by reference
 REFERENCE: Final = "#/components/schemas/{model}"

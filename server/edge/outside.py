@@ -11,10 +11,10 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.access.start import is_loopback
-from server.edge.metrics import Metrics
-from server.edge.problems import CODES, PROBLEM_CODE, problem
-from server.logs import facts
+from ansorpy.server.access.start import is_loopback
+from ansorpy.server.edge.metrics import Metrics
+from ansorpy.server.edge.problems import CODES, PROBLEM_CODE, problem
+from ansorpy.server.logs import facts
 
 log = logging.getLogger("ansorpy.access")
 

@@ -15,10 +15,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from ansorpy.errors import AnsorError, SpecError
-from server.access.errors import DeniedError, ForbiddenError, RateError
-from server.edge.body import MalformedError
-from server.jobs.errors import BusyError, KeyReusedError, MoveError, UnknownError
-from server.schemas.problem import MEDIA_TYPE, Mistake, Problem
+from ansorpy.server.access.errors import DeniedError, ForbiddenError, RateError
+from ansorpy.server.edge.body import MalformedError
+from ansorpy.server.jobs.errors import BusyError, KeyReusedError, MoveError, UnknownError
+from ansorpy.server.schemas.problem import MEDIA_TYPE, Mistake, Problem
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from prometheus_client import Gauge
 
-from server.access.errors import RateError
-from server.service.jobs import Followed, JobEvent
+from ansorpy.server.access.errors import RateError
+from ansorpy.server.service.jobs import Followed, JobEvent
 
 Format = Literal["sse", "jsonl"]
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.db.models import JobEventRow, JobRow
+from ansorpy.server.db.models import JobEventRow, JobRow
 
 Kind = Literal["state", "derived", "round", "improved", "kernel", "finished"]
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from server.db.models import JobRow, KernelRow, PackageRow, TenantRow
-from server.jobs.events import add_event, add_state_event
-from server.jobs.states import move, touch
+from ansorpy.server.db.models import JobRow, KernelRow, PackageRow, TenantRow
+from ansorpy.server.jobs.events import add_event, add_state_event
+from ansorpy.server.jobs.states import move, touch
 
 POISON: Final = (
     "poison: the worker was lost {lost} times without a stored round in between (last worker"

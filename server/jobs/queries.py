@@ -1,7 +1,7 @@
 """What the API asks of jobs. Every function takes the tenant: what is not theirs is unknown.
 
-A transaction comes in (`server.db.engine.transaction`), rows go out; times are seconds since the
-epoch, from `server.db.engine.now`.
+A transaction comes in (`ansorpy.server.db.engine.transaction`), rows go out; times are seconds
+since the epoch, from `ansorpy.server.db.engine.now`.
 """
 
 import json
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import decode
-from server.db.models import (
+from ansorpy.server.db.models import (
     IdempotencyRow,
     JobEventRow,
     JobRow,
@@ -25,10 +25,10 @@ from server.db.models import (
     TenantRow,
     WorkerRow,
 )
-from server.jobs.errors import BusyError, KeyReusedError, UnknownError
-from server.jobs.events import add_state_event, read_events
-from server.jobs.states import State, move
-from server.jobs.submission import Budget, Submission
+from ansorpy.server.jobs.errors import BusyError, KeyReusedError, UnknownError
+from ansorpy.server.jobs.events import add_state_event, read_events
+from ansorpy.server.jobs.states import State, move
+from ansorpy.server.jobs.submission import Budget, Submission
 
 EXAMPLES: Final = 3  # failures of one kind that are told in full
 RETRY_QUEUE_S: Final = 30

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from server.db.models import JobRow
-from server.jobs.errors import MoveError
+from ansorpy.server.db.models import JobRow
+from ansorpy.server.jobs.errors import MoveError
 
 State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 

@@ -1,8 +1,8 @@
-"""What Alembic runs for every command; `server.db.upgrade` hands over the open connection."""
+"""Run by Alembic for every command, on the connection that `ansorpy.server.db.upgrade` opened."""
 
 from alembic import context
 
-from server.db.models import Base
+from ansorpy.server.db.models import Base
 
 connection = context.config.attributes["connection"]
 context.configure(

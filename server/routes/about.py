@@ -4,9 +4,9 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from server.routes.wired import Admins, Reads, WiredDep
-from server.schemas.problem import problems
-from server.schemas.service import Health, Ready, RuleSets, Targets, Workers
+from ansorpy.server.routes.wired import Admins, Reads, WiredDep
+from ansorpy.server.schemas.problem import problems
+from ansorpy.server.schemas.service import Health, Ready, RuleSets, Targets, Workers
 
 router = APIRouter(tags=["service"])
 

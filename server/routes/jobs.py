@@ -8,15 +8,15 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, StreamingResponse
 
-from server.edge.body import parse, read_bounded
-from server.edge.conditional import MAX_HEADER, matches, not_modified
-from server.edge.streams import MEDIA_TYPES
-from server.routes.wired import Reads, Tunes, WiredDep
-from server.schemas.base import NAME_PATTERN
-from server.schemas.explain import ExplainReply
-from server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted, State
-from server.schemas.problem import problems
-from server.service.jobs import Steer
+from ansorpy.server.edge.body import parse, read_bounded
+from ansorpy.server.edge.conditional import MAX_HEADER, matches, not_modified
+from ansorpy.server.edge.streams import MEDIA_TYPES
+from ansorpy.server.routes.wired import Reads, Tunes, WiredDep
+from ansorpy.server.schemas.base import NAME_PATTERN
+from ansorpy.server.schemas.explain import ExplainReply
+from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted, State
+from ansorpy.server.schemas.problem import problems
+from ansorpy.server.service.jobs import Steer
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

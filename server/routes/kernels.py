@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Response
 
-from server.edge.conditional import MAX_HEADER, content, matches, not_modified
-from server.routes.wired import Reads, WiredDep
-from server.schemas.base import DIGEST_PATTERN
-from server.schemas.problem import problems
-from server.service.kernels import MEDIA_TYPES, FileName
+from ansorpy.server.edge.conditional import MAX_HEADER, content, matches, not_modified
+from ansorpy.server.routes.wired import Reads, WiredDep
+from ansorpy.server.schemas.base import DIGEST_PATTERN
+from ansorpy.server.schemas.problem import problems
+from ansorpy.server.service.kernels import MEDIA_TYPES, FileName
 
 router = APIRouter(prefix="/v1/kernels", tags=["kernels"])
 

@@ -8,11 +8,11 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import QueryParams
 
-from server.access.errors import DeniedError
-from server.edge.body import read_bounded
-from server.routes.page_route import PageRoute
-from server.routes.wired import COOKIE, WiredDep
-from server.web.pages import render
+from ansorpy.server.access.errors import DeniedError
+from ansorpy.server.edge.body import read_bounded
+from ansorpy.server.routes.page_route import PageRoute
+from ansorpy.server.routes.wired import COOKIE, WiredDep
+from ansorpy.server.web.pages import render
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 

@@ -11,9 +11,9 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import URL
 
 from ansorpy.errors import AnsorError
-from server.access.errors import DeniedError, ForbiddenError
-from server.edge.problems import MEANING
-from server.web.pages import render
+from ansorpy.server.access.errors import DeniedError, ForbiddenError
+from ansorpy.server.edge.problems import MEANING
+from ansorpy.server.web.pages import render
 
 # With the stricter policy of the API a browser would send `Origin: null` with a form of our own.
 REFERRER: Final = "same-origin"
@@ -59,8 +59,8 @@ class PageRoute(APIRoute):
 def own_form(request: Request) -> None:
     """Admit forms of our own pages only: what changes something needs a proof of where it is from.
 
-    `server.edge.outside` has turned away requests that say that they are from elsewhere; here
-    those that say nothing are too.
+    `ansorpy.server.edge.outside` refuses requests that say that they are from elsewhere; this route
+    refuses those that say nothing.
 
     Raises:
         ForbiddenError: there is neither Origin nor Sec-Fetch-Site.

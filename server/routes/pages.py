@@ -11,17 +11,17 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from server.access.errors import ForbiddenError
-from server.access.principal import Principal
-from server.jobs.errors import UnknownError
-from server.jobs.states import ENDED, MOVES, State
-from server.routes.page_route import PageRoute, own_form
-from server.routes.wired import COOKIE, Reads, Tunes, WiredDep
-from server.schemas.base import NAME_PATTERN
-from server.service.charts import COLUMNS, Chart
-from server.service.jobs import Steer
-from server.service.tree import rows, uses
-from server.web.pages import render
+from ansorpy.server.access.errors import ForbiddenError
+from ansorpy.server.access.principal import Principal
+from ansorpy.server.jobs.errors import UnknownError
+from ansorpy.server.jobs.states import ENDED, MOVES, State
+from ansorpy.server.routes.page_route import PageRoute, own_form
+from ansorpy.server.routes.wired import COOKIE, Reads, Tunes, WiredDep
+from ansorpy.server.schemas.base import NAME_PATTERN
+from ansorpy.server.service.charts import COLUMNS, Chart
+from ansorpy.server.service.jobs import Steer
+from ansorpy.server.service.tree import rows, uses
+from ansorpy.server.web.pages import render
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 

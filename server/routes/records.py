@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from server.routes.wired import Reads, WiredDep
-from server.schemas.problem import problems
+from ansorpy.server.routes.wired import Reads, WiredDep
+from ansorpy.server.schemas.problem import problems
 
 router = APIRouter(prefix="/v1/records", tags=["records"])
 

@@ -1,4 +1,4 @@
-"""What the routes are given: the objects that `server.app` made, and who asks."""
+"""What the routes are given: the objects that `ansorpy.server.app` made, and who asks."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from server.access.errors import DeniedError, ForbiddenError
-from server.access.keys import Scope
-from server.access.principal import Gate, Principal, bearer
-from server.access.rates import Rates
-from server.edge.metrics import Metrics
-from server.edge.streams import Streams
-from server.service.about import About
-from server.service.charts import Charts
-from server.service.dashboard import Dashboard
-from server.service.explain import Explain
-from server.service.jobs import Jobs
-from server.service.kernels import Kernels
-from server.service.records import Records
-from server.settings import Settings
+from ansorpy.server.access.errors import DeniedError, ForbiddenError
+from ansorpy.server.access.keys import Scope
+from ansorpy.server.access.principal import Gate, Principal, bearer
+from ansorpy.server.access.rates import Rates
+from ansorpy.server.edge.metrics import Metrics
+from ansorpy.server.edge.streams import Streams
+from ansorpy.server.service.about import About
+from ansorpy.server.service.charts import Charts
+from ansorpy.server.service.dashboard import Dashboard
+from ansorpy.server.service.explain import Explain
+from ansorpy.server.service.jobs import Jobs
+from ansorpy.server.service.kernels import Kernels
+from ansorpy.server.service.records import Records
+from ansorpy.server.settings import Settings
 
 COOKIE = "ansorpy_key"  # where a browser keeps the key that a page of ours was given
 
@@ -45,7 +45,7 @@ class Wired:
 
 
 def wired(request: Request) -> Wired:
-    """Return what `server.app` wired."""
+    """Return what `ansorpy.server.app` wired."""
     found = request.app.state.wired
     assert isinstance(found, Wired)
     return found

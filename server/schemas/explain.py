@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from server.schemas.base import Wire
+from ansorpy.server.schemas.base import Wire
 
 
 class RuleVerdict(Wire):

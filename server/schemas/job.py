@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from server.schemas.base import DIGEST_PATTERN, Name, Whole, Wire
+from ansorpy.server.schemas.base import DIGEST_PATTERN, Name, Whole, Wire
 
 MAX_TEXT = 64 * 1024
 MAX_TASKS = 64

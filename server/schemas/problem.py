@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from server.schemas.base import Wire
+from ansorpy.server.schemas.base import Wire
 
 MEDIA_TYPE = "application/problem+json"
 

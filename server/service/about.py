@@ -9,14 +9,11 @@ from typing import Any, Final
 
 from sqlalchemy import Engine, func, select
 
-from ansorpy.session.rules import GROUP, find_rules
-from ansorpy.session.task import rules_name
-from ansorpy.state.rule import Rule, name_of
-from server.db.engine import now, reading
-from server.db.models import JobRow, RecordRow
-from server.jobs import queries
-from server.jobs.states import MOVES
-from server.schemas.service import (
+from ansorpy.server.db.engine import now, reading
+from ansorpy.server.db.models import JobRow, RecordRow
+from ansorpy.server.jobs import queries
+from ansorpy.server.jobs.states import MOVES
+from ansorpy.server.schemas.service import (
     Ready,
     RuleReply,
     RuleSet,
@@ -26,6 +23,9 @@ from server.schemas.service import (
     WorkerReply,
     Workers,
 )
+from ansorpy.session.rules import GROUP, find_rules
+from ansorpy.session.task import rules_name
+from ansorpy.state.rule import Rule, name_of
 
 TEXT_CHARS: Final = 400  # of the docstring of a rule: two sets of them are one small reply
 

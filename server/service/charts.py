@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import Engine
 
-from server.db.engine import reading
-from server.jobs import queries
+from ansorpy.server.db.engine import reading
+from ansorpy.server.jobs import queries
 
 Chart = Literal["latency", "shares", "quality", "failures"]
 Row = Mapping[str, Any]

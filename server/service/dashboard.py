@@ -10,17 +10,17 @@ from sqlalchemy import Engine, select
 from ansorpy.errors import AnsorError
 from ansorpy.records import Record, decode
 from ansorpy.replay import replay
+from ansorpy.server.db.engine import now, reading
+from ansorpy.server.db.models import RecordRow
+from ansorpy.server.jobs import queries
+from ansorpy.server.jobs.errors import UnknownError
+from ansorpy.server.schemas.explain import FailureReply
+from ansorpy.server.schemas.job import JobReply
+from ansorpy.server.service.explain import failures_of, target_of
+from ansorpy.server.service.shapes import job_reply
 from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
 from ansorpy.target import Target
-from server.db.engine import now, reading
-from server.db.models import RecordRow
-from server.jobs import queries
-from server.jobs.errors import UnknownError
-from server.schemas.explain import FailureReply
-from server.schemas.job import JobReply
-from server.service.explain import failures_of, target_of
-from server.service.shapes import job_reply
 
 MAX_LINES: Final = 2000  # of a loop nest on a page
 

@@ -10,14 +10,14 @@ from sqlalchemy import Engine
 
 from ansorpy.errors import SpecError
 from ansorpy.measure.outcome import FailureKind
+from ansorpy.server.db.engine import reading
+from ansorpy.server.jobs import queries
+from ansorpy.server.jobs.errors import UnknownError
+from ansorpy.server.jobs.submission import Submission
+from ansorpy.server.schemas.explain import ExplainReply, FailureReply, RuleVerdict, VisitReply
 from ansorpy.session.rules import find_rules
 from ansorpy.sketch import Derivation, Visit, derive
 from ansorpy.target import Target
-from server.db.engine import reading
-from server.jobs import queries
-from server.jobs.errors import UnknownError
-from server.jobs.submission import Submission
-from server.schemas.explain import ExplainReply, FailureReply, RuleVerdict, VisitReply
 
 PAGE_BYTES: Final = 11_000  # of the visits of one reply
 EXAMPLE_CHARS: Final = 300

@@ -8,18 +8,18 @@ from typing import Any, Final, Literal
 from sqlalchemy import Engine
 
 from ansorpy.errors import SpecError
+from ansorpy.server.access.quota import Quota, check_quota
+from ansorpy.server.db.engine import now, reading, transaction
+from ansorpy.server.db.models import JobRow
+from ansorpy.server.jobs import queries
+from ansorpy.server.jobs.errors import UnknownError
+from ansorpy.server.jobs.states import ENDED, State
+from ansorpy.server.jobs.submission import Budget, Submission, read_dags
+from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted
+from ansorpy.server.service.limits import RequestLimits, check_parts, check_request
+from ansorpy.server.service.redact import redacted
+from ansorpy.server.service.shapes import job_reply, job_summary
 from ansorpy.session.rules import find_rules
-from server.access.quota import Quota, check_quota
-from server.db.engine import now, reading, transaction
-from server.db.models import JobRow
-from server.jobs import queries
-from server.jobs.errors import UnknownError
-from server.jobs.states import ENDED, State
-from server.jobs.submission import Budget, Submission, read_dags
-from server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted
-from server.service.limits import RequestLimits, check_parts, check_request
-from server.service.redact import redacted
-from server.service.shapes import job_reply, job_summary
 
 Steer = Literal["cancel", "pause", "resume"]
 

@@ -9,9 +9,9 @@ from typing import Final, Literal
 from sqlalchemy import Engine
 
 from ansorpy.artifact.package import NAMES, unbox
-from server.db.engine import reading
-from server.jobs import queries
-from server.jobs.errors import UnknownError
+from ansorpy.server.db.engine import reading
+from ansorpy.server.jobs import queries
+from ansorpy.server.jobs.errors import UnknownError
 
 FileName = Literal[
     "kernel.py", "constants.npz", "kernel.so", "libkernel.so", "kernel.o", "kernel.h", "native.py",

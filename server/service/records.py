@@ -6,8 +6,8 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from server.db.engine import reading
-from server.jobs import queries
+from ansorpy.server.db.engine import reading
+from ansorpy.server.jobs import queries
 
 PAGE: Final = 500
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from ansorpy.server.db.models import JobRow, KernelRow
+from ansorpy.server.jobs.submission import Submission
+from ansorpy.server.schemas.job import Budget, JobReply, JobSummary, TaskReply
+from ansorpy.server.service.limits import tensor_bytes
 from ansorpy.te.analysis import flop_count
-from server.db.models import JobRow, KernelRow
-from server.jobs.submission import Submission
-from server.schemas.job import Budget, JobReply, JobSummary, TaskReply
-from server.service.limits import tensor_bytes
 
 SUMMARY_TASKS: Final = 3
 MAX_REASON: Final = 1000  # characters

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from server.web import words
+from ansorpy.server.web import words
 
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from server.web.pages import render
+from ansorpy.server.web.pages import render
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,6 @@ Each watches the one below and ends with the one above. The keeper holds the lea
 anything slow; the driver runs the engine, one job after another, and may be killed at any moment.
 """
 
-from server.worker.supervisor import Supervisor
+from ansorpy.server.worker.supervisor import Supervisor
 
 __all__ = ["Supervisor"]

@@ -1,7 +1,7 @@
-"""`python -m server.worker CORE ...`: what a supervisor starts."""
+"""`python -m ansorpy.server.worker CORE ...`: what a supervisor starts."""
 
 import sys
 
-from server.worker.main import embedded
+from ansorpy.server.worker.main import embedded
 
 embedded([int(core) for core in sys.argv[1:]])

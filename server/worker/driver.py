@@ -1,4 +1,4 @@
-"""The process that tunes: `python -m server.worker.driver`, started and watched by a keeper.
+"""The tuning process, `python -m ansorpy.server.worker.driver`; a keeper starts and watches it.
 
     stdin   {settings}, then one {claim} per job; its end is the end of the driver
     stdout  {"is": "ready"} once; of a job any number of {"is": "alive"}, then one of
@@ -26,14 +26,14 @@ from sqlalchemy import Engine
 
 from ansorpy.errors import AnsorError
 from ansorpy.events import Delivered, Derived, Event, Finished
-from server.db.upgrade import open_database
-from server.jobs import lease
-from server.jobs.lease import Claim
-from server.jobs.submission import Submission
-from server.logs import configure, facts
-from server.settings import Settings
-from server.worker.held import Held, LostError, StorageError
-from server.worker.journal import JobJournal
+from ansorpy.server.db.upgrade import open_database
+from ansorpy.server.jobs import lease
+from ansorpy.server.jobs.lease import Claim
+from ansorpy.server.jobs.submission import Submission
+from ansorpy.server.logs import configure, facts
+from ansorpy.server.settings import Settings
+from ansorpy.server.worker.held import Held, LostError, StorageError
+from ansorpy.server.worker.journal import JobJournal
 
 log = logging.getLogger(__name__)
 

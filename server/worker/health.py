@@ -1,14 +1,14 @@
-"""`python -m server.worker.health`: exit code 0 where a worker of this host is alive.
+"""`python -m ansorpy.server.worker.health`: exit code 0 where a worker of this host is alive.
 
 For the health check of a container, whose host name is its own.
 """
 
 import sys
 
-from server.db.engine import connect, now, reading
-from server.jobs import queries
-from server.settings import Settings
-from server.worker.identity import Identity
+from ansorpy.server.db.engine import connect, now, reading
+from ansorpy.server.jobs import queries
+from ansorpy.server.settings import Settings
+from ansorpy.server.worker.identity import Identity
 
 
 def alive(settings: Settings, host: str) -> bool:

@@ -10,11 +10,11 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from ansorpy.errors import AnsorError
-from server.db.engine import now, reading, transaction
-from server.db.models import JobRow
-from server.jobs import lease
-from server.jobs.lease import Claim
-from server.logs import facts
+from ansorpy.server.db.engine import now, reading, transaction
+from ansorpy.server.db.models import JobRow
+from ansorpy.server.jobs import lease
+from ansorpy.server.jobs.lease import Claim
+from ansorpy.server.logs import facts
 
 log = logging.getLogger(__name__)
 

@@ -10,15 +10,15 @@ from sqlalchemy.orm import Session
 
 from ansorpy.events import Delivered, Derived, Finished, RoundDone, TaskResult
 from ansorpy.records import Record, best_of, decode
+from ansorpy.server.db.engine import reading
+from ansorpy.server.db.models import JobRow, RecordRow, SearchRow
+from ansorpy.server.db.records import candidate_of, record_row
+from ansorpy.server.jobs import lease
+from ansorpy.server.jobs.events import add_event
+from ansorpy.server.jobs.states import touch
+from ansorpy.server.worker.held import Held
+from ansorpy.server.worker.packages import package_of
 from ansorpy.session.journal import Checkpoint, Kept
-from server.db.engine import reading
-from server.db.models import JobRow, RecordRow, SearchRow
-from server.db.records import candidate_of, record_row
-from server.jobs import lease
-from server.jobs.events import add_event
-from server.jobs.states import touch
-from server.worker.held import Held
-from server.worker.packages import package_of
 
 
 class JobJournal:

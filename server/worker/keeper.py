@@ -15,18 +15,18 @@ from sqlalchemy import Engine, delete, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from server.db.engine import now, transaction
-from server.db.models import JobRow, WorkerRow
-from server.jobs import lease
-from server.logs import facts
-from server.settings import Settings
-from server.worker.facts import describe
-from server.worker.held import Held, LostError, StorageError
-from server.worker.identity import Identity
-from server.worker.process import DriverProcess
-from server.worker.scratch import empty
-from server.worker.stop import Stop
-from server.worker.watch import Watch
+from ansorpy.server.db.engine import now, transaction
+from ansorpy.server.db.models import JobRow, WorkerRow
+from ansorpy.server.jobs import lease
+from ansorpy.server.logs import facts
+from ansorpy.server.settings import Settings
+from ansorpy.server.worker.facts import describe
+from ansorpy.server.worker.held import Held, LostError, StorageError
+from ansorpy.server.worker.identity import Identity
+from ansorpy.server.worker.process import DriverProcess
+from ansorpy.server.worker.scratch import empty
+from ansorpy.server.worker.stop import Stop
+from ansorpy.server.worker.watch import Watch
 
 log = logging.getLogger(__name__)
 

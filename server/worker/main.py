@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection
 from types import FrameType
 
 from ansorpy.measure.cores import lock_folder
-from server.db.upgrade import open_database
-from server.logs import configure, facts
-from server.settings import Settings
-from server.worker.identity import Identity
-from server.worker.keeper import Keeper
-from server.worker.process import DriverProcess
-from server.worker.scratch import scratch
-from server.worker.stop import Stop
+from ansorpy.server.db.upgrade import open_database
+from ansorpy.server.logs import configure, facts
+from ansorpy.server.settings import Settings
+from ansorpy.server.worker.identity import Identity
+from ansorpy.server.worker.keeper import Keeper
+from ansorpy.server.worker.process import DriverProcess
+from ansorpy.server.worker.scratch import scratch
+from ansorpy.server.worker.stop import Stop
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import zipfile
 from hashlib import sha256
 from pathlib import Path
 
-from server.db.models import PackageRow
+from ansorpy.server.db.models import PackageRow
 
 
 def package_of(path: Path, now_s: float) -> PackageRow:

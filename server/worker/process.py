@@ -12,10 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from server.jobs.lease import Claim
-from server.settings import Settings
+from ansorpy.server.jobs.lease import Claim
+from ansorpy.server.settings import Settings
 
-MODULE: Final = "server.worker.driver"
+MODULE: Final = "ansorpy.server.worker.driver"
 CHUNK_BYTES: Final = 1 << 16
 MAX_LINE_BYTES: Final = 1 << 16
 DYING_S: Final = 2.0  # how long a driver may take to end after it closed its output

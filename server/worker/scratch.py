@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from server.worker.identity import Identity
+from ansorpy.server.worker.identity import Identity
 
 PREFIX = "worker-"
 

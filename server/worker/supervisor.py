@@ -12,8 +12,8 @@ from typing import Final
 from sqlalchemy import Engine
 
 from ansorpy.measure.cores import usable_cores
-from server.logs import facts
-from server.settings import Settings
+from ansorpy.server.logs import facts
+from ansorpy.server.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Supervisor:
         # as long as we live: its end tells the worker to end too.
         path = os.pathsep.join(filter(None, sys.path))
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "server.worker", *map(str, self._cores)],
+            [sys.executable, "-P", "-m", "ansorpy.server.worker", *map(str, self._cores)],
             stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
             start_new_session=True, bufsize=0,
         )  # fmt: skip

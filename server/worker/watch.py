@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from server.settings import Settings
-from server.worker.held import Held, LostError
-from server.worker.process import DriverProcess
-from server.worker.stop import Stop
+from ansorpy.server.settings import Settings
+from ansorpy.server.worker.held import Held, LostError
+from ansorpy.server.worker.process import DriverProcess
+from ansorpy.server.worker.stop import Stop
 
 DONE_S: Final = 5.0  # how long a driver may take to say that it ended its job
 

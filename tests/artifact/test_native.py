@@ -20,10 +20,10 @@ from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import Exported, MeasurePool
 from ansorpy.records import Race, Record
 from ansorpy.replay import plan_text
+from ansorpy.rules import CPU
 from ansorpy.session.final import Contestant, contestant, export_of
 from ansorpy.session.task import Task, versions
 from ansorpy.te.dag import Dag
-from rules import CPU
 from tests.plan.test_meaning import packing
 
 ROOT = Path(__file__).parent.parent.parent

@@ -12,11 +12,11 @@ from ansorpy.measure.inputs import constants
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
+from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.library import Window, conv2d_bias_relu, matmul
-from rules import CPU
 from tests.codegen.running import run_llvm, run_source
 
 TARGET = Target(cores=1, vector_bits=512, features=("avx512f",), l3_bytes=64)

@@ -13,12 +13,12 @@ from ansorpy.loopir.nodes import For, Program, Scope, Seq, Store, Tile
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import all_plans
 from ansorpy.population import sample
+from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.expr import Binary, Expr, Read, Var
 from ansorpy.te.library import Window, conv2d_bias_relu, layer_norm, matmul_relu
-from rules import CPU
 from tests.codegen.programs import add, buffer, c, mul, program, read, store
 from tests.codegen.running import run_llvm
 

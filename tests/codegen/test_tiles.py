@@ -27,10 +27,10 @@ from ansorpy.measure.cases import make_cases
 from ansorpy.measure.check import verify
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
+from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Select, Var
-from rules import CPU
 from tests.codegen.programs import (
     Array,
     add,

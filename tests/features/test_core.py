@@ -10,10 +10,10 @@ from ansorpy.features import extract, named
 from ansorpy.plan.choices import all_plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
+from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.library import matmul, reduce_columns
-from rules import CPU
 
 TARGET = Target(vector_bits=512, l1_bytes=32 * 1024, l2_bytes=1024 * 1024)
 N, M, K = 50, 70, 33

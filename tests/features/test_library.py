@@ -6,10 +6,10 @@ import pytest
 from ansorpy.features import NAMES, extract
 from ansorpy.plan.choices import naive, plans
 from ansorpy.population import legal, mutate, sample
+from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.library import SUITE_SMALL
-from rules import CPU
 
 TARGET = Target(cores=2)
 

@@ -32,13 +32,13 @@ from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
+from ansorpy.rules import CPU, WINOGRAD2, WINOGRAD4
 from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.expr import Const, walk
 from ansorpy.te.random_dag import DagLimits, random_dag
-from rules import CPU, WINOGRAD2, WINOGRAD4
 from tests.fuzz.suite_dags import suite_dag
 
 RULES = (CPU, (*WINOGRAD2, *CPU), (*WINOGRAD4, *CPU))

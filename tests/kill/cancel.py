@@ -19,8 +19,8 @@ from typing import Any
 
 from sqlalchemy import Engine, func, select
 
-from server.db.engine import reading
-from server.db.models import RecordRow
+from ansorpy.server.db.engine import reading
+from ansorpy.server.db.models import RecordRow
 from tests.kill.processes import Process, lives, processes, state
 from tests.kill.run import SETTINGS, WORK, database, end_well, say
 from tests.kill.service import RefusedError, Service

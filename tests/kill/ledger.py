@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Engine, func, select
 
-from server.db.engine import reading
-from server.db.models import JobEventRow, JobRow, RecordRow
+from ansorpy.server.db.engine import reading
+from ansorpy.server.db.models import JobEventRow, JobRow, RecordRow
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ from typing import Final
 
 # What a command line says of what a process is; the first that fits.
 KINDS: Final = (
-    ("server.worker.driver", "driver"),
+    ("ansorpy.server.worker.driver", "driver"),
     ("tests.storm.driver", "driver"),
-    ("server.worker", "worker"),
+    ("ansorpy.server.worker", "worker"),
     ("tests.storm.worker", "worker"),
     ("measure/daemon.py", "slot"),
     ("serve", "server"),

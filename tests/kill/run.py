@@ -23,9 +23,9 @@ from uuid import uuid4
 
 from sqlalchemy import Engine, select, text
 
-from server.db.engine import connect, reading
-from server.db.models import JobRow
-from server.db.upgrade import open_database, upgrade
+from ansorpy.server.db.engine import connect, reading
+from ansorpy.server.db.models import JobRow
+from ansorpy.server.db.upgrade import open_database, upgrade
 from tests.kill.ledger import Witness, judge
 from tests.kill.processes import VICTIMS, processes
 from tests.kill.service import GoneError, Service

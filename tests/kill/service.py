@@ -26,7 +26,7 @@ class RefusedError(AssertionError):
 
 
 class Service:
-    """`python -m server serve` with an embedded worker; it may be killed and started again."""
+    """`ansorpy serve` with an embedded worker; it may be killed and started again."""
 
     def __init__(self, folder: Path, database_url: str, **settings: object) -> None:
         with socket.socket() as probe:
@@ -50,7 +50,7 @@ class Service:
             return
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "server", "serve"],
+                [sys.executable, "-P", "-m", "ansorpy", "serve"],
                 env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
         self.wait()

@@ -8,12 +8,12 @@ from ansorpy.loopir.verify import check
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population.sample import sample
+from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.library import linear, normal, reductions
 from ansorpy.te.reference import evaluate
-from rules import CPU
 
 TARGET = Target(cores=2, vector_bits=128)
 DAGS = [

@@ -23,13 +23,13 @@ from ansorpy.measure.timing import Race
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
+from ansorpy.rules import CPU, WINOGRAD2, WINOGRAD4
 from ansorpy.sketch import derive
 from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.expr import Const, Expr, transform
 from ansorpy.te.library.conv import Window, conv2d
-from rules import CPU, WINOGRAD2, WINOGRAD4
 
 TARGET = local_target(1)
 SETS = {2: WINOGRAD2, 4: WINOGRAD4}

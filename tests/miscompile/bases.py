@@ -10,11 +10,11 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan, StageChoice
+from ansorpy.rules import RELEASED_CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te import library
 from ansorpy.te.dag import Dag
-from rules import RELEASED_CPU
 
 TARGET: Final = Target(cores=2)
 LIMIT: Final = 16  # plans of a sketch that are looked at

@@ -1,11 +1,11 @@
 import pytest
 
 from ansorpy.plan.choices import all_plans, naive, plans
+from ansorpy.rules import CPU, RELEASED_CPU
 from ansorpy.sketch import derive
 from ansorpy.state.state import Attached, Inlined, Root
 from ansorpy.target import Target
 from ansorpy.te.library import LIBRARY, attention
-from rules import CPU, RELEASED_CPU
 
 TARGET = Target(cores=2)
 

@@ -8,12 +8,12 @@ from ansorpy.plan.bind import bind, passes
 from ansorpy.plan.choices import plans
 from ansorpy.plan.lower import lower
 from ansorpy.plan.plan import Plan, StageChoice
+from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.state.state import Attached, Root, State
 from ansorpy.target import Target
 from ansorpy.te import library
 from ansorpy.te.dag import Dag
-from rules import CPU
 from tests.conftest import Golden
 
 TARGET = Target(cores=2)

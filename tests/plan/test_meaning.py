@@ -16,12 +16,12 @@ from ansorpy.plan.choices import plans
 from ansorpy.plan.lower import lower
 from ansorpy.plan.plan import Plan, StageChoice
 from ansorpy.population import sample
+from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.state.state import Attached, Root, State
 from ansorpy.state.steps import Annotate, Split
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from rules import CPU
 
 TARGET = Target(cores=2)
 

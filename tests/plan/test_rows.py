@@ -10,12 +10,12 @@ from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import all_plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
+from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.state.state import Attached
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.library import layer_norm, matmul_relu, softmax
-from rules import CPU
 
 TARGET = Target(cores=2)
 

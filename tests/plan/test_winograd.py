@@ -13,6 +13,7 @@ from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
+from ansorpy.rules import CPU, WINOGRAD2, WINOGRAD4
 from ansorpy.sketch import derive
 from ansorpy.state.state import Inlined, State
 from ansorpy.state.steps import Winograd, meaning
@@ -26,7 +27,6 @@ from ansorpy.te.library.conv import (
     conv2d_nhwc,
     conv3d,
 )
-from rules import CPU, WINOGRAD2, WINOGRAD4
 
 NARROW = Target(cores=1, vector_bits=128, registers=16)  # four lanes: small sizes have tails
 SAME = Window(padding=1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-import rules
+from ansorpy import rules
 from ansorpy.state.rule import Cursor, Rule, Verdict
 from ansorpy.state.state import State
 from ansorpy.state.text import history

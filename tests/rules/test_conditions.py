@@ -4,18 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansorpy.state.rule import Cursor, Rule, Verdict
-from ansorpy.state.state import State
-from ansorpy.state.steps import (
-    Annotate,
-    CacheRead,
-    CacheWrite,
-    ComputeInline,
-    Fuse,
-    Split,
-)
-from ansorpy.te.dag import Attrs, Compute, Dag
-from rules import (
+from ansorpy.rules import (
     AddCacheRead,
     AddCacheWrite,
     AddRfactor,
@@ -27,6 +16,17 @@ from rules import (
     Tiling,
     TilingWithFusion,
 )
+from ansorpy.state.rule import Cursor, Rule, Verdict
+from ansorpy.state.state import State
+from ansorpy.state.steps import (
+    Annotate,
+    CacheRead,
+    CacheWrite,
+    ComputeInline,
+    Fuse,
+    Split,
+)
+from ansorpy.te.dag import Attrs, Compute, Dag
 from tests.golden_dags import (
     conv2d_bn_relu,
     dag,

@@ -2,7 +2,7 @@
 
 import pytest
 
-import rules
+from ansorpy import rules
 from ansorpy.state.rule import Cursor, Rule, Verdict
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag

@@ -14,13 +14,13 @@ from ansorpy.measure.inputs import constants
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
+from ansorpy.rules import CPU, FuseChain
 from ansorpy.sketch import derive
 from ansorpy.state.state import Attached, Inlined, Root, State
 from ansorpy.state.text import replay, steps_to_json
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.library import attention
-from rules import CPU, FuseChain
 
 TARGET = Target(cores=1)
 CHAINS = FuseChain("SSRSRS", first="SSRS", rows=4)

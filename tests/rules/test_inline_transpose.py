@@ -12,12 +12,12 @@ from ansorpy.measure.inputs import constants
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
+from ansorpy.rules import CPU, InlineTranspose
 from ansorpy.sketch import derive
 from ansorpy.state.state import Inlined
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.library import transpose_batch_matmul
-from rules import CPU, InlineTranspose
 from tests.rules.cursors import at
 
 TARGET = Target(cores=1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import rules
+from ansorpy import rules
 from ansorpy.state.rule import Rule, name_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"

@@ -13,6 +13,7 @@ from ansorpy.measure.check import compare_all
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
+from ansorpy.rules import CPU, RELEASED_CPU
 from ansorpy.sketch import derive
 from ansorpy.state import steps
 from ansorpy.state.state import State
@@ -21,7 +22,6 @@ from ansorpy.te.check import check
 from ansorpy.te.dag import Compute, Dag
 from ansorpy.te.library import Window, conv2d, conv2d_bias_relu, matmul, transposed_conv2d
 from ansorpy.te.reference import evaluate
-from rules import CPU, RELEASED_CPU
 
 TARGET = Target(cores=2)
 TRANSPOSED = [

@@ -4,10 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansorpy.state.rule import Cursor, Rule
-from ansorpy.state.state import State
-from ansorpy.te.dag import Attrs, Compute, Dag
-from rules import (
+from ansorpy.rules import (
     AddCacheRead,
     AddCacheWrite,
     AddRfactor,
@@ -19,6 +16,9 @@ from rules import (
     Tiling,
     TilingWithFusion,
 )
+from ansorpy.state.rule import Cursor, Rule
+from ansorpy.state.state import State
+from ansorpy.te.dag import Attrs, Compute, Dag
 from tests.conftest import Golden
 from tests.golden_dags import (
     dag,

@@ -19,6 +19,7 @@ from ansorpy.measure.inputs import constants
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
+from ansorpy.rules import CPU, RELEASED_CPU, SkipPadding
 from ansorpy.sketch import derive
 from ansorpy.state import steps
 from ansorpy.state.state import State
@@ -38,7 +39,6 @@ from ansorpy.te.library import (
 )
 from ansorpy.te.padding import find_padding
 from ansorpy.te.reference import evaluate
-from rules import CPU, RELEASED_CPU, SkipPadding
 
 TARGET = Target(cores=2)
 # cuts rows, too

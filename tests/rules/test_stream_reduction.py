@@ -13,13 +13,13 @@ from ansorpy.measure.check import compare_all, verify
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
+from ansorpy.rules import CPU, RELEASED_CPU, Skip, StreamReduction
 from ansorpy.sketch import derive
 from ansorpy.state.rule import Verdict
 from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.dag import Attrs, Compute, Dag
 from ansorpy.te.library import argmax, matmul, max_pool2d, reduce_all, reduce_columns, reduce_rows
-from rules import CPU, RELEASED_CPU, Skip, StreamReduction
 from tests.rules.cursors import at
 
 RULE = StreamReduction()

@@ -21,6 +21,7 @@ from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
 from ansorpy.replay import plan_from_text, plan_text
+from ansorpy.rules import CPU, RELEASED_CPU, Tensorize
 from ansorpy.sketch import derive
 from ansorpy.state import steps
 from ansorpy.state.state import State
@@ -28,7 +29,6 @@ from ansorpy.target import Target
 from ansorpy.te.check import check
 from ansorpy.te.dag import Compute, Dag
 from ansorpy.te.reference import evaluate
-from rules import CPU, RELEASED_CPU, Tensorize
 from tests.rules.cursors import at
 
 FEATURES = ("avx512bf16", "avx512bw", "avx512f", "avx512vl", "avx512vnni")

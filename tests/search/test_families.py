@@ -7,12 +7,12 @@ import numpy as np
 from ansorpy.plan.choices import all_plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
+from ansorpy.rules import CPU
 from ansorpy.search import Candidate, Scored, eps_greedy
 from ansorpy.search.pick import LEAST_OF_FAMILY
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.library import matmul
-from rules import CPU
 
 TARGET = Target(cores=1)
 

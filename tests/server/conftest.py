@@ -7,8 +7,8 @@ from shutil import copyfile
 import pytest
 from sqlalchemy import Engine
 
-from server.db.engine import connect
-from server.db.upgrade import open_database, upgrade
+from ansorpy.server.db.engine import connect
+from ansorpy.server.db.upgrade import open_database, upgrade
 from tests.server.databases import Cluster, cluster, missing
 
 BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.db)]

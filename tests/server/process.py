@@ -56,7 +56,7 @@ def process(url: str, **environment: str) -> Iterator[Live]:
         "ANSORPY_EMBEDDED_WORKER": "0",
         **environment,
     }
-    command = [sys.executable, "-m", "server", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "ansorpy", "serve", "--port", str(port)]
     with TemporaryFile() as log:
         child = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
         try:

@@ -13,14 +13,14 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from ansorpy.artifact.package import unbox
+from ansorpy.server.access import keys
+from ansorpy.server.app import create_app
+from ansorpy.server.db.engine import now, transaction
+from ansorpy.server.db.models import PackageRow
+from ansorpy.server.db.upgrade import open_database
+from ansorpy.server.jobs import lease
+from ansorpy.server.settings import Settings
 from ansorpy.te.text import parse
-from server.access import keys
-from server.app import create_app
-from server.db.engine import now, transaction
-from server.db.models import PackageRow
-from server.db.upgrade import open_database
-from server.jobs import lease
-from server.settings import Settings
 from tests.artifact.test_pack import packed
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

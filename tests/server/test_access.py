@@ -6,13 +6,13 @@ import pytest
 from sqlalchemy import Engine, select
 
 from ansorpy.errors import SpecError
-from server.access import keys
-from server.access.errors import DeniedError, RateError
-from server.access.principal import Gate, bearer
-from server.access.rates import Rates
-from server.access.start import is_loopback
-from server.db.engine import now, transaction
-from server.db.models import ApiKeyRow, TenantRow
+from ansorpy.server.access import keys
+from ansorpy.server.access.errors import DeniedError, RateError
+from ansorpy.server.access.principal import Gate, bearer
+from ansorpy.server.access.rates import Rates
+from ansorpy.server.access.start import is_loopback
+from ansorpy.server.db.engine import now, transaction
+from ansorpy.server.db.models import ApiKeyRow, TenantRow
 from tests.server.service import MM, service
 
 

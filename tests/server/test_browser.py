@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from server.db.upgrade import open_database
+from ansorpy.server.db.upgrade import open_database
 from tests.server.chromium import PHONE, Watched, browser, missing, page_of
 from tests.server.process import Live, process
 from tests.server.service import MM, Service

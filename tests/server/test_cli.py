@@ -15,11 +15,11 @@ from typer.testing import CliRunner, Result
 import ansorpy.tune as ansorpy_tune
 from ansorpy.events import Finished
 from ansorpy.measure.cores import exclusive, lock_folder, slot_cores
-from server.cli import app, as_text
-from server.commands.common import pairs
-from server.doctor.examine import CHECKS, examine
-from server.progress import as_line
-from server.settings import Settings
+from ansorpy.server.cli import app, as_text
+from ansorpy.server.commands.common import pairs
+from ansorpy.server.doctor.examine import CHECKS, examine
+from ansorpy.server.progress import as_line
+from ansorpy.server.settings import Settings
 from tests.server.test_worker import DERIVED, ROUND, result
 
 MM = "def mm(float(8,9) A, float(9,N) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -210,7 +210,7 @@ def test_people_are_told_which_baseline_won(
 
 def command(env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "server", *arguments],
+        [sys.executable, "-m", "ansorpy", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -285,7 +285,7 @@ def test_a_worker_ends_when_asked(env: dict[str, str]) -> None:
     process = command({**env, "ANSORPY_LOG_FORMAT": "json"}, "worker")
     assert process.stderr is not None
     first = json.loads(process.stderr.readline())
-    assert (first["message"], first["from"]) == ("worker starts", "server.worker.main")
+    assert (first["message"], first["from"]) == ("worker starts", "ansorpy.server.worker.main")
     process.send_signal(signal.SIGTERM)
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 0

@@ -18,7 +18,7 @@ import yaml
 from sqlalchemy import create_engine, make_url, text
 
 from ansorpy.errors import SpecError
-from server.settings import Settings
+from ansorpy.server.settings import Settings
 from tests.server.databases import Cluster
 from tests.server.process import free_port
 
@@ -125,7 +125,7 @@ def running(
     name: str, environment: dict[str, str], *more: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the command of a service with its variables."""
-    command = [sys.executable, "-m", "server", *SERVICES[name]["command"], *more]
+    command = [sys.executable, "-m", "ansorpy", *SERVICES[name]["command"], *more]
     child = subprocess.Popen(command, env={**os.environ, **environment})
     try:
         yield child

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from ansorpy.measure.outcome import Failed
+from ansorpy.rules import CPU
+from ansorpy.server.db.records import record_row
+from ansorpy.server.service.explain import target_of
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.text import parse
-from rules import CPU
-from server.db.records import record_row
-from server.service.explain import target_of
 from tests.server.service import MM, Service, service
 from tests.test_records import trial
 

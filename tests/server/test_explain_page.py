@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorpy.measure.outcome import Failed
+from ansorpy.rules import CPU
+from ansorpy.server.db.records import record_row
+from ansorpy.server.routes import pages
+from ansorpy.server.service.explain import derived
+from ansorpy.server.service.tree import Row, rows, uses
 from ansorpy.sketch import Derivation, derive
 from ansorpy.target import Target
 from ansorpy.te.text import parse
-from rules import CPU
-from server.db.records import record_row
-from server.routes import pages
-from server.service.explain import derived
-from server.service.tree import Row, rows, uses
 from tests.server.service import MM, Service, service
 from tests.server.test_explain import NET
 from tests.test_records import trial
@@ -119,7 +119,7 @@ def test_the_task_is_chosen_by_name_and_failures_are_told(running: Service) -> N
 def test_a_derivation_that_is_too_large_is_told(
     running: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.service.explain.SKETCHES", 0)
+    monkeypatch.setattr("ansorpy.server.service.explain.SKETCHES", 0)
     derived.cache_clear()
     page = running.client.get(f"/jobs/{running.submit(text=NET, seed=7)}/explain")
     assert page.status_code == 200

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from server.access import keys
-from server.db.engine import now, transaction
+from ansorpy.server.access import keys
+from ansorpy.server.db.engine import now, transaction
 from tests.server.process import process
 from tests.server.service import Service
 from tests.server.test_hostile import MAX_GROWTH_BYTES

@@ -2,9 +2,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from ansorpy.server.jobs import lease
 from ansorpy.te.spec import to_json
 from ansorpy.te.text import parse
-from server.jobs import lease
 from tests.server.service import MM, PROGRESS, RESULT, Service, package, service
 
 UNKNOWN = "0" * 32

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import Engine, insert, select
 
+from ansorpy.server.db.engine import transaction
+from ansorpy.server.db.models import JobEventRow, JobRow, PackageRow, TenantRow
+from ansorpy.server.jobs import lease, queries
+from ansorpy.server.jobs.errors import MoveError
+from ansorpy.server.jobs.lease import Claim
+from ansorpy.server.jobs.states import ENDED, MOVES
+from ansorpy.server.jobs.submission import Submission
 from ansorpy.te.text import parse
-from server.db.engine import transaction
-from server.db.models import JobEventRow, JobRow, PackageRow, TenantRow
-from server.jobs import lease, queries
-from server.jobs.errors import MoveError
-from server.jobs.lease import Claim
-from server.jobs.states import ENDED, MOVES
-from server.jobs.submission import Submission
 
 MM = parse("def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")
 LEASE_S = 30.0

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from server.logs import MAX_VALUE, JsonFormatter, TextFormatter, facts
+from ansorpy.server.logs import MAX_VALUE, JsonFormatter, TextFormatter, facts
 
 
 def record(message: str = "claimed", **values: object) -> logging.LogRecord:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from server.edge.examples import BODIES, REPLIES
-from server.edge.openapi import PROBLEM
-from server.schemas.problem import Problem
+from ansorpy.server.edge.examples import BODIES, REPLIES
+from ansorpy.server.edge.openapi import PROBLEM
+from ansorpy.server.schemas.problem import Problem
 from tests.server.service import Service, service
 
 SHAPES = ("job", "explain", "service")
@@ -83,7 +83,7 @@ def test_every_example_is_one(running: Service) -> None:
     models = {
         name: value
         for module in SHAPES
-        for name, value in vars(import_module(f"server.schemas.{module}")).items()
+        for name, value in vars(import_module(f"ansorpy.server.schemas.{module}")).items()
         if isinstance(value, type) and issubclass(value, BaseModel)
     }
     for name, example in REPLIES.items():
@@ -136,6 +136,6 @@ def test_the_reference_asks_nobody_else(running: Service, document: Mapping[str,
 
 
 def test_what_is_shown_is_escaped() -> None:
-    from server.web.pages import environment
+    from ansorpy.server.web.pages import environment
 
     assert environment().from_string("{{ x }}").render(x="<b>") == "&lt;b&gt;"

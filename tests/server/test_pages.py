@@ -14,14 +14,14 @@ from sqlalchemy import Engine, update
 
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record
-from server.access import keys
-from server.db.engine import now, transaction
-from server.db.models import JobRow, WorkerRow
-from server.db.records import record_row
-from server.jobs.events import add_event
-from server.routes.login import HOME, own_path
-from server.service.charts import COLUMNS
-from server.web.words import latency, span
+from ansorpy.server.access import keys
+from ansorpy.server.db.engine import now, transaction
+from ansorpy.server.db.models import JobRow, WorkerRow
+from ansorpy.server.db.records import record_row
+from ansorpy.server.jobs.events import add_event
+from ansorpy.server.routes.login import HOME, own_path
+from ansorpy.server.service.charts import COLUMNS
+from ansorpy.server.web.words import latency, span
 from tests.server.service import Service, service
 
 WEB = Path(__file__).parent.parent.parent / "server" / "web"

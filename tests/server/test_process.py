@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from server.settings import Settings
-from server.worker.process import DriverProcess, children
+from ansorpy.server.settings import Settings
+from ansorpy.server.worker.process import DriverProcess, children
 from tests.kill.processes import lives
 
 SOON_S = 1.0

@@ -4,10 +4,10 @@ import pytest
 from sqlalchemy import Engine, insert
 
 from ansorpy.records import Store
-from server.db.engine import transaction
-from server.db.models import TenantRow
-from server.db.records import SqlStore
-from server.db.upgrade import local_tenant, open_database
+from ansorpy.server.db.engine import transaction
+from ansorpy.server.db.models import TenantRow
+from ansorpy.server.db.records import SqlStore
+from ansorpy.server.db.upgrade import local_tenant, open_database
 from tests.test_records import KEY, StoreContract, trial
 
 

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from ansorpy.errors import SpecError
-from server.jobs.submission import read_dags
-from server.service.redact import redacted
+from ansorpy.server.jobs.submission import read_dags
+from ansorpy.server.service.redact import redacted
 from tests.server.hostile import dag
 
 SECRET = "swordfish"

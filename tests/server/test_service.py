@@ -10,13 +10,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ansorpy.measure.cores import slot_cores, usable_cores
-from server.app import create_app
-from server.db.engine import reading
-from server.db.upgrade import open_database
-from server.jobs import queries
-from server.settings import Settings
-from server.worker.identity import Identity
-from server.worker.process import children
+from ansorpy.server.app import create_app
+from ansorpy.server.db.engine import reading
+from ansorpy.server.db.upgrade import open_database
+from ansorpy.server.jobs import queries
+from ansorpy.server.settings import Settings
+from ansorpy.server.worker.identity import Identity
+from ansorpy.server.worker.process import children
 from tests.server.process import process
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

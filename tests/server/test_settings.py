@@ -4,7 +4,7 @@ from typing import Any, get_args, get_origin
 import pytest
 from pydantic_core import PydanticUndefined
 
-from server.settings import Settings
+from ansorpy.server.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "service" / "settings.md"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.db.records import record_row
+from ansorpy.server.db.records import record_row
 from tests.server.service import MM, Service, service
 from tests.test_records import trial
 

@@ -7,9 +7,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect
 
-from server.db.engine import connect
-from server.db.models import Base
-from server.db.upgrade import (
+from ansorpy.server.db.engine import connect
+from ansorpy.server.db.models import Base
+from ansorpy.server.db.upgrade import (
     KNOWN,
     MIGRATIONS,
     NEEDED,

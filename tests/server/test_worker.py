@@ -17,21 +17,21 @@ from ansorpy.errors import SpecError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import Record
+from ansorpy.server.db.engine import transaction
+from ansorpy.server.db.models import JobRow, SearchRow, WorkerRow
+from ansorpy.server.jobs import lease, queries
+from ansorpy.server.jobs.lease import Claim
+from ansorpy.server.jobs.submission import Submission
+from ansorpy.server.settings import Settings
+from ansorpy.server.worker.driver import Tune, run_job
+from ansorpy.server.worker.held import Held, LostError, StorageError
+from ansorpy.server.worker.identity import Identity
+from ansorpy.server.worker.journal import JobJournal
+from ansorpy.server.worker.keeper import Keeper
+from ansorpy.server.worker.process import Message
+from ansorpy.server.worker.scratch import scratch
+from ansorpy.server.worker.stop import Stop
 from ansorpy.session.journal import Checkpoint
-from server.db.engine import transaction
-from server.db.models import JobRow, SearchRow, WorkerRow
-from server.jobs import lease, queries
-from server.jobs.lease import Claim
-from server.jobs.submission import Submission
-from server.settings import Settings
-from server.worker.driver import Tune, run_job
-from server.worker.held import Held, LostError, StorageError
-from server.worker.identity import Identity
-from server.worker.journal import JobJournal
-from server.worker.keeper import Keeper
-from server.worker.process import Message
-from server.worker.scratch import scratch
-from server.worker.stop import Stop
 from tests.server.test_lease import submit
 
 DERIVED = Derived("mm", 3, 9, 0.1)

@@ -5,6 +5,7 @@ import pytest
 from ansorpy.errors import SpecError
 from ansorpy.measure.outcome import Measured
 from ansorpy.replay import plan_from_text
+from ansorpy.rules import CPU, WINOGRAD2, WINOGRAD4
 from ansorpy.search import Candidate
 from ansorpy.session.final import Contestant, contestant
 from ansorpy.session.rules import find_rules
@@ -14,7 +15,6 @@ from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.te.library.conv import Window, conv2d
 from ansorpy.tune import Request
-from rules import CPU, WINOGRAD2, WINOGRAD4
 
 TARGET = Target(vector_bits=256, registers=16)
 DAG = conv2d(1, 8, 8, 8, 8, 3, Window(padding=1))

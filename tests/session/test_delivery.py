@@ -14,13 +14,13 @@ from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
 from ansorpy.records import MemoryStore
+from ansorpy.rules import CPU
 from ansorpy.session.delivery import FINALISTS, RACES
 from ansorpy.session.pools import Pools
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.library import matmul
 from ansorpy.tune import Request, run
-from rules import CPU
 from tests.fakes import FakePool
 
 

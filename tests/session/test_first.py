@@ -14,13 +14,13 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Measured
 from ansorpy.population import sample
 from ansorpy.records import MemoryStore
+from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.session import first
 from ansorpy.session.task import Task, rules_name
 from ansorpy.te import library
 from ansorpy.te.dag import Dag
 from ansorpy.tune import Request, run
-from rules import CPU
 from tests.fakes import fake_pools
 
 

@@ -12,6 +12,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Outcome
 from ansorpy.population import enumerate_all
+from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.session import final
 from ansorpy.session.round import play
@@ -20,7 +21,6 @@ from ansorpy.session.task import Task, rules_name
 from ansorpy.target import Target
 from ansorpy.te.library import matmul
 from ansorpy.te.text import parse
-from rules import CPU
 from tests.fakes import FakePool
 
 TARGET = Target(vector_bits=256, registers=16)

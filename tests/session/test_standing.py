@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from ansorpy.rules import CPU
 from ansorpy.session.goal import Goal
 from ansorpy.session.pace import Pace
 from ansorpy.session.standing import FIRST_HELD, HELD, Standing
@@ -11,7 +12,6 @@ from ansorpy.session.task import Task, rules_name
 from ansorpy.target import Target
 from ansorpy.tasks import LARGE_ROUND, Settings, Turn
 from ansorpy.te.library import matmul
-from rules import CPU
 
 TARGET = Target()
 

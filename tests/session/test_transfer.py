@@ -11,13 +11,13 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text as printed
 from ansorpy.measure.outcome import Measured, Outcome
 from ansorpy.records import MemoryStore
+from ansorpy.server.progress import as_line
 from ansorpy.session.experience import Experience
 from ansorpy.session.journal import StoreJournal
 from ansorpy.session.rules import find_rules
 from ansorpy.target import Target
 from ansorpy.te.text import parse
 from ansorpy.tune import Request, run
-from server.progress import as_line
 from tests.fakes import fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-import rules
+from ansorpy import rules
 from ansorpy.errors import RecordError, StepError
 from ansorpy.sketch import derive
 from ansorpy.state.state import State

@@ -11,12 +11,12 @@ from ansorpy.measure.crew import Settings as Measuring
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.records import Record
+from ansorpy.server.jobs.submission import Submission
+from ansorpy.server.settings import Settings
+from ansorpy.server.worker.driver import main
+from ansorpy.server.worker.journal import JobJournal
 from ansorpy.session.journal import Checkpoint
 from ansorpy.target import Target
-from server.jobs.submission import Submission
-from server.settings import Settings
-from server.worker.driver import main
-from server.worker.journal import JobJournal
 from tests.measure.fake import BACKEND, matmul, program
 
 CRASHES, HANGS, ROUNDS = 100, 10, 10

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from server.settings import Settings
-from server.worker.main import work
-from server.worker.process import DriverProcess
-from server.worker.stop import Stop
+from ansorpy.server.settings import Settings
+from ansorpy.server.worker.main import work
+from ansorpy.server.worker.process import DriverProcess
+from ansorpy.server.worker.stop import Stop
 
 work(Settings(), Stop(), partial(DriverProcess, module="tests.storm.driver"))

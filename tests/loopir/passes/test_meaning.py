@@ -15,12 +15,12 @@ from ansorpy.plan.bind import passes
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
+from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.expr import Const
 from ansorpy.te.random_dag import DagLimits, random_dag
-from rules import CPU
 from tests.rules.test_tensorize import matmul
 
 LIMITS = DagLimits(computes=3, extent=12, points=4_000, rank=3)

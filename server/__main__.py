@@ -1,5 +1,0 @@
-"""`python -m server`: the `ansorpy` command."""
-
-from server.cli import app
-
-app()
