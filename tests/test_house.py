@@ -104,3 +104,25 @@ def test_the_engine_contract_lists_every_floor_below_the_service() -> None:
     assert set(engine["source_modules"]) == {
         f"ansorpy.{name}" for name in below - {"__main__", "server"}
     }
+
+
+CLOCKS = {"monotonic", "perf_counter", "time", "process_time", "thread_time"}
+
+
+def reads_a_clock(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and (
+        node.func.attr in CLOCKS
+    )  # fmt: skip
+
+
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_assertion_compares_a_measured_duration(path: Path) -> None:
+    """Deadlines for waiting are allowed: a clock beside a limit, never a difference of clocks."""
+    for check in ast.walk(ast.parse(path.read_text())):
+        if isinstance(check, ast.Assert):
+            for part in ast.walk(check.test):
+                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub):
+                    assert not any(map(reads_a_clock, (part.left, part.right))), check.lineno

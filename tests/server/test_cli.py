@@ -220,7 +220,7 @@ def command(env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
 
 @pytest.mark.slow
 @pytest.mark.measure
-def test_tune_prints_one_object_and_the_second_time_it_is_quick(
+def test_tune_prints_one_object_and_answers_the_same_request_from_the_store(
     env: dict[str, str], file: str, tmp_path: Path
 ) -> None:
     arguments = ("tune", file, "--bind", "N=16", "--trials", "4", "--out", str(tmp_path), "--json")
@@ -235,7 +235,6 @@ def test_tune_prints_one_object_and_the_second_time_it_is_quick(
     assert (first["name"], first["trials"], first["verified"]) == ("mm", 4, True)
     assert Path(first["kernel"]).exists()
     assert (second["from_store"], second["best_s"]) == (True, first["best_s"])
-    assert answers[1]["seconds"] < 1.0
 
 
 @pytest.mark.slow
