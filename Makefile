@@ -7,20 +7,26 @@ SECONDS_DEMO ?= 60
 # Where PYTHONDONTWRITEBYTECODE is set, every process of a tuning would compile 290 modules for itself.
 COMPILE := $(BIN)/python -m compileall -q ansorpy
 
-.PHONY: help setup demo test check fix golden test-all bench bench-peers bench-suite columnar serve clean load
+.PHONY: help setup demo test check fix golden test-all bench bench-peers bench-suite columnar serve wheel lock clean load
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-$(VENV)/run.ok: pyproject.toml
+# Dependencies come from the locks, every file by its hash; the package itself is linked.
+LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all:
+LINK   := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+
+$(VENV)/run.ok: pyproject.toml requirements.lock requirements-build.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable .
+	$(LOCKED) -r requirements.lock -r requirements-build.lock
+	$(LINK)
 	$(COMPILE)
 	touch $@
 
-$(VENV)/dev.ok: pyproject.toml
+$(VENV)/dev.ok: pyproject.toml requirements-dev.lock requirements-build.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(LOCKED) -r requirements-dev.lock -r requirements-build.lock
+	$(LINK)
 	$(COMPILE)
 	touch $@ $(VENV)/run.ok
 
@@ -73,6 +79,17 @@ columnar: $(VENV)/bench.ok  ## candidates sampled, featurised and scored per sec
 
 load: $(VENV)/bench.ok  ## the service under 50 pollers while a job is tuned (four minutes)
 	$(BIN)/python -m benchmarks.load
+
+wheel: $(VENV)/dev.ok  ## install the wheel with the lowest and with the locked versions, and use it beside hostile folders
+	$(BIN)/python -m tests.wheel.run
+
+lock: $(VENV)/dev.ok  ## resolve the dependencies anew, for Python 3.11 to 3.13
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 --extra postgres \
+		pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 --extra postgres --extra dev \
+		-c requirements.lock pyproject.toml -o requirements-dev.lock
+	printf "hatchling\neditables\n" | $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header -p 3.11 \
+		-c requirements-dev.lock - -o requirements-build.lock
 
 clean:  ## remove the virtual environment and the caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .demo
