@@ -104,9 +104,9 @@ class Record:
         return sha256(encode(self).encode()).hexdigest()
 
     @property
-    def cost_s(self) -> float | None:
-        """The fastest sample in seconds, or None after a failure."""
-        return self.outcome.cost_s if isinstance(self.outcome, Measured) else None
+    def best_s(self) -> float | None:
+        """The fastest sample in seconds, as measured; None after a failure."""
+        return self.outcome.best_s if isinstance(self.outcome, Measured) else None
 
 
 class Store(Protocol):
@@ -142,7 +142,7 @@ def best_of(records: Iterable[Record]) -> Record | None:
         and not record.outcome.aborted
         and record.race is None
     ]
-    return min(timed, key=lambda record: record.cost_s or 0.0, default=None)
+    return min(timed, key=lambda record: record.best_s or 0.0, default=None)
 
 
 class MemoryStore:

@@ -14,8 +14,10 @@ from ansorpy.events import Derived, Event, Finished, Improved, RoundDone, Starte
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.records import JsonlStore, MemoryStore, Store
+from ansorpy.search import Candidate
 from ansorpy.session.final import judge
 from ansorpy.session.rules import find_rules
+from ansorpy.session.task import Task
 from ansorpy.target import Target
 from ansorpy.te.text import parse
 from ansorpy.tune import Request, Result, read, run
@@ -73,6 +75,35 @@ def test_the_events_of_a_tuning(tmp_path: Path) -> None:
     assert result.baseline_s == 3e-3
     assert result.kernel is not None
     assert result.kernel.parent == tmp_path
+
+
+def test_every_time_that_is_told_was_measured(tmp_path: Path) -> None:
+    """Every trial claims that the machine was 1.4 times slower than usual."""
+
+    def slowed(program: Program) -> Measured:
+        return Measured((2 * cost_s(program), 3.0), slowdown=1.4)
+
+    store = MemoryStore()
+    found = list(events(store=store, out=tmp_path, pools=fake_pools(slowed)))
+    times_s = [r.outcome.times_s[0] for r in store.export() if isinstance(r.outcome, Measured)]
+    told = [e.best_s for e in found if isinstance(e, RoundDone | Improved)]
+    assert told
+    assert set(told) <= set(times_s)
+    assert told[-1] == min(times_s[:-1])  # the last record is the race
+    assert only(iter(found)).best_s == times_s[-1] == 1.2e-3
+
+
+def test_the_time_of_a_race_replaces_those_of_the_trials_before_it() -> None:
+    task = Task.of(parse(MM)[0], TARGET, "rules")
+    first, second, third, lost = (Candidate(0, (n,)) for n in range(4))
+    task.learn([first, second], [Measured((2.1, 2.2), slowdown=1.4), Measured((1.9,))])
+    assert (task.best_s, task.ranked()) == (1.9, [first, second])
+    task.saw_race(2.0)
+    assert task.best_s == 2.0
+    task.learn([third, lost], [Measured((1.95,)), Failed("wrong", "")])
+    assert task.best_s == 2.0
+    task.learn([lost], [Measured((1.8,))])
+    assert task.best_s == 1.8
 
 
 def test_every_trial_and_the_race_are_recorded(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class MeasurePool(Closing):
         becomes machine code that was timed before has the outcome of that.
 
         Args:
-            best_s: the best time so far: what is hopelessly slower is given up early.
+            best_s: the least cost so far: what is hopelessly slower is given up early.
             late: once it says so, nothing further is built or measured.
             then: what is going to be measured next, or to race; begun, as by `begin`, once there is
                 nothing else to build.

@@ -100,8 +100,7 @@ class Deliveries:
         if isinstance(raced, list):
             return None
         path = self._write(task, raced)
-        assert raced.record.race is not None
-        return Delivered(task.name, path, raced.record.race.best_s)
+        return Delivered(task.name, path, raced.best_s)
 
     def finish(self, task: Task, kept: Record | None) -> TaskResult:
         """Race the best of a task, keep the record, write the zip; a race that is kept stands."""
@@ -167,6 +166,7 @@ class Deliveries:
         self._pace.saw_finish(self._pace.spent_s - begin_s)
         if isinstance(raced, Raced):
             self._raced[task.name] = self._leaders(task), raced
+            task.saw_race(raced.best_s)
         return raced
 
     def _is_late(self) -> bool:

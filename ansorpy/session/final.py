@@ -59,6 +59,12 @@ class Raced:
     entry: Contestant
     native: Library | str
 
+    @property
+    def best_s(self) -> float:
+        """The fastest sample of what is delivered."""
+        assert self.record.race is not None
+        return self.record.race.best_s
+
 
 def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Contestant | Failed:
     """Return the delivered form of one row; a row that has none is a failure."""

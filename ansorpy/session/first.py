@@ -85,7 +85,7 @@ def answer(
             (record,) = task.records([candidate], [done.outcome], clock)
             became = "; ".join(map(str, reformulations(task.plans[candidate.plan].state)))
             path = pack_native(out, task.dag, done.library, record, task.target, CASES, became)
-            return First(candidate, path, done.outcome.cost_s)
+            return First(candidate, path, done.outcome.best_s)
     return None
 
 
