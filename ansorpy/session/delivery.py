@@ -125,12 +125,15 @@ class Deliveries:
         """Return who may race; each takes a second to compile, for which a hurry has no time.
 
         Costs that were taken in a loud moment may be too small: one or two do not keep all
-        others from the heat.
+        others from the heat, nor do they keep the fastest as measured from it (ADR-0089).
         """
-        ranked = task.ranked()[: 1 if self._pace.hurried else LEADERS]
+        if self._pace.hurried:
+            return task.ranked()[:1]
+        ranked = task.ranked()[:LEADERS]
         limit_s = LEADING * max((task.costs_s[one] for one in ranked[:FINALISTS]), default=0.0)
         near = [candidate for candidate in ranked if task.costs_s[candidate] <= limit_s]
-        return near if len(near) > FINALISTS else ranked[:FINALISTS]
+        leaders = near if len(near) > FINALISTS else ranked[:FINALISTS]
+        return list(dict.fromkeys([*leaders, *task.fastest()[:FINALISTS]]))
 
     def _finalists(
         self, task: Task, leaders: Sequence[Candidate]

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
@@ -89,9 +89,12 @@ class Task:
         return least_s if least_s < inf else None
 
     def ranked(self) -> list[Candidate]:
-        """Return the candidates that survived, fastest first."""
-        alive = [(cost, candidate) for candidate, cost in self.costs_s.items() if cost < inf]
-        return [candidate for _, candidate in sorted(alive)]
+        """Return the candidates that survived, the least cost first."""
+        return _ordered(self.costs_s)
+
+    def fastest(self) -> list[Candidate]:
+        """Return the candidates that survived, in the order of their measured times."""
+        return _ordered(self.times_s)
 
     @uncollected()
     def explore(self, rules: tuple[Rule, ...], limit: int = ALL_PLANS) -> Derivation:
@@ -234,6 +237,11 @@ class Task:
             )
             for candidate, outcome in zip(chosen, outcomes, strict=True)
         )
+
+
+def _ordered(seconds: Mapping[Candidate, float]) -> list[Candidate]:
+    alive = [(value, candidate) for candidate, value in seconds.items() if value < inf]
+    return [candidate for _, candidate in sorted(alive)]
 
 
 def cost_of(outcome: Outcome) -> float:
