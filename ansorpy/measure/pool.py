@@ -25,6 +25,7 @@ from ansorpy.measure.kept import Kept
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pump import Steps, at_once
 from ansorpy.measure.references import References
+from ansorpy.measure.roofline import attainable_flop_per_s
 from ansorpy.measure.steps import built, trial, trial_of_library
 from ansorpy.measure.timed import Timed
 from ansorpy.measure.timing import CONTROL_RATIO, QUIET, Race
@@ -161,6 +162,11 @@ class MeasurePool(Closing):
         self._get_ready()
         with self._intact():
             return finals.race(self.crew, self.dag, contestants, numpy, looked_at or {}, late)
+
+    def attainable_flop_per_s(self) -> float:
+        """Measure what no kernel of the task exceeds, in operations per second; 0.0 if unknown."""
+        with self._intact():
+            return attainable_flop_per_s(self.dag, self.target, finals.core_peak(self.crew))
 
     def heat(
         self,

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from ansorpy.artifact.archive import pack_native
+from ansorpy.artifact.rate import Rate
 from ansorpy.cost.model import CostModel, ForTask
 from ansorpy.errors import LoweringError
 from ansorpy.events import FirstAnswer, TaskResult
@@ -53,6 +54,7 @@ class First:
             winner="tuned",
             kernel=self.kernel,
             flop=task.flop,
+            rate=Rate(task.flop / self.best_s, effective=True) if task.flop else None,
         )
 
 

@@ -223,9 +223,16 @@ def _note(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
 def wire_of(result: TaskResult) -> Mapping[str, Any]:
     """Return the stored form of a result."""
     fields = asdict(result)
-    for name in ("key", "examples", "from_store"):
+    for name in ("key", "examples", "from_store", "rate"):
         del fields[name]
-    return {**fields, "failures": dict(result.failures), "kernel": result.kernel is not None}
+    rate = result.rate
+    return {
+        **fields,
+        "flop_per_s": None if rate is None else rate.flop_per_s,
+        "effective": rate is not None and rate.effective,
+        "failures": dict(result.failures),
+        "kernel": result.kernel is not None,
+    }
 
 
 def _why_nothing(results: Sequence[TaskResult]) -> str:
