@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
+from ansorpy.artifact.rate import Rate
+
 # Why a search ended: its budgets, the latency that was wanted, too little gained of late, no task
 # with anything left to gain, Ctrl-C, or no search at all.
 Stopped = Literal["trials", "seconds", "target", "gain", "converged", "interrupted", "store"]
@@ -127,7 +129,8 @@ class TaskResult:
     """What one task came to.
 
     `best_s` is None where no candidate survived; `baseline_s` is the faster of the untuned kernel
-    and NumPy, measured in the same interleaved run as `best_s`.
+    and NumPy, measured in the same interleaved run as `best_s`. `rate` is None without a race, and
+    if it would be beyond what the machine reaches.
     """
 
     name: str
@@ -145,6 +148,7 @@ class TaskResult:
     failures: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
     from_store: bool = False
+    rate: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True)

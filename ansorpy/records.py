@@ -66,6 +66,8 @@ class Race:
     native_note: str = ""  # why there is none
     reformulated: str = ""  # what is computed another way (ADR-0035), for people; "": nothing
     errors: tuple[float, ...] = ()  # seen on random inputs, one per output array
+    flop: int = 0  # operations that the delivered kernel executes; 0: not known
+    peak_flop_per_s: float = 0.0  # what no kernel of the task exceeds; 0.0: not known
 
     @property
     def best_s(self) -> float:
@@ -104,9 +106,9 @@ class Record:
         return sha256(encode(self).encode()).hexdigest()
 
     @property
-    def cost_s(self) -> float | None:
-        """The fastest sample in seconds, or None after a failure."""
-        return self.outcome.cost_s if isinstance(self.outcome, Measured) else None
+    def best_s(self) -> float | None:
+        """The fastest sample in seconds, as measured; None after a failure."""
+        return self.outcome.best_s if isinstance(self.outcome, Measured) else None
 
 
 class Store(Protocol):
@@ -142,7 +144,7 @@ def best_of(records: Iterable[Record]) -> Record | None:
         and not record.outcome.aborted
         and record.race is None
     ]
-    return min(timed, key=lambda record: record.cost_s or 0.0, default=None)
+    return min(timed, key=lambda record: record.best_s or 0.0, default=None)
 
 
 class MemoryStore:
@@ -246,7 +248,7 @@ def encode(record: Record) -> str:
         "source_sha256": record.source_sha256,
         "versions": dict(record.versions),
         "created_s": record.created_s,
-        "race": None if record.race is None else _fields(record.race),
+        "race": None if record.race is None else _race_to_json(record.race),
     }
     return json.dumps(obj, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -297,6 +299,14 @@ def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
             return {"is": "measured", **fields}
         case Failed():
             return {"is": "failed", **_fields(outcome)}
+
+
+def _race_to_json(race: Race) -> dict[str, Any]:
+    fields = _fields(race)
+    for name in ("flop", "peak_flop_per_s"):
+        if not fields[name]:
+            del fields[name]  # older records have none, and keep their ids
+    return fields
 
 
 def _outcome_from_json(obj: Mapping[str, Any]) -> Outcome:

@@ -285,7 +285,7 @@ def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event
             begun if standing.goes_on(turn) else None,
         )  # fmt: skip
         if played.chosen or task.name not in later:  # else the rest may have what it lacks
-            standing.report(turn, len(played.chosen), played.best_s, played.spent)
+            standing.report(turn, len(played.chosen), played.least_cost_s, played.spent)
         done = RoundDone(
             task.name, task.rounds, task.trials, task.best_s, dict(task.failures),
             played.quality, played.spent,

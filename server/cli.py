@@ -302,6 +302,8 @@ def as_object(last: Any) -> dict[str, Any]:
                 "seconds": result.seconds,
                 "verified": result.verified,
                 "flop": result.flop,
+                "flop_per_s": None if result.rate is None else result.rate.flop_per_s,
+                "effective": result.rate is not None and result.rate.effective,
                 "from_store": result.from_store,
                 "failures": {
                     kind: {"count": count, "example": result.examples.get(kind, "")}
@@ -324,14 +326,14 @@ def as_text(last: Any) -> str:
             reasons = [f"{kind}: {text}" for kind, text in result.examples.items()]
             lines.append(f"{result.name}: nothing survived; " + "; ".join(reasons[:3]))
             continue
-        rate = result.flop / result.best_s / 1e9
+        rate = "" if result.rate is None else f", {result.rate}"
         rivals = {"untuned": result.naive_s, "NumPy": result.numpy_s}
         told = [f"{s / result.best_s:.2f}x {name}" for name, s in rivals.items() if s is not None]
         faster = "NumPy" if (result.numpy_s or inf) < result.best_s else "the untuned kernel"
         note = f"  (the baseline won: {faster})" if result.winner == "baseline" else ""
         told_text = f" ({', '.join(told)})" if told else ""
         lines.append(
-            f"{result.name}: {result.best_s * 1e6:.1f} us, {rate:.1f} GFLOP/s{told_text}"
+            f"{result.name}: {result.best_s * 1e6:.1f} us{rate}{told_text}"
             f" after {result.trials} trials{note}\n  {result.kernel}"
         )
     return "\n".join(lines)

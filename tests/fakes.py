@@ -38,6 +38,7 @@ class FakePool(Closing):
         self.verdict, self.fails = verdict, fails
         self.race_s = {"naive": 5e-3, "tuned 0": 1.2e-3, "numpy": 3e-3, **(race_s or {})}
         self.closed = False
+        self.peak_flop_per_s = 0.0
         self.measured: list[Program] = []
 
     def measure(
@@ -77,6 +78,9 @@ class FakePool(Closing):
     ) -> list[float | None]:
         found = [self.verdict(bound(one, self.target)) for one in candidates]
         return [one.cost_s if isinstance(one, Measured) else None for one in found]
+
+    def attainable_flop_per_s(self) -> float:
+        return self.peak_flop_per_s
 
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else None

@@ -2,24 +2,31 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import ansorpy
+from ansorpy.artifact import unpack
+from ansorpy.artifact.rate import Rate
 from ansorpy.cost.random import RandomModel
 from ansorpy.errors import SpecError
 from ansorpy.events import Derived, Event, Finished, Improved, RoundDone, Started, TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.measure.pool import MeasurePool
 from ansorpy.records import JsonlStore, MemoryStore, Store
+from ansorpy.search import Candidate
 from ansorpy.session.final import judge
+from ansorpy.session.pools import Pools
 from ansorpy.session.rules import find_rules
+from ansorpy.session.task import Task
 from ansorpy.target import Target
+from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
 from ansorpy.tune import Request, Result, read, run
-from tests.fakes import cost_s, fake_pools
+from tests.fakes import FakePool, cost_s, fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 RELU = "def relu(float(64) A) -> (B) { B(i) = fmax(A(i), 0) }"
@@ -73,6 +80,58 @@ def test_the_events_of_a_tuning(tmp_path: Path) -> None:
     assert result.baseline_s == 3e-3
     assert result.kernel is not None
     assert result.kernel.parent == tmp_path
+
+
+def test_every_time_that_is_told_was_measured(tmp_path: Path) -> None:
+    """Every trial claims that the machine was 1.4 times slower than usual."""
+
+    def slowed(program: Program) -> Measured:
+        return Measured((2 * cost_s(program), 3.0), slowdown=1.4)
+
+    store = MemoryStore()
+    found = list(events(store=store, out=tmp_path, pools=fake_pools(slowed)))
+    times_s = [r.outcome.times_s[0] for r in store.export() if isinstance(r.outcome, Measured)]
+    told = [e.best_s for e in found if isinstance(e, RoundDone | Improved)]
+    assert told
+    assert set(told) <= set(times_s)
+    assert told[-1] == min(times_s[:-1])  # the last record is the race
+    assert only(iter(found)).best_s == times_s[-1] == 1.2e-3
+
+
+def test_the_time_of_a_race_replaces_those_of_the_trials_before_it() -> None:
+    task = Task.of(parse(MM)[0], TARGET, "rules")
+    first, second, third, lost = (Candidate(0, (n,)) for n in range(4))
+    task.learn([first, second], [Measured((2.1, 2.2), slowdown=1.4), Measured((1.9,))])
+    assert (task.best_s, task.ranked()) == (1.9, [first, second])
+    task.saw_race(2.0)
+    assert task.best_s == 2.0
+    task.learn([third, lost], [Measured((1.95,)), Failed("wrong", "")])
+    assert task.best_s == 2.0
+    task.learn([lost], [Measured((1.8,))])
+    assert task.best_s == 1.8
+
+
+@pytest.mark.parametrize(("share", "shown"), [(2.0, True), (0.5, False), (0.0, True)])
+def test_a_rate_beyond_the_peak_of_the_machine_is_no_figure(
+    tmp_path: Path, share: float, shown: bool
+) -> None:
+    """And stays none when the store answers; 0: the peak could not be measured."""
+    flop = 2 * 16 * 24 * 32
+
+    def open_pool(dag: Dag, target: Target) -> MeasurePool:
+        pool = FakePool(dag, target)
+        pool.peak_flop_per_s = share * flop / 1.2e-3
+        return cast(MeasurePool, pool)
+
+    store = MemoryStore()
+    for _ in range(2):
+        result = only(events(store=store, out=tmp_path, pools=lambda: Pools(open_pool)))
+        assert result.rate == (Rate(flop / 1.2e-3, effective=False) if shown else None)
+        assert result.kernel is not None
+        manifest = unpack(result.kernel, tmp_path)
+        assert manifest["rate"]["flop_per_s"] == (flop / 1.2e-3 if shown else None)
+        assert ("GFLOP/s" in (tmp_path / "kernel.py").read_text().split("Schedule:")[0]) is shown
+    assert result.from_store
 
 
 def test_every_trial_and_the_race_are_recorded(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.artifact.harness import Test
+from ansorpy.artifact.harness import Raced, Test
 from ansorpy.artifact.header import header_text
 from ansorpy.artifact.kernel_file import (
     SPANS,
@@ -27,6 +27,7 @@ from ansorpy.artifact.kernel_file import (
 )
 from ansorpy.artifact.needs import needed_features
 from ansorpy.artifact.package import LIBRARY, STAMP, box
+from ansorpy.artifact.rate import EFFECTIVE, rate_of
 from ansorpy.codegen.exported import Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Buffer
@@ -35,6 +36,8 @@ from ansorpy.records import Race, Record
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
+
+FIRST: Final = Raced(0.0, EFFECTIVE)  # the operations that a first answer executes are not known
 
 
 def pack(
@@ -57,12 +60,8 @@ def pack(
     race = record.race
     assert race is not None, "only a raced record is delivered"
     test = Test(*race.span, race.tolerances, race.magnitude)
-    flop = flop_count(dag)
-    content = {
-        "kernel.py": kernel_text(
-            dag, kernel, _facts(dag, race, target, schedule, flop), test, flop
-        ).encode()
-    }
+    facts = _facts(dag, race, target, schedule)
+    content = {"kernel.py": kernel_text(dag, kernel, facts, test).encode()}
     arrays = constant_arrays(dag)
     if arrays:
         content["constants.npz"] = _npz(arrays)
@@ -71,7 +70,7 @@ def pack(
         content["kernel.h"] = header_text(dag, native).encode()
         content["native.py"] = native_text().encode()
     manifest = _manifest(dag, kernel, record, race, target)
-    manifest["native"] = _native(native, race.native_s, race.span, flop)
+    manifest["native"] = _native(native, race.native_s, race.span, flop_count(dag), facts.raced)
     return _write(folder / f"{dag.name}-{record.id[:12]}.zip", content, manifest)
 
 
@@ -109,7 +108,7 @@ def pack_native(
         "latency_s": _spread(record.outcome.times_s),
         "trials": 0,
         "created_s": record.created_s,
-        "native": _native(library, record.outcome.times_s, SPANS[0], flop_count(dag)),
+        "native": _native(library, record.outcome.times_s, SPANS[0], flop_count(dag), FIRST),
     }
     return _write(folder / f"{dag.name}-first-{record.id[:12]}.zip", content, manifest)
 
@@ -122,20 +121,22 @@ def _write(path: Path, content: Mapping[str, bytes], manifest: Mapping[str, Any]
     return path
 
 
-def _facts(dag: Dag, race: Race, target: Target, schedule: str, flop: int) -> Facts:
+def _facts(dag: Dag, race: Race, target: Target, schedule: str) -> Facts:
+    rate = rate_of(dag, race)
+    figure = "" if rate is None else f" {rate},"
     rivals = {"the untuned kernel": race.naive_s, "NumPy": race.numpy_s}
     told = ", ".join(f"{name} took {min(s) * 1e6:.1f} us" for name, s in rivals.items() if s)
     plural = "" if target.cores == 1 else "s"
     return Facts(
         title=f"{dag.name}: a kernel tuned by ansorpy {version('ansorpy')}.",
         lines=(
-            f"Best {race.best_s * 1e6:.1f} us, {flop / race.best_s / 1e9:.1f} GFLOP/s, with"
-            f" {target.cores} thread{plural};",
+            f"Best {race.best_s * 1e6:.1f} us,{figure} with {target.cores} thread{plural};",
             f"in the same run {told or 'nothing else ran'}.",
             f"Made for {target.vector_bits}-bit vectors ({target.cpu or 'any processor'});"
             f" {race.trials} trials; winner: {race.winner}.",
         ),
         schedule=schedule,
+        raced=Raced(race.best_s, "" if rate is None else rate.unit),
     )
 
 
@@ -147,6 +148,7 @@ def _manifest(
         **_about(dag, kernel.buffers, record, target, needs),
         "winner": race.winner,
         "delivered": race.delivered,
+        "rate": _rate(dag, race),
         "verification": {
             "reference": "float64",
             "inputs": list(race.span),
@@ -202,8 +204,24 @@ def _about(
     }
 
 
+def _rate(dag: Dag, race: Race) -> dict[str, Any]:
+    """Return what a manifest says of operations per second; no figure beyond the peak."""
+    rate = rate_of(dag, race)
+    return {
+        "flop_per_s": None if rate is None else rate.flop_per_s,
+        "effective": rate is not None and rate.effective,
+        "flop": flop_count(dag),
+        "executed_flop": race.flop or None,
+        "peak_flop_per_s": race.peak_flop_per_s or None,
+    }
+
+
 def _native(
-    native: Library | str, times_s: tuple[float, ...], span: tuple[float, float], flop: int
+    native: Library | str,
+    times_s: tuple[float, ...],
+    span: tuple[float, float],
+    flop: int,
+    raced: Raced,
 ) -> dict[str, Any]:
     if isinstance(native, str):
         return {"library": None, "note": native}
@@ -218,6 +236,7 @@ def _native(
         "latency_s": _spread(times_s),
         "span": list(span),
         "flop": flop,
+        "rate_unit": raced.unit,
     }
 
 

@@ -42,6 +42,19 @@ class Test(NamedTuple):
     magnitude: int
 
 
+class Raced(NamedTuple):
+    """The time of one call in the final race, as in `manifest.json`; 0: there was no race.
+
+    `unit` is that of the operations per second; "": they are beyond the machine's peak.
+    """
+
+    best_s: float
+    unit: str
+
+
+UNRACED = Raced(0.0, "GFLOP/s")
+
+
 def stored_dtype(dtype: str) -> Any:
     """Return the NumPy dtype of arrays of `dtype`."""
     return np.dtype("uint16" if dtype == "bfloat16" else dtype)
@@ -214,6 +227,7 @@ class Runner:
         reference: Callable[[list[Array], list[Array]], tuple[Array, ...]],
         test: Test,
         flop: int,
+        raced: Raced = UNRACED,
     ) -> None:
         self.tensors = {tensor.name: tensor for tensor in tensors}
         self.inputs = tuple(self.tensors[name] for name in inputs)
@@ -222,7 +236,7 @@ class Runner:
         self.weighted = any(tensor.role == "weight" for tensor in self.inputs)
         self.rooms = threading.local()
         self.launch, self.ahead = launch, ahead
-        self.reference, self.test, self.flop = reference, test, flop
+        self.reference, self.test, self.flop, self.raced = reference, test, flop, raced
 
     def run(self, *inputs: Any, out: Any = None) -> Any:
         """Return the output array, or a tuple where there are several.
@@ -323,6 +337,20 @@ class Runner:
             times_s.append(time.perf_counter() - begin_s)
         return sorted(times_s)
 
+    def figure(self, seconds: float) -> str:
+        """Return the time of a call, and its operations per second where there is a unit."""
+        unit = self.raced.unit
+        rate = f", {self.flop / seconds / 1e9:.2f} {unit}" if unit and self.flop else ""
+        return f"{seconds * 1e6:.1f} us{rate}"
+
+    def bench_text(self) -> str:
+        """Return the figure of the manifest and, beside it, what calls take now."""
+        times_s = self.bench()
+        middle_s = times_s[len(times_s) // 2]
+        now = f"now: {self.figure(times_s[0])}"
+        raced = f"manifest: {self.figure(self.raced.best_s)}; " if self.raced.best_s else ""
+        return f"{raced}{now} (median {middle_s * 1e6:.1f} us, {len(times_s)} calls)"
+
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Do what the command line says; return the exit code."""
         parser = argparse.ArgumentParser(description="A tuned kernel: self-test and bench.")
@@ -335,12 +363,7 @@ class Runner:
             if wrong:
                 return 1
         if options.bench:
-            times_s = self.bench()
-            middle_s, rate = times_s[len(times_s) // 2], self.flop / times_s[0] / 1e9
-            print(
-                f"latency {times_s[0] * 1e6:.1f} us (median {middle_s * 1e6:.1f} us,"
-                f" {len(times_s)} calls), {rate:.2f} GFLOP/s"
-            )
+            print(self.bench_text())
         if not (options.selftest or options.bench):
             parser.print_help()
         return 0

@@ -8,12 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.artifact.harness import Runner, Tensor, Test
+from ansorpy.artifact.harness import Raced, Runner, Tensor, Test
 from ansorpy.artifact.reference import reference_source
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.inputs import Array, constants, decode
 from ansorpy.measure.integers import exact_magnitude
+from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag, Placeholder
 from ansorpy.te.expr import Const
 from ansorpy.te.reference import evaluate_bounded
@@ -34,6 +35,7 @@ RUNNER = Runner(
     reference=reference,
     test=TEST,
     flop=FLOP,
+    raced=RACED,
 )
 run = RUNNER.run
 prepare = RUNNER.prepare
@@ -50,6 +52,7 @@ class Facts:
     title: str
     lines: tuple[str, ...]  # of the header: target, latency, baseline
     schedule: str
+    raced: Raced
 
 
 def tensors(dag: Dag, buffers: Sequence[Buffer]) -> tuple[Tensor, ...]:
@@ -141,7 +144,7 @@ def _no_reference(_inputs: list[Array], _constants: list[Array]) -> tuple[Array,
     return ()
 
 
-def kernel_text(dag: Dag, kernel: Kernel, facts: Facts, test: Test, flop: int) -> str:
+def kernel_text(dag: Dag, kernel: Kernel, facts: Facts, test: Test) -> str:
     """Return the file: it needs numba and numpy only."""
     fixed = constants(dag)
     outputs = {buffer.name for buffer in kernel.buffers if buffer.scope is Scope.OUTPUT}
@@ -161,7 +164,8 @@ def kernel_text(dag: Dag, kernel: Kernel, facts: Facts, test: Test, flop: int) -
                 f"OUTPUTS = {output_names(dag)!r}",
                 f"CONSTANTS = {tuple(fixed)!r}",
                 f"TEST = {test!r}",
-                f"FLOP = {flop}",
+                f"FLOP = {flop_count(dag)}",
+                f"RACED = {facts.raced!r}",
             ]
         ),
         _LOAD.strip("\n"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansorpy.artifact.harness import Array, Runner, Tensor, Test
+from ansorpy.artifact.harness import Array, Raced, Runner, Tensor, Test
 
 # --- native: the same in every kernel zip ---
 
@@ -43,6 +43,7 @@ def open_library(folder: Path, threads: int | None = None) -> Runner:
         reference=_no_reference,
         test=Test(native["span"][0], native["span"][1], (), 0),
         flop=native["flop"],
+        raced=Raced(native["latency_s"]["min"], native["rate_unit"]),
     )
 
 

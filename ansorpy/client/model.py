@@ -31,16 +31,16 @@ class TaskState:
     winner: str | None = None
     verified: bool = False
     flop: int | None = None
+    flop_per_s: float | None = None
+    effective: bool = False  # the rate counts other operations than those executed
     failures: Mapping[str, int] = field(default_factory=dict)
     kernel: str | None = None  # sha256 of the package
     final: bool = False
 
     @property
     def gflops(self) -> float | None:
-        """GFLOP per second of the best, where both are known."""
-        if self.best_s is None or self.flop is None:
-            return None
-        return self.flop / self.best_s / 1e9
+        """GFLOP per second of the best, None if unknown."""
+        return None if self.flop_per_s is None else self.flop_per_s / 1e9
 
 
 @dataclass(frozen=True, slots=True)

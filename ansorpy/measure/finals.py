@@ -22,6 +22,7 @@ from ansorpy.measure.verdict import failed_run
 from ansorpy.te.dag import Dag
 
 RACE: Final = "ansorpy.measure.race"
+ROOFLINE: Final = "ansorpy.measure.roofline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,14 @@ def heat(
         timed = _race_all(crew, kernels, None, lambda: False, 1, protocol)
     times = [None if one is None else timed.get(str(numbers[one])) for one in found]
     return [one.median_s if isinstance(one, Race) else None for one in times]
+
+
+def core_peak(crew: Crew) -> float:
+    """Measure the float32 operations per second of one core; 0.0 if the process is lost."""
+    with crew.hold():
+        timeout_s = crew.settings.run_timeout_s
+        reply = crew.slot.call(f"{ROOFLINE}:core_peak", crew.target, timeout_s, fresh=True)
+    return reply.value if isinstance(reply, Answer) and isinstance(reply.value, float) else 0.0
 
 
 def fit(

@@ -25,6 +25,7 @@ from ansorpy.measure.kept import Kept
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pump import Steps, at_once
 from ansorpy.measure.references import References
+from ansorpy.measure.roofline import attainable_flop_per_s
 from ansorpy.measure.steps import built, trial, trial_of_library
 from ansorpy.measure.timed import Timed
 from ansorpy.measure.timing import CONTROL_RATIO, QUIET, Race
@@ -81,7 +82,7 @@ class MeasurePool(Closing):
         becomes machine code that was timed before has the outcome of that.
 
         Args:
-            best_s: the best time so far: what is hopelessly slower is given up early.
+            best_s: the least cost so far: what is hopelessly slower is given up early.
             late: once it says so, nothing further is built or measured.
             then: what is going to be measured next, or to race; begun, as by `begin`, once there is
                 nothing else to build.
@@ -161,6 +162,11 @@ class MeasurePool(Closing):
         self._get_ready()
         with self._intact():
             return finals.race(self.crew, self.dag, contestants, numpy, looked_at or {}, late)
+
+    def attainable_flop_per_s(self) -> float:
+        """Measure what no kernel of the task exceeds, in operations per second; 0.0 if unknown."""
+        with self._intact():
+            return attainable_flop_per_s(self.dag, self.target, finals.core_peak(self.crew))
 
     def heat(
         self,

@@ -7,6 +7,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -15,13 +16,18 @@ import numpy as np
 
 from ansorpy.measure.guard import aligned_empty
 from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.te.expr import SIZE_BYTES
 
 UNROLL: Final = 4
 FMA_STEPS: Final = 400_000  # per sample and thread: some milliseconds
+SHORT_STEPS: Final = 40_000  # half a millisecond: other work on the core hardly meets all samples
+SHORT_SAMPLES: Final = 20
+MATRICES: Final = "amx"  # features whose instructions are not bound by vector multiply-adds
 _TYPES: Final = {"float32": ("float", "f32"), "float64": ("double", "f64")}
 
 
-def peak_flop_per_s(target: Target, dtype: str, samples: int) -> float:
+def peak_flop_per_s(target: Target, dtype: str, samples: int, steps: int = FMA_STEPS) -> float:
     """Return floating-point operations per second of independent vector FMAs in registers."""
     lanes = target.lanes(dtype)
     chains = 24 if target.registers >= 32 else 12
@@ -33,10 +39,29 @@ def peak_flop_per_s(target: Target, dtype: str, samples: int) -> float:
     areas = [aligned_empty(chains * lanes * size, np.dtype(np.uint8)) for _ in range(target.cores)]
     for area in areas:
         area.fill(0)
-    jobs = [partial(function, FMA_STEPS, area.ctypes.data) for area in areas]
+    jobs = [partial(function, steps, area.ctypes.data) for area in areas]
     seconds = _fastest(jobs, samples)
     del engine
-    return target.cores * FMA_STEPS * UNROLL * chains * lanes * 2 / seconds
+    return target.cores * steps * UNROLL * chains * lanes * 2 / seconds
+
+
+def core_peak(target: Target) -> float:
+    """Return the float32 operations per second of one core, measured beside other work."""
+    return peak_flop_per_s(replace(target, cores=1), "float32", SHORT_SAMPLES, SHORT_STEPS)
+
+
+def attainable_flop_per_s(dag: Dag, target: Target, core_flop_per_s: float) -> float:
+    """Return the operations per second that no kernel of a Dag exceeds, 0.0 if unknown.
+
+    Args:
+        core_flop_per_s: what `core_peak` measured; of narrower types a vector holds more.
+    """
+    dtypes = {node.dtype for node in dag.placeholders}
+    dtypes |= {dtype for node in dag.computes for dtype in node.dtypes}
+    least_bytes = min(SIZE_BYTES[dtype] for dtype in dtypes)
+    if least_bytes < SIZE_BYTES["float32"] and any(f.startswith(MATRICES) for f in target.features):
+        return 0.0
+    return core_flop_per_s * target.cores * SIZE_BYTES["float32"] / least_bytes
 
 
 def copy_bytes_per_s(threads: int, working_set_bytes: int, samples: int) -> float:

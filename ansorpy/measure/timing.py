@@ -169,7 +169,7 @@ def time_beside(
 
     Returns:
         Samples in seconds per call, whether it was given up as hopeless, and how many times
-        slower than usual the machine was, by the control.
+        slower than usual the machine was, by the control: not more than its samples support.
     """
 
     def visit(one: Call, call_s: float) -> float:
@@ -189,7 +189,7 @@ def time_beside(
     limit_s = None if best_s is None else best_s * before_s / control.usual_s
     times, aborted = time_call(call, limit_s, protocol, clock, switches)
     after_s = visit(control.call, control.usual_s)
-    ratios = [min(times) / min(before_s, after_s)]
+    seen, ratios = [before_s, after_s], [min(times) / min(before_s, after_s)]
     least_s = min(times) * control.usual_s / max(before_s, after_s)
     calm = max(before_s, after_s) <= protocol.calm_ratio * min(before_s, after_s)
     hopeless = best_s is not None and least_s > protocol.hopeless_ratio * best_s
@@ -205,9 +205,19 @@ def time_beside(
         before_s = after_s
         times += (visit(call, min(times)),)
         after_s = visit(control.call, control.usual_s)
+        seen.append(after_s)
         ratios.append(times[-1] / sqrt(before_s * after_s))
     control.last_s, control.last_at = after_s, clock() if calm else -inf
-    return times, aborted, slowdown()
+    return times, aborted, min(slowdown(), supported(seen, control.usual_s))
+
+
+def supported(samples_s: Sequence[float], usual_s: float) -> float:
+    """Return the largest slowdown that samples of a control support: their lower quartile.
+
+    A slower spell slows all samples in it. Where a neighbour takes the core away, single ones are
+    longer, and a correction by those would rank a candidate before faster ones (ADR-0089).
+    """
+    return sorted(samples_s)[len(samples_s) // 4] / usual_s
 
 
 def interleave(

@@ -100,8 +100,7 @@ class Deliveries:
         if isinstance(raced, list):
             return None
         path = self._write(task, raced)
-        assert raced.record.race is not None
-        return Delivered(task.name, path, raced.record.race.best_s)
+        return Delivered(task.name, path, raced.best_s)
 
     def finish(self, task: Task, kept: Record | None) -> TaskResult:
         """Race the best of a task, keep the record, write the zip; a race that is kept stands."""
@@ -126,12 +125,15 @@ class Deliveries:
         """Return who may race; each takes a second to compile, for which a hurry has no time.
 
         Costs that were taken in a loud moment may be too small: one or two do not keep all
-        others from the heat.
+        others from the heat, nor do they keep the fastest as measured from it (ADR-0089).
         """
-        ranked = task.ranked()[: 1 if self._pace.hurried else LEADERS]
+        if self._pace.hurried:
+            return task.ranked()[:1]
+        ranked = task.ranked()[:LEADERS]
         limit_s = LEADING * max((task.costs_s[one] for one in ranked[:FINALISTS]), default=0.0)
         near = [candidate for candidate in ranked if task.costs_s[candidate] <= limit_s]
-        return near if len(near) > FINALISTS else ranked[:FINALISTS]
+        leaders = near if len(near) > FINALISTS else ranked[:FINALISTS]
+        return list(dict.fromkeys([*leaders, *task.fastest()[:FINALISTS]]))
 
     def _finalists(
         self, task: Task, leaders: Sequence[Candidate]
@@ -167,6 +169,7 @@ class Deliveries:
         self._pace.saw_finish(self._pace.spent_s - begin_s)
         if isinstance(raced, Raced):
             self._raced[task.name] = self._leaders(task), raced
+            task.saw_race(raced.best_s)
         return raced
 
     def _is_late(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from ansorpy.artifact import make_test, pack
 from ansorpy.artifact.kernel_file import output_names
+from ansorpy.artifact.rate import rate_of
 from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.numba_source import emit
@@ -28,7 +29,7 @@ from ansorpy.records import Race, Record
 from ansorpy.replay import plan_text
 from ansorpy.search import Candidate
 from ansorpy.session.task import Task, versions
-from ansorpy.state.steps import reformulations
+from ansorpy.state.steps import executed_flop, reformulations
 
 OUTCLASSED = 20.0  # times the best trial
 OUTCLASSED_S = 1.0
@@ -46,6 +47,7 @@ class Contestant:
     kernel: Kernel
     program: Program
     reformulated: str = ""  # for people
+    flop: int = 0  # operations that it executes; 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,12 @@ class Raced:
     entry: Contestant
     native: Library | str
 
+    @property
+    def best_s(self) -> float:
+        """The fastest sample of what is delivered."""
+        assert self.record.race is not None
+        return self.record.race.best_s
+
 
 def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Contestant | Failed:
     """Return the delivered form of one row; a row that has none is a failure."""
@@ -66,7 +74,8 @@ def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Conte
         program = bind(plan, row, task.target)
         kernel = emit(program, task.target, task.target.cores)
         became = "; ".join(map(str, reformulations(plan.state)))
-        return Contestant(text, row, schedule_text(plan, row), kernel, program, became)
+        flop, schedule = executed_flop(plan.state), schedule_text(plan, row)
+        return Contestant(text, row, schedule, kernel, program, became, flop)
     except (LoweringError, BuildError) as error:
         return Failed("build", str(error))
 
@@ -156,6 +165,8 @@ def race(
         native_note=native if isinstance(native, str) else "",
         reformulated=delivered.reformulated,
         errors=finished[chosen].errors,
+        flop=delivered.flop,
+        peak_flop_per_s=pool.attainable_flop_per_s(),
     )
     record = Record(
         key=task.key,
@@ -245,6 +256,7 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
     """Return the result of a task that was raced."""
     outcome = record.race
     assert outcome is not None
+    rate = rate_of(task.dag, outcome)
     return TaskResult(
         name=task.name,
         key=task.key,
@@ -261,6 +273,7 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         failures=dict(task.failures),
         examples=dict(task.examples),
         from_store=from_store,
+        rate=rate,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from ansorpy.artifact.archive import pack_native
+from ansorpy.artifact.rate import Rate
 from ansorpy.cost.model import CostModel, ForTask
 from ansorpy.errors import LoweringError
 from ansorpy.events import FirstAnswer, TaskResult
@@ -53,6 +54,7 @@ class First:
             winner="tuned",
             kernel=self.kernel,
             flop=task.flop,
+            rate=Rate(task.flop / self.best_s, effective=True) if task.flop else None,
         )
 
 
@@ -85,7 +87,7 @@ def answer(
             (record,) = task.records([candidate], [done.outcome], clock)
             became = "; ".join(map(str, reformulations(task.plans[candidate.plan].state)))
             path = pack_native(out, task.dag, done.library, record, task.target, CASES, became)
-            return First(candidate, path, done.outcome.cost_s)
+            return First(candidate, path, done.outcome.best_s)
     return None
 
 

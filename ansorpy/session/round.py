@@ -33,8 +33,8 @@ class Round:
     spent: TimeSpent
 
     @property
-    def best_s(self) -> float:
-        """The fastest of the round in seconds, infinite where none survived."""
+    def least_cost_s(self) -> float:
+        """The least cost of the round, infinite if no candidate survived."""
         return min(costs_of(self.outcomes), default=float("inf"))
 
 
@@ -109,7 +109,7 @@ def measure(
 ) -> tuple[list[Candidate], list[Outcome]]:
     """Return candidates and their outcomes, without those that it was too late for."""
     drafts = [task.draft(candidate) for candidate in chosen]
-    found = pool.measure(drafts, task.best_s, late, then) if drafts else []
+    found = pool.measure(drafts, task.least_cost_s, late, then) if drafts else []
     done = [(c, o) for c, o in zip(chosen, found, strict=True) if o is not None]
     return [candidate for candidate, _ in done], [outcome for _, outcome in done]
 

@@ -40,8 +40,8 @@ class Standing:
         shares = [Share(t.name, weights.get(t.name, 1.0), t.flop) for t in tasks]
         self.scheduler = TaskScheduler(shares, settings, self._dealing, clock)
         for task in tasks:
-            if task.best_s is not None:
-                self.scheduler.resume(task.name, task.known, task.best_s)
+            if task.least_cost_s is not None:
+                self.scheduler.resume(task.name, task.known, task.least_cost_s)
 
     def next_turn(self) -> Turn | None:
         """Return whose turn it is; None when the search is over."""

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
@@ -47,7 +47,9 @@ class Task:
     flop: int
     plans: list[Plan] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)  # identity of every plan
-    costs_s: dict[Candidate, float] = field(default_factory=dict)  # inf for a failure
+    costs_s: dict[Candidate, float] = field(default_factory=dict)  # rank; inf for a failure
+    times_s: dict[Candidate, float] = field(default_factory=dict)  # as measured; likewise
+    raced: tuple[float, float] | None = None  # the fastest trial at the last race; its race time
     failures: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)  # the first message of every kind
     trials: int = 0  # of this tuning
@@ -71,14 +73,28 @@ class Task:
 
     @property
     def best_s(self) -> float | None:
-        """The fastest trial in seconds, None where none survived."""
-        best = min(self.costs_s.values(), default=inf)
-        return best if best < inf else None
+        """The measured time of the best so far in seconds, None if no trial survived.
+
+        The time of a race replaces those of the trials before it.
+        """
+        best_s = min(self.times_s.values(), default=inf)
+        if self.raced is not None and best_s >= self.raced[0]:
+            return self.raced[1]
+        return best_s if best_s < inf else None
+
+    @property
+    def least_cost_s(self) -> float | None:
+        """The cost that leads the ranking, None if no trial survived."""
+        least_s = min(self.costs_s.values(), default=inf)
+        return least_s if least_s < inf else None
 
     def ranked(self) -> list[Candidate]:
-        """Return the candidates that survived, fastest first."""
-        alive = [(cost, candidate) for candidate, cost in self.costs_s.items() if cost < inf]
-        return [candidate for _, candidate in sorted(alive)]
+        """Return the candidates that survived, the least cost first."""
+        return _ordered(self.costs_s)
+
+    def fastest(self) -> list[Candidate]:
+        """Return the candidates that survived, in the order of their measured times."""
+        return _ordered(self.times_s)
 
     @uncollected()
     def explore(self, rules: tuple[Rule, ...], limit: int = ALL_PLANS) -> Derivation:
@@ -118,7 +134,7 @@ class Task:
             number = self._recalled_plan(record)
             if number is None or len(record.row) != len(self.plans[number].sizes):
                 continue
-            self.costs_s[Candidate(number, record.row)] = cost_of(record.outcome)
+            self._take(Candidate(number, record.row), record.outcome)
             self.known += 1
 
     def relive(self, records: Sequence[Record]) -> list[Candidate]:
@@ -160,7 +176,7 @@ class Task:
         """Take in a round; return its failures."""
         failed = []
         for candidate, outcome in zip(chosen, outcomes, strict=True):
-            self.costs_s[candidate] = cost_of(outcome)
+            self._take(candidate, outcome)
             if isinstance(outcome, Failed):
                 failed.append(outcome)
         self.trials += len(chosen)
@@ -170,8 +186,16 @@ class Task:
 
     def lose(self, candidate: Candidate, failed: Failed) -> None:
         """Take back a candidate that passed its trial, but not what is asked of a final kernel."""
-        self.costs_s[candidate] = inf
+        self._take(candidate, failed)
         self.note([failed])
+
+    def saw_race(self, best_s: float) -> None:
+        """Note the time that the best so far took in a race."""
+        self.raced = min(self.times_s.values(), default=inf), best_s
+
+    def _take(self, candidate: Candidate, outcome: Outcome) -> None:
+        self.costs_s[candidate] = cost_of(outcome)
+        self.times_s[candidate] = outcome.best_s if isinstance(outcome, Measured) else inf
 
     def note(self, failed: Sequence[Failed]) -> None:
         """Count failures by kind."""
@@ -215,13 +239,18 @@ class Task:
         )
 
 
+def _ordered(seconds: Mapping[Candidate, float]) -> list[Candidate]:
+    alive = [(value, candidate) for candidate, value in seconds.items() if value < inf]
+    return [candidate for _, candidate in sorted(alive)]
+
+
 def cost_of(outcome: Outcome) -> float:
-    """Return seconds, infinite for a failure."""
+    """Return the cost that ranks an outcome, infinite for a failure."""
     return outcome.cost_s if isinstance(outcome, Measured) else inf
 
 
 def costs_of(outcomes: Sequence[Outcome]) -> FloatArray:
-    """Return seconds, shape (n,), infinite for failures."""
+    """Return the costs that rank outcomes, shape (n,), infinite for failures."""
     return np.array([cost_of(outcome) for outcome in outcomes])
 
 

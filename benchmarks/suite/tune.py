@@ -130,7 +130,7 @@ class WatchedStore(MemoryStore):
         for record in records:
             if record.race is None:
                 self.trials += 1
-                self.note(seconds, record.cost_s)
+                self.note(seconds, record.best_s)
 
     def note(self, seconds: float, cost_s: float | None) -> None:
         """Add a point: the best that was seen after so many seconds, None where all failed.

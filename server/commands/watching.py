@@ -70,8 +70,8 @@ def as_line(job: "Job") -> str:
 def facts_of(task: "TaskState") -> str:
     """Return the best of a task, its rate, and how many trials failed."""
     best = "none yet" if task.best_s is None else f"best {duration(task.best_s)}"
-    rate = task.gflops
-    told = [best] if rate is None else [f"{best}, {rate:.1f} GFLOP/s"]
+    rate, unit = task.gflops, f"{'effective ' if task.effective else ''}GFLOP/s"
+    told = [best] if rate is None else [f"{best}, {rate:.1f} {unit}"]
     failed = sum(task.failures.values())
     if failed:
         told.append(f"{failed} failed")

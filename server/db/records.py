@@ -94,7 +94,7 @@ def record_row(
         task=task,
         round=round_,
         key=record.key,
-        cost_s=record.cost_s if complete else None,
+        cost_s=record.best_s if complete else None,
         failure=outcome.kind if isinstance(outcome, Failed) else None,
         body=encode(record),
     )

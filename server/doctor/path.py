@@ -77,7 +77,7 @@ def kernel(settings: Settings) -> list[Finding]:
             return [*held, Finding("kernel", "bad", reasons)]
         path = final.deliver(task, raced.record, raced.entry, raced.native, Path(folder))
         right = _is_right(path)
-    best_s = raced.record.cost_s or 0.0
+    best_s = raced.record.best_s or 0.0
     library = "" if not isinstance(raced.native, str) else f"; {raced.native}"
     told = (
         f"matmul {SIZE}, untuned: built, checked, raced ({best_s * 1e6:.1f} us), packed, loaded and"

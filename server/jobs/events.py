@@ -2,13 +2,16 @@
 
     state      {"state", "reason"}
     derived    {"task", "sketches", "plans", "seconds"}: of promising plans, again when all are open
-    round      {"task", "round", "trials", "best_s", "failures", "quality", "spent", "seconds"}
+    round      {"task", "round", "trials", "best_s", "failures", "quality", "spent", "seconds",
+                "latency_s"}
     improved   {"task", "best_s", "trials", "seconds"}
-    kernel     {"task", "sha256", "best_s", "final"}
-    finished   {"stopped", "tasks"}
+    kernel     {"task", "sha256", "best_s", "final", "seconds", "latency_s"}
+    finished   {"stopped", "tasks", "latency_s"}
 
 `trials` and `failures` are totals of the task, `round` counts its rounds, `seconds` is the time
-that the job has worked so far, all leases together.
+that the job has worked so far, all leases together. `best_s` is a measured time: of a kernel its
+fastest sample in its race, of a round that of the best so far. `latency_s` is the `best_s` of the
+job at that moment: the weighted sum over its tasks.
 """
 
 import json

@@ -145,7 +145,10 @@ def add_kernel(
             created_s=now_s,
         )
     )  # fmt: skip
-    body = {"task": task, "sha256": package.sha256, "best_s": best_s, "final": final}
+    body = {
+        "task": task, "sha256": package.sha256, "best_s": best_s, "final": final,
+        "seconds": row.seconds_done, "latency_s": row.best_s,
+    }  # fmt: skip
     add_event(tx, row, "kernel", body, now_s)
 
 
@@ -154,7 +157,8 @@ def finish(
 ) -> None:
     """Mark a held job succeeded."""
     row.results = json.dumps(results)
-    add_event(tx, row, "finished", {"stopped": stopped, "tasks": list(results)}, now_s)
+    told = {"stopped": stopped, "tasks": list(results), "latency_s": row.best_s}
+    add_event(tx, row, "finished", told, now_s)
     move(row, "succeeded", now_s)
     add_state_event(tx, row, now_s)
 

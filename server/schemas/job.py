@@ -86,7 +86,10 @@ class TaskReply(Wire):
     weight: float
     trials: int = 0
     sketches: int | None = None
-    best_s: float | None = None
+    best_s: float | None = Field(
+        default=None,
+        description="Measured: the fastest trial so far, then the time of the final race.",
+    )
     baseline_s: float | None = Field(
         default=None, description="The faster of the untuned kernel and NumPy, in the final race."
     )
@@ -94,7 +97,17 @@ class TaskReply(Wire):
     numpy_s: float | None = None
     winner: Literal["tuned", "baseline"] | None = None
     verified: bool = False
-    flop: int | None = None
+    flop: int | None = Field(
+        default=None, description="Operations of the definition, which a kernel may do without."
+    )
+    flop_per_s: float | None = Field(
+        default=None,
+        description="`flop` over `best_s`; null if the operations executed would be beyond the"
+        " peak of the machine.",
+    )
+    effective: bool = Field(
+        default=False, description="`flop_per_s` counts other operations than those executed."
+    )
     failures: dict[str, int] = Field(default_factory=dict, description="Failed trials by kind.")
     kernel: Annotated[str, Field(pattern=DIGEST_PATTERN)] | None = Field(
         default=None, description="sha256 of the package, the best so far while the job runs."

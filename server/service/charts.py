@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 PAGE: Final = 500
 COLUMNS: Final[Mapping[Chart, tuple[str, ...]]] = {
-    "latency": ("round", "task", "trials", "seconds", "best_s", "latency_s"),
+    "latency": ("round", "task", "trials", "seconds", "best_s", "latency_s", "measured_in"),
     "shares": ("task", "trials", "share"),
     "quality": (
         "round", "task", "trials", "candidates", "spearman", "kendall", "top_k_recall", "k", "peak",
@@ -34,33 +34,43 @@ class Charts:
         """Return the rows of a chart, with its COLUMNS; UnknownError.
 
         Of `latency`: `trials` are those of the whole job, `best_s` is of the task, `latency_s`
-        the weighted sum of all tasks once each has one; `round` counts the rounds of the job.
+        the weighted sum of all tasks once each has one; `round` counts the rounds of the job;
+        `measured_in` is `trials`, or `race` for the time of a delivered kernel.
         """
-        return list(_MAKE[chart](self._rounds(tenant_id, job_id)))
+        told = self._told(tenant_id, job_id)
+        return list(_MAKE[chart](told if chart == "latency" else filter(_is_round, told)))
 
-    def _rounds(self, tenant_id: int, job_id: str) -> Iterator[Row]:
-        """Yield the rounds of a job, numbered, with the trials of all tasks up to each."""
+    def _told(self, tenant_id: int, job_id: str) -> Iterator[Row]:
+        """Yield the rounds and races of a job, with its rounds and trials up to each."""
         number, after = 0, 0
         trials: dict[str, int] = {}
         while True:
             with reading(self.engine) as tx:
                 page = queries.events_after(tx, tenant_id, job_id, after, PAGE)
             for event in page:
+                body = json.loads(event.body)
                 if event.kind == "round":
-                    body = json.loads(event.body)
                     number += 1
                     trials[body["task"]] = body["trials"]
-                    yield {**body, "number": number, "all_trials": sum(trials.values())}
+                elif event.kind != "kernel" or "latency_s" not in body:  # of an older version
+                    continue
+                so_far = {"number": number, "all_trials": sum(trials.values())}
+                yield {**body, **so_far, "kind": event.kind}
             if len(page) < PAGE:
                 return
             after = page[-1].seq
 
 
-def _latency(rounds: Iterator[Row]) -> Iterator[Row]:
-    for row in rounds:
+def _is_round(row: Row) -> bool:
+    return bool(row["kind"] == "round")
+
+
+def _latency(told: Iterator[Row]) -> Iterator[Row]:
+    for row in told:
         yield {
             "round": row["number"], "task": row["task"], "trials": row["all_trials"],
             "seconds": row["seconds"], "best_s": row["best_s"], "latency_s": row.get("latency_s"),
+            "measured_in": "trials" if _is_round(row) else "race",
         }  # fmt: skip
 
 

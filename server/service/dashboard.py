@@ -30,7 +30,7 @@ class Winner:
     """The best program of a task so far. `note` says why something is not there."""
 
     task: str
-    cost_s: float | None = None
+    best_s: float | None = None  # as measured
     final: bool = False
     sketch: str = ""  # its loops, sizes open
     loops: str = ""  # its loops, with numbers
@@ -91,7 +91,7 @@ class Dashboard:
         if body is None:
             return Winner(task, note="No trial has been measured yet.")
         record = decode(body)
-        final, cost_s = record.race is not None, record.cost_s
+        final, best_s = record.race is not None, record.best_s
         cores = known.submission.cores
         target = target_of(known.target, cores) or Target(cores=cores)
         try:
@@ -99,8 +99,8 @@ class Dashboard:
             loops = _shortened(str(replay(dag, target, record)))
         except AnsorError as error:  # a record of another version of the rules
             note = f"The record cannot be replayed here: {error}"
-            return Winner(task, cost_s, final, note=note)
-        return Winner(task, cost_s, final, str(sketch), loops)
+            return Winner(task, best_s, final, note=note)
+        return Winner(task, best_s, final, str(sketch), loops)
 
 
 def _sketch(dag: Any, record: Record) -> State:

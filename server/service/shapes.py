@@ -15,7 +15,8 @@ from ansorpy.te.analysis import flop_count
 SUMMARY_TASKS: Final = 3
 MAX_REASON: Final = 1000  # characters
 RESULT_FIELDS: Final = (
-    "best_s", "baseline_s", "naive_s", "numpy_s", "winner", "verified", "flop",
+    "best_s", "baseline_s", "naive_s", "numpy_s", "winner", "verified", "flop", "flop_per_s",
+    "effective",
 )  # fmt: skip
 
 
@@ -89,7 +90,13 @@ def job_reply(row: JobRow, kernels: Sequence[KernelRow]) -> JobReply:
 def task_reply(
     name: str, weight: float, known: Mapping[str, Any], kernel: KernelRow | None
 ) -> TaskReply:
-    """Return one task: what is known of it, the result before the progress."""
+    """Return one task: what is known of it, the result before the progress.
+
+    Before the race, and in results of older versions, nobody knows which operations are executed:
+    a rate is an effective one.
+    """
+    if "flop_per_s" not in known and known.get("best_s") and known.get("flop"):
+        known = {**known, "flop_per_s": known["flop"] / known["best_s"], "effective": True}
     return TaskReply(
         name=name,
         weight=weight,

@@ -16,6 +16,7 @@ from ansorpy.server.db.records import candidate_of, record_row
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.events import add_event
 from ansorpy.server.jobs.states import touch
+from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.held import Held
 from ansorpy.server.worker.packages import package_of
 from ansorpy.session.journal import Checkpoint, Kept
@@ -33,6 +34,7 @@ class JobJournal:
         self._engine: Engine = held.engine
         self._job_id = held.claim.job_id
         self._tenant_id = held.claim.tenant_id
+        self._weights = Submission.of(held.claim.request).weights
         self._known_seq, self._round = held.write(self._begin)
 
     # --- the journal
@@ -111,6 +113,7 @@ class JobJournal:
 
         def store(tx: Session, row: JobRow, now_s: float) -> None:
             package = package_of(event.kernel, now_s)
+            _saw_race(row, self._weights, event)
             lease.add_kernel(tx, row, event.task, package, event.best_s, False, now_s)
 
         self._held.write(store)
@@ -120,11 +123,11 @@ class JobJournal:
         made = [result for result in end.results if result.kernel is not None]
 
         def store(tx: Session, row: JobRow, now_s: float) -> None:
+            row.best_s, row.seconds_done = _latency_s(end.results, self._weights), end.seconds
             for result in made:
                 assert result.kernel is not None
                 package = package_of(result.kernel, now_s)
                 lease.add_kernel(tx, row, result.name, package, result.best_s, True, now_s)
-            row.seconds_done = end.seconds
             if made:
                 lease.finish(tx, row, list(map(wire_of, end.results)), end.stopped, now_s)
             else:
@@ -178,6 +181,24 @@ class JobJournal:
         return search.known_seq, search.round
 
 
+def _saw_race(row: JobRow, weights: Mapping[str, float], event: Delivered) -> None:
+    """Put the race time of a task in the place of its fastest trial, and in the sum of the job."""
+    progress = json.loads(row.progress)
+    facts = progress.setdefault(event.task, {})
+    before_s = facts.get("best_s")
+    facts["best_s"] = event.best_s
+    row.progress = _json(progress)
+    if row.best_s is not None and before_s is not None:
+        row.best_s += weights.get(event.task, 1.0) * (event.best_s - before_s)
+
+
+def _latency_s(results: Sequence[TaskResult], weights: Mapping[str, float]) -> float | None:
+    """Return the weighted sum of the times of all tasks, None if a task has none."""
+    times_s = [(weights.get(result.name, 1.0), result.best_s) for result in results]
+    known = [weight * best_s for weight, best_s in times_s if best_s is not None]
+    return sum(known) if len(known) == len(times_s) else None
+
+
 def _note(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
     """Bring progress up to date, and tell of the round."""
     progress = json.loads(row.progress)
@@ -202,9 +223,16 @@ def _note(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
 def wire_of(result: TaskResult) -> Mapping[str, Any]:
     """Return the stored form of a result."""
     fields = asdict(result)
-    for name in ("key", "examples", "from_store"):
+    for name in ("key", "examples", "from_store", "rate"):
         del fields[name]
-    return {**fields, "failures": dict(result.failures), "kernel": result.kernel is not None}
+    rate = result.rate
+    return {
+        **fields,
+        "flop_per_s": None if rate is None else rate.flop_per_s,
+        "effective": rate is not None and rate.effective,
+        "failures": dict(result.failures),
+        "kernel": result.kernel is not None,
+    }
 
 
 def _why_nothing(results: Sequence[TaskResult]) -> str:

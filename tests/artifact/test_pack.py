@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -223,6 +224,17 @@ def test_the_selftest_passes_and_notices_a_broken_kernel(kernel: LoadedKernel) -
 
 @pytest.mark.slow
 @pytest.mark.measure
+def test_the_file_alone_knows_its_figure(matmul: tuple[Path, Record], tmp_path: Path) -> None:
+    manifest = unpack(matmul[0], tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    bench = [sys.executable, "-I", "kernel.py", "--bench"]
+    done = subprocess.run(
+        bench, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.startswith(f"manifest: {manifest['latency_s']['min'] * 1e6:.1f} us, ")
+
+
+@pytest.mark.measure
 def test_the_file_runs_where_ansorpy_is_not(matmul: tuple[Path, Record], tmp_path: Path) -> None:
     unpack(matmul[0], tmp_path)
     code = (
@@ -239,7 +251,12 @@ def test_the_file_runs_where_ansorpy_is_not(matmul: tuple[Path, Record], tmp_pat
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "selftest passed" in done.stdout
-    assert "GFLOP/s" in done.stdout
+    assert re.search(
+        r"^manifest: 1000\.0 us, [\d.]+ effective GFLOP/s; now: [\d.]+ us, [\d.]+ effective"
+        r" GFLOP/s \(median [\d.]+ us, \d+ calls\)$",
+        done.stdout,
+        re.MULTILINE,
+    )
     assert "ansorpy" not in [
         line.split()[1].split(".")[0]
         for line in (tmp_path / "kernel.py").read_text().splitlines()

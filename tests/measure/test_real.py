@@ -156,3 +156,10 @@ def test_what_is_measured_next_is_begun_before_it_is_asked_for(cores: int) -> No
         good, bad = pool.measure(drafts)
     assert isinstance(good, Measured), good
     assert isinstance(bad, Failed)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_the_peak_is_measured_where_kernels_are_timed(cores: int) -> None:
+    dag, target, _ = walk(cores)
+    with MeasurePool(dag, target) as pool:
+        assert pool.attainable_flop_per_s() > 0

@@ -15,6 +15,7 @@ from ansorpy.measure.timing import (
     Race,
     interleave,
     rivals,
+    supported,
     time_beside,
     time_call,
 )
@@ -210,6 +211,26 @@ def test_where_the_control_hardly_ran_there_are_more_turns(
     assert len(times) == Protocol().samples + turns
     assert turns <= LOUD_TURNS * Protocol().turns
     assert slowdown < LOUD  # it would be 10 after as few as usual
+
+
+@pytest.mark.parametrize("stalls", [(2, 3, 5), (1, 2, 4), (1, 3, 5, 6), (2, 4, 5, 6)])
+def test_stalls_of_the_control_make_no_candidate_faster(stalls: tuple[int, ...]) -> None:
+    """A neighbour takes the core in every other sample of the control, and nobody is told."""
+    fake = Fake()
+    costs_s = [0.0035 if number in stalls else 0.0014 for number in range(20)]
+    control = Control(fake.call("control", *costs_s), 0.0014)
+    times, _, slowdown = time_beside(
+        control, fake.call("own", 0.002), None, Protocol(),
+        lambda: fake.now_s, lambda: fake.switches,
+    )  # fmt: skip
+    assert min(times) == pytest.approx(0.002)
+    assert slowdown == pytest.approx(1.0)  # by the median of the turns: 1.6 to 2.5
+
+
+def test_the_lower_quartile_of_the_control_bounds_the_slowdown() -> None:
+    assert supported([2.0, 1.0], 1.0) == 1.0
+    assert supported([2.0, 1.0, 2.1, 2.2, 2.0, 2.0], 1.0) == 2.0  # one sample before the spell
+    assert supported([1.0, 3.0, 1.0, 9.0, 2.0, 4.0], 0.5) == 2.0
 
 
 def test_a_thread_that_loses_its_core_disturbs_whoever_waits_for_it() -> None:

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import ansorpy.tune as ansorpy_tune
+from ansorpy.artifact.rate import Rate
 from ansorpy.events import Finished
 from ansorpy.measure.cores import exclusive, lock_folder, slot_cores
 from ansorpy.server.cli import app, as_text
@@ -192,7 +193,10 @@ def test_progress_is_one_line_per_event() -> None:
 def test_results_for_people() -> None:
     won, lost = result(Path("mm.zip")), result(None)
     text = as_text(Finished((won, lost), 1.0, "trials"))
-    assert text.splitlines()[0].startswith("mm: 1000.0 us, 0.0 GFLOP/s")
+    assert text.splitlines()[0].startswith("mm: 1000.0 us after")  # no rate
+    for rate, told in ((Rate(2.5e9, False), "2.5 GFLOP/s"), (Rate(9e9, True), "9.0 effective")):
+        rated = as_text(Finished((replace(won, rate=rate),), 1.0, "trials"))
+        assert rated.startswith(f"mm: 1000.0 us, {told}")
     assert "nothing survived; wrong: C[0] is 1, not 2" in text
 
 

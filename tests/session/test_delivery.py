@@ -9,7 +9,8 @@ import pytest
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished, TaskResult
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.draft import Draft
+from ansorpy.loopir.printer import text
+from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
@@ -21,7 +22,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.library import matmul
 from ansorpy.tune import Request, run
-from tests.fakes import FakePool
+from tests.fakes import FakePool, cost_s
 
 
 def tuned(
@@ -59,6 +60,35 @@ def test_of_leaders_with_the_same_machine_code_one_races(tmp_path: Path, same: b
 
     tuned(tmp_path, Pool)
     assert raced == [["naive", *(f"tuned {n}" for n in range(1 if same else FINALISTS))]]
+
+
+def test_the_fastest_as_measured_is_timed_again_whatever_the_correction_says(
+    tmp_path: Path,
+) -> None:
+    """The correction halves the time of all but the truly fast."""
+    trials: dict[str, float] = {}
+    again: set[str] = set()
+
+    def corrected(program: Program) -> Outcome:
+        seconds = cost_s(program)
+        return Measured((seconds,), slowdown=1.0 if seconds < 1.2e-3 else 2.0)
+
+    class Pool(FakePool):
+        def measure(self, *rest: Any, **named: Any) -> list[Outcome | None]:
+            found = super().measure(*rest, **named)
+            trials.update({text(program): cost_s(program) for program in self.measured})
+            return found
+
+        def heat(
+            self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
+        ) -> list[float | None]:
+            programs = [bound(one, self.target) for one in candidates]
+            again.update(map(text, programs))
+            return [cost_s(program) for program in programs]
+
+    tuned(tmp_path, Pool, corrected)
+    assert min(trials.values()) < 1.2e-3
+    assert min(trials, key=lambda one: trials[one]) in again
 
 
 @pytest.mark.parametrize("bad", [1, 3, 4, 7, 100])

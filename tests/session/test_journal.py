@@ -9,6 +9,7 @@ import pytest
 
 from ansorpy.errors import SpecError
 from ansorpy.events import Derived, Event, Finished, RoundDone
+from ansorpy.measure.outcome import Measured
 from ansorpy.records import MemoryStore, Record, decode, encode
 from ansorpy.search import Candidate
 from ansorpy.session.first import PLANS
@@ -165,9 +166,9 @@ def test_a_goal_must_make_sense(options: dict[str, float]) -> None:
 
 def task_with(best_s: float | None, name: str = "mm", trials: int = 0) -> Task:
     task = Task.of(parse(MM.replace("mm", name))[0], TARGET, "rules")
-    task.trials = trials
     if best_s is not None:
-        task.costs_s[Candidate(0, (trials,))] = best_s
+        task.learn([Candidate(0, (trials,))], [Measured((best_s,))])
+    task.trials = trials
     return task
 
 

@@ -3,7 +3,7 @@
 from ansorpy.state.steps.insert import CacheRead, CacheWrite, Rfactor
 from ansorpy.state.steps.location import ComputeAt, ComputeInline, ComputeRoot
 from ansorpy.state.steps.order import Annotate, Fuse, Reorder
-from ansorpy.state.steps.reformulate import Winograd, meaning, reformulations
+from ansorpy.state.steps.reformulate import Winograd, executed_flop, meaning, reformulations
 from ansorpy.state.steps.regroup import SkipPadding, SplitGroups, SplitPhases
 from ansorpy.state.steps.split import FollowFusedSplit, FollowSplit, Split
 from ansorpy.state.steps.tensorize import Tensorize
@@ -26,6 +26,7 @@ __all__ = [
     "SplitPhases",
     "Tensorize",
     "Winograd",
+    "executed_flop",
     "meaning",
     "reformulations",
 ]

@@ -6,6 +6,8 @@ from typing import ClassVar
 from ansorpy.errors import SpecError, StepError
 from ansorpy.state.state import Stage, State, whole_loops
 from ansorpy.state.steps.guard import compute_of, free_name, untouched
+from ansorpy.state.steps.regroup import SkipPadding, SplitPhases
+from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
 from ansorpy.te.winograd import recognise, rewrite
 
@@ -51,6 +53,13 @@ class Winograd:
 def reformulations(state: State) -> tuple[Winograd, ...]:
     """Return the steps of a state that change how its results are rounded."""
     return tuple(step for step in state.steps if isinstance(step, Winograd))
+
+
+def executed_flop(state: State) -> int:
+    """Return the operations that kernels of a state execute; 0 if some products are left out."""
+    if any(isinstance(step, SkipPadding | SplitPhases) for step in state.steps):
+        return 0
+    return flop_count(meaning(state))
 
 
 def meaning(state: State) -> Dag:

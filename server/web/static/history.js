@@ -1,4 +1,4 @@
-// What the events of a job add up to: one point per round, on the trials and seconds of the job.
+// The curves of a job: one point per round and per race, on the trials and seconds of the job.
 
 export class History {
   constructor(tasks, weights) {
@@ -14,12 +14,13 @@ export class History {
   take(event) {
     if (event.kind === "state") this.state = event.state;
     if (event.kind === "finished") this.finish(event.tasks);
-    if (event.kind !== "round") return;
-    this.trials.set(event.task, event.trials);
+    const raced = event.kind === "kernel" && "latency_s" in event; // older services did not tell
+    if (event.kind !== "round" && !raced) return;
+    if (!raced) this.trials.set(event.task, event.trials);
     this.best.set(event.task, event.best_s);
     const one = this.tasks.length === 1;
     this.points.push({
-      round: this.points.length + 1,
+      round: raced ? this.last?.round ?? 0 : (this.last?.round ?? 0) + 1,
       task: event.task,
       trials: [...this.trials.values()].reduce((sum, count) => sum + count, 0),
       seconds: event.seconds,
