@@ -21,6 +21,7 @@ from ansorpy.server.commands.common import (
     NOTHING_SURVIVED,
     WRONG_INPUT,
     pairs,
+    read_source,
     stop,
 )
 from ansorpy.server.commands.watching import as_line, watcher
@@ -203,15 +204,8 @@ def _follow(client: "Client", job_id: str) -> None:
 
 def _workload(file: str, bind: dict[str, Any]) -> dict[str, Any]:
     """Return a file as the arguments of `Client.submit`; a JSON DAG is read and checked here."""
-    from ansorpy.te.spec import loads
-
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{file}: {error}") from error
-    if text.lstrip().startswith("{"):
-        return {"dags": (loads(text),)}
-    return {"text": text, "bind": bind}
+    text, dag = read_source(file)
+    return {"text": text, "bind": bind} if dag is None else {"dags": (dag,)}
 
 
 def _json(job: "Job") -> str:
