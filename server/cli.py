@@ -266,8 +266,8 @@ def target_of(name: str, cores: int) -> Any:
     here = local_target(cores)
     known = (*here.names, target_digest(here))
     asked = parse_target(name, known)
-    if asked.kind not in ("", here.kind):
-        return Target(kind=asked.kind, cores=cores)
+    if asked.kind == "cuda":
+        return Target(kind="cuda", cores=cores)
     if name not in known:
         raise unknown_target(name, known)
     return here

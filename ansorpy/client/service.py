@@ -83,6 +83,7 @@ class Client(Closing):
 
         Args:
             text: Tensor Comprehensions notation; or `dags`.
+            target: KIND[:ARCH] or a digest, as `targets` tells them; any worker's unless given.
             allow: what may change how results are rounded: "winograd2", "winograd4".
             without: rules to switch off, by name.
             idempotency_key: one of this call unless given; with one of your own, the same request

@@ -74,7 +74,7 @@ def submit(
     cores: Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")] = 1,
     bind: Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol.")] = None,
     weight: Annotated[list[str] | None, typer.Option(help="NAME=3: how often it occurs.")] = None,
-    target: Annotated[str, typer.Option(help="Digest of a target; any unless given.")] = "",
+    target: Annotated[str, typer.Option(help="KIND[:ARCH] or a digest; any unless given.")] = "",
     priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier jobs know.")] = False,
     allow: Annotated[

@@ -50,7 +50,8 @@ def test_a_job_is_submitted_followed_and_pulled(stage: Stage, tmp_path: Path) ->
     submitted = stage.run("submit", "-", "--trials", "8", "--fresh", text=MM)
     assert (submitted.exit_code, submitted.stderr) == (0, "")
     job_id = submitted.stdout.strip()
-    assert stage.run("status", job_id).stdout.startswith("queued: 0/8 trials; mm none yet")
+    waits = "queued: 0/8 trials; mm none yet; no live worker\n"
+    assert stage.run("status", job_id).stdout == waits
     assert stage.run("kernels", "pull", job_id).exit_code == 2
     claimed = stage.claim()
     stage.progress(claimed)
@@ -118,6 +119,23 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert (found.exit_code, found.stdout) == (2, "")
     assert message in found.stderr
     assert len(found.stderr.splitlines()) == 1
+
+
+def test_a_target_is_read_by_the_service_as_locally(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "mm.te"
+    file.write_text(MM)
+    for target in ("cuda", "cuda:sm_90"):
+        remote = stage.run("submit", str(file), "--target", target)
+        local = stage.run("tune", str(file), "--target", target)
+        assert remote.exit_code == local.exit_code == 2
+        assert local.stderr.removeprefix("ansorpy: ") in remote.stderr
+
+
+def test_on_a_terminal_a_job_says_what_it_waits_for() -> None:
+    stream = Terminal()
+    with watcher(stream) as show:
+        show(job(state="queued", waiting_for="no live worker for cpu"))
+    assert "no live worker for cpu" in stream.getvalue()
 
 
 def test_a_service_that_is_not_there_is_exit_code_4(stage: Stage) -> None:

@@ -42,9 +42,10 @@ def tell(running: Service, claimed: Any, **changes: Any) -> None:
 
 def poison(running: Service) -> str:
     """Return a job whose every string is a script, as far as the database takes it."""
+    running.worker("feedfeedfeedfeed", age_s=3600.0)
     job_id = running.submit(
         text=f"# {EVIL}\n" + "def mm(float(4) A) -> (C) { C(i) = A(i) }",
-        target="feed",  # which no worker has
+        target="feedfeedfeedfeed",  # which no living worker has
     )
     with transaction(running.engine) as tx:
         failed = Record("k/t/1", "k", "cpu@0", "{}", (), Failed("wrong", EVIL))

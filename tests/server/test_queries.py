@@ -4,7 +4,7 @@ from sqlalchemy import Engine
 from ansorpy.errors import SpecError
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import WorkerRow
-from ansorpy.server.jobs import lease, queries
+from ansorpy.server.jobs import lease, machines, queries
 from ansorpy.server.jobs.errors import BusyError, KeyReusedError, UnknownError
 from ansorpy.server.jobs.submission import Budget, Submission
 from ansorpy.te.text import parse
@@ -171,8 +171,8 @@ def test_workers_are_those_with_a_young_heartbeat(engine: Engine) -> None:
                 )
             )  # fmt: skip
     with transaction(engine) as tx:
-        assert [row.id for row in queries.workers(tx, 110.0)] == ["a"]
-        assert queries.targets(tx, 110.0) == {"t": {}}
+        assert [row.id for row in machines.workers(tx, 110.0)] == ["a"]
+        assert machines.targets(tx, 110.0) == {"t": {}}
 
 
 def test_the_clock_is_that_of_the_database(engine: Engine) -> None:
