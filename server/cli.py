@@ -169,10 +169,9 @@ def serve(
     port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
 ) -> None:
     """Run the service; settings come from ANSORPY_* variables."""
-    import uvicorn
-
     from ansorpy.measure.cores import keep_off_the_slot
     from ansorpy.server.app import create_app
+    from ansorpy.server.commands.serving import listen
     from ansorpy.server.logs import configure
 
     with wrong_input():
@@ -184,15 +183,7 @@ def serve(
     configure(settings.log_format)
     if settings.embedded_worker:
         keep_off_the_slot()  # its one thread of Python needs one core, not that which is timed on
-    # No access log of its own: it would write addresses as they came in; ours names the route.
-    uvicorn.run(
-        service,
-        host=settings.host,
-        port=settings.port,
-        access_log=False,
-        log_config=None,
-        timeout_graceful_shutdown=5,
-    )
+    listen(service, settings)
 
 
 @app.command()

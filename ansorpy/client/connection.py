@@ -166,10 +166,10 @@ def problem_of(path: str, reply: httpx.Response) -> ServiceError:
     try:
         told = reply.json()
         errors = "; ".join(f"{e['place']}: {e['code']}" for e in told.get("errors", ()))
-        parts = (told["title"], told.get("detail", ""), errors)
+        parts = (told["title"], told.get("detail", "") or errors)
         code = str(told.get("code", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
-        parts, code = (reply.reason_phrase, reply.text[:200], ""), ""
+        parts, code = (reply.reason_phrase, reply.text[:200]), ""
     text = ": ".join(part for part in parts if part)
     return ServiceError(f"{path}: {status} {text}", status, code, retry_after_s)
 
