@@ -149,6 +149,11 @@ class Connection:
     def _told(self, path: str) -> Iterator[None]:
         try:
             yield
+        except httpx.ConnectError as error:
+            raise ServiceError(
+                f"cannot reach {self.url} because {error}; expected a service there: start one with"
+                " `ansorpy serve`, or set ANSORPY_URL"
+            ) from error
         except httpx.HTTPError as error:
             what = str(error) or type(error).__name__
             raise ServiceError(f"{self.url}{path}: {what}") from error

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # the client loads when it is first used: `ansorpy tune` does
 kernels = typer.Typer(help="Kernels of the service.", no_args_is_help=True)
 
 File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, or its first digits.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Out = Annotated[Path, typer.Option(help="Folder for the kernels.")]
 
@@ -113,7 +113,9 @@ def submit(
 
 
 def status(
-    job: Annotated[str | None, typer.Argument(help="A job; all of them unless given.")] = None,
+    job: Annotated[
+        str | None, typer.Argument(help="A job, or its first digits; all unless given.")
+    ] = None,
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 20,
     as_json: AsJson = False,
@@ -160,7 +162,9 @@ def resume(job: JobId) -> None:
 
 @kernels.command()
 def pull(
-    what: Annotated[str, typer.Argument(help="A job, or sha256:... of a package.")],
+    what: Annotated[
+        str, typer.Argument(help="A job (or its first digits), or sha256:... of a package.")
+    ],
     task: Annotated[list[str] | None, typer.Option(help="Only these tasks of the job.")] = None,
     out: Out = Path("kernels"),
 ) -> None:

@@ -107,15 +107,19 @@ def listing(
     state: State | None = None,
     before: int | None = None,
     limit: int = 50,
+    prefix: str = "",
 ) -> tuple[Sequence[JobRow], int | None]:
     """Return a page of jobs, newest first, and where the next page begins (None: there is none).
 
     Args:
         before: what the page before returned.
+        prefix: hex digits that the ids begin with.
     """
     query = select(JobRow).where(JobRow.tenant_id == tenant_id)
     if state is not None:
         query = query.where(JobRow.state == state)
+    if prefix:
+        query = query.where(JobRow.id.between(prefix, prefix + "g"))  # ids are hex
     if before is not None:
         query = query.where(JobRow.seq < before)
     rows = tx.scalars(query.order_by(JobRow.seq.desc()).limit(limit + 1)).all()

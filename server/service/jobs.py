@@ -118,10 +118,19 @@ class Jobs:
             tag = f'W/"{row.version}.{row.events}.{len(waiting or "")}"'
             return Seen(tag, None if has(tag) else _told(tx, row, waiting))
 
-    def page(self, tenant_id: int, state: State | None, before: int | None, limit: int) -> JobPage:
+    def page(
+        self,
+        tenant_id: int,
+        state: State | None,
+        before: int | None,
+        limit: int,
+        prefix: str = "",
+    ) -> JobPage:
         """Return a page of the list, newest first."""
         with reading(self.engine) as tx:
-            rows, after = queries.listing(tx, tenant_id, state=state, before=before, limit=limit)
+            rows, after = queries.listing(
+                tx, tenant_id, state=state, before=before, limit=limit, prefix=prefix
+            )
             return JobPage(jobs=[job_summary(row) for row in rows], next=after)
 
     def steer(self, tenant_id: int, job_id: str, how: Steer) -> JobReply:

@@ -160,6 +160,18 @@ def test_a_job_is_explained_with_what_was_asked(engine: Engine) -> None:
     assert (told.submission.dags, told.failures, told.trials) == (MM, (), 0)
 
 
+def test_jobs_are_listed_by_the_beginning_of_their_id(engine: Engine) -> None:
+    ids = [submit(engine) for _ in range(8)]
+    other = submit(engine, tenant=add_tenant(engine, "b"))
+    with transaction(engine) as tx:
+        for job_id in ids:
+            for length in (1, 8, 32):
+                rows, _ = queries.listing(tx, 1, prefix=job_id[:length])
+                wanted = [i for i in reversed(ids) if i.startswith(job_id[:length])]
+                assert [row.id for row in rows] == wanted
+        assert queries.listing(tx, 1, prefix=other) == ([], None)
+
+
 def test_workers_are_those_with_a_young_heartbeat(engine: Engine) -> None:
     with transaction(engine) as tx:
         seen = (("a", 100.0, "idle"), ("b", 1.0, "busy"), ("c", 100.0, "stopped"))
