@@ -1,9 +1,19 @@
-"""What the search knows of the machine a kernel is made for."""
+"""A machine that kernels are made for, and the names by which a request asks for one."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from ansorpy.errors import SpecError
 from ansorpy.te.expr import SIZE_BYTES
+
+KINDS: Final = ("cpu", "cuda")  # of targets that have rules, i.e. sketches and explanations
+TUNED_KINDS: Final = ("cpu",)  # of targets that have a back end, i.e. kernels
+MAX_NAME: Final = 32  # characters of the name of a target
+_NAME: Final = re.compile(
+    r"(?P<digest>[0-9a-f]{16})|(?P<kind>[a-z]+)(:(?P<arch>[A-Za-z0-9_.+-]+))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +39,86 @@ class Target:
     def lanes(self, dtype: str) -> int:
         """Return how many elements of `dtype` one vector register holds (at least 1)."""
         return max(1, self.vector_bits // 8 // SIZE_BYTES[dtype])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """KIND and KIND:ARCH of this target; its digest is a third name (`records`)."""
+        return names_of(self.kind, self.cpu)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetName:
+    """A target as a request names it: `cpu`, `cpu:znver4`, `cuda:sm_90`, or a digest.
+
+    The architecture of a CPU is LLVM's name of the processor.
+    """
+
+    kind: str = ""  # "" of a digest
+    arch: str = ""
+    digest: str = ""
+
+
+def names_of(kind: str, arch: str) -> tuple[str, ...]:
+    """Return KIND, and KIND:ARCH if the architecture is known."""
+    return (kind, f"{kind}:{arch}") if arch else (kind,)
+
+
+def parse_target(text: str, known: Iterable[str]) -> TargetName:
+    """Read KIND[:ARCH] or a digest of 16 hex digits.
+
+    Args:
+        known: names of targets, for the message only.
+
+    Raises:
+        SpecError: the text has neither form, or no such kind exists.
+    """
+    found = _NAME.fullmatch(text) if len(text) <= MAX_NAME else None
+    if found is None:
+        raise SpecError(
+            f"cannot read target {text[:MAX_NAME]!r} because it is neither KIND[:ARCH] nor a digest"
+            f" of 16 hex digits; expected {listed(known)}"
+        )
+    name = TargetName(**{part: value or "" for part, value in found.groupdict().items()})
+    if name.kind and name.kind not in KINDS:
+        raise unknown_target(text, known)
+    return name
+
+
+def unknown_target(text: str, known: Iterable[str]) -> SpecError:
+    """Return the error of a well-formed name that no known target has."""
+    return SpecError(
+        f"cannot tune for {text} because no known target has that name; expected {listed(known)}"
+    )
+
+
+def require_back_end(kind: str) -> None:
+    """Refuse a kind of target that kernels cannot be built for.
+
+    Raises:
+        SpecError: the kind has no back end.
+    """
+    if kind not in TUNED_KINDS:
+        raise SpecError(
+            f"cannot tune for {kind} because {kind} has no back end; expected {listed(TUNED_KINDS)}"
+        )
+
+
+def require_cores(cores: int, most: int, place: str) -> None:
+    """Refuse more threads than a machine has cores.
+
+    Args:
+        place: the machine, for the message.
+
+    Raises:
+        SpecError: names both numbers.
+    """
+    if cores > most:
+        raise SpecError(
+            f"cannot tune for {cores} cores because {place} has {most}; expected 1 to {most}"
+        )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return `a, b or c`."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last

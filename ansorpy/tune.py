@@ -29,6 +29,7 @@ from ansorpy.events import (
     Stopped,
     TaskResult,
 )
+from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.host import local_target
 from ansorpy.plan.choices import ALL_PLANS
 from ansorpy.records import MemoryStore, Record, Store, default_store
@@ -46,7 +47,7 @@ from ansorpy.session.standing import Standing
 from ansorpy.session.task import Task, rules_name
 from ansorpy.session.transfer import Transfer
 from ansorpy.state.rule import Rule
-from ansorpy.target import Target
+from ansorpy.target import Target, require_back_end, require_cores
 from ansorpy.tasks import Settings
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
@@ -80,6 +81,7 @@ class Request:
     first_answer: bool = True  # before the first trial, of no more tasks than have open pools
 
     def __post_init__(self) -> None:
+        require_back_end(self.target.kind)
         if not 0 <= self.trials <= MAX_TRIALS:
             raise SpecError(f"trials {self.trials}: expected 0 to {MAX_TRIALS}")
         if self.seconds is not None and not self.seconds > 0:
@@ -140,11 +142,13 @@ def run(
             given. It moves on: a tuning that is to be resumed starts cold.
 
     Raises:
-        SpecError: the request is wrong, its search space is empty, or `out` takes no files.
+        SpecError: the request is wrong, its search space is empty, `out` takes no files, or the
+            kernel has more threads than this machine has cores.
         KeyboardInterrupt: there was one, and there is nothing to keep.
     """
     if journal is not None and experience is not None:
         raise ValueError("a tuning with a journal starts cold: it has to repeat itself")
+    opening = pools or pools_here(request)
     store = default_store() if store is None else store
     journal = StoreJournal(store) if journal is None else journal
     kept = journal.kept()
@@ -173,7 +177,6 @@ def run(
         if model is None:
             model = default_model(request.target, request.seed, transfer.prior)
         pace = Pace(request.seconds, begin_s, len(open_tasks), clock)
-        opening = pools or (Pools if request.trials else small_pools)
         with opening() as processes:
             deliveries = Deliveries(processes, journal, digest, out, pace, hasty=not request.trials)
             means = Means(rules, model, journal, processes, deliveries, transfer, clock)
@@ -200,6 +203,16 @@ def run(
                 results[task.name] = deliveries.finish(task, kept.races.get(task.name))
     done = tuple(result for result in results.values() if result is not None)
     yield Finished(done, clock() - begin_s, stopped)
+
+
+def pools_here(request: Request) -> Callable[[], Pools]:
+    """Return what opens measuring processes of this machine.
+
+    Raises:
+        SpecError: the kernel has more threads than this machine has cores.
+    """
+    require_cores(request.target.cores, len(usable_cores()), "this machine")
+    return Pools if request.trials else small_pools
 
 
 def has_answer(task: Task) -> bool:

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ansorpy.errors import SpecError
 from ansorpy.server.commands import keys, records, remote
 from ansorpy.server.commands.common import (
     INTERRUPTED,
@@ -23,6 +22,7 @@ from ansorpy.server.commands.common import (
     database,
     pairs,
     read_settings,
+    read_source,
     wrong_input,
 )
 from ansorpy.server.progress import reporter
@@ -40,9 +40,11 @@ db = typer.Typer(help="The database of records and jobs.", no_args_is_help=True)
 app.add_typer(db, name="db")
 
 File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
-Kind = Annotated[str, typer.Option("--target", help="cpu or cuda.")]
-TuneKind = Annotated[
-    str, typer.Option("--target", help="cpu; `sketches` and `explain` take cuda, too.")
+Name = Annotated[
+    str, typer.Option("--target", help="KIND[:ARCH], such as cpu or cuda:sm_90, or a digest.")
+]
+TuneName = Annotated[
+    str, typer.Option("--target", help="cpu, cpu:ARCH or the digest of this machine.")
 ]
 Cores = Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")]
 Bind = Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol of the text.")]
@@ -64,7 +66,7 @@ app.add_typer(keys.app, name="keys")
 @app.command()
 def tune(
     file: File,
-    target: TuneKind = "cpu",
+    target: TuneName = "cpu",
     trials: Annotated[
         int, typer.Option(min=0, help="Candidates to measure; 0: the model chooses.")
     ] = 64,
@@ -97,8 +99,6 @@ def tune(
     from ansorpy.tune import Request, run
 
     with wrong_input():
-        if target != "cpu":
-            raise SpecError(f"--target {target}: kernels are tuned for cpu so far")
         request = Request(
             dags=read_file(file, pairs(bind, "--bind", int)),
             target=target_of(target, cores),
@@ -136,7 +136,7 @@ def tune(
 @app.command()
 def sketches(
     file: File,
-    target: Kind = "cpu",
+    target: Name = "cpu",
     cores: Cores = 1,
     bind: Bind = None,
     as_json: AsJson = False,
@@ -156,7 +156,7 @@ def sketches(
 
 
 @app.command()
-def explain(file: File, target: Kind = "cpu", cores: Cores = 1, bind: Bind = None) -> None:
+def explain(file: File, target: Name = "cpu", cores: Cores = 1, bind: Bind = None) -> None:
     """Show the derivation: every rule at every stage, its verdict and its reason."""
     with wrong_input():
         for derivation in derivations(file, target, cores, bind):
@@ -169,10 +169,9 @@ def serve(
     port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
 ) -> None:
     """Run the service; settings come from ANSORPY_* variables."""
-    import uvicorn
-
     from ansorpy.measure.cores import keep_off_the_slot
     from ansorpy.server.app import create_app
+    from ansorpy.server.commands.serving import listen
     from ansorpy.server.logs import configure
 
     with wrong_input():
@@ -184,15 +183,7 @@ def serve(
     configure(settings.log_format)
     if settings.embedded_worker:
         keep_off_the_slot()  # its one thread of Python needs one core, not that which is timed on
-    # No access log of its own: it would write addresses as they came in; ours names the route.
-    uvicorn.run(
-        service,
-        host=settings.host,
-        port=settings.port,
-        access_log=False,
-        log_config=None,
-        timeout_graceful_shutdown=5,
-    )
+    listen(service, settings)
 
 
 @app.command()
@@ -251,30 +242,26 @@ def read_file(file: str, bind: Mapping[str, int]) -> tuple[Any, ...]:
     Raises:
         SpecError: the file cannot be read, or what is in it is wrong.
     """
-    from ansorpy.te.spec import loads
     from ansorpy.te.text import parse
 
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{file}: {error}") from error
-    if text.lstrip().startswith("{"):
-        return (loads(text),)
-    return parse(text, bind, file)
+    text, dag = read_source(file)
+    return parse(text, bind, file) if dag is None else (dag,)
 
 
-def target_of(kind: str, cores: int) -> Any:
-    """Return the target; SpecError for an unknown kind."""
+def target_of(name: str, cores: int) -> Any:
+    """Return this machine, or a target of another kind; SpecError for any other machine."""
     from ansorpy.measure.host import local_target
-    from ansorpy.target import Target
+    from ansorpy.records import target_digest
+    from ansorpy.target import Target, parse_target, unknown_target
 
-    match kind:
-        case "cpu":
-            return local_target(cores)
-        case "cuda":
-            return Target(kind="cuda", cores=cores)
-        case _:
-            raise SpecError(f"--target {kind}: expected cpu or cuda")
+    here = local_target(cores)
+    known = (*here.names, target_digest(here))
+    asked = parse_target(name, known)
+    if asked.kind == "cuda":
+        return Target(kind="cuda", cores=cores)
+    if name not in known:
+        raise unknown_target(name, known)
+    return here
 
 
 def derivations(file: str, target: str, cores: int, bind: list[str] | None) -> list[Any]:
@@ -283,7 +270,7 @@ def derivations(file: str, target: str, cores: int, bind: list[str] | None) -> l
     from ansorpy.sketch import derive
 
     machine = target_of(target, cores)
-    rules = find_rules(target)
+    rules = find_rules(machine.kind)
     return [derive(d, machine, rules) for d in read_file(file, pairs(bind, "--bind", int))]
 
 

@@ -14,6 +14,7 @@ from ansorpy.cost.random import RandomModel
 from ansorpy.errors import SpecError
 from ansorpy.events import Derived, Event, Finished, Improved, RoundDone, Started, TaskResult
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.records import JsonlStore, MemoryStore, Store
@@ -300,6 +301,20 @@ def test_a_wrong_request_says_what_is_wrong(options: dict[str, Any], message: st
 def test_a_kernel_has_at_least_one_thread() -> None:
     with pytest.raises(SpecError, match="cores 0: expected 1 to 256"):
         Request(parse(MM), replace(TARGET, cores=0))
+
+
+@pytest.mark.parametrize("kind", ["cuda", "tpu"])
+def test_a_kind_without_a_back_end_is_refused(kind: Any) -> None:
+    message = f"cannot tune for {kind} because {kind} has no back end; expected cpu"
+    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
+        ansorpy.tune(MM, Target(kind), store=MemoryStore())
+
+
+def test_more_cores_than_the_machine_has_are_refused(tmp_path: Path) -> None:
+    most = len(usable_cores())
+    message = f"cannot tune for {most + 1} cores because this machine has {most}; expected 1 to"
+    with pytest.raises(SpecError, match=re.escape(message)):
+        ansorpy.tune(MM, cores=most + 1, store=MemoryStore(), out=tmp_path)
 
 
 def test_a_folder_that_takes_no_files_is_told_before_the_search(tmp_path: Path) -> None:

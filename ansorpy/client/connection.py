@@ -149,6 +149,11 @@ class Connection:
     def _told(self, path: str) -> Iterator[None]:
         try:
             yield
+        except httpx.ConnectError as error:
+            raise ServiceError(
+                f"cannot reach {self.url} because {error}; expected a service there: start one with"
+                " `ansorpy serve`, or set ANSORPY_URL"
+            ) from error
         except httpx.HTTPError as error:
             what = str(error) or type(error).__name__
             raise ServiceError(f"{self.url}{path}: {what}") from error
@@ -166,10 +171,10 @@ def problem_of(path: str, reply: httpx.Response) -> ServiceError:
     try:
         told = reply.json()
         errors = "; ".join(f"{e['place']}: {e['code']}" for e in told.get("errors", ()))
-        parts = (told["title"], told.get("detail", ""), errors)
+        parts = (told["title"], told.get("detail", "") or errors)
         code = str(told.get("code", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
-        parts, code = (reply.reason_phrase, reply.text[:200], ""), ""
+        parts, code = (reply.reason_phrase, reply.text[:200]), ""
     text = ": ".join(part for part in parts if part)
     return ServiceError(f"{path}: {status} {text}", status, code, retry_after_s)
 

@@ -64,6 +64,7 @@ class Job:
     priority: int = 0
     attempts: int = 0
     events: int = 0
+    waiting_for: str | None = None  # what a queued job lacks: "no live worker for cpu"
     how: str = ""  # of a submission: created, repeated, coalesced, answered
 
     @property

@@ -1,6 +1,7 @@
 """A client of the service: submit, follow, steer, download, verify."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,16 +14,20 @@ from ansorpy.artifact.package import unbox
 from ansorpy.client.connection import DEFAULT_URL, Connection, Place, ServiceError
 from ansorpy.client.model import Event, Job, JobLine, event_of, job_of, line_of
 from ansorpy.closing import Closing
-from ansorpy.errors import PackageError
+from ansorpy.errors import PackageError, SpecError
 from ansorpy.te.dag import Dag
 from ansorpy.te.spec import to_json
 
+ID_CHARS = 32
+ID = re.compile(rf"[0-9a-f]{{1,{ID_CHARS}}}")
 QUIET_S = 45.0  # a stream of events says something at least every 15 s
 REST_S = 0.5  # before a broken stream is taken up again
 
 
 class Client(Closing):
     """Talks to one service; use it as a context manager, or close it.
+
+    A job may be named by the first digits of its id, if no other id of yours begins with them.
 
     Requests are repeated where the connection breaks or the service is busy: a submission carries
     an Idempotency-Key, so that no job is made twice.
@@ -83,6 +88,7 @@ class Client(Closing):
 
         Args:
             text: Tensor Comprehensions notation; or `dags`.
+            target: KIND[:ARCH] or a digest, as `targets` tells them; any worker's unless given.
             allow: what may change how results are rounded: "winograd2", "winograd4".
             without: rules to switch off, by name.
             idempotency_key: one of this call unless given; with one of your own, the same request
@@ -114,9 +120,33 @@ class Client(Closing):
         headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
         return job_of(self._connection.send("POST", "/v1/jobs", body=body, headers=headers).json())
 
+    def find(self, job_id: str) -> str:
+        """Return the id of the one job whose id begins with `job_id`; a whole id is not looked up.
+
+        Raises:
+            SpecError: it is neither an id nor the beginning of one.
+            ServiceError: no job (404) or several jobs (422) begin with it.
+        """
+        if not ID.fullmatch(job_id):
+            raise SpecError(
+                f"cannot find job {job_id[:ID_CHARS]!r} because an id has hex digits only; expected"
+                f" the {ID_CHARS} of an id, or the first of them"
+            )
+        if len(job_id) == ID_CHARS:
+            return job_id
+        page = self._connection.get("/v1/jobs", id=job_id)["jobs"]
+        found = [job.id for job in map(line_of, page) if job.id.startswith(job_id)]
+        if not found:
+            reason = f"cannot find job {job_id} because no id begins with that"
+            raise ServiceError(f"{reason}; expected one that `status` lists", 404, "unknown")
+        if len(found) > 1:
+            reason = f"cannot find job {job_id} because {len(found)} ids begin with that"
+            raise ServiceError(f"{reason}; expected more digits: {', '.join(found)}", 422, "id")
+        return found[0]
+
     def job(self, job_id: str) -> Job:
         """Return a job."""
-        return job_of(self._connection.get(f"/v1/jobs/{job_id}"))
+        return job_of(self._connection.get(f"/v1/jobs/{self.find(job_id)}"))
 
     def jobs(self, state: str | None = None) -> Iterator[JobLine]:
         """Yield your jobs, newest first, a page at a time."""
@@ -132,7 +162,7 @@ class Client(Closing):
         self, job_id: str, every_s: float = 1.0, sleep: Callable[[float], object] = time.sleep
     ) -> Iterator[Job]:
         """Yield the job whenever it has changed; the last one has ended."""
-        etag = ""
+        etag, job_id = "", self.find(job_id)
         while True:
             headers = {"If-None-Match": etag} if etag else {}
             reply = self._connection.send("GET", f"/v1/jobs/{job_id}", headers=headers)
@@ -161,8 +191,8 @@ class Client(Closing):
         Raises:
             ServiceError: there is no such job, or the service is away for long.
         """
+        job_id, failed = self.find(job_id), 0
         path = f"/v1/jobs/{job_id}/events"
-        failed = 0
         while True:
             query: dict[str, str | int | bool] = {"after": after, "format": "sse"}
             try:
@@ -194,13 +224,15 @@ class Client(Closing):
         return self._steer(job_id, "resume")
 
     def _steer(self, job_id: str, how: str) -> Job:
-        return job_of(self._connection.send("POST", f"/v1/jobs/{job_id}/{how}").json())
+        path = f"/v1/jobs/{self.find(job_id)}/{how}"
+        return job_of(self._connection.send("POST", path).json())
 
     def explain(self, job_id: str, task: str | None = None) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of an explanation."""
         after: int | None = 0
+        path = f"/v1/jobs/{self.find(job_id)}/explain"
         while after is not None:
-            told = self._connection.get(f"/v1/jobs/{job_id}/explain", task=task, after=after)
+            told = self._connection.get(path, task=task, after=after)
             yield told
             after = told["next"]
 
@@ -235,7 +267,7 @@ class Client(Closing):
 
     def records(self, job_id: str | None = None) -> Iterator[str]:
         """Yield your records as JSONL lines, oldest first."""
-        query = {} if job_id is None else {"job": job_id}
+        query = {} if job_id is None else {"job": self.find(job_id)}
         with self._connection.stream("/v1/records", query, QUIET_S) as lines:
             yield from (line for line in lines if line)
 

@@ -129,7 +129,9 @@ class Scope:
                 return value
             case Name(name=name, at=at):
                 if name not in self.sizes:
-                    raise at.error(f"size {name!r} has no value: bind it (--bind {name}=512)")
+                    raise at.error(
+                        f"size {name!r} has no value; expected a binding, such as {name}=512"
+                    )
                 return self.sizes[name]
             case Unary(op="-", a=a):
                 return -self.number(a)

@@ -1,14 +1,19 @@
 """What every command needs: settings, the database, and mistakes told in one line."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from pydantic import ValidationError
 
 from ansorpy.errors import AnsorError, SpecError
 from ansorpy.server.settings import Settings
+
+if TYPE_CHECKING:
+    from ansorpy.te.dag import Dag
 
 WRONG_INPUT: Final = 2
 NOTHING_SURVIVED: Final = 3
@@ -54,6 +59,28 @@ def database(settings: Settings) -> Any:
         raise SpecError(
             f"the database under {settings.data_dir} does not open: {reason}"
         ) from error
+
+
+def read_source(file: str) -> tuple[str, "Dag | None"]:
+    """Return the text of a file (`-`: of standard input), and its DAG if the text is JSON.
+
+    Raises:
+        SpecError: names the file, which cannot be read or holds no DAG.
+    """
+    from ansorpy.te.spec import loads
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{file}: {error}") from error
+    if not text.lstrip().startswith("{"):
+        return text, None
+    try:
+        return text, loads(text)
+    except SpecError as error:
+        raise SpecError(f"{file}: {error}") from error
 
 
 def pairs(texts: list[str] | None, option: str, kind: type) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ansorpy.server.commands.common import (
     NOTHING_SURVIVED,
     WRONG_INPUT,
     pairs,
+    read_source,
     stop,
 )
 from ansorpy.server.commands.watching import as_line, watcher
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # the client loads when it is first used: `ansorpy tune` does
 kernels = typer.Typer(help="Kernels of the service.", no_args_is_help=True)
 
 File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, or its first digits.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Out = Annotated[Path, typer.Option(help="Folder for the kernels.")]
 
@@ -73,7 +74,7 @@ def submit(
     cores: Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")] = 1,
     bind: Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol.")] = None,
     weight: Annotated[list[str] | None, typer.Option(help="NAME=3: how often it occurs.")] = None,
-    target: Annotated[str, typer.Option(help="Digest of a target; any unless given.")] = "",
+    target: Annotated[str, typer.Option(help="KIND[:ARCH] or a digest; any unless given.")] = "",
     priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier jobs know.")] = False,
     allow: Annotated[
@@ -112,7 +113,9 @@ def submit(
 
 
 def status(
-    job: Annotated[str | None, typer.Argument(help="A job; all of them unless given.")] = None,
+    job: Annotated[
+        str | None, typer.Argument(help="A job, or its first digits; all unless given.")
+    ] = None,
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 20,
     as_json: AsJson = False,
@@ -159,7 +162,9 @@ def resume(job: JobId) -> None:
 
 @kernels.command()
 def pull(
-    what: Annotated[str, typer.Argument(help="A job, or sha256:... of a package.")],
+    what: Annotated[
+        str, typer.Argument(help="A job (or its first digits), or sha256:... of a package.")
+    ],
     task: Annotated[list[str] | None, typer.Option(help="Only these tasks of the job.")] = None,
     out: Out = Path("kernels"),
 ) -> None:
@@ -203,15 +208,8 @@ def _follow(client: "Client", job_id: str) -> None:
 
 def _workload(file: str, bind: dict[str, Any]) -> dict[str, Any]:
     """Return a file as the arguments of `Client.submit`; a JSON DAG is read and checked here."""
-    from ansorpy.te.spec import loads
-
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{file}: {error}") from error
-    if text.lstrip().startswith("{"):
-        return {"dags": (loads(text),)}
-    return {"text": text, "bind": bind}
+    text, dag = read_source(file)
+    return {"text": text, "bind": bind} if dag is None else {"dags": (dag,)}
 
 
 def _json(job: "Job") -> str:

@@ -32,7 +32,7 @@ def watcher(stream: TextIO) -> Iterator[Show]:
             asked = int(job.budget["trials"])
             progress.update(
                 whole, total=asked, completed=job.trials, description=f"{job.id[:8]} {job.state}",
-                facts=f"{job.trials}/{asked} trials, ETA {clock(eta_s(job))}",
+                facts=job.waiting_for or f"{job.trials}/{asked} trials, ETA {clock(eta_s(job))}",
             )  # fmt: skip
             for task in job.tasks:
                 if task.name not in bars:
@@ -62,8 +62,7 @@ def as_line(job: "Job") -> str:
     if job.state == "running":
         told.append(f"ETA {clock(eta_s(job))}")
     told += [f"{task.name} {facts_of(task)}" for task in job.tasks]
-    if job.reason:
-        told.append(job.reason)
+    told += filter(None, (job.waiting_for, job.reason))
     return "; ".join(told)
 
 

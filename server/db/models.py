@@ -82,7 +82,7 @@ class JobRow(Base):
     request: Mapped[str]  # server.jobs.submission: the canonical document
     request_sha256: Mapped[str] = mapped_column(Sha256)
     workload: Mapped[str] = mapped_column(Sha256)  # of the tasks, their names and weights
-    target: Mapped[str] = mapped_column(String(32), default="")  # digest; "" until a worker has it
+    target: Mapped[str] = mapped_column(String(32), default="")  # as asked for; digest once claimed
     cores: Mapped[int]
     trials: Mapped[int]
     seconds: Mapped[float | None]

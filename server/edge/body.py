@@ -6,9 +6,10 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from fastapi import HTTPException, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from ansorpy.errors import AnsorError
+from ansorpy.server.edge.shape import ShapeError, mistakes
+from ansorpy.server.schemas.problem import Mistake
 
 BODY_S: Final = 30.0  # for the whole body to arrive
 MAX_DIGITS: Final = 40  # of one number
@@ -17,12 +18,15 @@ MAX_KEYS: Final = 1024  # of one object
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class MalformedError(AnsorError):
-    """The body is not JSON that we take; `code` says why."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
+# What would be right, by the kind of mistake.
+_EXPECTED: Final = {
+    "json_invalid": "one JSON object in UTF-8",
+    "json_too_deep": "an object of few levels",
+    "json_key_twice": "each key once",
+    "json_not_finite": "finite numbers",
+    "json_number_too_long": f"at most {MAX_DIGITS} digits",
+    "json_too_many_keys": f"at most {MAX_KEYS} keys",
+}
 
 
 async def read_bounded(request: Request, limit_bytes: int, limit_s: float = BODY_S) -> bytes:
@@ -59,8 +63,7 @@ def parse(model: type[Model], body: bytes) -> Model:
     of more than 40 digits, objects of more than 1024 keys, and bytes that are not UTF-8.
 
     Raises:
-        MalformedError: it is not JSON, or not ours.
-        ValidationError: it is not what the model wants.
+        ShapeError: it is not JSON, or not what the model wants.
     """
     try:
         found = json.loads(
@@ -71,45 +74,41 @@ def parse(model: type[Model], body: bytes) -> Model:
             parse_float=_finite_float,
         )
     except RecursionError:
-        raise MalformedError("json_too_deep") from None
+        raise _malformed("json_too_deep") from None
     except ValueError as error:
-        raise MalformedError(_KINDS.get(str(error), "json_invalid")) from None
-    return model.model_validate(found)
+        raise _malformed(str(error)) from None
+    try:
+        return model.model_validate(found)
+    except ValidationError as error:
+        raise ShapeError(mistakes(error.errors(include_input=False), model)) from None
 
 
-_TWICE: Final = "a key is there twice"
-_CONSTANT: Final = "NaN and infinity are not JSON"
-_LONG: Final = "a number of too many digits"
-_KEYS: Final = "an object of too many keys"
-_KINDS: Final = {
-    _TWICE: "json_key_twice",
-    _CONSTANT: "json_not_finite",
-    _LONG: "json_number_too_long",
-    _KEYS: "json_too_many_keys",
-}
+def _malformed(kind: str) -> ShapeError:
+    code = kind if kind in _EXPECTED else "json_invalid"
+    return ShapeError([Mistake(place="body", code=code, expected=_EXPECTED[code])])
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MAX_KEYS:
-        raise ValueError(_KEYS)
+        raise ValueError("json_too_many_keys")
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError(_TWICE)
+        raise ValueError("json_key_twice")
     return found
 
 
 def _no_constant(_: str) -> float:
-    raise ValueError(_CONSTANT)
+    raise ValueError("json_not_finite")
 
 
 def _short_int(text: str) -> int:
     if len(text) > MAX_DIGITS:
-        raise ValueError(_LONG)
+        raise ValueError("json_number_too_long")
     return int(text)
 
 
 def _finite_float(text: str) -> float:
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        raise ValueError(_CONSTANT)
+        raise ValueError("json_not_finite")
     return value

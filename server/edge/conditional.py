@@ -66,6 +66,7 @@ def span_of(
     if begin >= end:
         raise HTTPException(
             HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+            f"cannot send this range because there are {size_bytes} bytes; expected a part of them",
             headers={"Content-Range": f"bytes */{size_bytes}"},
         )
     return Span(begin, end)

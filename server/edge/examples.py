@@ -50,6 +50,7 @@ _JOB: Final[Mapping[str, Any]] = {
     "id": JOB,
     "state": "succeeded",
     "reason": "",
+    "waiting_for": None,
     "priority": 0,
     "budget": {
         "trials": 64, "seconds": None, "target_latency_s": None, "stop_if_gain_below": None

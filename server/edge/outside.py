@@ -1,9 +1,10 @@
-"""The outermost layer: who may talk to us at all, and what every reply carries."""
+"""The outermost layer: who may talk to us at all, HEAD, and what every reply carries."""
 
 import logging
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 from uuid import uuid4
@@ -12,6 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ansorpy.server.access.start import is_loopback
+from ansorpy.server.edge.head import HeadersOnly, HeadersSentError
 from ansorpy.server.edge.metrics import Metrics
 from ansorpy.server.edge.problems import CODES, PROBLEM_CODE, problem
 from ansorpy.server.logs import facts
@@ -36,7 +38,9 @@ _HOST: Final = re.compile(r"(?P<name>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1
 
 
 class Outside:
-    """ASGI middleware: host and origin checks, security headers, request ids, counting.
+    """ASGI middleware: host and origin checks, security headers, request ids, counting, HEAD.
+
+    A HEAD request is answered as the GET of its path, without the body.
 
     Args:
         local_only: the service needs no key. Then only names of this machine are taken as Host: a
@@ -62,6 +66,9 @@ class Outside:
             return
         begin_s = self.clock()
         request_id = uuid4().hex
+        inner, sent = scope, send
+        if scope["method"] == "HEAD":
+            inner, sent = {**scope, "method": "GET"}, HeadersOnly(send)
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -69,15 +76,17 @@ class Outside:
                 headers["X-Request-Id"] = request_id
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                self._count(scope, message["status"], self.clock() - begin_s, request_id)
-            await send(message)
+                took_s = self.clock() - begin_s
+                self._count(scope["method"], inner, message["status"], took_s, request_id)
+            await sent(message)
 
         refusal = self._refusal(scope)
         if refusal is not None:
             status, detail = refusal
-            await problem(status, CODES[status], detail)(scope, receive, sending)
+            await problem(status, CODES[status], detail)(inner, receive, sending)
             return
-        await self.app(scope, receive, sending)
+        with suppress(HeadersSentError):
+            await self.app(inner, receive, sending)
 
     def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
         headers = Headers(scope=scope)
@@ -90,9 +99,11 @@ class Outside:
             return HTTPStatus.FORBIDDEN, "a page of another site may not do this"
         return None
 
-    def _count(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+    def _count(
+        self, asked: str, scope: Scope, status: int, seconds: float, request_id: str
+    ) -> None:
         route = getattr(scope.get("route"), "path", UNKNOWN_ROUTE)
-        method = scope["method"] if scope["method"] in METHODS else "OTHER"
+        method = asked if asked in METHODS else "OTHER"
         self.metrics.count(method, route, status, seconds)
         if PROBLEM_CODE in scope:
             self.metrics.refused.labels(scope[PROBLEM_CODE]).inc()

@@ -4,28 +4,27 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import ValidationError
 from sqlalchemy.exc import OperationalError, TimeoutError
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from ansorpy.errors import AnsorError, SpecError
 from ansorpy.server.access.errors import DeniedError, ForbiddenError, RateError
-from ansorpy.server.edge.body import MalformedError
+from ansorpy.server.edge.shape import ShapeError, mistakes, to_ascii
 from ansorpy.server.jobs.errors import BusyError, KeyReusedError, MoveError, UnknownError
 from ansorpy.server.schemas.problem import MEDIA_TYPE, Mistake, Problem
+from ansorpy.target import listed
 
 log = logging.getLogger(__name__)
 
-MAX_MISTAKES: Final = 20
 MAX_DETAIL: Final = 500
-MAX_PLACE: Final = 80
 PROBLEM_CODE: Final = "ansorpy.problem"
+NO_PATH: Final = "cannot find this path because no operation has it; expected a path of /docs"
 RETRY_S: Final = 5  # where the database does not answer
 
 # What an expected error means on the wire: the status, and one word for programs.
@@ -51,8 +50,7 @@ def install(app: FastAPI) -> None:
     for kind in MEANING:
         app.add_exception_handler(kind, _expected)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(ValidationError, _invalid)
-    app.add_exception_handler(MalformedError, _malformed)
+    app.add_exception_handler(ShapeError, _invalid)
     app.add_exception_handler(HTTPException, _plain)
     app.add_exception_handler(OperationalError, _database)
     app.add_exception_handler(TimeoutError, _database)
@@ -77,7 +75,7 @@ class ProblemResponse(JSONResponse):
 def problem(
     status: int,
     code: str,
-    detail: str = "",
+    detail: str,
     errors: Sequence[Mistake] = (),
     headers: Mapping[str, str] | None = None,
 ) -> ProblemResponse:
@@ -86,35 +84,10 @@ def problem(
         title=HTTPStatus(status).phrase,
         status=int(status),
         code=code,
-        detail=to_ascii(detail)[:MAX_DETAIL],
+        detail=to_ascii(detail)[:MAX_DETAIL] or HTTPStatus(status).description,
         errors=list(errors),
     )
     return ProblemResponse(body, headers)
-
-
-def mistakes(errors: Sequence[Any]) -> list[Mistake]:
-    """Return what pydantic found, without values: a place holds field names and numbers only."""
-    return [
-        Mistake(place=".".join(_place(error["loc"], error["type"]))[:MAX_PLACE], code=error["type"])
-        for error in errors[:MAX_MISTAKES]
-    ]
-
-
-def _place(parts: Sequence[int | str], kind: str) -> list[str]:
-    # Keys that came in are words of the request: those of a mapping, and those that nobody knows.
-    known = list(parts)
-    if kind == "extra_forbidden" and known:
-        known[-1] = "?"
-    mapping = next((i for i, part in enumerate(known) if part in ("bind", "weights")), None)
-    if mapping is not None and len(known) > mapping + 1:
-        known[mapping + 1] = "?"
-    return [to_ascii(str(part)) for part in known]
-
-
-def to_ascii(text: str) -> str:
-    """Return the text with everything beyond ASCII escaped, control characters too."""
-    escaped = text.encode("ascii", "backslashreplace").decode()
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in escaped)
 
 
 def _expected(_: Request, error: Exception) -> JSONResponse:
@@ -128,25 +101,24 @@ def _expected(_: Request, error: Exception) -> JSONResponse:
 
 
 def _invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError | ValidationError)
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", "", mistakes(error.errors()))
-
-
-def _malformed(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, MalformedError)
-    mistake = Mistake(place="body", code=error.code)
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", "", [mistake])
+    assert isinstance(error, RequestValidationError | ShapeError)
+    shape = error if isinstance(error, ShapeError) else ShapeError(mistakes(error.errors()))
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", str(shape), shape.mistakes)
 
 
 def _plain(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = error.status_code
     headers = dict(error.headers or {})
+    # A detail of our own is more than the phrase that Starlette puts there.
+    detail = error.detail if error.detail != HTTPStatus(status).phrase else ""
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         # Starlette names those of the first route of the path only.
-        headers["Allow"] = ", ".join(_methods(request)) or headers.get("Allow", "")
-    # Where the detail is our own it is more than the phrase that Starlette puts there.
-    detail = error.detail if error.detail != HTTPStatus(status).phrase else ""
+        methods = _methods(request) or [headers.get("Allow", "")]
+        headers["Allow"] = ", ".join(methods)
+        detail = f"cannot use this method because the path has others; expected {listed(methods)}"
+    if status == HTTPStatus.NOT_FOUND:
+        detail = detail or NO_PATH
     return problem(status, CODES.get(status, "http"), detail, headers=headers)
 
 
@@ -156,6 +128,8 @@ def _methods(request: Request) -> list[str]:
     for path, methods in request.app.openapi()["paths"].items():
         if re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), request.url.path):
             found |= {method.upper() for method in methods}
+    if "GET" in found:
+        found.add("HEAD")
     return sorted(found)
 
 

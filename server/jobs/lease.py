@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import Session, aliased
 
 from ansorpy.server.db.models import JobRow, KernelRow, PackageRow, TenantRow
@@ -41,6 +41,8 @@ def claim(
     lease_s: float,
     *,
     target: str = "",
+    names: Sequence[str] = (),
+    cores: int | None = None,
     max_running: int | None = None,
 ) -> Claim | None:
     """Take the most urgent job that waits; None where there is none for this worker.
@@ -50,6 +52,8 @@ def claim(
 
     Args:
         target: digest of the worker's target; a job for another one is left alone.
+        names: its other names.
+        cores: of the worker's machine; a job of more threads is left alone.
         max_running: jobs of one tenant at a time, where the tenant has no limit of its own.
     """
     other = aliased(JobRow)
@@ -67,7 +71,8 @@ def claim(
         .join(TenantRow, TenantRow.id == JobRow.tenant_id)
         .where(
             JobRow.state == "queued",
-            or_(JobRow.target == "", JobRow.target == target),
+            JobRow.target.in_(("", target, *names)),
+            JobRow.cores <= (cores if cores is not None else 1 << 30),
             allowed,
         )
         .order_by(JobRow.priority.desc(), running, JobRow.seq)
@@ -79,7 +84,7 @@ def claim(
         return None
     move(row, "running", now_s)
     row.attempts += 1
-    row.target = row.target or target
+    row.target = target or row.target
     row.started_s = now_s if row.started_s is None else row.started_s
     row.lease_owner, row.lease_token = owner, row.lease_token + 1
     row.lease_until_s = now_s + lease_s

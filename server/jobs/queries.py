@@ -27,12 +27,12 @@ from ansorpy.server.db.models import (
 )
 from ansorpy.server.jobs.errors import BusyError, KeyReusedError, UnknownError
 from ansorpy.server.jobs.events import add_state_event, read_events
+from ansorpy.server.jobs.machines import digests_of
 from ansorpy.server.jobs.states import State, move
 from ansorpy.server.jobs.submission import Budget, Submission
 
 EXAMPLES: Final = 3  # failures of one kind that are told in full
 RETRY_QUEUE_S: Final = 30
-WORKER_ALIVE_S: Final = 30.0  # how old the heartbeat of a living worker may be
 
 How = Literal["created", "repeated", "coalesced", "answered"]
 
@@ -107,15 +107,19 @@ def listing(
     state: State | None = None,
     before: int | None = None,
     limit: int = 50,
+    prefix: str = "",
 ) -> tuple[Sequence[JobRow], int | None]:
     """Return a page of jobs, newest first, and where the next page begins (None: there is none).
 
     Args:
         before: what the page before returned.
+        prefix: hex digits that the ids begin with.
     """
     query = select(JobRow).where(JobRow.tenant_id == tenant_id)
     if state is not None:
         query = query.where(JobRow.state == state)
+    if prefix:
+        query = query.where(JobRow.id.between(prefix, prefix + "g"))  # ids are hex
     if before is not None:
         query = query.where(JobRow.seq < before)
     rows = tx.scalars(query.order_by(JobRow.seq.desc()).limit(limit + 1)).all()
@@ -247,19 +251,6 @@ def records_after(
     return tx.scalars(query.order_by(RecordRow.seq).limit(limit)).all()
 
 
-def workers(tx: Session, now_s: float) -> Sequence[WorkerRow]:
-    """Return the workers that are alive."""
-    query = select(WorkerRow).where(
-        WorkerRow.heartbeat_s > now_s - WORKER_ALIVE_S, WorkerRow.state != "stopped"
-    )
-    return tx.scalars(query.order_by(WorkerRow.started_s)).all()
-
-
-def targets(tx: Session, now_s: float) -> Mapping[str, Mapping[str, Any]]:
-    """Return the facts of the targets that a living worker has, by digest."""
-    return {row.target: json.loads(row.facts)["target"] for row in workers(tx, now_s)}
-
-
 def _same(tx: Session, tenant_id: int, submission: Submission) -> Submitted | None:
     """Return a job of the tenant that makes this one needless."""
     query = select(JobRow).where(
@@ -269,7 +260,7 @@ def _same(tx: Session, tenant_id: int, submission: Submission) -> Submitted | No
     )
     if submission.target:
         # A job for any target that no worker has taken yet may end up on another one.
-        query = query.where(JobRow.target == submission.target)
+        query = query.where(JobRow.target.in_(digests_of(tx, submission.target)))
     newest = tx.scalars(query.order_by(JobRow.seq.desc()))
     rows = [row for row in newest if _covers(row, submission.budget)]
     for state, how in _REUSE:

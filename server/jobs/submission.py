@@ -40,7 +40,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A job as its owner wants it. `target` is the digest of a target, "" for any worker's."""
+    """A job as its owner wants it. `target` is a name (ansorpy.target), "" for any worker's."""
 
     dags: tuple[Dag, ...]
     budget: Budget = Budget()

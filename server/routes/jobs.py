@@ -111,9 +111,13 @@ def listing(
         int | None, Query(ge=0, le=2**53, description="`next` of the page before.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Jobs of one page.")] = PAGE,
+    prefix: Annotated[
+        str,
+        Query(alias="id", pattern="^[0-9a-f]{0,32}$", description="Only ids that begin with this."),
+    ] = "",
 ) -> JobPage:
     """Return your jobs, newest first."""
-    return parts.jobs.page(who.tenant_id, state, before, limit)
+    return parts.jobs.page(who.tenant_id, state, before, limit, prefix)
 
 
 @router.get(

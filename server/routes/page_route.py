@@ -42,8 +42,8 @@ class PageRoute(APIRoute):
                 back = request.url.path if request.method == "GET" else "/jobs"
                 place = URL("/login").include_query_params(next=back)
                 reply = RedirectResponse(place, HTTPStatus.SEE_OTHER)
-            except RequestValidationError:
-                reply = failed(HTTPStatus.UNPROCESSABLE_ENTITY, "There is no such page")
+            except RequestValidationError as error:
+                reply = failed(_status(error), "There is no such page")
             except AnsorError as error:
                 kinds = [kind for kind in type(error).__mro__ if kind in MEANING]
                 if not kinds:
@@ -54,6 +54,11 @@ class PageRoute(APIRoute):
             return reply
 
         return handler
+
+
+def _status(error: RequestValidationError) -> HTTPStatus:
+    in_path = any(mistake["loc"][0] == "path" for mistake in error.errors())
+    return HTTPStatus.NOT_FOUND if in_path else HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 def own_form(request: Request) -> None:

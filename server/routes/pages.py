@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from itertools import islice
+from shlex import quote
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -66,7 +67,8 @@ def jobs(
     page = parts.jobs.page(who.tenant_id, state, before, PAGE)
     return _page(
         request, who, "jobs.html", "jobs", page=page, states=tuple(MOVES), state=state,
-        before=before, now_s=parts.dashboard.now_s(),
+        before=before, now_s=parts.dashboard.now_s(), keys=parts.gate.local is None,
+        submit_url=quote(str(request.url_for("submit"))),
     )  # fmt: skip
 
 

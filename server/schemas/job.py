@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from ansorpy.server.schemas.base import DIGEST_PATTERN, Name, Whole, Wire
+from ansorpy.target import MAX_NAME
 
 MAX_TEXT = 64 * 1024
 MAX_TASKS = 64
@@ -57,8 +58,10 @@ class JobRequest(Wire):
     )
     budget: Budget = Field(default_factory=Budget)
     seed: Annotated[int, Whole, Field(ge=0, le=2**32 - 1)] = 0
-    target: Annotated[str, Field(pattern="^([0-9a-f]{1,32})?$")] = Field(
-        default="", description="A digest from /v1/targets; any worker's unless given."
+    target: Annotated[str, Field(max_length=MAX_NAME)] = Field(
+        default="",
+        description="KIND or KIND:ARCH, such as cpu or cpu:znver4, or a digest from /v1/targets;"
+        " any worker's unless given.",
     )
     priority: Annotated[int, Whole, Field(ge=-100, le=100)] = Field(
         default=0, description="Higher ones run first."
@@ -121,10 +124,14 @@ class JobReply(Wire):
     id: str
     state: State
     reason: str = Field(description="Why it failed, paused or ended early.")
+    waiting_for: str | None = Field(
+        description="What a queued job lacks, such as `no live worker for cpu`; null if a worker"
+        " may take it."
+    )
     priority: int
     budget: Budget
     cores: int
-    target: str = Field(description="Digest of the target; empty until a worker has the job.")
+    target: str = Field(description="As it was asked for; a digest once a worker has the job.")
     created_s: float
     updated_s: float
     started_s: float | None

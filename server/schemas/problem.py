@@ -14,6 +14,7 @@ class Mistake(Wire):
 
     place: str = Field(description="Where, as a path into the request.")
     code: str = Field(description="What kind of mistake.")
+    expected: str = Field(description="What would be right.")
 
 
 class Problem(Wire):
@@ -23,7 +24,7 @@ class Problem(Wire):
     title: str = Field(description="The phrase of the status.")
     status: int
     code: str = Field(description="One word for programs, such as `spec`, `rate` or `unknown`.")
-    detail: str = ""
+    detail: str = Field(description="A sentence for people: what is wrong and what would be right.")
     errors: list[Mistake] = Field(default_factory=list)
 
 

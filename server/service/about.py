@@ -11,7 +11,7 @@ from sqlalchemy import Engine, func, select
 
 from ansorpy.server.db.engine import now, reading
 from ansorpy.server.db.models import JobRow, RecordRow
-from ansorpy.server.jobs import queries
+from ansorpy.server.jobs import machines
 from ansorpy.server.jobs.states import MOVES
 from ansorpy.server.schemas.service import (
     Ready,
@@ -39,19 +39,19 @@ class About:
     def ready(self) -> Ready:
         """Ask the database and count the living workers."""
         with reading(self.engine) as tx:
-            count = len(queries.workers(tx, now(tx)))
+            count = len(machines.workers(tx, now(tx)))
         return Ready(database=self.engine.dialect.name, workers=count)
 
     def targets(self) -> Targets:
         """Return the targets that a living worker has."""
         with reading(self.engine) as tx:
-            found = queries.targets(tx, now(tx))
+            found = machines.targets(tx, now(tx))
         return Targets(targets=[TargetReply(target=t, facts=dict(f)) for t, f in found.items()])
 
     def workers(self, tenant_id: int) -> Workers:
         """Return the living workers; a job of somebody else is not named."""
         with reading(self.engine) as tx:
-            rows = queries.workers(tx, now(tx))
+            rows = machines.workers(tx, now(tx))
             own = JobRow.tenant_id == tenant_id
             ids = [row.job_id for row in rows if row.job_id is not None]
             mine = set(tx.scalars(select(JobRow.id).where(own, JobRow.id.in_(ids))))
@@ -86,7 +86,7 @@ class About:
             by_state |= {state: float(number) for state, number in tx.execute(count)}
             last = tx.scalar(select(func.max(RecordRow.seq))) or 0
             states: dict[str, float] = {}
-            for worker in queries.workers(tx, now(tx)):
+            for worker in machines.workers(tx, now(tx)):
                 states[worker.state] = states.get(worker.state, 0.0) + 1
         yield "ansorpy_jobs", "Jobs, by state.", "state", by_state
         yield "ansorpy_workers", "Living workers, by state.", "state", states

@@ -12,7 +12,7 @@ from ansorpy.records import Record, decode
 from ansorpy.replay import replay
 from ansorpy.server.db.engine import now, reading
 from ansorpy.server.db.models import RecordRow
-from ansorpy.server.jobs import queries
+from ansorpy.server.jobs import machines, queries
 from ansorpy.server.jobs.errors import UnknownError
 from ansorpy.server.schemas.explain import FailureReply
 from ansorpy.server.schemas.job import JobReply
@@ -65,7 +65,7 @@ class Dashboard:
             known = queries.explain(tx, tenant_id, job_id)
             kernels = queries.kernels_of(tx, tenant_id, job_id)
             return Look(
-                job=job_reply(known.job, kernels),
+                job=job_reply(known.job, kernels, machines.waiting_for(tx, known.job, now(tx))),
                 now_s=now(tx),
                 text=known.submission.text or "",
                 failures=failures_of(known),

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 from ansorpy.errors import SpecError
 from ansorpy.server.access.quota import Quota, check_quota
 from ansorpy.server.db.engine import now, reading, transaction
 from ansorpy.server.db.models import JobRow
-from ansorpy.server.jobs import queries
+from ansorpy.server.jobs import machines, queries
 from ansorpy.server.jobs.errors import UnknownError
 from ansorpy.server.jobs.states import ENDED, State
 from ansorpy.server.jobs.submission import Budget, Submission, read_dags
@@ -66,7 +67,7 @@ class Jobs:
         """Queue a job, or find the one that does or did the same.
 
         Raises:
-            SpecError: the workload is wrong or too large.
+            SpecError: the workload is wrong or too large, or its target is not known.
             KeyReusedError: the key came with another request before.
             BusyError: the tenant has used up what it may.
         """
@@ -78,9 +79,9 @@ class Jobs:
                 idempotency_key=idempotency_key, max_queued=self.quota.queued_jobs,
             )  # fmt: skip
             if found.how == "created":
+                _check_target(tx, request)
                 check_quota(tx, tenant_id, self.quota, now_s)
-            kernels = queries.kernels_of(tx, tenant_id, found.job.id)
-            reply = job_reply(found.job, kernels)
+            reply = _told(tx, found.job, machines.waiting_for(tx, found.job, now_s))
         return JobSubmitted(**reply.model_dump(), how=found.how)
 
     def _submission(self, request: JobRequest) -> Submission:
@@ -112,15 +113,24 @@ class Jobs:
         """Return a job, or only its tag where the caller `has` that already; UnknownError."""
         with reading(self.engine) as tx:
             row = queries.find(tx, tenant_id, job_id)
-            tag = f'W/"{row.version}.{row.events}"'
-            if has(tag):
-                return Seen(tag, None)
-            return Seen(tag, job_reply(row, queries.kernels_of(tx, tenant_id, job_id)))
+            waiting = machines.waiting_for(tx, row, now(tx))
+            # Workers come and go without a new version; the texts differ in length.
+            tag = f'W/"{row.version}.{row.events}.{len(waiting or "")}"'
+            return Seen(tag, None if has(tag) else _told(tx, row, waiting))
 
-    def page(self, tenant_id: int, state: State | None, before: int | None, limit: int) -> JobPage:
+    def page(
+        self,
+        tenant_id: int,
+        state: State | None,
+        before: int | None,
+        limit: int,
+        prefix: str = "",
+    ) -> JobPage:
         """Return a page of the list, newest first."""
         with reading(self.engine) as tx:
-            rows, after = queries.listing(tx, tenant_id, state=state, before=before, limit=limit)
+            rows, after = queries.listing(
+                tx, tenant_id, state=state, before=before, limit=limit, prefix=prefix
+            )
             return JobPage(jobs=[job_summary(row) for row in rows], next=after)
 
     def steer(self, tenant_id: int, job_id: str, how: Steer) -> JobReply:
@@ -130,8 +140,9 @@ class Jobs:
             UnknownError, MoveError
         """
         with transaction(self.engine) as tx:
-            row = _STEERS[how](tx, tenant_id, job_id, now(tx))
-            return job_reply(row, queries.kernels_of(tx, tenant_id, job_id))
+            now_s = now(tx)
+            row = _STEERS[how](tx, tenant_id, job_id, now_s)
+            return _told(tx, row, machines.waiting_for(tx, row, now_s))
 
     def follow(self, tenant_id: int, job_id: str, after: int) -> Followed:
         """Return the next events after number `after`; UnknownError."""
@@ -148,6 +159,17 @@ class Jobs:
                 if row.task == task:
                     return row.sha256
         raise UnknownError("no such kernel (yet)")
+
+
+def _check_target(tx: Session, request: JobRequest) -> None:
+    try:
+        machines.check_target(tx, request.target, request.cores)
+    except SpecError as error:
+        raise SpecError(redacted(str(error), None, (), (request.target,))) from None
+
+
+def _told(tx: Session, row: JobRow, waiting_for: str | None) -> JobReply:
+    return job_reply(row, queries.kernels_of(tx, row.tenant_id, row.id), waiting_for)
 
 
 def _event(number: int, kind: str, at_s: float, body: str) -> JobEvent:

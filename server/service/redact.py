@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ansorpy.target import KINDS
 from ansorpy.te.dag import COMBINERS
 from ansorpy.te.expr import BINARY, DTYPES, FUNCTIONS
 from ansorpy.te.text_lexer import KEYWORDS
@@ -26,7 +27,7 @@ _KEYS: Final = (
     "call", "cast", "select", "then", "other",
 )  # fmt: skip
 VOCABULARY: Final = frozenset(
-    (*_KEYS, *DTYPES, *COMBINERS, *BINARY, *FUNCTIONS, *KEYWORDS, *RESERVED)
+    (*_KEYS, *KINDS, *DTYPES, *COMBINERS, *BINARY, *FUNCTIONS, *KEYWORDS, *RESERVED)
 )
 
 

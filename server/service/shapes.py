@@ -46,7 +46,7 @@ def asked(row: JobRow) -> Asked:
     return _asked(row.request)
 
 
-def job_reply(row: JobRow, kernels: Sequence[KernelRow]) -> JobReply:
+def job_reply(row: JobRow, kernels: Sequence[KernelRow], waiting_for: str | None) -> JobReply:
     """Return all that is told of a job."""
     facts = asked(row)
     progress = json.loads(row.progress)
@@ -56,6 +56,7 @@ def job_reply(row: JobRow, kernels: Sequence[KernelRow]) -> JobReply:
         id=row.id,
         state=row.state,  # type: ignore[arg-type]  # the database holds no other
         reason=row.reason[:MAX_REASON],
+        waiting_for=waiting_for,
         priority=row.priority,
         budget=Budget(
             trials=row.trials,

@@ -1,7 +1,7 @@
-"""What a worker says of itself: its target, versions and sandbox."""
+"""What a worker says of itself: its target, cores and versions."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Final
 
@@ -11,11 +11,21 @@ from ansorpy.records import target_digest
 PACKAGES: Final = ("ansorpy", "llvmlite", "numba", "numpy")
 
 
-def describe() -> tuple[str, str]:
-    """Return the digest of this machine as a target, and the facts of its row as JSON."""
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A worker's machine, as its row and its claims tell of it."""
+
+    target: str = ""  # digest
+    names: tuple[str, ...] = ()  # KIND, KIND:ARCH
+    cores: int | None = None
+    facts: str = "{}"  # JSON
+
+
+def describe() -> Description:
+    """Return the description of this machine, with the cores that this process may use."""
     target = local_target(None)
     facts = {
         "target": asdict(target),
         "versions": {name: version(name) for name in PACKAGES},
     }
-    return target_digest(target), json.dumps(facts)
+    return Description(target_digest(target), target.names, target.cores, json.dumps(facts))

@@ -6,7 +6,7 @@ For the health check of a container, whose host name is its own.
 import sys
 
 from ansorpy.server.db.engine import connect, now, reading
-from ansorpy.server.jobs import queries
+from ansorpy.server.jobs import machines
 from ansorpy.server.settings import Settings
 from ansorpy.server.worker.identity import Identity
 
@@ -16,7 +16,7 @@ def alive(settings: Settings, host: str) -> bool:
     engine = connect(settings.url)
     try:
         with reading(engine) as tx:
-            return any(row.host == host for row in queries.workers(tx, now(tx)))
+            return any(row.host == host for row in machines.workers(tx, now(tx)))
     finally:
         engine.dispose()
 

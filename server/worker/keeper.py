@@ -20,7 +20,7 @@ from ansorpy.server.db.models import JobRow, WorkerRow
 from ansorpy.server.jobs import lease
 from ansorpy.server.logs import facts
 from ansorpy.server.settings import Settings
-from ansorpy.server.worker.facts import describe
+from ansorpy.server.worker.facts import Description, describe
 from ansorpy.server.worker.held import Held, LostError, StorageError
 from ansorpy.server.worker.identity import Identity
 from ansorpy.server.worker.process import DriverProcess
@@ -59,11 +59,11 @@ class Keeper:
         self._jobs = 0  # of the present driver
         self._ready = False
         self._state, self._beat_s = "", 0.0  # what the worker's own row says, and since when
-        self._target, self._facts = "", "{}"
+        self._own = Description()
 
     def run(self) -> None:
         """Work until asked to stop."""
-        self._target, self._facts = describe()
+        self._own = describe()
         try:
             while not self.stop.is_set():
                 try:
@@ -86,7 +86,8 @@ class Keeper:
             now_s = now(tx)
             self._recover(tx, now_s)
             claim = lease.claim(
-                tx, str(self.mine), now_s, self.settings.lease_s, target=self._target,
+                tx, str(self.mine), now_s, self.settings.lease_s, target=self._own.target,
+                names=self._own.names, cores=self._own.cores,
                 max_running=self.settings.max_running_jobs,
             )  # fmt: skip
         if claim is None:
@@ -186,7 +187,7 @@ class Keeper:
                 tx.execute(delete(WorkerRow).where(WorkerRow.heartbeat_s < now_s - FORGET_S))
                 row = WorkerRow(
                     id=str(self.mine), host=self.mine.host, pid=self.mine.pid, started_s=now_s,
-                    target=self._target, facts=self._facts, jobs_done=0,
+                    target=self._own.target, facts=self._own.facts, jobs_done=0,
                 )  # fmt: skip
                 tx.add(row)
             row.state, row.job_id, row.heartbeat_s = state, job_id, now_s

@@ -142,7 +142,7 @@ def test_what_is_wrong_is_not_tried_again(live: Live) -> None:
 
 
 def test_a_service_that_is_away_is_told_after_some_attempts() -> None:
-    place = r"127\.0\.0\.1:9/healthz"
+    place = r"cannot reach http://127\.0\.0\.1:9 because .*`ansorpy serve`, or set ANSORPY_URL"
     with (
         Client("http://127.0.0.1:9", attempts=2) as client,
         pytest.raises(ServiceError, match=place) as caught,
@@ -209,6 +209,22 @@ def test_a_job_is_steered(live: Live) -> None:
         with pytest.raises(ServiceError) as caught:
             client.resume(job.id)
     assert (caught.value.status, caught.value.code) == (409, "state")
+
+
+def test_a_service_that_does_not_know_beginnings_names_no_wrong_job(live: Live) -> None:
+    with client_of(live) as (client, network):
+        job = client.submit(MM, trials=8, fresh=True)
+        assert client.find(job.id[:12]) == job.id
+
+        def unfiltered(_: httpx.Request, real: httpx.BaseTransport) -> Answer:
+            return real.handle_request(httpx.Request("GET", f"{live.url}/v1/jobs"))
+
+        network.faults = [unfiltered]
+        other = "f" * 8 if job.id[0] != "f" else "0" * 8
+        with pytest.raises(ServiceError, match="no id begins with that"):
+            client.cancel(other)
+        assert client.job(job.id).state == "queued"
+        client.cancel(job.id)
 
 
 def test_jobs_are_listed_page_by_page(live: Live) -> None:

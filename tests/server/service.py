@@ -1,5 +1,6 @@
 """A service to test: on any database, with jobs brought to any state as a worker would."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from ansorpy.artifact.package import unbox
 from ansorpy.server.access import keys
 from ansorpy.server.app import create_app
 from ansorpy.server.db.engine import now, transaction
-from ansorpy.server.db.models import PackageRow
+from ansorpy.server.db.models import PackageRow, WorkerRow
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease
 from ansorpy.server.settings import Settings
@@ -51,6 +52,17 @@ class Service:
         reply = self.client.post("/v1/jobs", json={"text": text, **changes})
         assert reply.status_code in (200, 202), reply.text
         return str(reply.json()["id"])
+
+    def worker(self, target: str, cores: int = 2, arch: str = "znver4", age_s: float = 0.0) -> None:
+        """Register a worker whose last heartbeat was `age_s` ago; a second one replaces it."""
+        facts = json.dumps({"target": {"kind": "cpu", "cpu": arch, "cores": cores}})
+        with transaction(self.engine) as tx:
+            now_s = now(tx)
+            row = WorkerRow(
+                id="registered", host="h", pid=1, state="idle", job_id=None, target=target,
+                facts=facts, started_s=now_s, heartbeat_s=now_s - age_s, jobs_done=0,
+            )  # fmt: skip
+            tx.merge(row)
 
     def key(self, tenant: str, *scopes: str, expires_s: float | None = None) -> dict[str, str]:
         """Return the header with a new key of a tenant."""

@@ -15,7 +15,9 @@ from typer.testing import CliRunner, Result
 import ansorpy.tune as ansorpy_tune
 from ansorpy.artifact.rate import Rate
 from ansorpy.events import Finished
-from ansorpy.measure.cores import exclusive, lock_folder, slot_cores
+from ansorpy.measure.cores import exclusive, lock_folder, slot_cores, usable_cores
+from ansorpy.measure.host import local_target
+from ansorpy.records import target_digest
 from ansorpy.server.cli import app, as_text
 from ansorpy.server.commands.common import pairs
 from ansorpy.server.doctor.examine import CHECKS, examine
@@ -23,6 +25,18 @@ from ansorpy.server.progress import as_line
 from ansorpy.server.settings import Settings
 from tests.server.test_worker import DERIVED, ROUND, result
 
+HERE = local_target(1)
+KNOWN = (
+    "because no known target has that name; expected"
+    f" {HERE.names[0]}, {HERE.names[1]} or {target_digest(HERE)}"
+)
+MALFORMED = "because it is neither KIND[:ARCH] nor a digest of 16 hex digits; expected cpu, "
+NO_CUDA = "ansorpy: cannot tune for cuda because cuda has no back end; expected cpu\n"
+MOST = len(usable_cores())
+MANY = MOST + 1
+TOO_MANY = (
+    f"ansorpy: cannot tune for {MANY} cores because this machine has {MOST}; expected 1 to {MOST}\n"
+)
 MM = "def mm(float(8,9) A, float(9,N) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
 
@@ -30,6 +44,7 @@ MM = "def mm(float(8,9) A, float(9,N) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 def file(tmp_path: Path) -> str:
     path = tmp_path / "mm.te"
     path.write_text(MM)
+    (tmp_path / "broken.json").write_text('{"name"')
     return str(path)
 
 
@@ -59,6 +74,19 @@ def test_cuda_has_sketches_of_its_own(env: dict[str, str], file: str) -> None:
     assert cuda.stdout != cpu.stdout
 
 
+@pytest.mark.parametrize("name", [*HERE.names, target_digest(HERE), "cuda:sm_90"])
+def test_a_target_has_three_names(env: dict[str, str], file: str, name: str) -> None:
+    kind = "cuda" if name.startswith("cuda") else "cpu"
+    plain = ansorpy(env, "sketches", file, "--bind", "N=16", "--target", kind)
+    named = ansorpy(env, "sketches", file, "--bind", "N=16", "--target", name)
+    assert (named.exit_code, named.stdout) == (0, plain.stdout)
+
+
+def test_sketches_may_be_of_a_larger_machine(env: dict[str, str], file: str) -> None:
+    found = ansorpy(env, "sketches", file, "--bind", "N=16", "--cores", str(MANY))
+    assert found.exit_code == 0
+
+
 def test_explain_shows_rules_and_reasons(env: dict[str, str], file: str) -> None:
     found = ansorpy(env, "explain", file, "--bind", "N=16")
     assert found.stdout.startswith("mm: ")
@@ -81,8 +109,17 @@ def test_a_file_may_come_from_standard_input(env: dict[str, str]) -> None:
         (("tune", "{file}", "--bind", "N=4", "--weight", "mm"), "--weight mm: expected NAME=float"),
         (("tune", "{file}", "--bind", "N=4", "--weight", "x=2"), "weight x=2.0: tasks are mm"),
         (("tune", "{file}", "--bind", "N=4", "--seconds", "0"), "seconds 0.0: must be above 0"),
-        (("tune", "{file}", "--bind", "N=4", "--target", "cuda"), "--target cuda"),
-        (("sketches", "{file}", "--bind", "N=4", "--target", "tpu"), "expected cpu or cuda"),
+        (("tune", "{file}", "--bind", "N=4", "--target", "cuda"), NO_CUDA),
+        (("tune", "{file}", "--bind", "N=4", "--target", "cuda:sm_90"), NO_CUDA),
+        (("tune", "{file}", "--bind", "N=4", "--target", "cpu:i286"), f"tune for cpu:i286 {KNOWN}"),
+        (("tune", "{file}", "--bind", "N=4", "--target", "0" * 16), f"tune for {'0' * 16} {KNOWN}"),
+        (("tune", "{file}", "--bind", "N=4", "--target", "a b"), f"target 'a b' {MALFORMED}"),
+        (
+            ("sketches", "{file}", "--bind", "N=4", "--target", "tpu"),
+            f"cannot tune for tpu {KNOWN}",
+        ),
+        (("tune", "{file}", "--bind", "N=4", "--cores", str(MANY)), TOO_MANY),
+        (("sketches", "{json}"), "broken.json: spec: not JSON"),
         (("tune", "{file}", "--trials", "-1"), "trials"),
         (("tune", "{file}", "--cores", "0"), "cores"),
         (("serve", "--host", "0.0.0.0"), "loopback"),
@@ -95,7 +132,8 @@ def test_a_file_may_come_from_standard_input(env: dict[str, str]) -> None:
 def test_wrong_input_is_one_message_and_exit_code_2(
     env: dict[str, str], file: str, arguments: tuple[str, ...], message: str
 ) -> None:
-    found = ansorpy(env, *(part.format(file=file) for part in arguments))
+    json_file = str(Path(file).parent / "broken.json")
+    found = ansorpy(env, *(part.format(file=file, json=json_file) for part in arguments))
     assert found.exit_code == 2
     assert message in found.stderr
     assert found.stdout == ""

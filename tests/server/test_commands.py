@@ -50,7 +50,8 @@ def test_a_job_is_submitted_followed_and_pulled(stage: Stage, tmp_path: Path) ->
     submitted = stage.run("submit", "-", "--trials", "8", "--fresh", text=MM)
     assert (submitted.exit_code, submitted.stderr) == (0, "")
     job_id = submitted.stdout.strip()
-    assert stage.run("status", job_id).stdout.startswith("queued: 0/8 trials; mm none yet")
+    waits = "queued: 0/8 trials; mm none yet; no live worker\n"
+    assert stage.run("status", job_id).stdout == waits
     assert stage.run("kernels", "pull", job_id).exit_code == 2
     claimed = stage.claim()
     stage.progress(claimed)
@@ -91,6 +92,28 @@ def test_jobs_are_listed_and_steered(stage: Stage) -> None:
     assert (watched.exit_code, watched.stderr.split(":")[0]) == (3, "cancelled")
 
 
+def test_a_job_is_named_by_its_first_digits(stage: Stage) -> None:
+    job_id = stage.submit(fresh=True)
+    short = job_id[:8]
+    assert json.loads(stage.run("status", short, "--json").stdout)["id"] == job_id
+    for command, state in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
+        assert stage.run(command, short).stdout.startswith(state)
+    assert stage.run("watch", short).stderr.startswith("cancelled")
+    assert stage.run("kernels", "pull", short).stderr == f"ansorpy: {short}: no kernel (yet)\n"
+    assert stage.run("records", "export", "--remote", "--job", short).exit_code == 0
+
+
+def test_first_digits_of_several_jobs_are_refused_with_the_candidates(stage: Stage) -> None:
+    ids = [stage.submit(fresh=True) for _ in range(17)]  # 16 first digits: two begin alike
+    digit = next(d for d in "0123456789abcdef" if sum(i.startswith(d) for i in ids) > 1)
+    found = stage.run("cancel", digit)
+    assert found.exit_code == 2
+    assert f"cannot find job {digit} because " in found.stderr
+    for job_id in ids:
+        assert (job_id in found.stderr) == job_id.startswith(digit)
+        assert stage.run("cancel", job_id).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -98,7 +121,13 @@ def test_jobs_are_listed_and_steered(stage: Stage) -> None:
         (("submit", "-"), "422 Unprocessable"),
         (("submit", "-", "--bind", "N"), "expected NAME=int"),
         (("status", "0" * 32), "404 Not Found: no such job"),
-        (("watch", "x"), "422"),
+        (("watch", "x"), "job 'x' because an id has hex digits only; expected the 32 of an id, or"),
+        (
+            ("cancel", "00000"),
+            "job 00000 because no id begins with that; expected one that `status`",
+        ),
+        (("submit", "nowhere.te"), "ansorpy: nowhere.te: No such file or directory\n"),
+        (("submit", "{json}"), "broken.json: spec: not JSON"),
         (("cancel", "0" * 32), "404"),
         (("kernels", "pull", "sha256:x"), "64 hex digits"),
         (("kernels", "pull", "sha256:" + "0" * 64), "404"),
@@ -112,18 +141,41 @@ def test_jobs_are_listed_and_steered(stage: Stage) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
-    stage: Stage, arguments: tuple[str, ...], message: str
+    stage: Stage, arguments: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    found = stage.run(*arguments, text="def nonsense")
+    json_file = tmp_path / "broken.json"
+    json_file.write_text("{")
+    given = (argument.replace("{json}", str(json_file)) for argument in arguments)
+    found = stage.run(*given, text="def nonsense")
     assert (found.exit_code, found.stdout) == (2, "")
     assert message in found.stderr
     assert len(found.stderr.splitlines()) == 1
 
 
+def test_a_target_is_read_by_the_service_as_locally(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "mm.te"
+    file.write_text(MM)
+    for target in ("cuda", "cuda:sm_90"):
+        remote = stage.run("submit", str(file), "--target", target)
+        local = stage.run("tune", str(file), "--target", target)
+        assert remote.exit_code == local.exit_code == 2
+        assert local.stderr.removeprefix("ansorpy: ") in remote.stderr
+
+
+def test_on_a_terminal_a_job_says_what_it_waits_for() -> None:
+    stream = Terminal()
+    with watcher(stream) as show:
+        show(job(state="queued", waiting_for="no live worker for cpu"))
+    assert "no live worker for cpu" in stream.getvalue()
+
+
 def test_a_service_that_is_not_there_is_exit_code_4(stage: Stage) -> None:
     found = stage.run("status", ANSORPY_URL="http://127.0.0.1:9", ANSORPY_API_KEY="k")
     assert found.exit_code == 4
-    assert "127.0.0.1:9" in found.stderr
+    assert found.stderr.splitlines()[-1] == (
+        "ansorpy: cannot reach http://127.0.0.1:9 because [Errno 111] Connection refused; expected"
+        " a service there: start one with `ansorpy serve`, or set ANSORPY_URL"
+    )
     assert found.stderr.count("trying again") == 1
 
 

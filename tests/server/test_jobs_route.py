@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from ansorpy.server.jobs import lease
+from ansorpy.server.schemas.job import JobRequest
 from ansorpy.te.spec import to_json
 from ansorpy.te.text import parse
 from tests.server.service import MM, PROGRESS, RESULT, Service, package, service
@@ -38,6 +39,72 @@ def test_only_known_freedoms_are_taken(running: Service) -> None:
     for words, status in ((["winograd4", "winograd2"], 202), (["fast"], 422)):
         reply = running.client.post("/v1/jobs", json={"text": MM, "allow": words})
         assert reply.status_code == status, reply.text
+
+
+FIELDS = ", ".join(list(JobRequest.model_fields)[:-1]) + " or without"
+
+
+@pytest.mark.parametrize(
+    ("body", "place", "detail"),
+    [
+        ({"budgets": {}}, "?", f"cannot take a field of the request because no such field exists;"
+         f" expected {FIELDS}; the nearest is budget"),
+        ({"budget": {"trails": 5}}, "budget.?", "cannot take a field of budget because no such"
+         " field exists; expected trials, seconds, target_latency_s or stop_if_gain_below;"
+         " the nearest is trials"),
+        ({"zzzzzzzz": 1}, "?", f"cannot take a field of the request because no such field exists;"
+         f" expected {FIELDS}"),
+        ({"budget": {"trials": 0}}, "budget.trials", "cannot take budget.trials because its value"
+         " does not fit; expected a number of at least 1"),
+        ({"allow": ["fast"]}, "allow.0", "cannot take allow.0 because its value does not fit;"
+         " expected 'winograd2' or 'winograd4'"),
+        ({"dags": [{}]}, "", "cannot take the request because its value does not fit; expected"
+         " exactly one of text and dags"),
+        ({"cores": "two", "seed": -1}, "cores", "cannot take cores because its value does not fit;"
+         " expected an integer (errors lists 1 more)"),
+        ({"weights": {"mm": 0}}, "weights.?", "cannot take weights.? because its value does not"
+         " fit; expected a number above 0.0"),
+        ({"target": "x" * 33}, "target", "cannot take target because its value does not fit;"
+         " expected at most 32 characters"),
+    ],
+)  # fmt: skip
+def test_an_error_of_shape_says_what_would_be_right(
+    running: Service, body: dict[str, object], place: str, detail: str
+) -> None:
+    reply = running.client.post("/v1/jobs", json={"text": MM, **body})
+    told = reply.json()
+    assert (reply.status_code, told["code"], told["detail"]) == (422, "shape", detail)
+    assert told["errors"][0]["place"] == place
+    assert told["errors"][0]["expected"] in detail
+    for word in ("budgets", "trails", "zzzz", "fast", "two", "xxx"):
+        assert word not in reply.text, "a problem does not repeat the request"
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ("{", "because it is not JSON; expected one JSON object in UTF-8"),
+        ('{"text": "x", "text": "y"}', "because a key is there twice; expected each key once"),
+        ('{"seed": NaN}', "because NaN and infinity are not JSON; expected finite numbers"),
+    ],
+)
+def test_a_body_that_cannot_be_read_says_why(running: Service, body: str, detail: str) -> None:
+    reply = running.client.post("/v1/jobs", content=body)
+    assert (reply.status_code, reply.json()["detail"]) == (422, f"cannot take body {detail}")
+
+
+def test_wrong_addresses_say_what_would_be_right(running: Service) -> None:
+    for query, expected in (("limit=0", "at least 1"), ("state=x", "'queued', 'running'")):
+        detail = running.client.get(f"/v1/jobs?{query}").json()["detail"]
+        assert detail.startswith(f"cannot take query.{query.partition('=')[0]} because ")
+        assert expected in detail
+
+
+def test_a_size_without_a_value_is_told_without_the_command_line(running: Service) -> None:
+    text = MM.replace("float(5,6)", "float(5,N)")
+    detail = running.client.post("/v1/jobs", json={"text": text}).json()["detail"]
+    assert detail.endswith("size 'N' has no value; expected a binding, such as N=512")
+    assert "--" not in detail
 
 
 def test_only_known_rules_are_switched_off(running: Service) -> None:
@@ -191,6 +258,7 @@ def test_what_is_not_there_is_a_problem(running: Service, path: str) -> None:
     reply = running.client.get(path)
     assert (reply.status_code, reply.json()["code"]) == (404, "unknown")
     assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.json()["detail"]
 
 
 @pytest.mark.parametrize("job_id", ["nothing", "..%2f..%2fetc", "0" * 31, "A" * 32, "%00" * 32])
@@ -201,6 +269,7 @@ def test_what_is_no_id_is_a_problem(running: Service, job_id: str) -> None:
 def test_another_method_is_a_problem(running: Service) -> None:
     reply = running.client.delete("/v1/jobs")
     assert (reply.status_code, reply.json()["code"]) == (405, "method")
-    assert reply.headers["allow"] == "GET, POST"
+    assert reply.headers["allow"] == "GET, HEAD, POST"
+    assert reply.json()["detail"].endswith("expected GET, HEAD or POST")
     job = running.client.put(f"/v1/jobs/{UNKNOWN}/cancel")
     assert (job.status_code, job.headers["allow"]) == (405, "POST")

@@ -1,6 +1,7 @@
 """The dashboard without a browser: what is shown, to whom, and that nothing of it is markup."""
 
 import csv
+import html
 import io
 import json
 import re
@@ -42,9 +43,10 @@ def tell(running: Service, claimed: Any, **changes: Any) -> None:
 
 def poison(running: Service) -> str:
     """Return a job whose every string is a script, as far as the database takes it."""
+    running.worker("feedfeedfeedfeed", age_s=3600.0)
     job_id = running.submit(
         text=f"# {EVIL}\n" + "def mm(float(4) A) -> (C) { C(i) = A(i) }",
-        target="feed",  # which no worker has
+        target="feedfeedfeedfeed",  # which no living worker has
     )
     with transaction(running.engine) as tx:
         failed = Record("k/t/1", "k", "cpu@0", "{}", (), Failed("wrong", EVIL))
@@ -68,8 +70,27 @@ def test_without_jobs_the_list_says_how_to_make_one(url: str) -> None:
         assert page.status_code == 200
         assert "No jobs yet" in page.text
         assert "No job is failed" in running.client.get("/jobs?state=failed").text
+        assert "curl -H 'Content-Type: application/json'" in page.text
+        assert "http://localhost/v1/jobs" in page.text
+        assert "Authorization" not in page.text
+        elsewhere = running.client.get("/jobs", headers={"Host": "127.0.0.1:9999"}).text
+        assert "http://127.0.0.1:9999/v1/jobs" in elsewhere
         assert "No worker is alive" in running.client.get("/workers").text
         assert "No jobs yet" in running.client.get("/compare").text
+
+
+def test_where_keys_are_needed_the_first_request_has_one(url: str) -> None:
+    with service(url) as running:
+        key = running.key("own", "read")
+    with service(url, key) as running:
+        strange = "evil.example';id;'"
+        page = running.client.get("/jobs", headers={"Host": "tuner.example:80"}).text
+        assert html.unescape(page).count('-H "Authorization: Bearer $ANSORPY_API_KEY"') == 1
+        assert "http://tuner.example:80/v1/jobs" in page
+        assert key["Authorization"] not in page
+        odd = html.unescape(running.client.get("/jobs", headers={"Host": strange}).text)
+        assert strange not in odd
+        assert "/v1/jobs" in odd
 
 
 def test_the_list_has_pages_and_states(url: str) -> None:
@@ -151,11 +172,14 @@ def test_what_is_somebody_elses_is_not_there(url: str, engine: Engine) -> None:
         assert running.client.get("/workers").status_code == 403
 
 
-@pytest.mark.parametrize("path", ["/jobs/x", "/jobs?state=x", "/jobs?before=-1", "/compare?a=x"])
-def test_a_wrong_address_is_a_page_that_says_so(path: str, url: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/jobs/x", 404), ("/jobs?state=x", 422), ("/jobs?before=-1", 422), ("/compare?a=x", 422)],
+)
+def test_a_wrong_address_is_a_page_that_says_so(path: str, status: int, url: str) -> None:
     with service(url) as running:
         reply = running.client.get(path)
-        assert reply.status_code == 422
+        assert reply.status_code == status
         assert "<h1>" in reply.text
 
 

@@ -4,7 +4,7 @@ from sqlalchemy import Engine
 from ansorpy.errors import SpecError
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import WorkerRow
-from ansorpy.server.jobs import lease, queries
+from ansorpy.server.jobs import lease, machines, queries
 from ansorpy.server.jobs.errors import BusyError, KeyReusedError, UnknownError
 from ansorpy.server.jobs.submission import Budget, Submission
 from ansorpy.te.text import parse
@@ -160,6 +160,18 @@ def test_a_job_is_explained_with_what_was_asked(engine: Engine) -> None:
     assert (told.submission.dags, told.failures, told.trials) == (MM, (), 0)
 
 
+def test_jobs_are_listed_by_the_beginning_of_their_id(engine: Engine) -> None:
+    ids = [submit(engine) for _ in range(8)]
+    other = submit(engine, tenant=add_tenant(engine, "b"))
+    with transaction(engine) as tx:
+        for job_id in ids:
+            for length in (1, 8, 32):
+                rows, _ = queries.listing(tx, 1, prefix=job_id[:length])
+                wanted = [i for i in reversed(ids) if i.startswith(job_id[:length])]
+                assert [row.id for row in rows] == wanted
+        assert queries.listing(tx, 1, prefix=other) == ([], None)
+
+
 def test_workers_are_those_with_a_young_heartbeat(engine: Engine) -> None:
     with transaction(engine) as tx:
         seen = (("a", 100.0, "idle"), ("b", 1.0, "busy"), ("c", 100.0, "stopped"))
@@ -171,8 +183,8 @@ def test_workers_are_those_with_a_young_heartbeat(engine: Engine) -> None:
                 )
             )  # fmt: skip
     with transaction(engine) as tx:
-        assert [row.id for row in queries.workers(tx, 110.0)] == ["a"]
-        assert queries.targets(tx, 110.0) == {"t": {}}
+        assert [row.id for row in machines.workers(tx, 110.0)] == ["a"]
+        assert machines.targets(tx, 110.0) == {"t": {}}
 
 
 def test_the_clock_is_that_of_the_database(engine: Engine) -> None:

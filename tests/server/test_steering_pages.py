@@ -44,7 +44,7 @@ def test_what_the_state_does_not_allow_is_a_page_that_says_so(running: Service) 
     late = running.client.post(f"/jobs/{job_id}/resume", headers=OWN)
     assert late.status_code == 409
     assert late.headers["content-type"].startswith("text/html")
-    assert steer(running, job_id, "delete", OWN) == 422
+    assert steer(running, job_id, "delete", OWN) == 404
     assert steer(running, "0" * 32, "cancel", OWN) == 404
 
 

@@ -1,0 +1,92 @@
+"""The machines that workers registered: the targets that jobs may ask for, and who is alive."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from ansorpy.server.db.models import JobRow, WorkerRow
+from ansorpy.target import (
+    TUNED_KINDS,
+    names_of,
+    parse_target,
+    require_back_end,
+    require_cores,
+    unknown_target,
+)
+
+WORKER_ALIVE_S: Final = 30.0  # how old the heartbeat of a living worker may be
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a worker takes: jobs for one of its names, or for none, of at most so many threads."""
+
+    names: tuple[str, ...]  # digest, KIND, KIND:ARCH
+    cores: int
+
+    def has(self, target: str) -> bool:
+        """Return whether a job for `target` ("": any) may run here."""
+        return target in ("", *self.names)
+
+
+def workers(tx: Session, now_s: float) -> Sequence[WorkerRow]:
+    """Return the workers that are alive."""
+    query = select(WorkerRow).where(
+        WorkerRow.heartbeat_s > now_s - WORKER_ALIVE_S, WorkerRow.state != "stopped"
+    )
+    return tx.scalars(query.order_by(WorkerRow.started_s)).all()
+
+
+def targets(tx: Session, now_s: float) -> Mapping[str, Mapping[str, Any]]:
+    """Return the facts of the targets that a living worker has, by digest."""
+    return {row.target: json.loads(row.facts)["target"] for row in workers(tx, now_s)}
+
+
+def check_target(tx: Session, target: str, cores: int) -> None:
+    """Refuse a target that no worker has registered, and more cores than any worker of it has.
+
+    Raises:
+        SpecError: says what is known.
+    """
+    found = [_machine(row) for row in tx.scalars(select(WorkerRow))]
+    if target:
+        known = tuple(dict.fromkeys((*TUNED_KINDS, *_names(found))))
+        require_back_end(parse_target(target, known).kind or TUNED_KINDS[0])
+        if target not in known:
+            raise unknown_target(target, known)
+    able = [machine.cores for machine in found if machine.has(target)]
+    if able:
+        require_cores(cores, max(able), "the largest worker of this target")
+
+
+def digests_of(tx: Session, target: str) -> set[str]:
+    """Return what a job that fits `target` may have stored as its own: a digest, or the name."""
+    rows = tx.scalars(select(WorkerRow))
+    return {target, *(row.target for row in rows if _machine(row).has(target))}
+
+
+def waiting_for(tx: Session, job: JobRow, now_s: float) -> str | None:
+    """Return what a queued job lacks; None if a living worker may take it, and in other states."""
+    if job.state != "queued":
+        return None
+    alive = [_machine(row) for row in workers(tx, now_s)]
+    fitting = [machine for machine in alive if machine.has(job.target)]
+    if any(machine.cores >= job.cores for machine in fitting):
+        return None
+    target = f" for {job.target}" if job.target else ""
+    cores = f" with {job.cores} cores" if fitting else ""
+    return f"no live worker{target}{cores}"
+
+
+def _machine(row: WorkerRow) -> Machine:
+    told = json.loads(row.facts).get("target", {})
+    names = names_of(str(told.get("kind", "")), str(told.get("cpu", "")))
+    return Machine((row.target, *filter(None, names)), int(told.get("cores", 1)))
+
+
+def _names(machines: Collection[Machine]) -> list[str]:
+    return sorted({name for machine in machines for name in machine.names})

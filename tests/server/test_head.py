@@ -1,0 +1,73 @@
+"""HEAD: the headers of the GET of a path, without its body; and the address of the dashboard."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ansorpy.server.commands.serving import shown_host
+from tests.server.process import process
+from tests.server.service import MM
+
+PATHS = ("/docs", "/openapi.json", "/v1/jobs", "/jobs", "/healthz", "/static/dashboard.css")
+UNLIKE = {"date", "x-request-id"}
+PAGES = {"content-length"}  # of pages that tell the time
+
+
+def test_every_path_that_is_read_answers_head(tmp_path: Path) -> None:
+    with process(f"sqlite:///{tmp_path}/head.db") as live:
+        job = live.post("/v1/jobs", json={"text": MM}).json()["id"]
+        for path in (*PATHS, f"/v1/jobs/{job}", f"/jobs/{job}", f"/v1/jobs/{'0' * 32}"):
+            whole, head = live.get(path), live.http.head(path)
+            assert (head.status_code, head.content) == (whole.status_code, b""), path
+            for name in (
+                set(whole.headers) - UNLIKE - (PAGES if path.startswith("/jobs") else set())
+            ):
+                assert head.headers[name] == whole.headers[name], (path, name)
+
+
+def test_head_of_a_stream_ends_at_once_and_leaves_the_connection_usable(tmp_path: Path) -> None:
+    with process(f"sqlite:///{tmp_path}/head.db") as live:
+        job = live.post("/v1/jobs", json={"text": MM}).json()["id"]
+        for _ in range(100):  # more than the streams that one tenant may have open
+            head = live.http.head(f"/v1/jobs/{job}/events")
+            assert (head.status_code, head.content) == (200, b"")
+            assert head.headers["content-type"].startswith("text/event-stream")
+        end_s = time.monotonic() + 60.0
+        while "ansorpy_event_streams 0.0" not in live.get("/metrics").text:
+            assert time.monotonic() < end_s
+
+
+def test_head_of_what_only_takes_posts_is_a_405(tmp_path: Path) -> None:
+    with process(f"sqlite:///{tmp_path}/head.db") as live:
+        head = live.http.head(f"/v1/jobs/{'0' * 32}/cancel")
+        assert (head.status_code, head.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "localhost"), ("::", "localhost"), ("::1", "[::1]")],
+)
+def test_a_browser_is_told_an_address_that_it_can_open(address: str, shown: str) -> None:
+    assert shown_host(address) == shown
+
+
+def test_serve_prints_where_the_dashboard_is(tmp_path: Path) -> None:
+    env = {**os.environ, "ANSORPY_DATA_DIR": str(tmp_path), "ANSORPY_PORT": "0"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "ansorpy", "serve"],
+        env={**env, "ANSORPY_EMBEDDED_WORKER": "0"}, stdout=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        try:
+            assert child.stdout is not None
+            word, url = child.stdout.readline().split()
+            assert word == "dashboard:"
+            page = httpx.get(url, follow_redirects=True)
+            assert (page.status_code, "No jobs yet" in page.text) == (200, True)
+        finally:
+            child.terminate()
+            child.wait(timeout=30)
