@@ -52,10 +52,8 @@ def reporter(stream: TextIO, now: Callable[[], float] = time.monotonic) -> Itera
 
     def report(event: Event) -> None:
         shown = tally.take(event, now())
-        if shown is None or (painter and isinstance(shown, IN_STATUS)):
-            return
-        line = as_line(shown)
-        if line:
+        line = "" if shown is None else tally.line(shown)
+        if line and not (painter and isinstance(shown, IN_STATUS)):
             tell(line)
 
     try:
@@ -111,6 +109,11 @@ class Tally:
             case _:
                 self._phase(event)
         return event
+
+    def line(self, event: Event) -> str:
+        """Return the line of an event as `take` has returned it."""
+        follows = isinstance(event, FirstAnswer | Delivered) and self.asked > 0
+        return as_line(event) + (" until the final zip replaces it" if follows else "")
 
     def _phase(self, event: Event) -> None:
         match event:
@@ -261,10 +264,7 @@ def _of_delivery(
 ) -> str:
     match event:
         case FirstAnswer(task=task, kernel=kernel, best_s=best_s, seconds=seconds):
-            return (
-                f"{task}: first answer after {seconds:.1f} s: {duration(best_s)},"
-                f" {kernel} until the final zip replaces it"
-            )
+            return f"{task}: first answer after {seconds:.1f} s: {duration(best_s)}, {kernel}"
         case Delivered(task=task, kernel=kernel, best_s=best_s):
             return f"{task}: {duration(best_s)} verified and written to {kernel}"
         case Racing(task=task):

@@ -58,6 +58,8 @@ from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
 
+__all__ = ["Request", "run", "tune"]  # `help(ansorpy.tune)` shows these
+
 MAX_TRIALS = 1_000_000  # every trial is kept in memory while its task is tuned
 MAX_CORES = 256
 MIN_GAIN = 1e-9  # seconds; what counts as an improvement

@@ -104,6 +104,14 @@ def test_the_eta_is_the_smaller_one_of_trials_and_seconds() -> None:
     assert eta_s(5, 10, 9.0, 5.0) == 0.0
 
 
+@pytest.mark.parametrize("trials", [0, 8])
+def test_a_first_answer_is_for_the_time_being_if_trials_follow(trials: int) -> None:
+    tally = Tally(0.0)
+    tally.take(Started(("mm",), (0,), trials, None), 0.0)
+    tally.take(FIRST, 1.0)
+    assert tally.line(FIRST).endswith("until the final zip replaces it") is (trials > 0)
+
+
 def test_an_interrupt_is_acknowledged_and_marks_the_status() -> None:
     tally = Tally(0.0)
     tally.take(Started(("mm",), (0,), 40, None), 0.0)
