@@ -28,7 +28,7 @@ from ansorpy.events import (
     TaskDone,
     Warmed,
 )
-from ansorpy.units import clock, duration
+from ansorpy.units import clock, duration, eta_s
 
 Report = Callable[[Event], None]
 
@@ -216,19 +216,6 @@ def bar(done: int, asked: int) -> str:
     """Return a bar of plain characters: `[#####---------------]`."""
     full = round(BAR * min(done, asked) / max(asked, 1))
     return f"[{'#' * full}{'-' * (BAR - full)}]"
-
-
-def eta_s(done: int, asked: int, spent_s: float, limit_s: float | None) -> float | None:
-    """Return the seconds that a search may still take: by trials or by time, the smaller one.
-
-    None before the first trial of a search without a time limit.
-    """
-    left: list[float] = []
-    if done > 0 and spent_s > 0:
-        left.append((asked - done) * spent_s / done)
-    if limit_s is not None:
-        left.append(limit_s - spent_s)
-    return max(0.0, min(left)) if left else None
 
 
 def as_line(event: Event) -> str:

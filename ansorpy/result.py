@@ -64,12 +64,11 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return the summary as a table, for notebooks."""
-        heads = ("task", *rows_of(self.tasks[0])) if self.tasks else ()
-        cells = [(task.name, *rows_of(task).values()) for task in self.tasks]
-        top = "".join(f"<th>{escape(head)}</th>" for head in heads)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in cells
-        )
+        rows = [{"task": task.name, **rows_of(task)} for task in self.tasks]
+        # A column that no task fills is left out.
+        heads = [h for h in (rows[0] if rows else ()) if any(row[h] != "-" for row in rows)]
+        top = "".join(f"<th>{head}</th>" for head in heads)
+        body = "".join(f"<tr>{_cells([row[head] for head in heads])}</tr>" for row in rows)
         calls = "".join(f"<br><code>{escape(call)}</code>" for call in self._calls())
         ended = escape(f"{self.seconds:.1f} s in all (stopped: {self.stopped})")
         table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
@@ -77,6 +76,10 @@ class Result:
 
     def _calls(self) -> list[str]:
         return [f"result.kernels[{dumps(name)}](...)" for name in self.kernels][:1]
+
+
+def _cells(texts: Sequence[str]) -> str:
+    return "".join(f"<td>{escape(text)}</td>" for text in texts)
 
 
 def summary(results: Sequence[TaskResult]) -> str:

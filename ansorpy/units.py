@@ -16,3 +16,16 @@ def clock(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def eta_s(done: int, asked: int, spent_s: float, limit_s: float | None) -> float | None:
+    """Return the seconds that a search may still take: by trials or by time, the smaller one.
+
+    None before the first trial of a search without a time limit.
+    """
+    left: list[float] = []
+    if done > 0 and spent_s > 0:
+        left.append((asked - done) * spent_s / done)
+    if limit_s is not None:
+        left.append(limit_s - spent_s)
+    return max(0.0, min(left)) if left else None

@@ -26,11 +26,12 @@ from ansorpy.events import (
     TaskResult,
     TimeSpent,
 )
-from ansorpy.progress import Painter, Tally, as_line, eta_s, is_painted, reporter
+from ansorpy.progress import Painter, Tally, as_line, is_painted, reporter
 from ansorpy.records import MemoryStore
 from ansorpy.session.rules import find_rules
 from ansorpy.te.text import parse
 from ansorpy.tune import Request, follow, run
+from ansorpy.units import eta_s
 from tests.fakes import fake_pools
 from tests.test_tune import MM, TARGET
 

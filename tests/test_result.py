@@ -66,6 +66,8 @@ def test_a_notebook_shows_a_table_and_names_are_escaped() -> None:
     assert "&lt;x&gt;" in html
     assert "<x>" not in html
     assert "result.kernels[&quot;mm&quot;](...)" in html
+    assert "<th>failures</th>" in html
+    assert "failures" not in Result((WON,), 12.34, "trials")._repr_html_()
     assert "12.3 s" in Result((), 12.34, "store")._repr_html_()
 
 

@@ -27,6 +27,7 @@ from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.records import JsonlStore, MemoryStore, Store
+from ansorpy.result import Result
 from ansorpy.search import Candidate
 from ansorpy.session.final import judge
 from ansorpy.session.pools import Pools

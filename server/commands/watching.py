@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from ansorpy.progress import eta_s as search_eta_s
 from ansorpy.units import clock, duration
+from ansorpy.units import eta_s as search_eta_s
 
 if TYPE_CHECKING:
     from ansorpy.client import Job, TaskState

@@ -1,5 +1,6 @@
 import json
 import os
+import pty
 import re
 import signal
 import sqlite3
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -295,6 +297,32 @@ def test_tune_prints_one_object_and_answers_the_same_request_from_the_store(
     assert (first["name"], first["trials"], first["verified"]) == ("mm", 4, True)
     assert Path(first["kernel"]).exists()
     assert (second["from_store"], second["best_s"]) == (True, first["best_s"])
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_on_a_terminal_one_line_shows_the_search_and_then_the_final_race(
+    env: dict[str, str], file: str, tmp_path: Path
+) -> None:
+    ours, theirs = pty.openpty()
+    arguments = ("tune", file, "--bind", "N=16", "--trials", "4", "--out", str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ansorpy", *arguments], stdout=subprocess.DEVNULL, stderr=theirs,
+        env={**os.environ, **env},
+    )  # fmt: skip
+    os.close(theirs)
+    told = b""
+    with suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:  # EIO: it is closed
+        while part := terminal.read(4096):
+            told += part
+    assert process.wait(timeout=120) == 0
+    painted = [line.strip() for line in told.decode().split("\r")]
+    search, race = (
+        next(at for at, line in enumerate(painted) if re.search(sign, line))
+        for sign in (r"^mm: \[-{20}\] 0/4 trials, best \d", r"^mm: final race .*, best \d")
+    )
+    assert search < race
+    assert "\x1b" not in told.decode()
 
 
 @pytest.mark.slow
