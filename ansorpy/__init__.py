@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from ansorpy.measure.host import local_target as local_target
     from ansorpy.records import JsonlStore as JsonlStore
     from ansorpy.records import MemoryStore as MemoryStore
+    from ansorpy.result import Result as Result
     from ansorpy.target import Target as Target
-    from ansorpy.tune import Result as Result
     from ansorpy.tune import tune as tune
+
+    __version__: str
 
 _HOMES = {
     "AnsorError": "ansorpy.errors",
     "Client": "ansorpy.client",
     "JsonlStore": "ansorpy.records",
     "MemoryStore": "ansorpy.records",
-    "Result": "ansorpy.tune",
+    "Result": "ansorpy.result",
     "SpecError": "ansorpy.errors",
     "Target": "ansorpy.target",
     "load": "ansorpy.client",
@@ -61,6 +63,10 @@ def __getattr__(name: str) -> Any:
         return import_module(f"ansorpy.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name == "__version__":
+        from importlib.metadata import version  # it loads slowly, and is seldom asked for
+
+        return version("ansorpy")
     raise AttributeError(f"module 'ansorpy' has no attribute {name!r}")
 
 

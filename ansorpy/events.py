@@ -116,6 +116,18 @@ class Improved:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopping:
+    """A KeyboardInterrupt has ended the search: the best so far is raced and written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Racing:
+    """The final race of a task begins: its leaders, the untuned kernel and NumPy, in turns."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
 class Delivered:
     """The best so far of a task was raced, verified and written, while the search goes on."""
 
@@ -152,6 +164,16 @@ class TaskResult:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskDone:
+    """A task has its result and its zip; `Finished` repeats the results of all tasks.
+
+    Zips that the tuning wrote for the task before, `FirstAnswer` and `Delivered`, are removed next.
+    """
+
+    result: TaskResult
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The end; always the last event."""
 
@@ -162,5 +184,5 @@ class Finished:
 
 Event = (
     Started | Derived | Warmed | Judged | Skipped | FirstAnswer | RoundDone | Improved | Delivered
-    | Finished
+    | Stopping | Racing | TaskDone | Finished
 )  # fmt: skip

@@ -8,6 +8,7 @@
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -16,7 +17,6 @@ from types import ModuleType
 
 from platformdirs import user_data_path
 
-from ansorpy.artifact import LoadedKernel, load
 from ansorpy.cost.model import CostModel
 from ansorpy.errors import SpecError
 from ansorpy.events import (
@@ -24,15 +24,20 @@ from ansorpy.events import (
     Event,
     Finished,
     Improved,
+    Racing,
     RoundDone,
     Started,
     Stopped,
+    Stopping,
+    TaskDone,
     TaskResult,
 )
 from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.host import local_target
 from ansorpy.plan.choices import ALL_PLANS
+from ansorpy.progress import is_painted, reporter
 from ansorpy.records import MemoryStore, Record, Store, default_store
+from ansorpy.result import Result
 from ansorpy.session import first, past
 from ansorpy.session.delivery import Deliveries
 from ansorpy.session.experience import Experience
@@ -52,6 +57,8 @@ from ansorpy.tasks import Settings
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
+
+__all__ = ["Request", "run", "tune"]  # `help(ansorpy.tune)` shows these
 
 MAX_TRIALS = 1_000_000  # every trial is kept in memory while its task is tuned
 MAX_CORES = 256
@@ -125,11 +132,12 @@ def run(
     clock: Callable[[], float] = time.monotonic,
     journal: Journal | None = None,
     experience: Experience | None = None,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Yield what happens; the last event is `Finished`.
 
     A KeyboardInterrupt, from the terminal or thrown in, ends the search and keeps the best so far;
-    where there is none yet, or in the final race, it ends everything.
+    where there is none yet, or in the final race, it ends everything. After one, `Stopping` is the
+    next event.
 
     Args:
         rules: the rule set; the registered one of the target's kind unless given.
@@ -199,8 +207,9 @@ def run(
                 if not any(results.values()) and not any(map(has_answer, open_tasks)):
                     raise
                 stopped = "interrupted"
+                yield Stopping()
             for task in open_tasks:
-                results[task.name] = deliveries.finish(task, kept.races.get(task.name))
+                results[task.name] = yield from end(deliveries, task, kept.races.get(task.name))
     done = tuple(result for result in results.values() if result is not None)
     yield Finished(done, clock() - begin_s, stopped)
 
@@ -213,6 +222,19 @@ def pools_here(request: Request) -> Callable[[], Pools]:
     """
     require_cores(request.target.cores, len(usable_cores()), "this machine")
     return Pools if request.trials else small_pools
+
+
+def end(
+    deliveries: Deliveries, task: Task, kept: Record | None
+) -> Generator[Event, None, TaskResult]:
+    """Race a task unless its result is there already; then remove the zips that came before."""
+    result = deliveries.settled(task, kept)
+    if result is None:
+        yield Racing(task.name)
+        result = deliveries.finish(task)
+    yield TaskDone(result)
+    deliveries.tidy(result)
+    return result
 
 
 def has_answer(task: Task) -> bool:
@@ -316,39 +338,6 @@ def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event
     return standing.why_over()
 
 
-class Kernels(Mapping[str, LoadedKernel]):
-    """The delivered kernels by task name, each imported when it is first asked for."""
-
-    def __init__(self, paths: Mapping[str, Path]) -> None:
-        self.paths = paths
-        self._loaded: dict[str, LoadedKernel] = {}
-
-    def __getitem__(self, name: str) -> LoadedKernel:
-        if name not in self._loaded:
-            self._loaded[name] = load(self.paths[name])
-        return self._loaded[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.paths)
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a tuning came to."""
-
-    tasks: tuple[TaskResult, ...]
-    seconds: float
-    stopped: Stopped
-
-    @property
-    def kernels(self) -> Kernels:
-        """The verified kernels: `result.kernels["mm"](a, b)`."""
-        return Kernels({t.name: t.kernel for t in self.tasks if t.kernel is not None})
-
-
 def tune(
     what: Dag | Sequence[Dag] | str,
     target: Target | None = None,
@@ -367,24 +356,44 @@ def tune(
     allow: Sequence[str] = (),
     without: Sequence[str] = (),
     transfer: bool = False,
+    progress: bool | None = None,
     on_event: Callable[[Event], object] = lambda event: None,
 ) -> Result:
     """Tune Dags (or the definitions of a text) and return their verified kernels.
 
+    A KeyboardInterrupt ends the search: the best so far is raced, verified and returned, with
+    `stopped == "interrupted"`. It is raised if there is nothing to return, and in the final race.
+
     Args:
-        target: this machine with `cores` threads unless given.
-        trials: candidates to measure, for all tasks together; 0: what the cost model chooses is
+        what: a Dag (`te.dag(...)`), several Dags, or definitions in the text notation.
+        target: the machine; this one, with `cores` threads, unless given.
+        trials: candidates to measure, for all tasks together; 0: the choice of the cost model is
             verified and delivered as a library alone, in about two seconds.
+        seconds: time limit of all tasks together, final races included; none unless given.
+        seed: of every random choice; the same seed measures the same candidates.
+        cores: threads of the kernels, unless `target` is given.
+        bind: values of the symbols of the text: `{"N": 512}`.
+        weights: occurrences of each task in the program that it is tuned for, by name; 1 unless
+            given. Trials go where they save most time.
+        rules: the rule set; the registered one of the target unless given (docs/rules.md).
+        store: records of earlier tunings, which are answers or warm starts, and of this one;
+            `records.jsonl` in the user's data folder unless given.
         out: folder of the zips; in the user's data folder unless given.
-        allow: what may change how results are rounded, besides the order of sums: "winograd2",
+        patience: trials of a task without a gain after which its search ends; no limit unless
+            given.
+        fresh: neither answer from the store nor start from its records.
+        allow: reformulations that change rounding beyond the order of sums: "winograd2",
             "winograd4" (ADR-0035).
         without: names of rules that are switched off (docs/rules.md).
         transfer: start the cost model from measurements of other tasks that lie beside the store
             (ADR-0066); not with `fresh`, nor with a store in memory.
-        on_event: told everything that happens.
+        progress: show progress on standard error: True, False, or None: only on a terminal and
+            in Jupyter.
+        on_event: called with every event (`ansorpy.events`).
 
     Raises:
         SpecError: the request is wrong.
+        KeyboardInterrupt: there was one, and there is nothing to return.
     """
     request = Request(
         dags=read(what, bind or {}),
@@ -401,11 +410,36 @@ def tune(
     )
     store = default_store() if store is None else store
     folder = None if out is None else Path(out)
-    for event in run(request, rules, store, folder, experience=Experience.beside(store)):
-        on_event(event)
-        if isinstance(event, Finished):
-            return Result(event.results, event.seconds, event.stopped)
-    raise AssertionError("the last event is Finished")
+    events = run(request, rules, store, folder, experience=Experience.beside(store))
+    shown = is_painted(sys.stderr) if progress is None else progress
+    with reporter(sys.stderr) if shown else nullcontext(ignore) as report:
+
+        def tell(event: Event) -> None:
+            report(event)
+            on_event(event)
+
+        last = follow(events, tell)
+    return Result(last.results, last.seconds, last.stopped)
+
+
+def ignore(event: Event) -> None:
+    """Show nothing."""
+
+
+def follow(events: Generator[Event, None, None], report: Callable[[Event], object]) -> Finished:
+    """Report every event of a tuning; return the last one.
+
+    A KeyboardInterrupt while an event is reported goes to the tuning, which keeps the best so far.
+    """
+    event = next(events)
+    while not isinstance(event, Finished):
+        try:
+            report(event)
+            event = next(events)
+        except KeyboardInterrupt:
+            event = events.throw(KeyboardInterrupt())
+    report(event)
+    return event
 
 
 def read(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple[Dag, ...]:

@@ -125,7 +125,7 @@ def duration(seconds: float | None) -> str:
     if seconds >= LONG_S:
         return f"{seconds / 60:.3g} min"
     for unit, scale in (("s", 1.0), ("ms", 1e3)):
-        if seconds * scale >= 1:
+        if float(f"{seconds * scale:.3g}") >= 1:  # 999.7 us is 1 ms, not 1e+03 us
             return f"{seconds * scale:.3g} {unit}"
     return f"{seconds * 1e6:.3g} us"
 

@@ -8,13 +8,13 @@ far written, where there is one; a second Ctrl-C does not wait for that).
 import gc
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from math import inf
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+import ansorpy
 from ansorpy.server.commands import keys, records, remote
 from ansorpy.server.commands.common import (
     INTERRUPTED,
@@ -25,19 +25,19 @@ from ansorpy.server.commands.common import (
     read_source,
     wrong_input,
 )
-from ansorpy.server.progress import reporter
 
+TUNE = "Tune on this machine"
+SERVICE = "Ask a service (ANSORPY_URL)"
+HOST = "Run a service"
+DATA = "Look after data"
 GC_THRESHOLD = 50_000  # new objects between two collections; Python's default is 700 to 2000
 
 app = typer.Typer(
     name="ansorpy",
-    help="Template-free auto-scheduling of tensor programs.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 db = typer.Typer(help="The database of records and jobs.", no_args_is_help=True)
-app.add_typer(db, name="db")
 
 File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
 Name = Annotated[
@@ -54,16 +54,23 @@ Weights = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-for command in (
-    remote.submit, remote.status, remote.watch, remote.cancel, remote.pause, remote.resume,
-):  # fmt: skip
-    app.command()(command)
-app.add_typer(remote.kernels, name="kernels")
-app.add_typer(records.app, name="records")
-app.add_typer(keys.app, name="keys")
+def tell_version(wanted: bool) -> None:
+    """Print the version and end, if it is wanted."""
+    if wanted:
+        typer.echo(f"ansorpy {ansorpy.__version__}")
+        raise typer.Exit
 
 
-@app.command()
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Template-free auto-scheduling of tensor programs."""
+
+
+@app.command(rich_help_panel=TUNE)
 def tune(
     file: File,
     target: TuneName = "cpu",
@@ -88,15 +95,26 @@ def tune(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search fast kernels for the tasks of FILE and write each as a zip."""
+    """Search fast kernels for the tasks of FILE and write each as a zip.
+
+    \b
+    Example, in a checkout:
+      ansorpy tune examples/matmul_relu.te --trials 128 --cores 2 --out kernels
+
+    \b
+    Progress goes to standard error, the result to standard output.
+    Ctrl-C ends the search and keeps the best so far.
+    Exit codes: 0 verified kernels, 2 wrong input,
+    3 no candidate passed its checks, 130 after Ctrl-C.
+    """
     # Imports are most of the time of an answer from the store; collecting between them finds
     # nothing and takes a sixth of it.
     gc.set_threshold(GC_THRESHOLD)
-    from ansorpy.events import Finished
+    from ansorpy.progress import reporter
     from ansorpy.server.db.records import SqlStore
     from ansorpy.server.db.upgrade import local_tenant
     from ansorpy.session.experience import Experience
-    from ansorpy.tune import Request, run
+    from ansorpy.tune import Request, follow, run
 
     with wrong_input():
         request = Request(
@@ -114,18 +132,13 @@ def tune(
         settings = read_settings()
         engine = database(settings)
         store = SqlStore(engine, local_tenant(engine))
-        with reporter(sys.stderr, trials) as report:
-            experience = Experience(settings.data_dir / "experience")
-            events = run(request, store=store, out=out, experience=experience)
-            last: Finished | None = None
-            try:
-                for event in keep_best(events):
-                    report(event)
-                    last = event if isinstance(event, Finished) else last
-            except KeyboardInterrupt:
-                typer.echo("ansorpy: interrupted before a kernel could be written", err=True)
-                raise typer.Exit(INTERRUPTED) from None
-    assert last is not None, "the last event of a tuning is Finished"
+        experience = Experience(settings.data_dir / "experience")
+        events = run(request, store=store, out=out, experience=experience)
+        try:
+            with reporter(sys.stderr) as report:
+                last = follow(events, report)
+        except KeyboardInterrupt:  # the reporter has said what is written
+            raise typer.Exit(INTERRUPTED) from None
     typer.echo(json.dumps(as_object(last), indent=2) if as_json else as_text(last))
     if last.stopped == "interrupted":
         raise typer.Exit(INTERRUPTED)
@@ -133,7 +146,7 @@ def tune(
         raise typer.Exit(NOTHING_SURVIVED)
 
 
-@app.command()
+@app.command(rich_help_panel=TUNE)
 def sketches(
     file: File,
     target: Name = "cpu",
@@ -155,7 +168,7 @@ def sketches(
             typer.echo(f"# {name}, sketch {number} of {len(texts)}\n{text}\n")
 
 
-@app.command()
+@app.command(rich_help_panel=TUNE)
 def explain(file: File, target: Name = "cpu", cores: Cores = 1, bind: Bind = None) -> None:
     """Show the derivation: every rule at every stage, its verdict and its reason."""
     with wrong_input():
@@ -163,7 +176,7 @@ def explain(file: File, target: Name = "cpu", cores: Cores = 1, bind: Bind = Non
             typer.echo(derivation.explain())
 
 
-@app.command()
+@app.command(rich_help_panel=HOST)
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
@@ -186,7 +199,7 @@ def serve(
     listen(service, settings)
 
 
-@app.command()
+@app.command(rich_help_panel=HOST)
 def worker() -> None:
     """Work on the jobs of the database until SIGTERM; any number of workers may."""
     from ansorpy.server.worker.main import work
@@ -196,7 +209,7 @@ def worker() -> None:
         work(read_settings(), Stop())
 
 
-@app.command()
+@app.command(rich_help_panel=TUNE)
 def doctor() -> None:
     """Check what ansorpy needs of this machine; name what is missing, and how to get it."""
     from ansorpy.server.doctor.examine import examine
@@ -223,17 +236,6 @@ def upgrade() -> None:
     place = engine.url.render_as_string(hide_password=True)
     told = f"was at {after} already" if before == after else f"{before or 'empty'} -> {after}"
     typer.echo(f"{place}: {told}")
-
-
-def keep_best(events: Any) -> Iterator[Any]:
-    """Yield the events; a Ctrl-C while we print one is handed to the tuning, which ends early."""
-    event = next(events)
-    while event is not None:
-        try:
-            yield event
-            event = next(events, None)
-        except KeyboardInterrupt:
-            event = events.throw(KeyboardInterrupt())
 
 
 def read_file(file: str, bind: Mapping[str, int]) -> tuple[Any, ...]:
@@ -306,21 +308,18 @@ def as_object(last: Any) -> dict[str, Any]:
 
 
 def as_text(last: Any) -> str:
-    """Return the result for people."""
-    lines = []
-    for result in last.results:
-        if result.kernel is None:
-            reasons = [f"{kind}: {text}" for kind, text in result.examples.items()]
-            lines.append(f"{result.name}: nothing survived; " + "; ".join(reasons[:3]))
-            continue
-        rate = "" if result.rate is None else f", {result.rate}"
-        rivals = {"untuned": result.naive_s, "NumPy": result.numpy_s}
-        told = [f"{s / result.best_s:.2f}x {name}" for name, s in rivals.items() if s is not None]
-        faster = "NumPy" if (result.numpy_s or inf) < result.best_s else "the untuned kernel"
-        note = f"  (the baseline won: {faster})" if result.winner == "baseline" else ""
-        told_text = f" ({', '.join(told)})" if told else ""
-        lines.append(
-            f"{result.name}: {result.best_s * 1e6:.1f} us{rate}{told_text}"
-            f" after {result.trials} trials{note}\n  {result.kernel}"
-        )
-    return "\n".join(lines)
+    """Return the result for people, and the command that comes next."""
+    from ansorpy.result import shell_step, summary
+
+    steps = [f"next: {shell_step(task.kernel)}" for task in last.results if task.kernel is not None]
+    return "\n".join([summary(last.results), *steps])
+
+
+for command in (
+    remote.submit, remote.status, remote.watch, remote.cancel, remote.pause, remote.resume,
+):  # fmt: skip
+    app.command(rich_help_panel=SERVICE)(command)
+app.add_typer(remote.kernels, name="kernels", rich_help_panel=SERVICE)
+app.add_typer(records.app, name="records", rich_help_panel=DATA)
+app.add_typer(keys.app, name="keys", rich_help_panel=DATA)
+app.add_typer(db, name="db", rich_help_panel=DATA)

@@ -1,9 +1,13 @@
+import inspect
+import pydoc
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
 import ansorpy
+from ansorpy.tune import tune as tune_function
 
 PUBLIC = [
     "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "SpecError", "Target", "load",
@@ -19,6 +23,18 @@ def test_the_public_names_are_these() -> None:
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert getattr(ansorpy, name).__doc__
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert ansorpy.__version__ == version("ansorpy")
+
+
+def test_help_of_tune_explains_every_argument() -> None:
+    text = pydoc.plain(pydoc.render_doc(ansorpy.tune))
+    assert "class Means" not in text
+    told = inspect.getdoc(tune_function) or ""
+    for name in inspect.signature(tune_function).parameters:
+        assert f"    {name}: " in told, name
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -1,5 +1,5 @@
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -12,12 +12,22 @@ from ansorpy.artifact import unpack
 from ansorpy.artifact.rate import Rate
 from ansorpy.cost.random import RandomModel
 from ansorpy.errors import SpecError
-from ansorpy.events import Derived, Event, Finished, Improved, RoundDone, Started, TaskResult
+from ansorpy.events import (
+    Derived,
+    Event,
+    Finished,
+    Improved,
+    RoundDone,
+    Started,
+    Stopping,
+    TaskResult,
+)
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.records import JsonlStore, MemoryStore, Store
+from ansorpy.result import Result
 from ansorpy.search import Candidate
 from ansorpy.session.final import judge
 from ansorpy.session.pools import Pools
@@ -26,7 +36,7 @@ from ansorpy.session.task import Task
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
-from ansorpy.tune import Request, Result, read, run
+from ansorpy.tune import Request, read, run
 from tests.fakes import FakePool, cost_s, fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -40,7 +50,7 @@ def events(
     out: Path | None = None,
     pools: Any = None,
     **options: Any,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     request = Request(parse(text), TARGET, **{"trials": 32, **options})
     return run(
         request,
@@ -261,8 +271,8 @@ def test_an_interrupt_thrown_in_keeps_the_best_so_far(tmp_path: Path) -> None:
     found = events(out=tmp_path)
     while not isinstance(next(found), RoundDone):
         pass
-    event = found.throw(KeyboardInterrupt())  # type: ignore[attr-defined]  # a generator
-    assert isinstance(event, Finished)
+    assert found.throw(KeyboardInterrupt()) == Stopping()
+    event = last(found)
     assert event.stopped == "interrupted"
     assert event.results[0].kernel is not None
 

@@ -50,6 +50,7 @@ class Deliveries:
         self._raced: dict[str, tuple[Sequence[Candidate], Raced]] = {}
         self._firsts: dict[str, First] = {}
         self._untuned: dict[str, list[Kernel]] = {}  # none where it cannot be made
+        self._written: dict[str, set[Path]] = {}  # the zips of this tuning by task
 
     def prepare(self, task: Task) -> None:
         """Start the processes of a task, and its first reference."""
@@ -66,6 +67,7 @@ class Deliveries:
         task.first = found.candidate
         self._pace.saw_answer()
         self._firsts[task.name] = found
+        self._written.setdefault(task.name, set()).add(found.kernel)
         return found.event(task, self._pace.spent_s)
 
     def begin(self, task: Task) -> list[Kernel]:
@@ -102,8 +104,11 @@ class Deliveries:
         path = self._write(task, raced)
         return Delivered(task.name, path, raced.best_s)
 
-    def finish(self, task: Task, kept: Record | None) -> TaskResult:
-        """Race the best of a task, keep the record, write the zip; a race that is kept stands."""
+    def settled(self, task: Task, kept: Record | None) -> TaskResult | None:
+        """Return the result of a task that needs no race, None if it needs one.
+
+        It is that of a race that is kept, or the first answer of a task without trials.
+        """
         if kept is not None and kept.race is not None and kept.race.request == self._digest:
             path = past.deliver_again(task, kept, self._out)
             if path is not None:
@@ -111,6 +116,10 @@ class Deliveries:
         answered = self._firsts.get(task.name)
         if answered is not None and not task.trials and (self._hasty or not task.known):
             return answered.result(task, self._pace.spent_s)
+        return None
+
+    def finish(self, task: Task) -> TaskResult:
+        """Race the best of a task, keep the record, write the zip."""
         before = self._raced.get(task.name)
         if before is not None and before[0] == self._leaders(task):
             raced: Raced | list[Failed] = before[1]
@@ -120,6 +129,12 @@ class Deliveries:
             return final.empty_result(task, raced)
         sealed = final.sealed(task, raced, self._digest)
         return final.result_of(task, sealed.record, self._write(task, sealed))
+
+    def tidy(self, result: TaskResult) -> None:
+        """Remove the zips that this tuning wrote before that of the result, if it has one."""
+        if result.kernel is not None:
+            for path in self._written.pop(result.name, set()) - {result.kernel}:
+                path.unlink(missing_ok=True)
 
     def _leaders(self, task: Task) -> list[Candidate]:
         """Return who may race; each takes a second to compile, for which a hurry has no time.
@@ -177,5 +192,6 @@ class Deliveries:
 
     def _write(self, task: Task, raced: Raced) -> Path:
         path = final.deliver(task, raced.record, raced.entry, raced.native, self._out)
+        self._written.setdefault(task.name, set()).add(path)
         self._journal.race(task.name, raced.record)
         return path

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from ansorpy.units import clock, duration
+from ansorpy.units import eta_s as search_eta_s
+
 if TYPE_CHECKING:
     from ansorpy.client import Job, TaskState
 
@@ -84,27 +87,6 @@ def eta_s(job: "Job") -> float | None:
     """
     if job.state != "running":
         return None
-    left: list[float] = []
-    if job.trials > 0 and job.seconds > 0:
-        left.append((int(job.budget["trials"]) - job.trials) * job.seconds / job.trials)
-    seconds = job.budget.get("seconds")
-    if seconds is not None:
-        left.append(float(seconds) - job.seconds)
-    return max(0.0, min(left)) if left else None
-
-
-def duration(seconds: float) -> str:
-    """Return a latency in the unit that reads best."""
-    for unit, size in (("us", 1e-6), ("ms", 1e-3)):
-        if seconds < 1000 * size:
-            return f"{seconds / size:.4g} {unit}"
-    return f"{seconds:.4g} s"
-
-
-def clock(seconds: float | None) -> str:
-    """Return minutes and seconds."""
-    if seconds is None:
-        return "-"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    budget = job.budget
+    limit_s = None if budget.get("seconds") is None else float(budget["seconds"])
+    return search_eta_s(job.trials, int(budget["trials"]), job.seconds, limit_s)

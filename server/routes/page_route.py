@@ -12,6 +12,7 @@ from starlette.datastructures import URL
 
 from ansorpy.errors import AnsorError
 from ansorpy.server.access.errors import DeniedError, ForbiddenError
+from ansorpy.server.edge.compression import compressed
 from ansorpy.server.edge.problems import MEANING
 from ansorpy.server.web.pages import render
 
@@ -28,7 +29,10 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class PageRoute(APIRoute):
-    """Answers people: an expected error is a page, and a missing key the way to sign in."""
+    """Answers people: an expected error is a page, a missing key the way to sign in.
+
+    Pages are compressed.
+    """
 
     def get_route_handler(self) -> Handler:
         """Return the handler with errors made into pages."""
@@ -51,7 +55,7 @@ class PageRoute(APIRoute):
                 reply = failed(MEANING[kinds[0]][0], str(error))
             reply.headers["Referrer-Policy"] = REFERRER
             reply.headers.setdefault("Cache-Control", "private, no-store")
-            return reply
+            return await compressed(request, reply)
 
         return handler
 

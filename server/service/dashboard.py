@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Engine, select
 
 from ansorpy.errors import AnsorError
+from ansorpy.loopir.printer import text as printed
 from ansorpy.records import Record, decode
 from ansorpy.replay import replay
 from ansorpy.server.db.engine import now, reading
@@ -96,7 +97,7 @@ class Dashboard:
         target = target_of(known.target, cores) or Target(cores=cores)
         try:
             sketch = _sketch(dag, record)
-            loops = _shortened(str(replay(dag, target, record)))
+            loops = _shortened(printed(replay(dag, target, record)))
         except AnsorError as error:  # a record of another version of the rules
             note = f"The record cannot be replayed here: {error}"
             return Winner(task, best_s, final, note=note)

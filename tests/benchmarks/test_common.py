@@ -85,6 +85,7 @@ def test_the_best_so_far_of_a_space_that_is_exhausted_stays() -> None:
         (1194.0, "19.9 min"),
         (2.0, "2 s"),
         (0.00139, "1.39 ms"),
+        (0.0009997, "1 ms"),
         (4.2e-8, "0.042 us"),
         (None, "-"),
         (inf, "-"),

@@ -1,15 +1,20 @@
 import json
 import os
+import pty
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 import ansorpy.tune as ansorpy_tune
@@ -17,11 +22,11 @@ from ansorpy.artifact.rate import Rate
 from ansorpy.events import Finished
 from ansorpy.measure.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.measure.host import local_target
+from ansorpy.progress import as_line
 from ansorpy.records import target_digest
 from ansorpy.server.cli import app, as_text
 from ansorpy.server.commands.common import pairs
 from ansorpy.server.doctor.examine import CHECKS, examine
-from ansorpy.server.progress import as_line
 from ansorpy.server.settings import Settings
 from tests.server.test_worker import DERIVED, ROUND, result
 
@@ -225,29 +230,44 @@ def test_pairs_keep_their_type() -> None:
 
 def test_progress_is_one_line_per_event() -> None:
     assert as_line(DERIVED) == "mm: 3 sketches, 9 plans"
-    assert as_line(ROUND).startswith("mm: round 1, 2 trials, best 1000.0 us, 1 failed")
+    assert as_line(ROUND).startswith("mm: round 1, 2 trials, best 1 ms, 1 failed")
 
 
-def test_results_for_people() -> None:
+def test_results_for_people_end_with_the_next_command() -> None:
     won, lost = result(Path("mm.zip")), result(None)
-    text = as_text(Finished((won, lost), 1.0, "trials"))
-    assert text.splitlines()[0].startswith("mm: 1000.0 us after")  # no rate
+    lines = as_text(Finished((won, lost), 1.0, "trials")).splitlines()
+    assert lines[0] == "mm: 1 ms, verified"  # no rate
     for rate, told in ((Rate(2.5e9, False), "2.5 GFLOP/s"), (Rate(9e9, True), "9.0 effective")):
         rated = as_text(Finished((replace(won, rate=rate),), 1.0, "trials"))
-        assert rated.startswith(f"mm: 1000.0 us, {told}")
-    assert "nothing survived; wrong: C[0] is 1, not 2" in text
+        assert rated.startswith(f"mm: 1 ms, {told}")
+    assert "  failures  wrong: C[0] is 1, not 2" in lines
+    assert [line for line in lines if line.startswith("next: ")] == lines[-1:]
+    assert """import ansorpy; k = ansorpy.load("mm.zip"); print(k)""" in lines[-1]
 
 
-@pytest.mark.parametrize(
-    ("naive_s", "numpy_s", "who"),
-    [(5e-3, 5e-4, "NumPy"), (1e-3, 2e-3, "the untuned kernel"), (1e-3, None, "the untuned kernel")],
-)
-def test_people_are_told_which_baseline_won(
-    naive_s: float, numpy_s: float | None, who: str
-) -> None:
-    beaten = replace(result(Path("mm.zip")), winner="baseline", naive_s=naive_s, numpy_s=numpy_s)
-    text = as_text(Finished((beaten,), 1.0, "trials"))
-    assert f"(the baseline won: {who})" in text
+def test_the_version_is_told(env: dict[str, str]) -> None:
+    assert ansorpy(env, "--version").stdout == f"ansorpy {version('ansorpy')}\n"
+
+
+def test_help_lists_tune_first_and_shows_an_example(env: dict[str, str]) -> None:
+    told = ansorpy({**env, "COLUMNS": "120"}, "--help").stdout
+    places = [told.index(f"│ {name} ") for name in ("tune", "sketches", "serve", "submit", "db")]
+    assert places == sorted(places)
+    shown = ansorpy(env, "tune", "--help").stdout
+    (example,) = re.findall(r"ansorpy (tune examples/.*\S)", shown)
+    command = typer.main.get_command(app).commands["tune"]  # type: ignore[attr-defined]
+    asked = command.make_context("tune", example.split()[1:]).params  # as it would be run
+    assert Path(asked["file"]).exists()
+    assert asked["trials"] == 128
+
+
+def test_shells_can_complete_commands(env: dict[str, str]) -> None:
+    asked = {"_ANSORPY_COMPLETE": "complete_bash", "COMP_WORDS": "ansorpy tu", "COMP_CWORD": "1"}
+    found = subprocess.run(
+        [Path(sys.executable).with_name("ansorpy")], env={**os.environ, **env, **asked},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert found.stdout.split() == ["tune"]
 
 
 def command(env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
@@ -281,6 +301,32 @@ def test_tune_prints_one_object_and_answers_the_same_request_from_the_store(
 
 @pytest.mark.slow
 @pytest.mark.measure
+def test_on_a_terminal_one_line_shows_the_search_and_then_the_final_race(
+    env: dict[str, str], file: str, tmp_path: Path
+) -> None:
+    ours, theirs = pty.openpty()
+    arguments = ("tune", file, "--bind", "N=16", "--trials", "4", "--out", str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ansorpy", *arguments], stdout=subprocess.DEVNULL, stderr=theirs,
+        env={**os.environ, **env},
+    )  # fmt: skip
+    os.close(theirs)
+    told = b""
+    with suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:  # EIO: it is closed
+        while part := terminal.read(4096):
+            told += part
+    assert process.wait(timeout=120) == 0
+    painted = [line.strip() for line in told.decode().split("\r")]
+    search, race = (
+        next(at for at, line in enumerate(painted) if re.search(sign, line))
+        for sign in (r"^mm: \[-{20}\] 0/4 trials, best \d", r"^mm: final race .*, best \d")
+    )
+    assert search < race
+    assert "\x1b" not in told.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.measure
 def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str], file: str, tmp_path: Path) -> None:
     process = command(
         env, "tune", file, "--bind", "N=64", "--trials", "100000", "--out", str(tmp_path), "--json"
@@ -291,12 +337,33 @@ def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str], file: str, tmp_path: 
             break
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
+    out, told = process.communicate(timeout=120)
     assert process.returncode == 130
+    assert [line.split(":")[0] for line in told.splitlines()[-3:-1]] == ["stopping", "mm"]
     answer = json.loads(out)
     assert answer["stopped"] == "interrupted"
     assert answer["tasks"][0]["verified"]
-    assert Path(answer["tasks"][0]["kernel"]).exists()
+    assert list(tmp_path.glob("*.zip")) == [Path(answer["tasks"][0]["kernel"])]
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_a_second_ctrl_c_says_what_was_written(
+    env: dict[str, str], file: str, tmp_path: Path
+) -> None:
+    process = command(
+        env, "tune", file, "--bind", "N=64", "--trials", "100000", "--out", str(tmp_path)
+    )
+    assert process.stderr is not None
+    for mark in ("round 1", "final race"):
+        for line in process.stderr:
+            if mark in line:
+                break
+        process.send_signal(signal.SIGINT)
+    out, told = process.communicate(timeout=120)
+    (written,) = tmp_path.glob("*.zip")
+    assert (process.returncode, out) == (130, "")
+    assert told.splitlines()[-1] == f"ansorpy: interrupted; written before: {written}"
 
 
 @pytest.mark.slow

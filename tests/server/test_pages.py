@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, update
 
-from ansorpy.measure.outcome import Failed
+from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.plan.choices import naive
 from ansorpy.records import Record
+from ansorpy.replay import plan_text
 from ansorpy.server.access import keys
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import JobRow, WorkerRow
@@ -23,8 +25,11 @@ from ansorpy.server.jobs.events import add_event
 from ansorpy.server.routes.login import HOME, own_path
 from ansorpy.server.service.charts import COLUMNS
 from ansorpy.server.web.words import latency, span
-from tests.server.service import Service, service
+from ansorpy.target import Target
+from ansorpy.te.text import parse
+from tests.server.service import MM, Service, service
 
+TARGET = Target(vector_bits=256, registers=16)
 WEB = Path(__file__).parent.parent.parent / "server" / "web"
 EVIL = "<script>window.evil=1</script><img src=x onerror=window.evil=1>\"'&"
 ROUND = {
@@ -120,6 +125,25 @@ def test_a_job_that_waits_and_one_that_is_done(url: str) -> None:
         assert 'class="p-k"' in page  # the source is coloured
         compared = running.client.get(f"/compare?a={claimed.job_id}&b={job_id}").text
         assert 'id="comparison"' in compared
+
+
+def test_the_loop_nest_of_the_best_program_is_printed_as_loops(url: str) -> None:
+    with service(url) as running:
+        job_id = running.submit(fresh=True)
+        (dag,) = parse(MM)
+        plan = naive(dag, TARGET)
+        row = tuple(min(size.values, default=1) for size in plan.sizes)
+        best = Record("k/t/1", "w", "cpu@0", plan_text(plan), row, Measured((1e-3,)))
+        with transaction(running.engine) as tx:
+            tenant = tx.query(JobRow.tenant_id).filter(JobRow.id == job_id).scalar()
+            tx.add(record_row(best, tenant, job_id, "mm", 1))
+        page = running.client.get(f"/jobs/{job_id}").text
+        found = re.search(r"<summary>Loop nest</summary><pre[^>]*>(.*?)</pre>", page, re.DOTALL)
+        assert found is not None
+        shown = html.unescape(found[1])
+        assert shown.startswith("program mm\n  input A: float32[4, 5]\n")
+        assert re.search(r"^ +for \S+ in \d+.*:$", shown, re.MULTILINE)
+        assert "Program(" not in page
 
 
 @pytest.mark.parametrize("chart", COLUMNS)

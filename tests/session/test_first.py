@@ -9,7 +9,7 @@ import pytest
 
 import ansorpy
 from ansorpy.cost.roofline import RooflineModel
-from ansorpy.events import Event, Finished, FirstAnswer, RoundDone
+from ansorpy.events import Event, Finished, FirstAnswer, RoundDone, Stopping
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Measured
 from ansorpy.population import sample
@@ -91,8 +91,10 @@ def test_the_search_measures_the_first_answer_first(tmp_path: Path) -> None:
     store = MemoryStore()
     events: list[Event] = []
     request = Request((matmul(),), local_target(1), trials=8, seed=1)
+    zips: list[list[Path]] = []
     for event in run(request, CPU, store, tmp_path):
         events.append(event)
+        zips.append(sorted(tmp_path.glob("*.zip")))
     kinds = [type(event) for event in events]
     assert kinds.index(FirstAnswer) < kinds.index(RoundDone)
     task = Task.of(matmul(), request.target, rules_name("cpu", CPU))
@@ -102,16 +104,23 @@ def test_the_search_measures_the_first_answer_first(tmp_path: Path) -> None:
     assert (trial.plan, trial.row) == (task.texts[best.plan], best.row)
     assert isinstance(trial.outcome, Measured)
     assert sum(record.race is None for record in store.export()) == 8
+    # The first zip stays until the final one is there, and is announced.
+    final = events[-1].results[0].kernel  # type: ignore[union-attr]
+    assert {len(some) for some in zips[kinds.index(FirstAnswer) : -2]} == {1}
+    assert len(zips[-2]) == 2
+    assert zips[-1] == [final]
 
 
 def test_an_interrupt_before_the_first_trial_keeps_the_first_answer(tmp_path: Path) -> None:
     events = run(Request((matmul(),), local_target(1), trials=8), CPU, MemoryStore(), tmp_path)
     assert isinstance(events, Generator)
     told = next(event for event in events if isinstance(event, FirstAnswer))
-    last = events.throw(KeyboardInterrupt())
+    assert events.throw(KeyboardInterrupt()) == Stopping()
+    *_, last = events
     assert isinstance(last, Finished)
     assert last.stopped == "interrupted"
     assert last.results[0].kernel == told.kernel
+    assert told.kernel.exists()
 
 
 def test_where_no_library_can_be_made_a_race_decides(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from ansorpy.events import Event, Finished, Judged, RoundDone, Skipped, Warmed
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text as printed
 from ansorpy.measure.outcome import Measured, Outcome
+from ansorpy.progress import as_line
 from ansorpy.records import MemoryStore
-from ansorpy.server.progress import as_line
 from ansorpy.session.experience import Experience
 from ansorpy.session.journal import StoreJournal
 from ansorpy.session.rules import find_rules

@@ -11,11 +11,12 @@ import pytest
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import Record
 from benchmarks.suite import plots
+from benchmarks.suite.cases import ONE
 from benchmarks.suite.duel import Duel, our_curve, read, their_curve
 from benchmarks.suite.environments import ROOT
 from benchmarks.suite.page import page
 from benchmarks.suite.publish import joined
-from benchmarks.suite.readme import BEGIN, END, inserted, section
+from benchmarks.suite.readme import BEGIN, END, FEW, inserted, section
 from benchmarks.suite.summary import merged
 from benchmarks.suite.tune import WatchedStore
 from tests.benchmarks.suite.made import FACTS, contest
@@ -190,10 +191,20 @@ def test_the_readme_keeps_everything_outside_the_markers() -> None:
 def test_the_section_of_the_readme_compares_with_the_matching_column() -> None:
     text = section(ROWS, [FACTS])
     cells = line(text, "conv2d 64 at 56, 3x3")
-    assert cells[1:5] == ["1 ms", "1.5 ms, ONNX Runtime, weights constant", "1.5x", "1.5x"]
-    assert line(text, "matmul 512")[1:3] == ["1 ms", "800 us, torch"]
-    assert "1.1x the best of all peers on 2 threads (2 rows)" in text
+    assert cells[1:4] == ["1 ms", "1.5 ms, ONNX Runtime, weights constant", "1.5x"]
+    assert line(text, "matmul 512")[1:4] == ["1 ms", "800 us, torch", "0.8x"]
+    assert "faster by 2x on 1 thread (1 row), 1.1x on 2 threads (2 rows)" in text
     assert text.count("| matmul 512 ") == 1
+    assert text.endswith("](benchmarks/results/suite.md).")
+
+
+def test_the_readme_shows_a_few_rows_and_the_page_all() -> None:
+    names = {case.name for case in ONE}
+    assert set(FEW) < names
+    assert len(FEW) < 10
+    rows = merged([contest(name, 0, ansorpy_rt=1e-3, torch=8e-4) for name in names])
+    assert section(rows, [FACTS]).count("\n| ") == len(FEW) + 1  # and the heads
+    assert page(rows, [], [FACTS], {}).count("| 1 ms |") >= len(names)
 
 
 def test_the_readme_has_the_markers() -> None:

@@ -1,0 +1,150 @@
+"""The result of a tuning, for programs and for people."""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from json import dumps
+from math import inf
+from pathlib import Path
+
+from ansorpy.artifact import LoadedKernel, load
+from ansorpy.events import Stopped, TaskResult
+from ansorpy.units import duration
+
+MAX_REASONS = 3  # of a task without a kernel
+
+
+class Kernels(Mapping[str, LoadedKernel]):
+    """The delivered kernels by task name, each imported when it is first asked for."""
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        self.paths = paths
+        self._loaded: dict[str, LoadedKernel] = {}
+
+    def __getitem__(self, name: str) -> LoadedKernel:
+        if name not in self._loaded:
+            self._loaded[name] = load(self.paths[name])
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __repr__(self) -> str:
+        """Return the names and files, without importing a kernel."""
+        return f"Kernels({', '.join(f'{name}: {path}' for name, path in self.paths.items())})"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of a tuning; printed, it is a summary of a few lines per task."""
+
+    tasks: tuple[TaskResult, ...]
+    seconds: float
+    stopped: Stopped
+
+    @property
+    def kernels(self) -> Kernels:
+        """The verified kernels: `result.kernels["mm"](a, b)`."""
+        return Kernels({t.name: t.kernel for t in self.tasks if t.kernel is not None})
+
+    def __repr__(self) -> str:
+        """Return the summary: latency, speed-up, trials and file of every task, and the next step.
+
+        The fields are in `tasks`.
+        """
+        ended = f"{self.seconds:.1f} s in all (stopped: {self.stopped})"
+        lines = [summary(self.tasks), ended]
+        return "\n".join([*lines, *(f"next: {call}" for call in self._calls())])
+
+    def _repr_html_(self) -> str:
+        """Return the summary as a table, for notebooks."""
+        rows = [{"task": task.name, **rows_of(task)} for task in self.tasks]
+        # A column that no task fills is left out.
+        heads = [h for h in (rows[0] if rows else ()) if any(row[h] != "-" for row in rows)]
+        top = "".join(f"<th>{head}</th>" for head in heads)
+        body = "".join(f"<tr>{_cells([row[head] for head in heads])}</tr>" for row in rows)
+        calls = "".join(f"<br><code>{escape(call)}</code>" for call in self._calls())
+        ended = escape(f"{self.seconds:.1f} s in all (stopped: {self.stopped})")
+        table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+        return f"{table}<p>{ended}{calls}</p>"
+
+    def _calls(self) -> list[str]:
+        return [f"result.kernels[{dumps(name)}](...)" for name in self.kernels][:1]
+
+
+def _cells(texts: Sequence[str]) -> str:
+    return "".join(f"<td>{escape(text)}</td>" for text in texts)
+
+
+def summary(results: Sequence[TaskResult]) -> str:
+    """Return some lines per task for people."""
+    lines: list[str] = []
+    for result in results:
+        told = rows_of(result)
+        lines.append(f"{result.name}: {told.pop('latency')}")
+        lines += [f"  {name:9} {text}" for name, text in told.items() if text != "-"]
+    return "\n".join(lines)
+
+
+def rows_of(result: TaskResult) -> dict[str, str]:
+    """Return the facts of a task by their name; "-" for a fact that is missing."""
+    if result.best_s is None:
+        latency = "no kernel: no candidate passed its checks"
+    else:
+        rate = [] if result.rate is None else [str(result.rate)]
+        verified = "verified" if result.verified else "not verified"
+        latency = ", ".join([duration(result.best_s), *rate, verified])
+    return {
+        "latency": latency,
+        "speed-up": _speedup(result),
+        "trials": _trials(result),
+        "failures": _failures(result),
+        "kernel": "-" if result.kernel is None else str(result.kernel),
+    }
+
+
+def _speedup(result: TaskResult) -> str:
+    rivals = {"the untuned kernel": result.naive_s, "NumPy": result.numpy_s}
+    best_s = result.best_s
+    told = [
+        f"{s / best_s:.2f}x {name} ({duration(s)})"
+        for name, s in rivals.items()
+        if s is not None and best_s is not None
+    ]
+    if result.winner == "baseline" and best_s is not None:
+        faster = "NumPy" if (result.numpy_s or inf) < best_s else "the untuned kernel"
+        told.append(f"the baseline won: {faster}")
+    return ", ".join(told) or "-"
+
+
+def _trials(result: TaskResult) -> str:
+    failed = sum(result.failures.values())
+    told = [str(result.trials), *([f"{failed} failed"] if failed else [])]
+    return ", ".join([*told, *(["answered from the records"] if result.from_store else [])])
+
+
+def _failures(result: TaskResult) -> str:
+    if result.kernel is not None:
+        return "-"
+    reasons = [f"{kind}: {text}" for kind, text in result.examples.items()]
+    return "; ".join(reasons[:MAX_REASONS]) or "-"
+
+
+def shell_step(path: Path) -> str:
+    """Return a shell command that loads a kernel and prints its signature."""
+    code = f"import ansorpy; k = ansorpy.load({dumps(str(path))}); print(k)"
+    return f"{shlex.quote(_interpreter())} -c {shlex.quote(code)}"
+
+
+def _interpreter() -> str:
+    """Return `python` if the shell finds this interpreter under that name, else its path."""
+    found = shutil.which("python")
+    return (
+        "python" if found and Path(found).parent == Path(sys.executable).parent else sys.executable
+    )
