@@ -101,6 +101,23 @@ def test_the_same_page_loaded_afterwards(job: str, live: tuple[Live, str], chrom
         clean(watched)
 
 
+def test_the_curves_end_at_the_time_that_the_list_shows(
+    job: str, live: tuple[Live, str], chromium: Any
+) -> None:
+    with page_of(chromium, live[0].url) as watched:
+        page = watched.page
+        page.goto(f"/jobs/{job}")
+        until(page, TRIALS)
+        best = page.locator("#best").inner_text()
+        assert page.locator("#latency-text").inner_text().startswith(f"{best} after ")
+        page.goto(f"/compare?a={job}&b={job}")
+        until(page, TRIALS)
+        assert page.locator("#latency-text").inner_text().startswith(f"A: {best} after ")
+        page.goto("/jobs")
+        assert page.locator(f"tr:has(a[href='/jobs/{job}'])").get_by_text(best).count() == 1
+        clean(watched)
+
+
 def test_no_page_is_wider_than_a_phone(job: str, live: tuple[Live, str], chromium: Any) -> None:
     with page_of(chromium, live[0].url, size=PHONE) as watched:
         paths = (
