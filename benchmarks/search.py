@@ -97,8 +97,8 @@ class Arm:
 def arm(space: Task, strategy: str, seed: int) -> Arm:
     """Return a search that knows nothing yet; `space` has the plans and is not changed."""
     task = replace(
-        space, plans=list(space.plans), texts=list(space.texts), costs_s={}, failures=Counter(),
-        examples={},
+        space, plans=list(space.plans), texts=list(space.texts), costs_s={}, times_s={},
+        failures=Counter(), examples={},
     )  # fmt: skip
     rng = np.random.default_rng(seed).spawn(2)[STRATEGIES.index(strategy)]
     return Arm(task, strategy, rng, default_model(space.target, seed))
