@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 import ansorpy
+from ansorpy.errors import SpecError
 from ansorpy.server.commands import keys, records, remote
 from ansorpy.server.commands.common import (
     INTERRUPTED,
@@ -174,6 +175,43 @@ def explain(file: File, target: Name = "cpu", cores: Cores = 1, bind: Bind = Non
     with wrong_input():
         for derivation in derivations(file, target, cores, bind):
             typer.echo(derivation.explain())
+
+
+@app.command(rich_help_panel=TUNE)
+def lower(
+    file: File,
+    print_after: Annotated[
+        str | None, typer.Option(help="A pass, or all: print the loops after it; else the last.")
+    ] = None,
+    untuned: Annotated[
+        bool, typer.Option("--untuned", help="Lower the naive loops, not the cost model's choice.")
+    ] = False,
+    target: TuneName = "cpu",
+    cores: Cores = 1,
+    bind: Bind = None,
+) -> None:
+    """Print the loop nest of every task of FILE, as the passes of lowering leave it."""
+    from ansorpy.loopir.printer import text
+    from ansorpy.session.lowering import lowered
+    from ansorpy.session.rules import find_rules
+
+    with wrong_input():
+        machine = target_of(target, cores)
+        if machine.kind != "cpu":
+            raise SpecError(f"cannot lower for {target} because it has no passes; expected cpu")
+        rules = find_rules(machine.kind)
+        for dag in read_file(file, pairs(bind, "--bind", int)):
+            stages = list(lowered(dag, machine, rules, untuned=untuned))
+            names = [name for name, _ in stages]
+            if print_after not in (None, "all", *names):
+                raise SpecError(
+                    f"cannot print after {print_after!r} because no such pass exists; "
+                    f"expected all, {', '.join(names)}"
+                )
+            wanted = names if print_after == "all" else [print_after or names[-1]]
+            for name, program in stages:
+                if name in wanted:
+                    typer.echo(f"# {dag.name}, after {name}\n{text(program)}")
 
 
 @app.command(rich_help_panel=HOST)

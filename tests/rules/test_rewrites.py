@@ -10,15 +10,26 @@ from ansorpy.rules import (
     AddRfactor,
     AlwaysInline,
     CrossThreadReduction,
+    FuseChain,
+    InlineTranspose,
     SimplifyConst,
     Skip,
+    SkipPadding,
     SpecialComputeLocation,
+    SplitGroups,
+    SplitPhases,
+    StreamReduction,
+    Tensorize,
     Tiling,
     TilingWithFusion,
+    Winograd,
 )
 from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.state import State
+from ansorpy.target import Target
 from ansorpy.te.dag import Attrs, Compute, Dag
+from ansorpy.te.library import Window, conv2d, transposed_conv2d
+from ansorpy.te.text import parse
 from tests.conftest import Golden
 from tests.golden_dags import (
     dag,
@@ -65,6 +76,19 @@ def rows_of_rows() -> Dag:
 FUSED = TilingWithFusion("SSRSRS", levels=(1, 2), alone=False)
 GPU_FUSED = TilingWithFusion("SSSRRSRS", levels=(3,), alone=True)
 RELU = matmul_relu(64, 64, 64)
+VNNI = Target(features=("avx512bw", "avx512f", "avx512vnni"), cpu="znver4")
+(INT8,) = parse(
+    "def i8(uint8(16,64) A, int8(64,32) B) -> (C) { C(i,j) +=! int32(A(i,k)) * int32(B(k,j)) }"
+)
+(COLUMNS,) = parse("def columns(float(512,256) A) -> (S) { S(j) +=! A(i,j) }")
+(TURNED,) = parse(
+    "def turned(float(32,64) A, float(64,48) B) -> (C) "
+    "{ T(j,k) = B(k,j)\n C(i,j) +=! A(i,k) * T(j,k) }"
+)
+(CHAIN,) = parse(
+    "def chain(float(64,32) A, float(32,128) B, float(128,32) E) -> (D) "
+    "{ C(i,j) +=! A(i,k) * B(k,j)\n D(i,j) +=! C(i,k) * E(k,j) }"
+)
 CASES: dict[str, tuple[Rule, Cursor]] = {
     "always_inline": (AlwaysInline(everything=True), at(softmax(4, 64), "ex")),
     "simplify_const": (SimplifyConst(), at(WINO, "inv")),
@@ -116,6 +140,21 @@ CASES: dict[str, tuple[Rule, Cursor]] = {
     ),
     "cross_thread_without_a_common_axis": (CrossThreadReduction(), at(sums_of_sums(), "B", CUDA)),
     "skip": (Skip(), at(matmul(4, 4, 4), "B")),
+    # Rules of our own.
+    "split_phases": (SplitPhases(), at(transposed_conv2d(1, 4, 8, 8, 4, 4, padding=1), "conv")),
+    "split_groups": (
+        SplitGroups(),
+        at(conv2d(1, 16, 8, 8, 32, 3, Window(padding=1, groups=2)), "conv"),
+    ),
+    "tensorize": (Tensorize(), at(INT8, "C", VNNI)),
+    "stream_reduction": (StreamReduction(), at(COLUMNS, "S")),
+    "inline_transpose": (InlineTranspose(), at(TURNED, "T")),
+    "fuse_chain": (FuseChain("SSRSRS", first="SSRS"), at(CHAIN, "D")),
+    "skip_padding": (
+        SkipPadding("SSRSRS", level=1, share=1 / 64, tile=28, strided=7),
+        at(conv2d(1, 16, 8, 8, 16, 3, Window(padding=1)), "conv"),
+    ),
+    "winograd": (Winograd(outputs=2), at(conv2d(1, 32, 16, 16, 32, 3, Window(padding=1)), "conv")),
 }  # fmt: skip
 
 

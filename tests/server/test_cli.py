@@ -62,6 +62,21 @@ def ansorpy(env: dict[str, str], *arguments: str, text: str | None = None) -> Re
     return CliRunner().invoke(app, arguments, env=env, input=text)
 
 
+def test_the_loops_after_a_pass_are_printed(env: dict[str, str], file: str) -> None:
+    every = ansorpy(env, "lower", file, "--bind", "N=16", "--print-after", "all")
+    assert every.exit_code == 0, every.output
+    titles = [line for line in every.stdout.splitlines() if line.startswith("# ")]
+    assert (titles[0], titles[-1]) == ("# mm, after plan", "# mm, after prefetch")
+    untuned = ansorpy(env, "lower", file, "--bind", "N=16", "--untuned", "--print-after", "fold")
+    assert "C[C:i, C:j] += A[C:i, C:k] * B[C:k, C:j]" in untuned.stdout
+    wrong = ansorpy(env, "lower", file, "--bind", "N=16", "--print-after", "nope")
+    assert wrong.exit_code == 2
+    assert (
+        "cannot print after 'nope' because no such pass exists; expected all, plan, "
+        in wrong.stderr
+    )
+
+
 def test_sketches_are_counted_and_told(env: dict[str, str], file: str) -> None:
     found = ansorpy(env, "sketches", file, "--bind", "N=16", "--json")
     answer = json.loads(found.stdout)
