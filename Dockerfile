@@ -19,7 +19,7 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends libgomp1 gcc libc6-dev bubblewrap \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin ansorpy \
-    && install -d -o ansorpy -g ansorpy /data
+    && install -d -m 700 -o ansorpy -g ansorpy /data
 COPY --from=build /opt/ansorpy /opt/ansorpy
 ENV PATH=/opt/ansorpy/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANSORPY_DATA_DIR=/data \
     ANSORPY_LOG_FORMAT=json

@@ -194,15 +194,20 @@ class JsonlStore(MemoryStore):
         new = {record.id: record for record in records if record.id not in self._records}
         if not new:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lines = "".join(encode(record) + "\n" for record in new.values()).encode()
-        with self.path.open("ab+") as file:
+        with open(self.path, "ab+", opener=_open_private) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             _cut_torn_line(file)
             file.write(lines)
             file.flush()
             os.fsync(file.fileno())
         super().append(tuple(new.values()))
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Open a file; a new one is readable for its user only."""
+    return os.open(path, flags, mode=0o600)
 
 
 def _cut_torn_line(file: BinaryIO) -> None:
@@ -282,7 +287,12 @@ def decode(line: str) -> Record:
 
 def default_store() -> JsonlStore:
     """Return the store in the user's data folder."""
-    return JsonlStore(user_data_path("ansorpy") / "records.jsonl")
+    return JsonlStore(default_store_path())
+
+
+def default_store_path() -> Path:
+    """Return the file of the store in the user's data folder."""
+    return user_data_path("ansorpy") / "records.jsonl"
 
 
 def _fields(value: Measured | Failed | Race) -> dict[str, Any]:

@@ -1,17 +1,22 @@
 """A package back to something that can be called, after it was checked."""
 
 import importlib.util
-import shutil
-import tempfile
+import os
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Final
 
+from ansorpy.artifact import manifest
 from ansorpy.artifact.arrays import importer_of, to_numpy
+from ansorpy.artifact.elf import check_library
+from ansorpy.artifact.folder import new_folder, remove
 from ansorpy.artifact.needs import lacking
-from ansorpy.artifact.package import Package, unbox
+from ansorpy.artifact.package import LIBRARY, Package, read_bytes, unbox
 from ansorpy.errors import PackageError
+
+NATIVE: Final = "native.py"  # calls the exported library
 
 
 class LoadedKernel:
@@ -21,22 +26,19 @@ class LoadedKernel:
     kind. `run` and `prepare` are those of the file: NumPy only, and `prepare` once, then its
     result many times, is the fastest way. `file` is what is imported: `kernel.py`, or `native.py`
     for the exported library; unless given, the first of the two that is there.
+
+    Raises:
+        PackageError: the manifest or the library is damaged, or the file cannot be imported here.
     """
 
     def __init__(self, package: Package, file: str | None = None) -> None:
-        file = file or ("kernel.py" if "kernel.py" in package.files else "native.py")
-        folder = Path(tempfile.mkdtemp(prefix="ansorpy-kernel-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        for name, data in package.files.items():
-            (folder / name).write_bytes(data)
+        file = file or ("kernel.py" if "kernel.py" in package.files else NATIVE)
+        manifest.check_fields(package.manifest, manifest.KERNEL, package.place)
+        if file == NATIVE:
+            check_native(package)
         self.digest = package.digest
         self.manifest: Mapping[str, Any] = package.manifest
-        name = f"ansorpy_{file.removesuffix('.py')}_{package.digest[:16]}"
-        spec = importlib.util.spec_from_file_location(name, folder / file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = _imported(package, file)
         self.run: Callable[..., Any] = module.run
         self.prepare: Callable[..., Callable[[], Any]] = module.prepare
         self.selftest: Callable[[], list[str]] = module.RUNNER.selftest
@@ -80,7 +82,7 @@ def load_package(data: bytes, place: str, digest: str | None = None) -> LoadedKe
 
 def load(path: Path) -> LoadedKernel:
     """Import the kernel of a file; see `load_package`."""
-    return load_package(path.read_bytes(), path.name)
+    return load_package(read_bytes(path), path.name)
 
 
 def check_machine(package: Package, place: str, present: tuple[str, ...] | None = None) -> None:
@@ -92,10 +94,8 @@ def check_machine(package: Package, place: str, present: tuple[str, ...] | None 
     Raises:
         PackageError: names what is lacking.
     """
-    try:
-        needed = tuple(map(str, package.manifest["target"]["needs"]))
-    except (KeyError, TypeError) as error:
-        raise PackageError(f"{place}: its manifest does not say what it needs") from error
+    manifest.check_fields(package.manifest, manifest.MACHINE, place)
+    needed: tuple[str, ...] = tuple(package.manifest["target"]["needs"])
     if present is None:
         from ansorpy.measure.host import local_host  # loads LLVM, which `load_native` does without
 
@@ -112,15 +112,20 @@ def load_native(path: Path | str) -> LoadedKernel:
     """Open the exported library of a file, without numba. Load only what you trust.
 
     Raises:
-        PackageError: a byte is not as it was packed, or there is no library; says why.
-        RuntimeError: this processor lacks a feature that the code needs.
+        PackageError: a byte is not as it was packed, there is no library, or this processor lacks
+            a feature that its code needs; says why.
     """
-    path = Path(path)
-    package = unbox(path.read_bytes(), path.name)
-    if "native.py" not in package.files:
-        note = package.manifest.get("native", {}).get("note", "made by an older version")
-        raise PackageError(f"{path.name}: no library: {note}")
-    return LoadedKernel(package, "native.py")
+    return LoadedKernel(_read(Path(path)), NATIVE)
+
+
+def check_native(package: Package) -> None:
+    """Raise PackageError unless a package has a whole library, and a manifest that describes it."""
+    told = package.manifest.get("native")
+    note = told.get("note") if isinstance(told, Mapping) else "made by an older version"
+    if LIBRARY not in package.files or NATIVE not in package.files:
+        raise PackageError(f"{package.place}: no library: {note}")
+    manifest.check_fields(package.manifest, manifest.LIBRARY, package.place)
+    check_library(package.files[LIBRARY], f"{package.place}: {LIBRARY}")
 
 
 def unpack(path: Path, folder: Path) -> Mapping[str, Any]:
@@ -129,7 +134,31 @@ def unpack(path: Path, folder: Path) -> Mapping[str, Any]:
     Raises:
         PackageError: a byte is not as it was packed.
     """
-    package = unbox(path.read_bytes(), path.name)
+    package = _read(path)
     for name, data in package.files.items():
         (folder / name).write_bytes(data)
     return package.manifest
+
+
+def _read(path: Path) -> Package:
+    return unbox(read_bytes(path), path.name)
+
+
+def _imported(package: Package, file: str) -> ModuleType:
+    """Return the module of a file of the package; its folder lasts as long as its RUNNER."""
+    folder = new_folder()
+    name = f"ansorpy_{file.removesuffix('.py')}_{package.digest[:16]}"
+    try:
+        for other, data in package.files.items():
+            (folder / other).write_bytes(data)
+        spec = importlib.util.spec_from_file_location(name, folder / file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        # Every function of the module holds it; numba writes beside the file at a first call.
+        weakref.finalize(module.RUNNER, remove, folder, os.getpid())
+    except Exception as error:  # the file is code of the package: it may raise anything
+        remove(folder, os.getpid())
+        raise PackageError(f"cannot load {package.place}: {file}: {error}") from error
+    return module

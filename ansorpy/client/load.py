@@ -8,10 +8,9 @@ from typing import Final, Protocol
 from platformdirs import user_cache_path
 
 from ansorpy.artifact.load import LoadedKernel, check_machine, load_package
-from ansorpy.artifact.package import DIGEST_PREFIX, parse_digest, unbox
+from ansorpy.artifact.package import DIGEST_PREFIX, parse_digest, read_bytes, unbox
 from ansorpy.client.connection import place_of
 from ansorpy.client.service import Client
-from ansorpy.errors import PackageError
 
 SUFFIX: Final = ".zip"
 
@@ -84,7 +83,7 @@ def load(
     """
     if isinstance(what, Path) or not what.startswith(DIGEST_PREFIX):
         path = Path(what)
-        return load_package(_read(path), path.name)
+        return load_package(read_bytes(path), path.name)
     digest = parse_digest(what)
     kept = KernelCache() if cache is None else cache
     data = kept.get(digest)
@@ -93,13 +92,6 @@ def load(
         check_machine(unbox(data, what[:19], digest), what[:19])
         kept.put(data, digest)
     return load_package(data, what[:19], digest)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise PackageError(f"{path}: {error.strerror}") from error
 
 
 def _fetch(digest: str, url: str | None, key: str | None, source: Source | None) -> bytes:

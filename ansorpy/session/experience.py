@@ -69,7 +69,7 @@ class Experience:
             return ""
         path = self.folder / f"{_stem(target)}-{_digest(samples[0].task)}{SUFFIX}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             known = _known(path)
             partial = path.with_suffix(f".{os.getpid()}")
             partial.write_bytes(encode(_latest([*known, *samples])))

@@ -10,6 +10,8 @@ from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
+from ansorpy.server.db.file import DatabaseFile
+
 PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON")
 POSTGRES: Final = "postgresql"
 READS: Final = "ansorpy_reads"  # execution option: this transaction writes nothing
@@ -19,19 +21,47 @@ def connect(url: str) -> Engine:
     """Return an engine; whether its tables are there is for `ansorpy.server.db.upgrade` to say.
 
     SQLite runs in WAL mode with synchronous=FULL (what was committed survives a power cut) and
-    every transaction begins IMMEDIATE, so that a reader never fails to become a writer.
+    every transaction begins IMMEDIATE, so that a reader never fails to become a writer. Its files
+    are private to their user (`ansorpy.server.db.file`).
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         if parsed.drivername == POSTGRES:
             parsed = parsed.set(drivername="postgresql+psycopg")
         return create_engine(parsed, pool_pre_ping=True)
-    if parsed.database and parsed.database != ":memory:":
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+    path = sqlite_path(url)
+    if path is not None:
+        _guard(engine, DatabaseFile(path))
     event.listen(engine, "connect", _set_pragmas)
     event.listen(engine, "begin", _begin_immediate)
     return engine
+
+
+def sqlite_path(url: str) -> Path | None:
+    """Return the file of a SQLite database; None for one in memory or on a server."""
+    parsed = make_url(url)
+    named = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
+    return Path(str(parsed.database)).absolute() if named else None
+
+
+def _guard(engine: Engine, file: DatabaseFile) -> None:
+    """Make the file of an engine private, and refuse transactions once it is another file."""
+
+    def prepare(*_: object) -> None:
+        file.prepare()
+
+    def check(*_: object) -> None:
+        file.tighten()
+        file.check()
+
+    def check_again(_: object) -> None:
+        file.check()
+
+    event.listen(engine, "do_connect", prepare)
+    event.listen(engine, "connect", check)
+    event.listen(engine, "begin", check_again)
+    event.listen(engine, "commit", check_again)
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:

@@ -21,6 +21,10 @@ Serial = BigInteger().with_variant(Integer, "sqlite")
 Sha256 = String(64)
 JobId = String(32)  # uuid4 hex
 WorkerId = String(128)
+TWIN = (
+    "tenant_id", "workload", "state", "seq", "target", "trials", "seconds", "target_latency_s",
+    "stop_if_gain_below", "best_s",
+)  # fmt: skip
 
 
 class Base(DeclarativeBase):
@@ -99,6 +103,7 @@ class JobRow(Base):
     lease_owner: Mapped[str] = mapped_column(WorkerId, default="")
     lease_token: Mapped[int] = mapped_column(default=0)  # +1 per claim and per revocation
     lease_until_s: Mapped[float] = mapped_column(default=0.0)
+    lease_s: Mapped[float] = mapped_column(default=0.0)  # its length when it was last extended
 
     trials_done: Mapped[int] = mapped_column(default=0)
     rounds_done: Mapped[int] = mapped_column(default=0)
@@ -109,9 +114,11 @@ class JobRow(Base):
     events: Mapped[int] = mapped_column(default=0)  # the number of the last one
 
     __table_args__ = (
-        Index("ix_jobs_queue", "state", "priority", "seq"),
+        # The head of a tenant's queue is one entry of it.
+        Index("ix_jobs_queue", "state", "target", "tenant_id", priority.desc(), "seq", "cores"),
         Index("ix_jobs_tenant", "tenant_id", "state", "seq"),
-        Index("ix_jobs_workload", "tenant_id", "workload", "state"),
+        # All that decides whether a job makes a submission needless: no row of a twin is read.
+        Index("ix_jobs_workload", *TWIN),
     )
 
 

@@ -1,12 +1,16 @@
 """The data folder and the database."""
 
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from ansorpy.server.db.engine import POSTGRES, reading
+from ansorpy.records import default_store_path
+from ansorpy.server.db.engine import POSTGRES, reading, sqlite_path
+from ansorpy.server.db.file import OTHERS, files_of
 from ansorpy.server.db.records import SqlStore
 from ansorpy.server.db.upgrade import NEEDED, local_tenant, open_database
 from ansorpy.server.doctor.finding import Finding
@@ -18,7 +22,7 @@ FREE_BYTES: Final = 200 << 20
 def folder(settings: Settings) -> Finding:
     """Check that files find a place."""
     place = settings.data_dir
-    place.mkdir(parents=True, exist_ok=True)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
     free_bytes = shutil.disk_usage(place).free
     told = f"{place}, {free_bytes >> 20} MiB free"
     if free_bytes < FREE_BYTES:
@@ -45,3 +49,27 @@ def database(settings: Settings) -> Finding:
     place = url.render_as_string(hide_password=True)
     told = f"{place}, schema {NEEDED}, {count} records ({health})"
     return Finding("database", "ok" if health == "ok" else "bad", told)
+
+
+def private(settings: Settings) -> Finding:
+    """Check that no other user may read or replace the database, the records, or their folders."""
+    wrong = [(path, path.stat().st_mode & 0o777) for path in _kept(settings) if path.exists()]
+    told = [
+        f"{path} has mode {mode:o}; expected {mode & ~OTHERS:o}:"
+        f" `chmod {mode & ~OTHERS:o} {path}` (as its owner)"
+        for path, mode in wrong
+        if mode & OTHERS
+    ]
+    if told:
+        return Finding("private", "bad", "other users may read what is kept: " + "; ".join(told))
+    return Finding("private", "ok", "files and folders are readable for this user only")
+
+
+def _kept(settings: Settings) -> Iterator[Path]:
+    """Yield every folder and file that holds what was learned, or keys, of this user."""
+    records = default_store_path()
+    database = sqlite_path(settings.url)
+    yield from dict.fromkeys((settings.data_dir, records.parent))
+    if database is not None:
+        yield from files_of(database)
+    yield records

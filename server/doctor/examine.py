@@ -21,6 +21,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("linker", lambda settings: machine.linker()),
     ("data", data.folder),
     ("database", data.database),
+    ("private", data.private),  # after the database: opening it mends its own files
     ("sandbox", path.sandbox),
     ("kernel", path.kernel),
 )

@@ -10,13 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, func, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy.orm import Session
 
-from ansorpy.server.db.models import JobRow, KernelRow, PackageRow, TenantRow
+from ansorpy.server.db.models import JobRow, KernelRow, PackageRow
 from ansorpy.server.jobs.events import add_event, add_state_event
+from ansorpy.server.jobs.order import next_job
 from ansorpy.server.jobs.states import move, touch
 
+NO_LIMIT: Final = 1 << 30  # running jobs of one tenant, cores of a machine
+# Leases until the end of one. It cannot be more than one unless the clock was set back; half a
+# lease is left for small corrections, which no keeper notices (`ansorpy.server.worker.clock`).
+LONGEST: Final = 1.5
 POISON: Final = (
     "poison: the worker was lost {lost} times without a stored round in between (last worker"
     " {owner}){note}"
@@ -56,30 +61,9 @@ def claim(
         cores: of the worker's machine; a job of more threads is left alone.
         max_running: jobs of one tenant at a time, where the tenant has no limit of its own.
     """
-    other = aliased(JobRow)
-    running = (
-        select(func.count())
-        .where(other.tenant_id == JobRow.tenant_id, other.state == "running")
-        .correlate(JobRow)
-        .scalar_subquery()
-    )
-    allowed: ColumnElement[bool] = running < func.coalesce(
-        TenantRow.max_running_jobs, max_running if max_running is not None else 1 << 30
-    )
-    query = (
-        select(JobRow)
-        .join(TenantRow, TenantRow.id == JobRow.tenant_id)
-        .where(
-            JobRow.state == "queued",
-            JobRow.target.in_(("", target, *names)),
-            JobRow.cores <= (cores if cores is not None else 1 << 30),
-            allowed,
-        )
-        .order_by(JobRow.priority.desc(), running, JobRow.seq)
-        .limit(1)
-        .with_for_update(of=JobRow, skip_locked=True)
-    )
-    row = tx.scalar(query)
+    targets = tuple(dict.fromkeys(("", target, *names)))
+    most = NO_LIMIT if max_running is None else max_running
+    row = _lock_next(tx, targets, NO_LIMIT if cores is None else cores, most)
     if row is None:
         return None
     move(row, "running", now_s)
@@ -87,9 +71,25 @@ def claim(
     row.target = target or row.target
     row.started_s = now_s if row.started_s is None else row.started_s
     row.lease_owner, row.lease_token = owner, row.lease_token + 1
-    row.lease_until_s = now_s + lease_s
+    _extend(row, now_s, lease_s)
     add_state_event(tx, row, now_s)
     return Claim(row.id, row.tenant_id, row.lease_token, owner, row.request)
+
+
+def _lock_next(
+    tx: Session, targets: tuple[str, ...], cores: int, max_running: int
+) -> JobRow | None:
+    """Lock the job to claim; those that other workers are about to claim are passed over."""
+    passed: tuple[int, ...] = ()
+    while True:
+        seq = tx.scalar(next_job(targets, cores, max_running, passed))
+        if seq is None:
+            return None
+        query = select(JobRow).where(JobRow.seq == seq, JobRow.state == "queued")
+        row = tx.scalar(query.with_for_update(skip_locked=True))
+        if row is not None:
+            return row
+        passed = (*passed, seq)
 
 
 def hold(tx: Session, held: Claim, now_s: float, lease_s: float) -> JobRow | None:
@@ -102,8 +102,12 @@ def hold(tx: Session, held: Claim, now_s: float, lease_s: float) -> JobRow | Non
     )
     row = tx.scalar(query.with_for_update())
     if row is not None:
-        row.lease_until_s = now_s + lease_s
+        _extend(row, now_s, lease_s)
     return row
+
+
+def _extend(row: JobRow, now_s: float, lease_s: float) -> None:
+    row.lease_until_s, row.lease_s = now_s + lease_s, lease_s
 
 
 def note_progress(row: JobRow, progress: Mapping[str, Any], now_s: float) -> None:
@@ -201,14 +205,20 @@ def lose(tx: Session, row: JobRow, max_lost: int, now_s: float, note: str = "") 
 
 
 def recover(tx: Session, now_s: float, max_lost: int, owner: str | None = None) -> int:
-    """Take their jobs from lost workers: from `owner`, or where the lease ran out.
+    """Take their jobs from lost workers: from `owner`, or those whose lease has ended.
 
     Returns:
         How many jobs were touched.
     """
-    gone = JobRow.lease_owner == owner if owner is not None else JobRow.lease_until_s < now_s
+    gone = JobRow.lease_owner == owner if owner is not None else _has_ended(now_s)
     query = select(JobRow).where(and_(JobRow.state == "running", gone))
     rows = tx.scalars(query.with_for_update(skip_locked=True)).all()
     for row in rows:
         lose(tx, row, max_lost, now_s)
     return len(rows)
+
+
+def _has_ended(now_s: float) -> ColumnElement[bool]:
+    """Return the condition that a lease is over, or was taken before the clock was set back."""
+    ahead = JobRow.lease_until_s > now_s + LONGEST * JobRow.lease_s
+    return or_(JobRow.lease_until_s < now_s, ahead)

@@ -29,7 +29,8 @@ from ansorpy.server.jobs.errors import BusyError, KeyReusedError, UnknownError
 from ansorpy.server.jobs.events import add_state_event, read_events
 from ansorpy.server.jobs.machines import digests_of
 from ansorpy.server.jobs.states import State, move
-from ansorpy.server.jobs.submission import Budget, Submission
+from ansorpy.server.jobs.submission import Submission
+from ansorpy.server.jobs.twins import newest_twin
 
 EXAMPLES: Final = 3  # failures of one kind that are told in full
 RETRY_QUEUE_S: Final = 30
@@ -253,20 +254,13 @@ def records_after(
 
 def _same(tx: Session, tenant_id: int, submission: Submission) -> Submitted | None:
     """Return a job of the tenant that makes this one needless."""
-    query = select(JobRow).where(
-        JobRow.tenant_id == tenant_id,
-        JobRow.workload == submission.workload,
-        JobRow.state.in_(("succeeded", "running", "queued")),
-    )
-    if submission.target:
-        # A job for any target that no worker has taken yet may end up on another one.
-        query = query.where(JobRow.target.in_(digests_of(tx, submission.target)))
-    newest = tx.scalars(query.order_by(JobRow.seq.desc()))
-    rows = [row for row in newest if _covers(row, submission.budget)]
+    # A job for any target that no worker has taken yet may end up on another one.
+    targets = digests_of(tx, submission.target) if submission.target else ()
     for state, how in _REUSE:
-        for row in rows:
-            if row.state == state:
-                return Submitted(row, how)
+        newest = newest_twin(tenant_id, submission, state, targets).scalar_subquery()
+        row = tx.scalar(select(JobRow).where(JobRow.seq == newest))
+        if row is not None:
+            return Submitted(row, how)
     return None
 
 
@@ -275,15 +269,6 @@ _REUSE: Final[tuple[tuple[State, How], ...]] = (
     ("running", "coalesced"),
     ("queued", "coalesced"),
 )
-
-
-def _covers(row: JobRow, asked: Budget) -> bool:
-    wanted_s, best_s = asked.target_latency_s, row.best_s
-    reached = wanted_s is not None and best_s is not None and best_s <= wanted_s
-    if row.state == "succeeded" and reached:
-        return True
-    own = Budget(row.trials, row.seconds, row.target_latency_s, row.stop_if_gain_below)
-    return own.covers(asked)
 
 
 def _add_job(tx: Session, tenant_id: int, submission: Submission, now_s: float) -> JobRow:

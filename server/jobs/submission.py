@@ -28,15 +28,6 @@ class Budget:
     target_latency_s: float | None = None
     stop_if_gain_below: float | None = None
 
-    def covers(self, other: "Budget") -> bool:
-        """Return whether a search with this budget looked at least as hard as `other` asks."""
-        return (
-            self.trials >= other.trials
-            and _longer(self.seconds, other.seconds)
-            and _stricter(self.target_latency_s, other.target_latency_s)
-            and _stricter(self.stop_if_gain_below, other.stop_if_gain_below)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -119,11 +110,3 @@ def read_dags(
         if names.count(dag.name) > 1:
             raise SpecError(f"{names.count(dag.name)} tasks are called {dag.name!r}, limit 1")
     return found
-
-
-def _longer(own: float | None, other: float | None) -> bool:
-    return own is None or (other is not None and own >= other)
-
-
-def _stricter(own: float | None, other: float | None) -> bool:
-    return own is None or (other is not None and own <= other)

@@ -18,8 +18,10 @@ from sqlalchemy.orm import Session
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import JobRow, WorkerRow
 from ansorpy.server.jobs import lease
+from ansorpy.server.jobs.lease import Claim
 from ansorpy.server.logs import facts
 from ansorpy.server.settings import Settings
+from ansorpy.server.worker.clock import LeaseClock
 from ansorpy.server.worker.facts import Description, describe
 from ansorpy.server.worker.held import Held, LostError, StorageError
 from ansorpy.server.worker.identity import Identity
@@ -54,6 +56,8 @@ class Keeper:
         self.folder = folder
         self.stop = stop
         self.clock = clock
+        self._given_up: Claim | None = None  # its end could not be written
+        self._lease_clock = LeaseClock(settings.lease_s, clock)
         self._start_driver = start_driver
         self._driver: DriverProcess | None = None
         self._jobs = 0  # of the present driver
@@ -84,12 +88,14 @@ class Keeper:
             return False
         with transaction(self.engine) as tx:
             now_s = now(tx)
+            self._give_back(tx, now_s)
             self._recover(tx, now_s)
             claim = lease.claim(
                 tx, str(self.mine), now_s, self.settings.lease_s, target=self._own.target,
                 names=self._own.names, cores=self._own.cores,
                 max_running=self.settings.max_running_jobs,
             )  # fmt: skip
+        self._given_up = None
         if claim is None:
             return False
         log.info("claimed", extra=facts(job=claim.job_id, token=claim.token, driver=driver.pid))
@@ -102,6 +108,7 @@ class Keeper:
             self._drop_driver()
         except StorageError as error:
             log.warning("given up", extra=facts(job=claim.job_id, reason=str(error)))
+            self._given_up = claim
             self._drop_driver()
         return True
 
@@ -159,10 +166,18 @@ class Keeper:
             driver.kill()
             empty(self.folder)
 
+    def _give_back(self, tx: Session, now_s: float) -> None:
+        """Queue the job again that was given up, now that the database takes writes: no loss."""
+        if self._given_up is not None:
+            row = lease.hold(tx, self._given_up, now_s, self.settings.lease_s)
+            if row is not None:
+                lease.release(tx, row, now_s)
+
     def _recover(self, tx: Session, now_s: float) -> None:
         """Take their jobs from workers whose lease ran out, or that ended on this machine."""
         limit = self.settings.max_attempts
-        lease.recover(tx, now_s, limit)
+        if self._lease_clock.is_steady(now_s):
+            lease.recover(tx, now_s, limit)
         owners = tx.scalars(select(JobRow.lease_owner).where(JobRow.state == "running").distinct())
         for owner in owners.all():
             other = Identity.of(owner)

@@ -190,7 +190,7 @@ def test_an_object_that_was_not_linked_can_be_linked_by_hand(
     manifest = unpack(made_again, folder)
     assert manifest["native"]["library"] is None
     assert "link it with: cc -shared -o libkernel.so kernel.o" in manifest["native"]["note"]
-    with pytest.raises(RuntimeError, match="no linker on this machine"):
+    with pytest.raises(PackageError, match="no linker on this machine"):
         load_native(made_again)
     if shutil.which("cc"):
         by_hand = ["cc", "-shared", "-o", "libkernel.so", "kernel.o"]

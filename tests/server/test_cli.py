@@ -55,7 +55,7 @@ def file(tmp_path: Path) -> str:
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    return {"ANSORPY_DATA_DIR": str(tmp_path / "data")}
+    return {"ANSORPY_DATA_DIR": str(tmp_path / "data"), "XDG_DATA_HOME": str(tmp_path / "home")}
 
 
 def ansorpy(env: dict[str, str], *arguments: str, text: str | None = None) -> Result:
@@ -200,8 +200,8 @@ def test_doctor_sends_a_kernel_the_whole_way(env: dict[str, str]) -> None:
     lines = [line.split(maxsplit=2) for line in found.stdout.splitlines()]
     told = {name.rstrip(":"): (state, text) for state, name, text in lines}
     assert set(told) == {
-        "python", "packages", "target", "rules", "openmp", "linker", "data", "database", "sandbox",
-        "isolation", "kernel",
+        "python", "packages", "target", "rules", "openmp", "linker", "data", "database", "private",
+        "sandbox", "isolation", "kernel",
     }  # fmt: skip
     assert "packed, loaded and called" in told["kernel"][1]
     assert "gains no privileges" in told["isolation"][1]

@@ -101,8 +101,11 @@ def test_finished_work_answers_unless_more_is_asked(engine: Engine) -> None:
         (Budget(64, stop_if_gain_below=0.1), Budget(64, stop_if_gain_below=0.05), False),
     ],
 )
-def test_a_budget_covers_what_asks_for_no_more(own: Budget, other: Budget, covers: bool) -> None:
-    assert own.covers(other) is covers
+def test_a_job_coalesces_what_asks_for_no_more(
+    engine: Engine, own: Budget, other: Budget, covers: bool
+) -> None:
+    ask(engine, Submission(MM, own))
+    assert ask(engine, Submission(MM, other)).how == ("coalesced" if covers else "created")
 
 
 def test_a_full_queue_is_told(engine: Engine) -> None:

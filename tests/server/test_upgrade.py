@@ -2,10 +2,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import Engine, create_engine, inspect
 
 from ansorpy.server.db.engine import connect
 from ansorpy.server.db.models import Base
@@ -14,12 +16,14 @@ from ansorpy.server.db.upgrade import (
     MIGRATIONS,
     NEEDED,
     SchemaError,
+    check,
     is_current,
     local_tenant,
     open_database,
     upgrade,
 )
 from tests.server.databases import Cluster
+from tests.server.test_lease import claim, job, recover, submit
 
 
 def test_the_revisions_in_the_code_are_those_of_the_folder() -> None:
@@ -72,4 +76,27 @@ def test_a_database_of_another_version_is_refused(
         open_database(url)
     with pytest.raises(SchemaError, match=message):
         upgrade(engine)
+    engine.dispose()
+
+
+def migrate(engine: Engine, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        go = command.upgrade if revision > "0001" else command.downgrade
+        go(config, revision)
+
+
+def test_a_running_job_of_the_first_schema_keeps_its_lease(url: str) -> None:
+    engine = open_database(url)
+    job_id = submit(engine)
+    claim(engine, 100.0)
+    migrate(engine, "0001")
+    assert "lease_s" not in {column["name"] for column in inspect(engine).get_columns("jobs")}
+    with pytest.raises(SchemaError, match=f"has schema 0001, {NEEDED} is needed"):
+        check(engine)
+    upgrade(engine)
+    assert recover(engine, 100.0) == 0
+    assert job(engine, job_id).lease_s == 30.0
     engine.dispose()
