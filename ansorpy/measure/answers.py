@@ -10,7 +10,7 @@ from typing import Any, Final, get_type_hints
 
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.backend import Built, backend
-from ansorpy.measure.daemon import find
+from ansorpy.measure.frames import find
 from ansorpy.measure.wire import HEADER_BYTES, Codec, Instead
 from ansorpy.te.expr import DTYPES, INDEX, Const
 
@@ -24,11 +24,11 @@ def _any(_: Any) -> bool:
 
 
 def _measured(one: Any) -> bool:
-    return bool(one.times_s) and min(one.times_s) > 0 and one.slowdown > 0
+    return bool(one.times_s and min(one.times_s) > 0 and one.slowdown > 0)
 
 
 def _phase(one: Any) -> bool:
-    return one.name.isascii() and one.name.isidentifier() and one.tasks < PHASE_LIMIT
+    return bool(one.name.isascii() and one.name.isidentifier() and one.tasks < PHASE_LIMIT)
 
 
 def _buffer(one: Any) -> bool:
@@ -36,7 +36,7 @@ def _buffer(one: Any) -> bool:
 
 
 def _extent(one: Any) -> bool:
-    return one.value < EXTENT_LIMIT and one.dtype == INDEX
+    return bool(one.value < EXTENT_LIMIT and one.dtype == INDEX)
 
 
 # Every dataclass that may be part of an answer. By name: the modules import this one.
@@ -70,7 +70,7 @@ def limit_bytes(codec: Codec) -> int:
 def _codec(function: str, backend_name: str) -> Codec:
     raised = find("ansorpy.measure.slot:Raised")
     answer = get_type_hints(find(function))["return"]
-    table = {find(name): holds for name, holds in CLASSES.items()}
+    table: dict[Any, Callable[[Any], bool]] = {find(name): holds for name, holds in CLASSES.items()}
     instead = dict(BOUND)
     if backend_name:
         built = backend(backend_name).BUILT

@@ -26,7 +26,7 @@ def read_exactly(fd: int, count: int) -> bytearray:
     return data
 
 
-def write_all(fd: int, *parts: bytes) -> None:
+def write_all(fd: int, *parts: bytes | bytearray) -> None:
     """Write every byte."""
     for part in parts:
         view = memoryview(part)

@@ -1,4 +1,4 @@
-"""A pool with hostile candidates among good and wrong ones, and everything that must stay as it is."""
+"""A pool with hostile candidates among others, and everything that must stay as it is."""
 
 import json
 import os
