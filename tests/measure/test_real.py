@@ -177,7 +177,8 @@ def test_the_parent_unpickles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("loads", "load", "Unpickler"):
         monkeypatch.setattr(pickle, name, refuse)
     with MeasurePool(dag, target, Settings(race_processes=1, race_visits=3)) as pool:
-        outcomes = pool.measure([drafted(plan, smallest(plan)), drafted(plan, (1,)), program])
+        row = smallest(plan)
+        outcomes = pool.measure([drafted(plan, row), drafted(plan, (*row, 1)), program])
         kernel = emit(program, target, 1)
         pool.ahead(kernel)
         raced = pool.race({"naive": kernel}, numpy=True)
