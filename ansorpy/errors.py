@@ -8,6 +8,7 @@ AnsorError
   + RunError        the kernel crashed or hung         -> recorded as Failed("run")
   + RecordError     a stored record cannot be read or replayed
   + PackageError    a kernel package is damaged, or made for another machine
+  + WireError       bytes of a measuring process are no answer -> recorded as Failed("crash")
 """
 
 
@@ -41,3 +42,7 @@ class RecordError(AnsorError):
 
 class PackageError(AnsorError):
     """A kernel package is damaged, was tampered with, or was made for another machine."""
+
+
+class WireError(AnsorError):
+    """The bytes are no value of the expected type."""

@@ -25,7 +25,7 @@ class Export:
 
 @dataclass(frozen=True)
 class Library:
-    """Machine code with the functions of `dispatch`; it pickles.
+    """Machine code with the functions of `dispatch`.
 
     `code` is a shared library, or the object file where `note` says why it was not linked.
     `buffers` are its arguments in order, the workspace last where there is one; `phases` the

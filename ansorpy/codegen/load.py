@@ -4,6 +4,7 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from ansorpy.codegen.drive import driven, order_of, table_of
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
@@ -20,7 +21,7 @@ TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Machine code that any process on the same kind of machine can load; it pickles.
+    """Machine code that any process on the same kind of machine can load.
 
     `objects` are object files with one function per phase, of its name. `matrices`: they use the
     registers of matrices, for which Linux has to be asked. What takes longer to build is no other
@@ -32,6 +33,9 @@ class Built:
     buffers: tuple[Buffer, ...]
     build_s: float = field(compare=False)
     matrices: bool = False
+
+
+BUILT: Final = Built
 
 
 def build(
@@ -130,6 +134,11 @@ class Loaded:
     def _work(self, ahead: bool) -> list[tuple[int, int]]:
         """Return function and number of tasks of every phase that is run ahead, or is timed."""
         return [(self.entries[p.name], p.tasks) for p in self.phases if p.ahead is ahead]
+
+
+def prepare_threads() -> None:
+    """Compile the launcher, or load it from numba's cache; from then on do not fork."""
+    import ansorpy.codegen.launcher  # noqa: F401
 
 
 def load(built: Built) -> Loaded:

@@ -31,6 +31,7 @@ from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.target import Target
 from ansorpy.te.expr import SIZE_BYTES, Const
 
+BUILT: Final = Library
 RELOCATABLE: Final = 1  # e_type of an ELF header
 THREADS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)
 
@@ -173,6 +174,10 @@ def _opened(code: bytes, symbols: Mapping[str, str]) -> _Opened:
             raise BuildError(f"cannot load the library: {error}") from error
     address = {k: int(ctypes.cast(f, ctypes.c_void_p).value or 0) for k, f in found.items()}
     return _Opened(address, library)
+
+
+def prepare_threads() -> None:
+    """Do nothing: a library starts its own threads."""
 
 
 def load(built: Library) -> LoadedLibrary:

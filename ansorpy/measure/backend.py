@@ -53,6 +53,8 @@ class Loaded(Protocol):
 class Backend(Protocol):
     """A code generator."""
 
+    BUILT: type  # the class of what `build` returns: machine code is read as this class only
+
     def build(self, program: Program | Export, target: Target) -> Built:
         """Return machine code; BuildError where the back end refuses."""
 
@@ -61,6 +63,9 @@ class Backend(Protocol):
 
     def load(self, built: Built) -> Loaded:
         """Return callable code in this process."""
+
+    def prepare_threads(self) -> None:
+        """Load what `bind_parallel` needs; it may write to the folder of compiled code."""
 
 
 def backend(name: str) -> Backend:

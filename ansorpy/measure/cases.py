@@ -9,6 +9,7 @@ zero, and NaNs. References are computed once per task (`make_cases`), kept as fi
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from ansorpy.measure.guard import Side
 from ansorpy.measure.inputs import Array, Inputs, decode
 from ansorpy.measure.integers import exact_magnitude
 from ansorpy.measure.nans import hands_nans_on
+from ansorpy.measure.seals import Seal, create
 from ansorpy.te.dag import Compute, Dag
 from ansorpy.te.expr import FLOATS
 from ansorpy.te.reference import evaluate_bounded
@@ -138,17 +140,20 @@ def _all_known(case: Case) -> bool:
     )
 
 
-def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> None:
-    """Write cases and constants as plain .npy files with a JSON index."""
-    count = 0
+def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> dict[str, Seal]:
+    """Write cases and constants as plain .npy files with a JSON index, none of which is there yet.
+
+    Returns:
+        By file name, how to tell whether a file was changed.
+    """
+    seals: dict[str, Seal] = {}
 
     def keep(array: Array | None) -> str | None:
-        nonlocal count
         if array is None:
             return None
-        count += 1
-        np.save(folder / f"{count}.npy", array)
-        return f"{count}.npy"
+        name = f"{len(seals) + 1}.npy"
+        seals[name] = create(folder, name, *_npy(array))
+        return name
 
     index = {
         "constants": {name: keep(array) for name, array in constants.items()},
@@ -168,7 +173,16 @@ def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> None:
             for case in cases
         ],
     }
-    (folder / INDEX_FILE).write_text(json.dumps(index))
+    seals[INDEX_FILE] = create(folder, INDEX_FILE, json.dumps(index).encode())
+    return seals
+
+
+def _npy(array: Array) -> tuple[bytes, memoryview]:
+    """Return an array as the header and the data of a .npy file."""
+    array = np.asarray(array, order="C")
+    head = BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+    return head.getvalue(), array.reshape(-1).view(np.uint8).data
 
 
 def load_cases(folder: Path) -> tuple[tuple[Case, ...], Inputs]:

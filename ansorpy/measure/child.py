@@ -17,15 +17,18 @@ from ansorpy.codegen.drive import driver
 from ansorpy.codegen.exported import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
+from ansorpy.measure.answers import codec_of
 from ansorpy.measure.backend import Built, backend
 from ansorpy.measure.check import Layout
-from ansorpy.measure.daemon import LENGTH, read_exactly, write_all
 from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.fault import Recorder
+from ansorpy.measure.frames import ANSWER, CALL, find, read_exactly, write_all
+from ansorpy.measure.sandbox.confine import is_early, settle
 from ansorpy.measure.slot import Raised
 from ansorpy.measure.stack import scribbler
 from ansorpy.target import Target
 
+PREPARE: Final = "ansorpy.measure.child:prepare"
 TRACEBACK_CHARS: Final = 2_000
 PILED_UP: Final = 300_000  # objects since the last collection: megabytes
 
@@ -74,23 +77,25 @@ def serve(link: int, box: mmap) -> None:
         assert _State.recorder is not None
     _State.recorder.arm()
     while True:
-        (count,) = LENGTH.unpack(read_exactly(link, LENGTH.size))
-        blob = pickle.dumps(_answer(read_exactly(link, count)))
-        write_all(link, LENGTH.pack(len(blob)) + blob)
+        number, count = CALL.unpack(read_exactly(link, CALL.size))
+        header, raw = _answer(read_exactly(link, count))
+        write_all(link, ANSWER.pack(number, len(header), len(raw)) + header, raw)
         if gc.get_count()[0] > PILED_UP:
             gc.collect()
 
 
-def _answer(request: bytes) -> object:
+def _answer(request: bytearray) -> tuple[bytes, bytes]:
+    """Return the encoded value of a call, or the encoded exception."""
     watch("start")
     try:
-        function, argument = pickle.loads(request)
-        module, _, name = function.partition(":")
-        call = getattr(__import__(module, fromlist=[name]), name)
-        return call(argument)
+        function, argument = pickle.loads(request)  # of the parent, which is trusted
+        if function != PREPARE:
+            _settle(getattr(argument, "backend", ""))
+        return codec_of(function, argument).encode(find(function)(argument))
     except BaseException as error:  # noqa: BLE001 - the boundary of a process: all is answered
         trace = traceback.format_exc()[-TRACEBACK_CHARS:]
-        return Raised(_State.phase, type(error).__name__, str(error)[:500], trace)
+        raised = Raised(_State.phase, type(error).__name__, str(error)[:500], trace)
+        return codec_of(PREPARE, "").encode(raised)
 
 
 def watch(phase: str, layout: Layout = ()) -> None:
@@ -102,7 +107,16 @@ def watch(phase: str, layout: Layout = ()) -> None:
 
 def prepare(name: str) -> None:
     """Import the back end, where the supervisor has not done it."""
-    backend(name)
+    module = backend(name)
+    if is_early():
+        module.prepare_threads()
+
+
+def _settle(name: str) -> None:
+    """Fill the folder of compiled code, if that is still possible, then give it up."""
+    if is_early() and name:
+        backend(name).prepare_threads()
+    settle()
 
 
 def build_ahead(jobs: tuple[BuildJob, ...]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Final, TypeVar
 
 from ansorpy.codegen.kernel import Kernel
@@ -24,7 +24,9 @@ from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Call, Pump, Steps
 from ansorpy.measure.reformulated import reformulated
-from ansorpy.measure.sandbox.ladder import Mode
+from ansorpy.measure.sandbox.ladder import Mode, climb
+from ansorpy.measure.sandbox.scratch import make_writable
+from ansorpy.measure.seals import Sealed
 from ansorpy.measure.slot import START_S, Answer, Limits, Reply, Spec, Worker
 from ansorpy.measure.timing import Protocol
 from ansorpy.measure.trial import Trial
@@ -67,12 +69,18 @@ class Settings:
 
 
 class Crew:
-    """Builders, slot and runner, with a folder of their own; `close` leaves none behind."""
+    """Builders, slot and runner, with folders of their own; `close` leaves none behind.
+
+    Cases lie in sealed folders, which only this process writes. Each worker has a scratch folder.
+    """
 
     def __init__(self, target: Target, settings: Settings) -> None:
         self.target = target
         self.settings = settings
         self._folder = TemporaryDirectory(prefix="ansorpy-measure-", dir=settings.folder)
+        self.sealed = Sealed(self._made("cases"))
+        self.cases = self.sealed.folder()  # of all cases of the task
+        self._scratch, self._compiled = self._made("scratch"), self._made("compiled")
         self._cases: dict[tuple[Path, Dag], Path] = {}
         self._begun: dict[BuildJob, Worker] = {}  # who remembers the machine code
         self._complete = False
@@ -84,12 +92,17 @@ class Crew:
             self.worker({places[i % len(places)]}, programs=True) for i in range(builders)
         ]
         self.slot = self.worker(self._cores)
-        self.runner = self.worker(self._cores, threads=target.cores, bare=True)
+        self.runner = self.worker(self._cores, threads=target.cores, bare=True, early=True)
 
     @property
     def folder(self) -> Path:
-        """Where the cases lie."""
+        """The folder of all others."""
         return Path(self._folder.name)
+
+    def _made(self, name: str) -> Path:
+        place = self.folder / name
+        place.mkdir(mode=0o700)
+        return place
 
     @property
     def workers(self) -> tuple[Worker, ...]:
@@ -160,6 +173,7 @@ class Crew:
             worker.dismiss()
         for worker in self.workers:
             worker.close()
+        make_writable(self._folder.name)  # else TemporaryDirectory does so, and follows links
         self._folder.cleanup()
 
     def abandon(self) -> None:
@@ -178,15 +192,22 @@ class Crew:
         threads: int = 1,
         bare: bool = False,
         programs: bool = False,
+        early: bool = False,
     ) -> Worker:
         """Return a worker, not yet started; a `bare` one imports nothing before its only child.
 
         Args:
             programs: whether its children may start other programs.
+            early: whether it compiles what other workers of several threads need too.
         """
         env = dict.fromkeys(THREAD_COUNTS, str(threads))
-        # Its index files are pickles: a private one, in the only folder that may be written.
-        env["NUMBA_CACHE_DIR"] = self._folder.name
+        scratch = mkdtemp(dir=self._scratch)
+        # The index files of numba's cache are pickles. Only the launcher of several threads is
+        # worth sharing: `early` workers compile it, and cannot write there any more when they see
+        # their first candidate; others get a copy.
+        compiled = str(self._compiled)
+        early = early and threads > 1 and bool(climb(self.settings.sandbox).landlock)
+        env["NUMBA_CACHE_DIR"] = compiled if early else scratch
         if threads > 1:
             # Without the binding a launch after a pause costs milliseconds.
             env |= {"OMP_PROC_BIND": "true", "NUMBA_THREADING_LAYER": "omp"}
@@ -198,9 +219,13 @@ class Crew:
                 warm=() if bare else WARM,
                 env=tuple(env.items()),
                 limits=self.settings.limits,
-                folder=self._folder.name,
+                folder=scratch,
+                reads=(str(self.sealed.root), compiled),
+                early=compiled if early else "",
+                seeds=compiled if threads > 1 and not early else "",
                 sandbox=self.settings.sandbox,
                 programs=programs,
+                binds=threads > 1,
             )
         )
 
@@ -261,16 +286,20 @@ class Crew:
 
         Args:
             cases: the folder of those of the task itself; all of them unless given.
+
+        Raises:
+            RunError: a file of the folder was changed since it was made.
         """
-        cases = self.folder if cases is None else cases
+        cases = self.cases if cases is None else cases
+        self.sealed.check(cases)
         if meaning is None:
             return cases
         if (cases, meaning) not in self._cases:
-            folder = self.folder / f"meaning{len(self._cases)}"
-            folder.mkdir()
+            folder = self.sealed.folder()
             known, fixed = load_cases(cases)
-            save_cases(reformulated(known, meaning), fixed, folder)
+            self.sealed.keep(folder, save_cases(reformulated(known, meaning), fixed, folder))
             self._cases[cases, meaning] = folder
+        self.sealed.check(self._cases[cases, meaning])
         return self._cases[cases, meaning]
 
     def flow(

@@ -4,13 +4,17 @@ Run as a script, with one JSON argument (`Orders`), by `ansorpy.measure.slot.Wor
 standard library only, never runs a candidate itself, and stays single-threaded, so that its
 children start warm in milliseconds and may die in any way.
 
-    client --(frame: header, blob)--> daemon --(blob)--> child      a call
-    client <--(frame: header, blob)-- daemon <--(blob)-- child      its answer
+    client --(frame: header, blob)--> daemon --(number, blob)--> child      a call
+    client <--(frame: header, blob)-- daemon <--(number, blob)-- child      its answer
 
 A header is JSON, a blob belongs to client and child. Reply headers: {"is": "ready"} once;
-{"is": "answer"}; {"is": "died", "status": wait status}; {"is": "late"}; the last two carry
-"note" (what the child was doing), "fault" (address or null) and "excerpt" (its output).
-The daemon ends when its standard input does: no orphan survives the client.
+{"is": "answer"}; {"is": "died", "status": wait status}; {"is": "late"}; {"is": "broke", "why"};
+the last three carry "note" (what the child was doing), "fault" (address or null) and "excerpt"
+(its output). The daemon ends when its standard input does: no orphan survives the client.
+
+The daemon does not trust the child. Each call has a random number that the answer must repeat;
+sizes are checked before memory is allocated; every wait has the deadline of the call; a child that
+breaks a rule, or that wrote although it was not asked, is killed and replaced.
 """
 
 import ctypes
@@ -24,61 +28,31 @@ import resource
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from struct import Struct
 from typing import Any, Final
 
-HEADER: Final = struct.Struct("<II")  # header bytes, blob bytes
-LENGTH: Final = struct.Struct("<I")
-NOTE: Final = struct.Struct("<QI")  # fault address (0: none), note bytes
+from ansorpy.measure import family
+from ansorpy.measure.frames import ANSWER, CALL, NUMBER_BYTES, find, receive, send
+from ansorpy.measure.sandbox import scratch, usage
+
+NOTE: Final = Struct("<QI")  # fault address (0: none), note bytes
 BOX_BYTES: Final = 16 * 1024
 EXCERPT_BYTES: Final = 2_000
 PDEATHSIG: Final = 1  # prctl option
+SUBREAPER: Final = 36  # prctl option
+WATCH_S: Final = 0.5  # between two looks at what a child uses
 CONFINE: Final = "ansorpy.measure.sandbox.confine:confine"
 
 Orders = dict[str, Any]
 
 
-def read_exactly(fd: int, count: int) -> bytes:
-    """Return `count` bytes; EOFError where the other side closed first."""
-    parts = []
-    while count:
-        part = os.read(fd, min(count, 1 << 20))
-        if not part:
-            raise EOFError
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Write every byte."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def send(fd: int, header: dict[str, Any], blob: bytes = b"") -> None:
-    """Write one frame."""
-    text = json.dumps(header).encode()
-    write_all(fd, HEADER.pack(len(text), len(blob)) + text + blob)
-
-
-def receive(fd: int) -> tuple[dict[str, Any], bytes]:
-    """Read one frame."""
-    text, blob = HEADER.unpack(read_exactly(fd, HEADER.size))
-    return json.loads(read_exactly(fd, text)), read_exactly(fd, blob)
-
-
-def find(name: str) -> Callable[..., Any]:
-    """Return the function called "package.module:function"."""
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
+class Broke(Exception):  # noqa: N818 - an outcome of the child, not an error of the daemon
+    """The child broke a rule of the protocol or used more than it may."""
 
 
 class Child:
@@ -102,9 +76,11 @@ class Child:
     def end(self) -> int:
         """Kill the whole group, collect the child, close what it held; return its wait status."""
         # Before the wait: as long as the child is not collected its number belongs to it.
+        # The group is killed as one, and nothing leaves it: see `sandbox.seccomp`.
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
+        family.collect()
         self.link.close()
         os.close(self.exit_fd)
         os.close(self.output)
@@ -114,7 +90,19 @@ class Child:
         """Return the end of what the child printed since the last call."""
         size = os.fstat(self.output).st_size
         data = os.pread(self.output, EXCERPT_BYTES, max(0, size - EXCERPT_BYTES))
-        return data.decode(errors="replace")
+        return data.decode(errors="replace").replace("\0", "")
+
+    def threads(self) -> int:
+        """Return how many threads the child has."""
+        with suppress(FileNotFoundError):
+            return len(os.listdir(f"/proc/{self.pid}/task"))  # noqa: PTH208 - after each call
+        return 0
+
+    def speaks(self) -> bool:
+        """Return whether there is something to read from the child."""
+        poll = select.poll()
+        poll.register(self.link.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
 
 def _be_child(
@@ -165,8 +153,10 @@ def _limit(orders: Orders) -> None:
         resource.setrlimit(what, (value, value))
 
 
-def _was_killed(status: int) -> bool:
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+def _was_killed(reply: dict[str, Any]) -> bool:
+    status = reply["status"]
+    died = reply["is"] == "died"
+    return died and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
 class Daemon:
@@ -179,66 +169,135 @@ class Daemon:
         self.box = mmap.mmap(-1, BOX_BYTES)  # shared with the child: survives its death
         self.child: Child | None = None
         self.calls = 0  # that the present child has answered
+        self.looked = 0.0  # when its usage was last looked at
 
     def run(self) -> None:
         """Answer calls until the client closes its end."""
         while True:
             header, blob = receive(self.inlet)
-            if header["fresh"]:
+            # A child that wrote without being asked: what it wrote answers nothing.
+            if header["fresh"] or (self.child is not None and self.child.speaks()):
                 self.retire()
-            served = self.calls
-            reply, answer = self._call(header["timeout_s"], blob)
-            if reply["is"] == "died" and (served or _was_killed(reply["status"])):
+            if header.get("retire"):
+                continue
+            reply, answer = self._call(header, blob)
+            if reply["is"] in ("died", "broke") and (reply["served"] or _was_killed(reply)):
                 # An earlier candidate may have hurt the child, or somebody killed it: the accused
                 # gets a fresh one.
-                reply, answer = self._call(header["timeout_s"], blob)
+                reply, answer = self._call(header, blob)
             send(self.outlet, reply, answer)
 
     def retire(self) -> None:
         """End the present child, if there is one."""
         if self.child is not None:
-            self.child.end()
-        self.child, self.calls = None, 0
+            self._end(self.child)
 
-    def _call(self, timeout_s: float, blob: bytes) -> tuple[dict[str, Any], bytes]:
-        deadline = time.monotonic() + timeout_s
+    def _end(self, child: Child) -> int:
+        """End the child and all that it left behind; return its wait status."""
+        status = child.end()
+        self.child, self.calls = None, 0
+        if self.orders["sandbox"]["folder"] != "/":
+            scratch.empty(self.orders["sandbox"]["folder"])
+        return status
+
+    def _call(
+        self, header: dict[str, Any], blob: bytearray
+    ) -> tuple[dict[str, Any], bytes | bytearray]:
+        deadline = time.monotonic() + header["timeout_s"]
         self.box[: NOTE.size] = NOTE.pack(0, 0)
         if self.child is None:
+            if self.orders["sandbox"]["seeds"]:
+                scratch.fill(self.orders["sandbox"]["folder"], self.orders["sandbox"]["seeds"])
             self.child = Child(self.orders, self.box)
-        child = self.child
+        child, served = self.child, self.calls
         os.ftruncate(child.output, 0)
         try:
-            write_all(child.link.fileno(), LENGTH.pack(len(blob)) + blob)
-            answer = self._answer(child, deadline)
+            answer, split = self._exchange(child, blob, deadline, header["limit_bytes"])
         except (EOFError, ConnectionError):
-            answer = None
+            return self._report("died", served), b""
         except TimeoutError:
-            return self._report("late"), b""
-        if answer is None:
-            return self._report("died"), b""
+            return self._report("late", served), b""
+        except Broke as broke:
+            return {**self._report("broke", served), "why": str(broke)}, b""
         self.calls += 1
-        return {"is": "answer", "excerpt": child.excerpt()}, answer
+        reply = {"is": "answer", "excerpt": child.excerpt(), "split": split, "served": served}
+        if not self.orders["sandbox"]["binds"] and child.threads() > 1:
+            self.retire()  # a thread that outlives its call could answer the next one
+        return reply, answer
 
-    def _answer(self, child: Child, deadline: float) -> bytes | None:
-        """Return the child's answer, None if it exited; TimeoutError, or EOFError likewise."""
+    def _exchange(
+        self, child: Child, blob: bytearray, deadline: float, limit_bytes: int
+    ) -> tuple[bytearray, int]:
+        """Return the child's answer and the size of its first part.
+
+        Raises:
+            EOFError, ConnectionError: the child exited.
+            TimeoutError: the deadline is over.
+            Broke: the answer is another call's, or too large.
+        """
+        number = os.urandom(NUMBER_BYTES)
+        self._check(child)
+        self._give(child, CALL.pack(number, len(blob)) + blob, deadline)
+        repeated, first, second = ANSWER.unpack(self._take(child, ANSWER.size, deadline))
+        if repeated != number:
+            raise Broke("its answer does not repeat the number of the call")
+        if first + second > limit_bytes:
+            raise Broke(f"an answer of {first + second} bytes; expected at most {limit_bytes}")
+        return self._take(child, first + second, deadline), first
+
+    def _give(self, child: Child, data: bytes | bytearray, deadline: float) -> None:
+        view = memoryview(data)
+        while view:
+            self._await(child, select.POLLOUT, deadline)
+            with suppress(BlockingIOError):
+                view = view[child.link.send(view, socket.MSG_DONTWAIT) :]
+
+    def _take(self, child: Child, count: int, deadline: float) -> bytearray:
+        data = bytearray(count)
+        view = memoryview(data)
+        while view:
+            self._await(child, select.POLLIN, deadline)
+            with suppress(BlockingIOError):
+                got = child.link.recv_into(view, 0, socket.MSG_DONTWAIT)
+                if not got:
+                    raise EOFError
+                view = view[got:]
+        return data
+
+    def _await(self, child: Child, event: int, deadline: float) -> None:
+        """Wait until the link is ready; EOFError if the child exited, TimeoutError likewise."""
         link = child.link.fileno()
         poll = select.poll()
-        for fd in (link, child.exit_fd, self.inlet):
+        poll.register(link, event)
+        for fd in (child.exit_fd, self.inlet):
             poll.register(fd, select.POLLIN)
         while True:
             left_s = deadline - time.monotonic()
-            ready = {fd for fd, _ in poll.poll(max(0.0, left_s) * 1e3)}
+            ready = {fd for fd, _ in poll.poll(max(0.0, min(left_s, WATCH_S)) * 1e3)}
             if link in ready:
-                (count,) = LENGTH.unpack(read_exactly(link, LENGTH.size))
-                return read_exactly(link, count)
+                return
             if child.exit_fd in ready:
-                return None
+                raise EOFError
             if self.inlet in ready:  # the client is gone: it never speaks during a call
                 raise SystemExit(0)
             if left_s <= 0:
                 raise TimeoutError
+            self._check(child)
 
-    def _report(self, what: str) -> dict[str, Any]:
+    def _check(self, child: Child) -> None:
+        """Look, once in a while, whether the child uses more than it may.
+
+        Raises:
+            Broke: it does.
+        """
+        now = time.monotonic()
+        if now - self.looked >= WATCH_S:
+            self.looked = now
+            why = usage.excess(child.pid, self.orders)
+            if why:
+                raise Broke(why)
+
+    def _report(self, what: str, served: int) -> dict[str, Any]:
         assert self.child is not None
         fault, size = NOTE.unpack_from(self.box)
         note = self.box[NOTE.size : NOTE.size + min(size, BOX_BYTES - NOTE.size)]
@@ -247,10 +306,9 @@ class Daemon:
             poll.register(self.child.exit_fd, select.POLLIN)
             poll.poll(1000)
         excerpt = self.child.excerpt()
-        status = self.child.end()
-        self.child, self.calls = None, 0
+        status = self._end(self.child)
         return {
-            "is": what, "status": status, "fault": fault or None,
+            "is": what, "status": status, "fault": fault or None, "served": served,
             "note": note.decode(errors="replace"), "excerpt": excerpt,
         }  # fmt: skip
 
@@ -262,6 +320,10 @@ def main(orders: Orders) -> None:
         os.dup2(null.fileno(), 0)
         os.dup2(null.fileno(), 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(SUBREAPER, 1)
+    sandbox = orders["sandbox"]
+    if sandbox["scratch"] and scratch.bound(sandbox["folder"], orders["limits"]["folder_bytes"]):
+        sandbox["counted"] = False  # the kernel counts
     os.sched_setaffinity(0, orders["importing"])
     daemon = Daemon(orders, inlet, outlet)
     find(CONFINE)  # loaded before the first fork, so that no child has to
@@ -275,6 +337,8 @@ def main(orders: Orders) -> None:
     os.sched_setaffinity(0, orders["cores"])
     gc.collect()
     gc.freeze()  # so that collections in the children do not copy the pages shared with us
+    # After the imports: until then there is no child, and the default action ends the daemon.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     send(outlet, {"is": "ready"})
     try:
         daemon.run()

@@ -14,8 +14,10 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from ansorpy.errors import WireError
 from ansorpy.measure.daemon import BOX_BYTES, NOTE
 from ansorpy.measure.guard import GUARD_PAGES, PAGE_BYTES
+from ansorpy.measure.wire import Codec
 
 SA_SIGINFO: Final = 4
 SA_ONSTACK: Final = 0x0800_0000
@@ -33,6 +35,9 @@ define void @on_fault(i32 %signum, ptr %info, ptr %context) {{
   ret void
 }}
 """
+
+
+_NOTE: Final = Codec(tuple[str, tuple[tuple[str, int, int, int, int], ...]], {}, {})
 
 
 class _Sigaction(ctypes.Structure):
@@ -85,10 +90,14 @@ class Recorder:
 
 
 def explain(note: str, fault: int | None) -> tuple[str, str | None]:
-    """Return the phase, and the out-of-bounds access that a fault was, if it was one."""
-    if not note:
+    """Return the phase, and the out-of-bounds access that a fault was, if it was one.
+
+    A note that is none, as a damaged process may leave it, explains nothing.
+    """
+    try:
+        phase, layout = _NOTE.decode(note.encode(), memoryview(b""))
+    except WireError:  # the process that wrote it was damaged, or had nothing to note
         return "", None
-    phase, layout = json.loads(note)
     margin = GUARD_PAGES * PAGE_BYTES
     for name, start, end, first, last in layout:
         if fault is not None and first - margin <= fault < last + margin:

@@ -134,7 +134,7 @@ def _race_all(
             job = RaceJob(
                 crew.settings.backend,
                 tuple((name, one.built) for name, one in kernels.items() if name in left),
-                str(crew.folder),
+                str(crew.cases_of(None)),
                 protocol,
                 crew.target.cores,
                 crew.settings.race_visits,
@@ -145,6 +145,9 @@ def _race_all(
             if not isinstance(reply, Answer):
                 return dict.fromkeys(everyone, failed_run(reply, 0.0))
             times: Mapping[str, tuple[float, ...]] = reply.value
+            if set(times) != set(left) or not all(map(_is_timed, times.values())):
+                failed = Failed("crash", "race: no times of all contestants", reply.excerpt)
+                return dict.fromkeys(everyone, failed)
             for name, found in times.items():
                 runs.setdefault(name, []).append(found)
             # Whoever is beaten by NumPy alone is still our best.
@@ -155,3 +158,8 @@ def _race_all(
         name: Race(tuple(found), kernels[name].errors if name in kernels else ())
         for name, found in runs.items()
     }
+
+
+def _is_timed(times_s: tuple[float, ...]) -> bool:
+    """Return whether there are times, all of which are possible."""
+    return bool(times_s) and min(times_s) > 0

@@ -56,7 +56,7 @@ class MeasurePool(Closing):
         self._kept = Kept()
         self._timed = Timed()
         self._references = References(
-            dag, self.settings.seed, self.settings.edges, self.crew.folder
+            dag, self.settings.seed, self.settings.edges, self.crew.sealed, self.crew.cases
         )
         try:
             self.crew.start()  # it imports while the first reference is computed

@@ -1,29 +1,28 @@
 """The cases of a task as files: the first is made beside other work, the rest when it is needed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
 
 from ansorpy.measure.cases import Case, each_case, save_cases
 from ansorpy.measure.inputs import constants
+from ansorpy.measure.seals import Sealed
 from ansorpy.te.dag import Dag
-
-FIRST: Final = "first"  # the folder of the first case alone
 
 
 class References:
-    """Makes the cases of `each_case` and keeps them below `folder`.
+    """Makes the cases of `each_case` and keeps them in sealed folders; all of them in `whole`.
 
     The first begins at once, in a thread: NumPy lets others go on while it computes.
     """
 
-    def __init__(self, dag: Dag, seed: int, edges: bool, folder: Path) -> None:
-        self._dag, self._folder = dag, folder
+    def __init__(self, dag: Dag, seed: int, edges: bool, sealed: Sealed, whole: Path) -> None:
+        self._dag, self._sealed, self._whole = dag, sealed, whole
         self._cases: Iterator[Case] = each_case(dag, seed, edges)
         self._thread = ThreadPoolExecutor(1, "reference")
         self._first = self._thread.submit(next, self._cases)
         self._made: set[Path] = set()
+        self._one: Path | None = None
 
     def first(self) -> Path:
         """Return the folder of the first case, once that is known.
@@ -31,13 +30,11 @@ class References:
         Raises:
             SpecError: an element outside a tensor is read.
         """
-        place = self._folder / FIRST
-        if place not in self._made:
+        if self._one is None:
             first = self._first.result()
-            place.mkdir(exist_ok=True)
-            save_cases((first,), constants(self._dag), place)
-            self._made.add(place)
-        return place
+            self._one = self._sealed.folder()
+            self._save((first,), self._one)
+        return self._one
 
     def all(self) -> Path:
         """Return the folder of all cases; they are made when it is first asked for.
@@ -45,11 +42,13 @@ class References:
         Raises:
             SpecError: an element outside a tensor is read.
         """
-        if self._folder not in self._made:
-            cases = (self._first.result(), *self._cases)
-            save_cases(cases, constants(self._dag), self._folder)
-            self._made.add(self._folder)
-        return self._folder
+        if self._whole not in self._made:
+            self._save((self._first.result(), *self._cases), self._whole)
+        return self._whole
+
+    def _save(self, cases: Sequence[Case], folder: Path) -> None:
+        self._sealed.keep(folder, save_cases(cases, constants(self._dag), folder))
+        self._made.add(folder)
 
     def close(self) -> None:
         """Let go of the thread; what it has begun it ends."""

@@ -12,12 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ansorpy.errors import RunError
-from ansorpy.measure import daemon
+from ansorpy.errors import RunError, WireError
+from ansorpy.measure import daemon, family, frames
+from ansorpy.measure.answers import codec_of, limit_bytes
+from ansorpy.measure.sandbox.environment import harmless
 from ansorpy.measure.sandbox.ladder import Mode, climb
+from ansorpy.measure.wire import Codec
 
 GRACE_S: Final = 10.0  # how long after its own time-out a daemon may stay silent
 START_S: Final = 120.0  # numba and llvmlite from a cold disk
+END_S: Final = 1.0  # for a daemon to end all that descends from it
 ATTEMPTS: Final = 3  # a daemon runs no candidate: where one dies, it is nobody's fault here
 SERVE: Final = "ansorpy.measure.child:serve"
 
@@ -26,9 +30,10 @@ SERVE: Final = "ansorpy.measure.child:serve"
 class Limits:
     """What one child may use; memory counts on top of what its daemon has mapped."""
 
-    memory_bytes: int = 4 << 30
-    file_bytes: int = 16 << 20
-    open_files: int = 4096
+    memory_bytes: int = 4 << 30  # of each process, and of all together
+    file_bytes: int = 16 << 20  # of each file
+    folder_bytes: int = 256 << 20  # of all files in the scratch folder
+    open_files: int = 256  # a pipe holds up to a megabyte
     cpu_s: int = -1  # unlimited: the supervisor's time-outs count wall time
 
 
@@ -42,9 +47,13 @@ class Spec:
     warm: tuple[str, ...] = ()  # "module:function", called with the black box before any fork
     env: tuple[tuple[str, str], ...] = ()
     limits: Limits = Limits()
-    folder: str = "/"  # the working directory, what TMPDIR says, all that may be written
+    folder: str = "/"  # scratch: the working directory, TMPDIR, all that may be written
+    reads: tuple[str, ...] = ()  # folders that may be read as well
+    early: str = ""  # a folder that a child may write until it sees its first candidate
+    seeds: str = ""  # a folder whose files are copied into the scratch folder of each child
     sandbox: Mode = "auto"
     programs: bool = False  # whether a child may start others: the linker
+    binds: bool = False  # whether a child may choose cores: an OpenMP runtime binds its threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,16 @@ class Late:
     excerpt: str
 
 
-Reply = Answer | Raised | Died | Late
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """The child was killed because its answer was none, or because it used more than it may."""
+
+    why: str
+    note: str
+    excerpt: str
+
+
+Reply = Answer | Raised | Died | Late | Broke
 
 
 class Worker:
@@ -96,6 +114,7 @@ class Worker:
         self._timeout_s = 0.0
         self._ready = False
         self._call: tuple[dict[str, Any], bytes] = ({}, b"")  # in progress
+        self._codec: Codec | None = None  # of the answer to it
         self._left = 0  # daemons that may still die of it
         self._begun = False  # a call whose answer nobody waits for
 
@@ -108,20 +127,23 @@ class Worker:
             "cores": sorted(self.spec.cores), "serve": SERVE,
             "importing": sorted(self.spec.importing or self.spec.cores),
             "preload": self.spec.preload, "warm": self.spec.warm,
-            "sandbox": ladder.orders(self.spec.folder, self.spec.programs),
+            "sandbox": ladder.orders(
+                self.spec.folder, self.spec.programs, self.spec.binds, self.spec.reads,
+                self.spec.early, self.spec.seeds,
+            ),
             "limits": {name: getattr(self.spec.limits, name) for name in Limits.__slots__},
         }  # fmt: skip
-        # Settings of a service may be secrets; a candidate has no business with them.
-        harmless = {k: v for k, v in os.environ.items() if not k.startswith("ANSORPY_")}
         env = {
-            **harmless, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            **harmless(os.environ), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "TMPDIR": self.spec.folder, **dict(self.spec.env),
         }  # fmt: skip
         # -P: the script's own folder must not shadow other modules. A session of its own, so
         # that Ctrl-C reaches the parent only, and one kill reaches all of it.
         command = [sys.executable, "-P", daemon.__file__, json.dumps(orders)]
         self._process = subprocess.Popen(
-            ladder.wrap(command, self.spec.folder),
+            ladder.wrap(
+                command, self.spec.folder, self.spec.limits.folder_bytes, self.spec.early
+            ),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             cwd=self.spec.folder, env=env, start_new_session=True, bufsize=0,
         )  # fmt: skip
@@ -157,7 +179,9 @@ class Worker:
         """Ask for `function(argument)` ("module:function"); `fresh`: in a new child."""
         self.settle()
         self._timeout_s = timeout_s
-        header = {"timeout_s": timeout_s, "fresh": fresh}
+        self._codec = codec_of(function, argument)
+        limit = limit_bytes(self._codec)
+        header = {"timeout_s": timeout_s, "fresh": fresh, "limit_bytes": limit}
         self._call = header, pickle.dumps((function, argument))
         self._left = ATTEMPTS
         self._send()
@@ -169,7 +193,7 @@ class Worker:
         """
         while True:
             try:
-                return self._reply(self._frame(self._timeout_s * 2 + GRACE_S))  # it may try twice
+                reply = self._reply(*self._frame(self._timeout_s * 2 + GRACE_S))  # may try twice
             except TimeoutError:
                 self.kill()
                 return Late(self._timeout_s, "", "the worker process did not answer")
@@ -178,6 +202,11 @@ class Worker:
                 self.kill()
                 if self._left <= 0:
                     return Died(-signal.SIGKILL, "", None, excerpt)
+                self._send()
+            else:
+                if reply is not None:
+                    return reply
+                self._call[0]["fresh"] = True
                 self._send()
 
     def call(
@@ -204,13 +233,14 @@ class Worker:
         self.kill()
 
     def kill(self) -> None:
-        """End the daemon at once; its child dies with it. The next `send` starts another."""
+        """End the daemon and all that descends from it. The next `send` starts another."""
         process, self._process, self._ready = self._process, None, False
         self._begun = False
         if process is None:
             return
-        process.kill()
-        process.wait()
+        if process.returncode is None:  # not collected: the number is still its own
+            family.end(process.pid, END_S)
+            process.wait()
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -227,7 +257,7 @@ class Worker:
             self._left -= 1
             self._await_ready()
             try:
-                daemon.send(self._pipes()[0], *self._call)
+                frames.send(self._pipes()[0], *self._call)
             except BrokenPipeError:
                 self.kill()
                 if self._left <= 0:
@@ -249,10 +279,11 @@ class Worker:
                 if not left:
                     raise RunError(f"a measuring process did not start: {excerpt}") from error
 
-    def _frame(self, patience_s: float) -> tuple[Mapping[str, Any], bytes]:
+    def _frame(self, patience_s: float) -> tuple[Mapping[str, Any], bytearray]:
         if not self._readable(patience_s):
             raise TimeoutError
-        return daemon.receive(self.fileno())
+        limit = 0 if self._codec is None else limit_bytes(self._codec)
+        return frames.receive(self.fileno(), limit)
 
     def _readable(self, patience_s: float) -> bool:
         with selectors.DefaultSelector() as selector:
@@ -261,20 +292,30 @@ class Worker:
 
     def _last_words(self) -> str:
         assert self._process is not None
-        self._process.kill()
+        family.end_session(self._process.pid)
         _, words = self._process.communicate()
         return words.decode(errors="replace")[-daemon.EXCERPT_BYTES :]
 
-    def _reply(self, frame: tuple[Mapping[str, Any], bytes]) -> Reply:
-        header, blob = frame
+    def _reply(self, header: Mapping[str, Any], blob: bytearray) -> Reply | None:
+        """Return what a frame says; None if an earlier candidate may have damaged the child."""
+        excerpt = header["excerpt"]
         match header["is"]:
             case "answer":
-                value = pickle.loads(blob)
-                if isinstance(value, Raised):
-                    return value
-                return Answer(value, header["excerpt"])
+                return self._answer(header, blob)
             case "late":
-                return Late(self._timeout_s, header["note"], header["excerpt"])
+                return Late(self._timeout_s, header["note"], excerpt)
+            case "broke":
+                return Broke(header["why"], header["note"], excerpt)
             case _:
                 code = os.waitstatus_to_exitcode(header["status"])
-                return Died(code, header["note"], header["fault"], header["excerpt"])
+                return Died(code, header["note"], header["fault"], excerpt)
+
+    def _answer(self, header: Mapping[str, Any], blob: bytearray) -> Reply | None:
+        assert self._codec is not None
+        split = header["split"]
+        try:
+            value = self._codec.decode(bytes(blob[:split]), memoryview(blob)[split:])
+        except WireError as error:
+            frames.send(self._pipes()[0], {"retire": True, "fresh": True})
+            return None if header["served"] else Broke(f"no answer: {error}", "", header["excerpt"])
+        return value if isinstance(value, Raised) else Answer(value, header["excerpt"])

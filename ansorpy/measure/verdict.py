@@ -4,7 +4,7 @@ import signal
 
 from ansorpy.measure.fault import explain
 from ansorpy.measure.outcome import Failed, FailureKind
-from ansorpy.measure.slot import Answer, Died, Late, Raised, Reply
+from ansorpy.measure.slot import Answer, Broke, Died, Late, Raised, Reply
 
 
 def failed_build(reply: Reply, seconds: float) -> Failed:
@@ -19,6 +19,8 @@ def failed_build(reply: Reply, seconds: float) -> Failed:
             return Failed("build", _line(f"{error}: {message}"), trace, seconds)
         case Died(code=code, excerpt=excerpt):
             return Failed("build", f"the compiler ended: {ending(code)}", excerpt, seconds)
+        case Broke(why=why, excerpt=excerpt):
+            return Failed("build", _line(f"the compiler was killed: {why}"), excerpt, seconds)
         case Answer(value=value):
             return Failed("build", f"no machine code but {value!r}"[:500], reply.excerpt, seconds)
 
@@ -42,6 +44,9 @@ def failed_run(reply: Reply, seconds: float) -> Failed:
             return Failed(kind, _line(f"in {phase}: {error}: {message}"), trace, seconds)
         case Died():
             return _died(reply, seconds)
+        case Broke(why=why, note=note, excerpt=excerpt):
+            phase, _ = explain(note, None)
+            return Failed("crash", _line(f"{phase}: killed: {why}"), excerpt, seconds)
 
 
 def ending(code: int) -> str:

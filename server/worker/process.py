@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from ansorpy.measure import family
 from ansorpy.server.jobs.lease import Claim
 from ansorpy.server.settings import Settings
 
@@ -90,6 +91,7 @@ class DriverProcess:
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             for child in children(self.pid):
                 os.kill(child, signal.SIGKILL)
+                family.end_session(child)  # what a builder started, too
         self._process.kill()  # does nothing where it has been collected
         code = self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

@@ -54,6 +54,9 @@ class FakeBuilt:
     phases: tuple[PhaseInfo, ...] = ()
 
 
+BUILT = FakeBuilt
+
+
 def build(program: Program, target: Target) -> FakeBuilt:
     if program.name == "build-error":
         raise BuildError("register %7 is not defined")
@@ -72,6 +75,10 @@ def load(built: FakeBuilt) -> "Fake":
     if built.name == "load-error":
         raise ImportError("symbol not found")
     return Fake(built)
+
+
+def prepare_threads() -> None:
+    pass
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Jobs of one machine take turns on its cores."""
 
 import logging
+import os
 import threading
 import time
 from contextlib import closing
@@ -83,10 +84,14 @@ def test_of_two_cores_one_is_left_to_whoever_starts_processes(
         assert cores.importing_cores(frozenset(own)) == expected
 
 
+def own_cores(_: object) -> frozenset[int]:
+    return frozenset(os.sched_getaffinity(0))
+
+
 def test_a_process_that_is_ready_keeps_to_its_own_cores(tmp_path: Path) -> None:
     first, *_, last = (*cores.usable_cores(), *cores.usable_cores())
     spec = Spec(frozenset({first}), importing=frozenset({last}), folder=str(tmp_path))
     with closing(Worker(spec)) as worker:
-        answer = worker.call("os:sched_getaffinity", 0, 10.0)
+        answer = worker.call(f"{__name__}:own_cores", None, 10.0)
     assert isinstance(answer, Answer)
     assert answer.value == {first}

@@ -1,5 +1,7 @@
 """The whole walk with the real code generator."""
 
+import pickle
+
 import pytest
 
 from ansorpy.codegen.numba_source import emit
@@ -163,3 +165,23 @@ def test_the_peak_is_measured_where_kernels_are_timed(cores: int) -> None:
     dag, target, _ = walk(cores)
     with MeasurePool(dag, target) as pool:
         assert pool.attainable_flop_per_s() > 0
+
+
+def test_the_parent_unpickles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    dag, target, program = walk(1)
+    plan = naive(dag, target)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the parent unpickles")
+
+    for name in ("loads", "load", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    with MeasurePool(dag, target, Settings(race_processes=1, race_visits=3)) as pool:
+        row = smallest(plan)
+        outcomes = pool.measure([drafted(plan, row), drafted(plan, (*row, 1)), program])
+        kernel = emit(program, target, 1)
+        pool.ahead(kernel)
+        raced = pool.race({"naive": kernel}, numpy=True)
+        assert pool.verify(kernel) is None
+    assert [type(one) for one in outcomes] == [Measured, Failed, Measured]
+    assert all(isinstance(one, Race) for one in raced.values())

@@ -115,9 +115,10 @@ def test_a_filter_is_a_program_of_jumps_that_end_inside_of_it() -> None:
                 assert place + 1 + max(yes, no) < len(code) or operation == seccomp.RETURN
 
 
-def verdict(code: Sequence[seccomp.Instruction], number: int, arch: int, first: int = 0) -> int:
+def verdict(code: Sequence[seccomp.Instruction], number: int, arch: int, *arguments: int) -> int:
     """Run a filter as the kernel would."""
-    data = {seccomp.NUMBER_AT: number, seccomp.ARCH_AT: arch, seccomp.ARGUMENT_AT: first}
+    given = dict(zip(seccomp.ARGUMENT_AT, (*arguments, 0, 0), strict=False))
+    data = {seccomp.NUMBER_AT: number, seccomp.ARCH_AT: arch, **given}
     place, held = 0, 0
     while True:
         operation, yes, no, operand = code[place]
@@ -148,8 +149,17 @@ def test_the_filter_of_either_architecture_judges_every_call(machine: str) -> No
         match name:
             case "kill" | "tgkill":
                 expected = {7: seccomp.ALLOW, 8: refused, 0x10000: refused}
+            case "prlimit64":
+                expected = {7: seccomp.ALLOW, 8: refused, 0x10000: refused}
+                assert verdict(alone, numbers[column], arch, 0) == seccomp.ALLOW
+            case "fcntl" | "ioctl":
+                expected = dict.fromkeys(found, seccomp.ALLOW)
+                for command in seccomp.COMMANDS[name]:
+                    assert verdict(alone, numbers[column], arch, 3, command) == refused
             case "clone":
                 expected = {7: refused, 8: refused, 0x10000: seccomp.ALLOW}
+                new_user_namespace = 0x1000_0000 | seccomp.CLONE_THREAD
+                assert verdict(alone, numbers[column], arch, new_user_namespace) == refused
             case "clone3":
                 expected = dict.fromkeys(found, seccomp.REFUSE | errno.ENOSYS)
             case _:
@@ -164,7 +174,7 @@ def test_the_filter_of_either_architecture_judges_every_call(machine: str) -> No
 
 def test_off_is_no_rung_at_all() -> None:
     assert climb("off") == Ladder()
-    assert climb("off").wrap(["a"], "/tmp") == ["a"]
+    assert climb("off").wrap(["a"], "/tmp", 1, "") == ["a"]
     assert not Ladder().isolates
 
 

@@ -2,6 +2,7 @@
 
 from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Final
 
 import numpy as np
@@ -35,7 +36,13 @@ class Checker:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.worker = Worker(
-            Spec(frozenset({0}), preload=(CODEGEN,), warm=WARM, folder=str(folder))
+            Spec(
+                frozenset({0}),
+                preload=(CODEGEN,),
+                warm=WARM,
+                folder=mkdtemp(dir=folder),
+                reads=(str(folder),),
+            )
         )
 
     def verdict(self, base: str, built: Built) -> Failed | None:

@@ -20,13 +20,18 @@ SYSTEM: Final = (
     "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives",
 )  # fmt: skip
 
+_left: Final[list[str]] = []  # the folders that stay writable when the early one does not
+
 
 def confine(orders: Mapping[str, Any]) -> None:
     """Put up the rungs that `orders` names, in this process, for good.
 
-    landlock   whether files are confined; `folder` is the only one that stays writable
+    landlock   whether files are confined; `folder` is the only one that stays writable, `reads`
+               are folders that may be read besides the system and Python
     seccomp    whether system calls are
     programs   whether this process may start others
+    binds      whether this process may choose its cores
+    early      a folder that stays writable until `settle`, "" if there is none
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -34,9 +39,23 @@ def confine(orders: Mapping[str, Any]) -> None:
     if orders["landlock"]:
         python = (sys.prefix, sys.base_prefix, *filter(None, sys.path))
         own = [] if orders["folder"] == "/" else [orders["folder"]]
-        landlock.restrict((*SYSTEM, *python), (*own, "/dev/null"))
+        early = [orders["early"]] if orders["early"] else []
+        landlock.restrict((*SYSTEM, *python, *orders["reads"]), (*own, *early, "/dev/null"))
+        _left[:] = own if early else []
     if orders["seccomp"]:
-        seccomp.restrict(orders["programs"])
+        seccomp.restrict(orders["programs"], orders["binds"])
+
+
+def is_early() -> bool:
+    """Return whether the early folder can still be written."""
+    return bool(_left)
+
+
+def settle() -> None:
+    """Give up the early folder, before the first candidate; it can be read on."""
+    if _left:
+        landlock.restrict(("/",), (*_left, "/dev/null"))
+        _left.clear()
 
 
 def drop_capabilities() -> None:

@@ -16,6 +16,7 @@ PROBE_S: Final = 10.0
 BWRAP: Final = (
     "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
 )  # fmt: skip
+SIZED: Final = ("--size", "4096", "--tmpfs", "/tmp")  # bubblewrap 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +32,41 @@ class Ladder:
         """Whether a candidate has neither network nor files of others."""
         return bool(self.bwrap) or (self.landlock > 0 and self.seccomp)
 
-    def orders(self, folder: str, programs: bool) -> Mapping[str, Any]:
-        """Return what `confine` is told in a child; `programs`: it may start a linker."""
+    def orders(
+        self,
+        folder: str,
+        programs: bool,
+        binds: bool,
+        reads: Sequence[str],
+        early: str,
+        seeds: str,
+    ) -> Mapping[str, Any]:
+        """Return what a daemon and its children put up.
+
+        Args:
+            folder: the scratch folder, the only one that stays writable.
+            programs: whether a child may start others: a linker.
+            binds: whether a child may choose its cores.
+            reads: folders that a child may read as well.
+            early: a folder that a child may write until its first candidate, if any.
+            seeds: a folder that is copied into the scratch folder of each child, if any.
+        """
+        own = folder != "/"
         return {
             "landlock": self.landlock > 0, "seccomp": self.seccomp, "folder": folder,
-            "programs": programs,
+            "programs": programs, "binds": binds, "reads": list(reads),
+            "early": early, "seeds": seeds,
+            "scratch": own and self.isolates and not self.bwrap,
+            "counted": own and not self.bwrap,
         }  # fmt: skip
 
-    def wrap(self, command: Sequence[str], folder: str) -> list[str]:
-        """Return the command inside of bubblewrap; `folder` is the only one it may write."""
+    def wrap(self, command: Sequence[str], folder: str, folder_bytes: int, early: str) -> list[str]:
+        """Return the command inside of bubblewrap; `folder` is new, empty and of that size."""
         if not self.bwrap:
             return list(command)
-        own = [] if folder == "/" else ["--bind", folder, folder]
-        return [self.bwrap, *BWRAP, *own, "--chdir", folder, "--", *command]
+        own = [] if folder == "/" else ["--size", str(folder_bytes), "--tmpfs", folder]
+        shared = ["--bind", early, early] if early else []
+        return [self.bwrap, *BWRAP, *own, *shared, "--chdir", folder, "--", *command]
 
 
 def climb(mode: Mode) -> Ladder:
@@ -75,7 +98,7 @@ def _bwrap() -> str:
         return ""
     try:
         done = subprocess.run(
-            [found, *BWRAP, "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            [found, *BWRAP, *SIZED, "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, timeout=PROBE_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):

@@ -1,0 +1,266 @@
+"""Some moves of a hostile child; `python -m tests.attack.child` makes all of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansorpy.measure import family, frames
+from ansorpy.measure.sandbox import landlock, scratch, seccomp, usage
+from ansorpy.measure.sandbox.environment import harmless
+from ansorpy.measure.slot import Answer, Broke, Limits, Spec, Worker
+from tests.attack import moves
+from tests.attack.moves import FAST, MOVES
+from tests.attack.stage import Stage, stage
+
+pytestmark = pytest.mark.measure
+
+isolated = pytest.mark.skipif(
+    not (landlock.version() and seccomp.supported()), reason="no Landlock with seccomp here"
+)
+
+
+@pytest.fixture(scope="module")
+def attacked() -> Iterator[Stage]:
+    with stage() as made:
+        yield made
+    assert made.left() == []
+
+
+@isolated
+@pytest.mark.parametrize("role", list(FAST))
+def test_a_hostile_child_harms_neither_others_nor_anything_outside(
+    attacked: Stage, role: str
+) -> None:
+    assert {name: found for name in FAST[role] if (found := attacked.play(role, name))} == {}
+
+
+def test_there_are_enough_moves() -> None:
+    assert len(MOVES) >= 40
+    assert {name for names in FAST.values() for name in names} <= set(MOVES)
+
+
+# --- the channel, call by call
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Worker]:
+    worker = Worker(Spec(frozenset({min(os.sched_getaffinity(0))}), folder=str(tmp_path)))
+    yield worker
+    worker.close()
+
+
+def same(text: str) -> str:
+    return text
+
+
+def own_pid(_: object) -> int:
+    return os.getpid()
+
+
+def twice(text: str) -> str:
+    moves.answer(b'[1, "forged"]')
+    return text
+
+
+def other_number(text: str) -> str:
+    moves.answer(b'[1, "forged"]', call=bytes(16))
+    time.sleep(60.0)
+    return text
+
+
+def no_json(text: str) -> str:
+    moves.answer(b"\x80\x05N.")
+    time.sleep(60.0)
+    return text
+
+
+def too_large(text: str) -> str:
+    moves.write(frames.ANSWER.pack(moves.number(), 1 << 30, 0))
+    time.sleep(60.0)
+    return text
+
+
+def lingers(text: str) -> str:
+    moves.late_thread(None)  # type: ignore[arg-type]
+    return text
+
+
+def ask(worker: Worker, function: str, text: str = "mine", fresh: bool = False) -> Any:
+    reply = worker.call(f"{__name__}:{function}", text, 30.0, fresh=fresh)
+    return reply.value if isinstance(reply, Answer) else reply
+
+
+def test_an_answer_too_many_is_never_the_answer_to_another_call(worker: Worker) -> None:
+    first = ask(worker, "own_pid")
+    assert ask(worker, "twice") == "forged"  # its own: a process that lies about itself
+    assert [ask(worker, "same", text) for text in ("one", "two")] == ["one", "two"]
+    assert ask(worker, "own_pid") != first  # in a child that nobody wrote to
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("other_number", "does not repeat the number of the call"),
+        ("no_json", "no answer: not JSON"),
+        ("too_large", "an answer of 1073741824 bytes; expected at most 1048576"),
+    ],
+)
+def test_a_child_that_answers_badly_is_killed_and_replaced(
+    worker: Worker, function: str, words: str
+) -> None:
+    bad = ask(worker, function)
+    assert isinstance(bad, Broke)
+    assert words in bad.why
+    before = ask(worker, "own_pid")
+    assert isinstance(ask(worker, function), Broke)  # after an innocent call: tried once more
+    assert ask(worker, "own_pid") not in (before, bad)
+
+
+def test_a_thread_does_not_outlive_its_call(worker: Worker) -> None:
+    before = ask(worker, "own_pid")
+    assert ask(worker, "lingers") == "mine"
+    assert ask(worker, "same", "next") == "next"
+    assert ask(worker, "own_pid") != before
+
+
+# --- processes, memory and folders
+
+
+def forks(seconds: float) -> list[int]:
+    found = []
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0:
+            for leave in (os.setsid, lambda: os.setpgid(0, 0)):
+                try:
+                    leave()
+                except OSError:
+                    continue
+            time.sleep(seconds)
+            os._exit(0)
+        found.append(pid)
+    return found
+
+
+def runs(pid: int) -> bool:
+    return any(one.pid == pid for one in family.everyone())
+
+
+@pytest.mark.parametrize("how", ["kill", "daemon killed", "next child", "without seccomp"])
+def test_nothing_that_a_child_forked_outlives_it(tmp_path: Path, how: str) -> None:
+    spec = Spec(
+        frozenset({min(os.sched_getaffinity(0))}), folder=str(tmp_path), programs=True,
+        sandbox="off" if how == "without seccomp" else "auto",
+    )  # fmt: skip
+    worker = Worker(spec)
+    try:
+        pids = ask_forks(worker)
+        assert all(map(runs, pids))
+        match how:
+            case "next child":
+                assert ask(worker, "same", "next", fresh=True) == "next"
+            case "daemon killed":
+                assert worker._process is not None
+                os.kill(worker._process.pid, signal.SIGKILL)
+                assert ask(worker, "same", "next") == "next"
+            case _:
+                worker.kill()
+        assert not any(map(runs, pids))
+    finally:
+        worker.kill()
+
+
+def ask_forks(worker: Worker) -> list[int]:
+    reply = worker.call(f"{__name__}:forks", 600.0, 30.0)
+    assert isinstance(reply, Answer), reply
+    pids: list[int] = reply.value
+    return pids
+
+
+def fills(_: object) -> int:
+    for number in range(40):
+        Path(f"{os.environ['TMPDIR']}/{number}").write_bytes(bytes(1 << 20))
+    time.sleep(60.0)
+    return 0
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
+def test_a_folder_is_bounded_in_all(tmp_path: Path, mode: Any) -> None:
+    limits = Limits(folder_bytes=8 << 20)
+    spec = Spec(frozenset({0}), folder=str(tmp_path), limits=limits, sandbox=mode)
+    worker = Worker(spec)
+    try:
+        reply = worker.call(f"{__name__}:fills", None, 60.0)
+        assert not isinstance(reply, Answer)
+        if isinstance(reply, Broke):
+            assert "its folder holds" in reply.why
+        assert usage.folder_bytes(str(tmp_path)) == 0  # emptied with the child, or never here
+    finally:
+        worker.kill()
+
+
+def crowds(_: object) -> int:
+    for _number in range(usage.PROCESSES + 8):
+        if os.fork() == 0:
+            time.sleep(60.0)
+    time.sleep(60.0)
+    return 0
+
+
+def test_the_processes_of_a_builder_are_counted(tmp_path: Path) -> None:
+    worker = Worker(Spec(frozenset({0}), folder=str(tmp_path), programs=True))
+    try:
+        reply = worker.call(f"{__name__}:crowds", None, 60.0)
+        assert isinstance(reply, Broke)
+        assert f"processes; expected at most {usage.PROCESSES}" in reply.why
+    finally:
+        worker.kill()
+
+
+def test_emptying_a_folder_follows_no_link(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    for folder in (outside, inside, inside / "closed"):
+        folder.mkdir()
+    (outside / "file").write_text("x")
+    (outside / "file").chmod(0o640)
+    (inside / "link").symlink_to(outside / "file")
+    (inside / "folder").symlink_to(outside)
+    (inside / "closed" / "link").symlink_to(outside / "file")
+    (inside / "closed").chmod(0)
+    scratch.empty(str(inside))
+    assert list(inside.iterdir()) == []
+    assert (outside / "file").read_text() == "x"
+    assert (outside / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_the_environment_of_a_child_is_an_allow_list() -> None:
+    names = ("PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "ANSORPY_DATABASE_URL", "HF_TOKEN", "HOME")
+    more = ("SSH_AUTH_SOCK", "LD_PRELOAD", "PYTHONSTARTUP", "http_proxy", "TMPDIR")
+    secrets = dict.fromkeys((*names, *more), "x")
+    needed = {"PATH": "/bin", "OMP_NUM_THREADS": "2", "LC_ALL": "C", "LD_LIBRARY_PATH": "/opt"}
+    assert harmless({**secrets, **needed}) == needed
+
+
+def test_the_parent_reads_no_more_than_the_limit() -> None:
+    read, wrote = os.pipe()
+    os.write(wrote, frames.HEADER.pack(10, 1 << 30))
+    with pytest.raises(ConnectionError):
+        frames.receive(read, 1 << 20)
+    os.close(read)
+    os.close(wrote)
+
+
+def test_the_daemon_imports_no_library() -> None:
+    """It must stay single-threaded, and small."""
+    code = "import sys; import ansorpy.measure.daemon; print('numpy' in sys.modules)"
+    env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
