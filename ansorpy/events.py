@@ -157,6 +157,7 @@ class TaskResult:
     flop: int = 0
     naive_s: float | None = None
     numpy_s: float | None = None
+    numpy_note: str = ""  # why NumPy's evaluation left the race; "": it did not
     failures: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
     from_store: bool = False

@@ -120,6 +120,7 @@ def _speedup(result: TaskResult) -> str:
     if result.winner == "baseline" and best_s is not None:
         faster = "NumPy" if (result.numpy_s or inf) < best_s else "the untuned kernel"
         told.append(f"the baseline won: {faster}")
+    told += [f"NumPy left out: {result.numpy_note}"] if result.numpy_note else []
     return ", ".join(told) or "-"
 
 

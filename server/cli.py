@@ -324,6 +324,7 @@ def as_object(last: Any) -> dict[str, Any]:
                 "baseline_s": result.baseline_s,
                 "naive_s": result.naive_s,
                 "numpy_s": result.numpy_s,
+                "numpy_note": result.numpy_note,
                 "winner": result.winner,
                 "trials": result.trials,
                 "seconds": result.seconds,

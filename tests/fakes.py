@@ -37,6 +37,7 @@ class FakePool(Closing):
         self.dag, self.target = dag, target
         self.verdict, self.fails = verdict, fails
         self.race_s = {"naive": 5e-3, "tuned 0": 1.2e-3, "numpy": 3e-3, **(race_s or {})}
+        self.numpy_failed: Failed | None = None
         self.closed = False
         self.peak_flop_per_s = 0.0
         self.measured: list[Program] = []
@@ -68,7 +69,12 @@ class FakePool(Closing):
         if self.fails:
             return {name: Failed("wrong", "C[0] is 1, not 2") for name in contestants}
         names = [*contestants, *(["numpy"] if numpy else [])]
-        return {name: Race(((self.race_s.get(name, 2e-3),),) * 2) for name in names}
+        raced: dict[str, Race | Failed] = {
+            name: Race(((self.race_s.get(name, 2e-3),),) * 2) for name in names
+        }
+        if numpy and self.numpy_failed is not None:
+            raced["numpy"] = self.numpy_failed
+        return raced
 
     def heat(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ansorpy
-from ansorpy.artifact import unpack
+from ansorpy.artifact import unbox, unpack
 from ansorpy.artifact.rate import Rate
 from ansorpy.cost.random import RandomModel
 from ansorpy.errors import SpecError
@@ -231,6 +231,25 @@ def test_without_any_candidate_the_baseline_is_delivered(tmp_path: Path) -> None
     assert result.examples == {"crash": "signal 11"}
 
 
+def test_a_numpy_baseline_that_failed_is_told_in_result_record_and_manifest(tmp_path: Path) -> None:
+    def open_pool(dag: Dag, target: Target) -> MeasurePool:
+        pool = FakePool(dag, target)
+        pool.numpy_failed = Failed("memory", "in the NumPy baseline: 9 GB")
+        return cast(MeasurePool, pool)
+
+    store = MemoryStore()
+    result = only(events(store=store, out=tmp_path, pools=lambda: Pools(open_pool)))
+    assert (result.winner, result.verified, result.numpy_s) == ("tuned", True, None)
+    assert result.baseline_s == result.naive_s
+    assert result.numpy_note == "in the NumPy baseline: 9 GB"
+    assert result.failures == {}
+    assert result.kernel is not None
+    assert unbox(result.kernel.read_bytes(), "zip").manifest["numpy_note"] == result.numpy_note
+    again = only(events(store=store, out=tmp_path))
+    assert again.from_store
+    assert again.numpy_note == result.numpy_note
+
+
 def test_where_nothing_survives_there_is_no_kernel_but_the_reasons(tmp_path: Path) -> None:
     pools = fake_pools(verdict=lambda program: Failed("crash", "signal 11"), fails=True)
     result = only(events(out=tmp_path, pools=pools))
@@ -343,6 +362,33 @@ def test_an_unknown_target_kind_has_no_rules() -> None:
     known = "no rule set for target 'tpu'; there are cpu, cpu+winograd2, cpu+winograd4, cuda"
     with pytest.raises(SpecError, match=re.escape(known)):
         find_rules("tpu")
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def rows(float(32,64) Q, float(128,64) K) -> (S) {"
+        " S(i,j) +=! Q(i,d) * K(j,d) where j in 0:64 }",
+        "def prefix(float(32,64) A, float(48,16) B) -> (S) {"
+        " S(i,j) +=! A(i,k) * B(k,j) where k in 0:48 }",
+        "def longer(float(40,16) A, float(32,16) B) -> (C) {"
+        " C(i,j) = A(i,j) + B(i,j) where i in 0:32 }",
+        "def most(float(16,128) A) -> (C) { C(i) +=! A(i,k) where k in 0:100 }",
+    ],
+    ids=lambda text: text[4 : text.index("(")],
+)
+def test_a_tensor_that_is_read_in_part_is_tuned_and_raced_against_numpy(
+    text: str, tmp_path: Path
+) -> None:
+    result = ansorpy.tune(text, trials=2, store=MemoryStore(), out=tmp_path)
+    (task,) = result.tasks
+    assert task.failures == {}
+    assert task.verified
+    assert task.numpy_s is not None
+    assert task.numpy_note == ""
+    assert result.kernels[task.name].selftest() == []
 
 
 @pytest.mark.slow

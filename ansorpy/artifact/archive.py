@@ -162,6 +162,7 @@ def _manifest(
         "baseline_s": race.baseline_s,
         "naive_s": _spread(race.naive_s) if race.naive_s else None,
         "numpy_s": _spread(race.numpy_s) if race.numpy_s else None,
+        "numpy_note": race.numpy_note,
         "trials": race.trials,
         "created_s": record.created_s,
     }

@@ -28,6 +28,7 @@ class TaskState:
     baseline_s: float | None = None
     naive_s: float | None = None
     numpy_s: float | None = None
+    numpy_note: str = ""
     winner: str | None = None
     verified: bool = False
     flop: int | None = None

@@ -15,7 +15,7 @@ from ansorpy.measure.kept import Kept
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Steps
 from ansorpy.measure.race import NUMPY, RaceJob
-from ansorpy.measure.slot import Answer
+from ansorpy.measure.slot import Answer, Reply, Worker
 from ansorpy.measure.steps import check
 from ansorpy.measure.timing import Protocol, Race, rivals
 from ansorpy.measure.verdict import failed_run
@@ -41,7 +41,10 @@ def race(
     looked_at: Mapping[str, float],
     late: Callable[[], bool],
 ) -> dict[str, Race | Failed]:
-    """Build and check the contestants, then race them; as `MeasurePool.race`."""
+    """Build and check the contestants, then race them; as `MeasurePool.race`.
+
+    A process that fails with NumPy in it races again without: NumPy's entry is then the failure.
+    """
     names = list(contestants)
     meanings = [one.meaning for one in contestants.values()]
 
@@ -126,22 +129,18 @@ def _race_all(
 ) -> dict[str, Race | Failed]:
     everyone = [*kernels, *(() if numpy is None else (NUMPY,))]
     runs: dict[str, list[tuple[float, ...]]] = {}
+    lost: dict[str, Race | Failed] = {}
     left = everyone
     with crew.racers(processes if everyone else 0) as racers:
         for number, racer in enumerate(racers):
             if number and late():
                 break
-            job = RaceJob(
-                crew.settings.backend,
-                tuple((name, one.built) for name, one in kernels.items() if name in left),
-                str(crew.cases_of(None)),
-                protocol,
-                crew.target.cores,
-                crew.settings.race_visits,
-                numpy if NUMPY in left else None,
-            )
-            timeout_s, fresh = crew.settings.race_timeout_s, racer is crew.slot
-            reply = racer.call(f"{RACE}:race", job, timeout_s, fresh=fresh)
+            reply = _race_in(crew, racer, kernels, numpy, left, protocol)
+            if NUMPY in left and not isinstance(reply, Answer):
+                lost[NUMPY] = failed_run(reply, 0.0)
+                runs.pop(NUMPY, None)
+                left = [name for name in left if name != NUMPY]
+                reply = _race_in(crew, racer, kernels, numpy, left, protocol)
             if not isinstance(reply, Answer):
                 return dict.fromkeys(everyone, failed_run(reply, 0.0))
             times: Mapping[str, tuple[float, ...]] = reply.value
@@ -154,10 +153,33 @@ def _race_all(
             ours = {name: found for name, found in times.items() if name != NUMPY}
             stay = {*rivals(times), *(rivals(ours) if ours else ())}
             left = [name for name in left if name in stay]
-    return {
+    raced = {
         name: Race(tuple(found), kernels[name].errors if name in kernels else ())
         for name, found in runs.items()
     }
+    return lost | raced
+
+
+def _race_in(
+    crew: Crew,
+    racer: Worker,
+    kernels: Mapping[str, Fit],
+    numpy: Dag | None,
+    left: Sequence[str],
+    protocol: Protocol,
+) -> Reply:
+    """Race those that are `left` in one process."""
+    job = RaceJob(
+        crew.settings.backend,
+        tuple((name, one.built) for name, one in kernels.items() if name in left),
+        str(crew.cases_of(None)),
+        protocol,
+        crew.target.cores,
+        crew.settings.race_visits,
+        numpy if NUMPY in left else None,
+    )
+    timeout_s, fresh = crew.settings.race_timeout_s, racer is crew.slot
+    return racer.call(f"{RACE}:race", job, timeout_s, fresh=fresh)
 
 
 def _is_timed(times_s: tuple[float, ...]) -> bool:

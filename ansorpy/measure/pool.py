@@ -151,8 +151,9 @@ class MeasurePool(Closing):
     ) -> dict[str, Race | Failed]:
         """Check the contestants, then time them in turns in several fresh processes.
 
-        With `numpy`, NumPy's evaluation takes part under that name, where there is one. Whoever
-        is clearly beaten in the first process is spared the others.
+        With `numpy`, NumPy's evaluation takes part under that name, where there is one; if it
+        fails, the kernels race without it, and its entry is the failure. Whoever is clearly beaten
+        in the first process is spared the others.
 
         Args:
             looked_at: names that run one case only, and seconds that this may take; whoever wants

@@ -132,6 +132,7 @@ def race(
     times = pool.race(kernels_of, looked_at=patience(task), late=late)
     finished = {name: t for name, t in times.items() if isinstance(t, Times)}
     failed = {n: one for n, one in (entries | times).items() if isinstance(one, Failed)}
+    without = failed.pop(NUMPY, None)
     for name, candidate in named.items():
         if name in failed:
             task.lose(candidate, failed[name])
@@ -154,6 +155,7 @@ def race(
         tuned_s=_samples(finished.get(best)) if best != NAIVE else (),
         naive_s=_samples(finished.get(NAIVE)),
         numpy_s=_samples(finished.get(NUMPY)),
+        numpy_note="" if without is None else without.message,
         span=(test.low, test.high),
         tolerances=test.tolerances,
         magnitude=test.magnitude,
@@ -270,6 +272,7 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         flop=task.flop,
         naive_s=min(outcome.naive_s, default=None),
         numpy_s=min(outcome.numpy_s, default=None),
+        numpy_note=outcome.numpy_note,
         failures=dict(task.failures),
         examples=dict(task.examples),
         from_store=from_store,

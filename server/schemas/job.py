@@ -98,6 +98,7 @@ class TaskReply(Wire):
     )
     naive_s: float | None = None
     numpy_s: float | None = None
+    numpy_note: str = Field(default="", description="Why NumPy's evaluation left the race.")
     winner: Literal["tuned", "baseline"] | None = None
     verified: bool = False
     flop: int | None = Field(

@@ -15,8 +15,8 @@ from ansorpy.te.analysis import flop_count
 SUMMARY_TASKS: Final = 3
 MAX_REASON: Final = 1000  # characters
 RESULT_FIELDS: Final = (
-    "best_s", "baseline_s", "naive_s", "numpy_s", "winner", "verified", "flop", "flop_per_s",
-    "effective",
+    "best_s", "baseline_s", "naive_s", "numpy_s", "numpy_note", "winner", "verified", "flop",
+    "flop_per_s", "effective",
 )  # fmt: skip
 
 

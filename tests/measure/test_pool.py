@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.measure import finals
 from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.crew import Settings
 from ansorpy.measure.kept import Kept
@@ -19,6 +20,7 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.slot import Limits, Worker
 from ansorpy.measure.timing import Protocol, Race
 from ansorpy.target import Target
+from ansorpy.te.dag import Dag
 from tests.measure.fake import BACKEND, FakeBuilt, matmul, program
 
 pytestmark = pytest.mark.measure
@@ -97,6 +99,21 @@ def test_what_a_candidate_prints_is_kept_but_bounded(pool: MeasurePool) -> None:
     assert isinstance(flood, Measured | Failed)
     if isinstance(flood, Failed):
         assert len(flood.excerpt) <= 2000
+
+
+def test_a_numpy_baseline_that_raises_leaves_the_race_to_the_kernels(pool: MeasurePool) -> None:
+    measure(pool, "good")  # the cases are there
+    a, b, c = DAG.nodes
+    product = c.body[0]  # type: ignore[union-attr]
+    renamed = replace(c, body=(replace(product, a=replace(product.a, tensor="X")),))
+    asks_for_x = Dag((replace(a, name="X"), b, renamed), DAG.outputs)
+    contestants = {"good": program("good", DAG), "slow": program("slow", DAG)}
+    found = finals.race(pool.crew, asks_for_x, contestants, True, {}, lambda: False)
+    assert list(found) == ["good", "slow", "numpy"]
+    assert isinstance(found["good"], Race), found
+    assert isinstance(found["slow"], Race), found
+    assert isinstance(found["numpy"], Failed)
+    assert found["numpy"].message == "in the NumPy baseline: KeyError: ('X', 0)"
 
 
 def test_a_good_program_is_timed_with_its_breakdown(pool: MeasurePool) -> None:
