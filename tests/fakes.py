@@ -91,6 +91,9 @@ class FakePool(Closing):
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
 
+    def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
+        return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
+
     def export(self, what: Export, first_only: bool = False) -> Exported | Failed:
         return Failed("build", "a fake pool has no libraries")
 

@@ -29,8 +29,8 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.records import JsonlStore, MemoryStore, Store
 from ansorpy.result import Result
 from ansorpy.search import Candidate
-from ansorpy.session.final import judge
 from ansorpy.session.pools import Pools
+from ansorpy.session.ranking import judge
 from ansorpy.session.rules import find_rules
 from ansorpy.session.task import Task
 from ansorpy.target import Target
@@ -389,6 +389,19 @@ def test_a_tensor_that_is_read_in_part_is_tuned_and_raced_against_numpy(
     assert task.numpy_s is not None
     assert task.numpy_note == ""
     assert result.kernels[task.name].selftest() == []
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_a_nan_literal_is_tuned(tmp_path: Path) -> None:
+    text = "def f(float(16,16) A) -> (C) { C(i,j) = A(i,j) > 0.5 ? nan : A(i,j) }"
+    result = ansorpy.tune(text, trials=2, store=MemoryStore(), out=tmp_path)
+    (task,) = result.tasks
+    assert task.failures == {}
+    a = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
+    found = result.kernels["f"](a)
+    assert np.array_equal(found, np.where(a > 0.5, np.float32("nan"), a), equal_nan=True)
+    assert result.kernels["f"].selftest() == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The heat, the final race process by process, and who is in the next one."""
+"""The heat, the final race process by process, and the call of what is delivered."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +8,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import Built
 from ansorpy.measure.baseline import numpy_call
+from ansorpy.measure.called import KERNEL_FILE, CallJob
 from ansorpy.measure.child import BuildDone
 from ansorpy.measure.crew import Crew
 from ansorpy.measure.draft import Draft
@@ -15,12 +16,14 @@ from ansorpy.measure.kept import Kept
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Steps
 from ansorpy.measure.race import NUMPY, RaceJob
+from ansorpy.measure.seals import create
 from ansorpy.measure.slot import Answer, Reply, Worker
 from ansorpy.measure.steps import check
 from ansorpy.measure.timing import Protocol, Race, rivals
 from ansorpy.measure.verdict import failed_run
 from ansorpy.te.dag import Dag
 
+CALLED: Final = "ansorpy.measure.called"
 RACE: Final = "ansorpy.measure.race"
 ROOFLINE: Final = "ansorpy.measure.roofline"
 
@@ -117,6 +120,19 @@ def fit(
     else:
         verdict = yield from check(crew, job, True, look_s, "look")
     return verdict if isinstance(verdict, Failed) else Fit(done.built, verdict.errors)
+
+
+def called(crew: Crew, files: Mapping[str, bytes], meaning: Dag | None) -> Failed | None:
+    """Call a delivered file once in a fresh process; as `MeasurePool.call`."""
+    place = crew.sealed.folder()  # a constant may be larger than a file that a child may write
+    crew.sealed.keep(place, {name: create(place, name, data) for name, data in files.items()})
+    job = CallJob(str(place / KERNEL_FILE), str(crew.cases_of(meaning)))
+    with crew.racers(1) as (worker,):
+        fresh = worker is crew.slot
+        reply = worker.call(f"{CALLED}:call", job, crew.settings.source_timeout_s, fresh=fresh)
+    if isinstance(reply, Answer) and reply.value is None:
+        return None
+    return failed_run(reply, 0.0)
 
 
 def _race_all(

@@ -205,6 +205,20 @@ class MeasurePool(Closing):
                 verdict = at_once(finals.fit(self.crew, done, kernel.meaning, None))
         return verdict if isinstance(verdict, Failed) else None
 
+    def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
+        """Import a delivered `kernel.py` and run the first case through its `run`, as users do.
+
+        Args:
+            files: `kernel.py` and what lies beside it, by name.
+            meaning: what it was reformulated to compute.
+
+        Returns:
+            None if the results are right and of the right dtypes and shapes.
+        """
+        self._references.all()
+        with self._intact(), self.crew.hold():
+            return finals.called(self.crew, files, meaning)
+
     def export(self, what: Export, first_only: bool = False) -> Exported | Failed:
         """Build a library, run every case through its own functions, and time it.
 

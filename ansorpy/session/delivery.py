@@ -12,7 +12,8 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record
 from ansorpy.search import Candidate
 from ansorpy.session import final, first, past
-from ansorpy.session.final import Contestant, Raced
+from ansorpy.session.contestant import Contestant, finalist, untuned
+from ansorpy.session.final import Raced
 from ansorpy.session.first import First
 from ansorpy.session.journal import Journal
 from ansorpy.session.pace import Pace
@@ -81,8 +82,8 @@ class Deliveries:
         if task.rounds > 1 or task.name in self._raced:
             return []
         if task.name not in self._untuned:
-            untuned = final.untuned(task)
-            self._untuned[task.name] = [untuned.kernel] if isinstance(untuned, Contestant) else []
+            entry = untuned(task)
+            self._untuned[task.name] = [entry.kernel] if isinstance(entry, Contestant) else []
         if task.rounds == 1:
             for kernel in self._untuned[task.name]:
                 self._pools.of(task).ahead(kernel)
@@ -158,9 +159,9 @@ class Deliveries:
         To compile that takes a second, most of which another core has while leaders are timed.
         """
         if len(leaders) <= FINALISTS or self._is_late():
-            return {leader: final.finalist(task, leader) for leader in leaders[:FINALISTS]}
+            return {leader: finalist(task, leader) for leader in leaders[:FINALISTS]}
         pool = self._pools.of(task)
-        first = final.finalist(task, leaders[0])
+        first = finalist(task, leaders[0])
         kernel = first.kernel if isinstance(first, Contestant) else None
         times = pool.heat([task.draft(candidate) for candidate in leaders], HEAT_S, kernel)
         places: dict[float, int] = {}
@@ -169,7 +170,7 @@ class Deliveries:
                 places.setdefault(seconds, place)  # equal ones are the same machine code
         ranked = [leaders[places[seconds]] for seconds in sorted(places)]
         best = ranked[:FINALISTS] or leaders[:FINALISTS]
-        return {one: first if one == leaders[0] else final.finalist(task, one) for one in best}
+        return {one: first if one == leaders[0] else finalist(task, one) for one in best}
 
     def _race(self, task: Task, request: str) -> Raced | list[Failed]:
         """Race the leaders; where none passes as it would be delivered, those who come next."""

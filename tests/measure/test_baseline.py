@@ -78,7 +78,7 @@ def partial_reads(draw: st.DrawFn) -> Dag:
         shape = [c + s * (extents[a] - 1) + 1 + spare for a, s, c in parts]
         reads.append((te.placeholder(shape, name), parts))
 
-    def body(*indices: te.Scalar) -> object:
+    def body(*indices: te.Scalar) -> te.Scalar | te.Reduction:
         at = {**dict(zip(out, indices, strict=True)), **reduced}
         a, b = (tensor[tuple(at[x] * s + c for x, s, c in parts)] for tensor, parts in reads)
         return te.sum(a * b, axis=tuple(reduced.values())) if over else a * b

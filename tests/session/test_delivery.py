@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from ansorpy.artifact import unbox
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished, TaskResult
 from ansorpy.loopir.nodes import Program
@@ -114,6 +115,37 @@ def test_where_no_finalist_passes_those_who_come_next_race(tmp_path: Path, bad: 
     assert result.failures["wrong"] == min(bad, len(seen))
     assert result.examples["wrong"] == "C[0] is 1, not 2"
     assert result.winner == ("tuned" if bad < RACES * FINALISTS else "baseline")
+
+
+@pytest.mark.parametrize("bad", [0, 1, FINALISTS - 1, FINALISTS])
+def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad: int) -> None:
+    called: list[bytes] = []
+
+    class Pool(FakePool):
+        def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
+            called.append(files["kernel.py"])
+            broken = len(called) <= bad
+            return Failed("crash", "NotImplementedError: float16") if broken else None
+
+    result = tuned(tmp_path, Pool)
+    races = bad // FINALISTS + 1  # each but the last ends with the untuned kernel
+    assert len(called) == bad + races
+    assert result.kernel is not None
+    delivered = unbox(result.kernel.read_bytes(), "zip").files["kernel.py"]
+    source = called[-1].decode().partition("# A kernel made by")[2]
+    assert delivered.decode().partition("# A kernel made by")[2] == source
+    assert result.failures == ({"crash": bad} if bad else {})
+
+
+def test_where_every_kernel_file_fails_its_call_nothing_is_delivered(tmp_path: Path) -> None:
+    class Pool(FakePool):
+        def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
+            return Failed("crash", "NotImplementedError: float16")
+
+    result = tuned(tmp_path, Pool)
+    assert (result.kernel, result.verified) == (None, False)
+    assert result.examples == {"crash": "NotImplementedError: float16"}
+    assert [*tmp_path.glob("*.zip")] == []
 
 
 @pytest.mark.parametrize("lucky", range(FINALISTS + 1))
