@@ -7,13 +7,14 @@
 
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import ModuleType
+from typing import cast
 
 from platformdirs import user_data_path
 
@@ -54,6 +55,7 @@ from ansorpy.session.transfer import Transfer
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target, require_back_end, require_cores
 from ansorpy.tasks import Settings
+from ansorpy.te.api import Tensor
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
@@ -450,12 +452,35 @@ def read(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple[Dag,
     """
     if isinstance(what, str):
         return parse(what, bind)
-    dags = (what,) if isinstance(what, Dag) else tuple(what)
+    dags = (what,) if isinstance(what, Dag) else _sequence(what)
     if not dags:
         raise SpecError("nothing to tune: 0 Dags, at least 1 needed")
     for dag in dags:
         check(dag)
     return dags
+
+
+def _sequence(what: object) -> tuple[Dag, ...]:
+    """Return what was given for Dags as a tuple.
+
+    Raises:
+        SpecError: something in it is no Dag.
+    """
+    given = tuple(what) if isinstance(what, Iterable) and not isinstance(what, Tensor) else (what,)
+    tensors = [one.name for one in given if isinstance(one, Tensor)]
+    if tensors:
+        names = ", ".join(tensors)
+        raise SpecError(
+            f"cannot tune {names} because a tensor alone is no Dag;"
+            f" expected te.dag({names if len(tensors) == 1 else f'[{names}]'})"
+        )
+    for one in given:
+        if not isinstance(one, Dag):
+            raise SpecError(
+                f"cannot tune {type(one).__name__} {str(one)[:40]!r};"
+                " expected a Dag, several Dags, or the text of definitions"
+            )
+    return cast(tuple[Dag, ...], given)
 
 
 class _CallableModule(ModuleType):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ansorpy
+from ansorpy import te
 from ansorpy.artifact import unbox, unpack
 from ansorpy.artifact.rate import Rate
 from ansorpy.cost.random import RandomModel
@@ -325,6 +326,26 @@ def test_patience_ends_a_search_that_gains_nothing(tmp_path: Path) -> None:
 def test_a_wrong_request_says_what_is_wrong(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         last(events(**options))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("A", "cannot tune A because a tensor alone is no Dag; expected te.dag(A)"),
+        ("AB", "cannot tune A, B because a tensor alone is no Dag; expected te.dag([A, B])"),
+    ],
+)
+def test_tensors_are_refused_with_the_call_that_makes_a_dag(names: str, message: str) -> None:
+    tensors: Any = [te.placeholder((8, 8), name) for name in names]
+    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
+        ansorpy.tune(tensors if len(tensors) > 1 else tensors[0])
+
+
+def test_what_is_neither_dag_nor_text_is_refused() -> None:
+    message = "cannot tune int '3'; expected a Dag, several Dags, or the text of definitions"
+    what: Any = 3
+    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
+        ansorpy.tune(what)
 
 
 def test_a_kernel_has_at_least_one_thread() -> None:
