@@ -10,6 +10,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.draft import Draft, bound
+from ansorpy.measure.finals import Heated
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import Exported, MeasurePool
 from ansorpy.measure.timing import Race
@@ -81,9 +82,12 @@ class FakePool(Closing):
         candidates: Sequence[Program | Draft],
         budget_s: float,
         meanwhile: Kernel | None = None,
-    ) -> list[float | None]:
-        found = [self.verdict(bound(one, self.target)) for one in candidates]
-        return [one.cost_s if isinstance(one, Measured) else None for one in found]
+    ) -> list[Heated | None]:
+        programs = [bound(one, self.target) for one in candidates]
+        found = [(self.verdict(program), programs.index(program)) for program in programs]
+        return [
+            Heated(one.cost_s, code) if isinstance(one, Measured) else None for one, code in found
+        ]
 
     def attainable_flop_per_s(self) -> float:
         return self.peak_flop_per_s

@@ -36,6 +36,14 @@ class Fit:
     errors: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Heated:
+    """The fastest sample of a candidate; those of equal `code` are the same machine code."""
+
+    cost_s: float
+    code: int
+
+
 def race(
     crew: Crew,
     dag: Dag,
@@ -76,7 +84,7 @@ def heat(
     kept: Kept,
     budget_s: float,
     meanwhile: Kernel | None = None,
-) -> list[float | None]:
+) -> list[Heated | None]:
     """Time what passed its trials in turns; as `MeasurePool.heat`."""
     jobs = [crew.job_of(one) for one in candidates]
     lost = [job for job in jobs if kept.of(job) is None]
@@ -94,8 +102,12 @@ def heat(
     crew.quiet()
     with crew.hold():
         timed = _race_all(crew, kernels, None, lambda: False, 1, protocol)
-    times = [None if one is None else timed.get(str(numbers[one])) for one in found]
-    return [one.median_s if isinstance(one, Race) else None for one in times]
+    codes = [None if one is None else numbers[one] for one in found]
+    times = [timed.get(str(code)) for code in codes]
+    return [
+        Heated(one.median_s, code) if isinstance(one, Race) and code is not None else None
+        for one, code in zip(times, codes, strict=True)
+    ]
 
 
 def core_peak(crew: Crew) -> float:

@@ -174,7 +174,7 @@ class MeasurePool(Closing):
         candidates: Sequence[Program | Draft],
         budget_s: float,
         meanwhile: Kernel | None = None,
-    ) -> list[float | None]:
+    ) -> list[finals.Heated | None]:
         """Time candidates that passed their trials once more, in turns in one fresh process.
 
         They are not checked again: whoever wants to deliver one races it. Nor are those built again
@@ -187,7 +187,7 @@ class MeasurePool(Closing):
 
         Returns:
             The fastest sample of each in seconds per call, one for all that are the same machine
-            code; None where there is none.
+            code, and a number that says which these are; None where there is none.
         """
         self._get_ready()
         with self._intact():

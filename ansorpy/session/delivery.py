@@ -164,11 +164,11 @@ class Deliveries:
         first = finalist(task, leaders[0])
         kernel = first.kernel if isinstance(first, Contestant) else None
         times = pool.heat([task.draft(candidate) for candidate in leaders], HEAT_S, kernel)
-        places: dict[float, int] = {}
-        for place, seconds in enumerate(times):
-            if seconds is not None:
-                places.setdefault(seconds, place)  # equal ones are the same machine code
-        ranked = [leaders[places[seconds]] for seconds in sorted(places)]
+        found: dict[int, tuple[float, int]] = {}  # by machine code: its time, its first place
+        for place, heated in enumerate(times):
+            if heated is not None:
+                found.setdefault(heated.code, (heated.cost_s, place))
+        ranked = [leaders[place] for _, place in sorted(found.values())]
         best = ranked[:FINALISTS] or leaders[:FINALISTS]
         return {one: first if one == leaders[0] else finalist(task, one) for one in best}
 

@@ -157,6 +157,7 @@ def test_a_heat_times_what_can_be_built_and_checks_nothing(pool: MeasurePool) ->
     assert broken is None
     assert slow is not None
     assert good is not None
+    assert slow.code != good.code
     assert pool.heat([program(name, DAG) for name in ("good", "crash")], 0.1) == [None, None]
 
 

@@ -12,6 +12,7 @@ from ansorpy.events import Finished, TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.draft import Draft, bound
+from ansorpy.measure.finals import Heated
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
@@ -44,14 +45,15 @@ def tuned(
 
 @pytest.mark.parametrize("same", [True, False])
 def test_of_leaders_with_the_same_machine_code_one_races(tmp_path: Path, same: bool) -> None:
+    """And leaders of other machine code all race, though their times are equal."""
     raced: list[list[str]] = []
 
     class Pool(FakePool):
         def heat(
             self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
-        ) -> list[float | None]:
+        ) -> list[Heated | None]:
             assert len(candidates) > FINALISTS
-            return [1e-3 + (0.0 if same else 1e-5 * place) for place in range(len(candidates))]
+            return [Heated(1e-3, 0 if same else place) for place in range(len(candidates))]
 
         def race(
             self, contestants: Mapping[str, Program | Kernel], *rest: object, **named: object
@@ -82,10 +84,10 @@ def test_the_fastest_as_measured_is_timed_again_whatever_the_correction_says(
 
         def heat(
             self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
-        ) -> list[float | None]:
+        ) -> list[Heated | None]:
             programs = [bound(one, self.target) for one in candidates]
             again.update(map(text, programs))
-            return [cost_s(program) for program in programs]
+            return [Heated(cost_s(program), place) for place, program in enumerate(programs)]
 
     tuned(tmp_path, Pool, corrected)
     assert min(trials.values()) < 1.2e-3
@@ -157,7 +159,7 @@ def test_costs_that_are_too_good_keep_nobody_from_the_heat(tmp_path: Path, lucky
     class Pool(FakePool):
         def heat(
             self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
-        ) -> list[float | None]:
+        ) -> list[Heated | None]:
             heats.append(len(candidates))
             return super().heat(candidates, *rest, **named)
 
