@@ -127,6 +127,7 @@ def _speedup(result: TaskResult) -> str:
 def _trials(result: TaskResult) -> str:
     failed = sum(result.failures.values())
     told = [str(result.trials), *([f"{failed} failed"] if failed else [])]
+    told += [f"tuned as {result.same_as}, which is equal"] if result.same_as else []
     return ", ".join([*told, *(["answered from the records"] if result.from_store else [])])
 
 

@@ -333,6 +333,7 @@ def as_object(last: Any) -> dict[str, Any]:
                 "flop_per_s": None if result.rate is None else result.rate.flop_per_s,
                 "effective": result.rate is not None and result.rate.effective,
                 "from_store": result.from_store,
+                "same_as": result.same_as,
                 "failures": {
                     kind: {"count": count, "example": result.examples.get(kind, "")}
                     for kind, count in result.failures.items()

@@ -19,6 +19,7 @@ from ansorpy.session.journal import Journal
 from ansorpy.session.pace import Pace
 from ansorpy.session.pools import Pools
 from ansorpy.session.task import Task
+from ansorpy.session.twins import zips
 
 LEADERS: Final = 16  # of the trials, timed again in turns: one by one, some were only lucky
 LEADING: Final = 1.2  # times the last of so many as may race: the first may be too good
@@ -131,11 +132,12 @@ class Deliveries:
         sealed = final.sealed(task, raced, self._digest)
         return final.result_of(task, sealed.record, self._write(task, sealed))
 
-    def tidy(self, result: TaskResult) -> None:
+    def tidy(self, task: Task, result: TaskResult) -> None:
         """Remove the zips that this tuning wrote before that of the result, if it has one."""
         if result.kernel is not None:
             for path in self._written.pop(result.name, set()) - {result.kernel}:
-                path.unlink(missing_ok=True)
+                for own in zips(path, task):
+                    own.unlink(missing_ok=True)
 
     def _leaders(self, task: Task) -> list[Candidate]:
         """Return who may race; each takes a second to compile, for which a hurry has no time.

@@ -23,6 +23,7 @@ from ansorpy.search import Candidate
 from ansorpy.session.contestant import Contestant, untuned
 from ansorpy.session.ranking import NAIVE, Ranking, rank
 from ansorpy.session.task import Task, versions
+from ansorpy.session.twins import renamed, schedule_of
 
 OUTCLASSED = 20.0  # times the best trial
 OUTCLASSED_S = 1.0
@@ -197,8 +198,16 @@ def export_program(task: Task, program: Program, text: str) -> Export:
 def deliver(
     task: Task, record: Record, entry: Contestant, native: Library | str, folder: Path
 ) -> Path:
-    """Write the zip."""
-    return pack(folder, task.dag, entry.kernel, entry.schedule, record, task.target, native)
+    """Write the zip, and one for each twin under its own names; return that of the task."""
+    written = []
+    for dag in (task.dag, *task.twins):
+        kernel = replace(entry.kernel, buffers=renamed(entry.kernel.buffers, task, dag))
+        library = native
+        if isinstance(native, Library):
+            library = replace(native, buffers=renamed(native.buffers, task, dag))
+        schedule = schedule_of(entry.schedule, task, dag)
+        written.append(pack(folder, dag, kernel, schedule, record, task.target, library))
+    return written[0]
 
 
 def result_of(task: Task, record: Record, path: Path, from_store: bool = False) -> TaskResult:

@@ -52,7 +52,7 @@ def test_einsum_of_tensors_is_a_tensor() -> None:
     "named", [{"dtype": "float64"}, {"constants": [0]}, {}], ids=["dtype", "constants", "shape"]
 )
 def test_tensors_and_shapes_are_not_mixed(named: dict[str, Any]) -> None:
-    second = te.placeholder((4, 5)) if named else (4, 5)
+    second: Any = te.placeholder((4, 5)) if named else (4, 5)
     with pytest.raises(SpecError, match="cannot mix tensors with shapes, dtype or constants"):
         te.einsum("ik,kj->ij", te.placeholder((3, 4)), second, **named)
 
