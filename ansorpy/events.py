@@ -35,6 +35,7 @@ class Started:
     known: tuple[int, ...]
     trials: int
     seconds: float | None
+    twins: Mapping[str, str] = field(default_factory=dict)  # name -> the equal task it is tuned as
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +158,12 @@ class TaskResult:
     flop: int = 0
     naive_s: float | None = None
     numpy_s: float | None = None
+    numpy_note: str = ""  # why NumPy's evaluation left the race; "": it did not
     failures: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
     from_store: bool = False
     rate: Rate | None = None
+    same_as: str = ""  # the equal task that was tuned; trials, time and failures are counted there
 
 
 @dataclass(frozen=True, slots=True)

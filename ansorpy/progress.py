@@ -221,9 +221,10 @@ def bar(done: int, asked: int) -> str:
 def as_line(event: Event) -> str:
     """Return one line for an event; "" for an event that only a status line shows."""
     match event:
-        case Started(tasks=tasks, known=known, trials=trials):
+        case Started(tasks=tasks, known=known, trials=trials, twins=twins):
             names = ", ".join(tasks)
-            return f"tuning {names}: {trials} trials, {sum(known)} records known"
+            equal = "".join(f"; {twin} equals {task}" for twin, task in twins.items())
+            return f"tuning {names}: {trials} trials, {sum(known)} records known{equal}"
         case Derived(task=task, sketches=sketches, plans=plans):
             return f"{task}: {sketches} sketches, {plans} plans"
         case Warmed() | Judged() | Skipped():

@@ -68,6 +68,7 @@ class Race:
     errors: tuple[float, ...] = ()  # seen on random inputs, one per output array
     flop: int = 0  # operations that the delivered kernel executes; 0: not known
     peak_flop_per_s: float = 0.0  # what no kernel of the task exceeds; 0.0: not known
+    numpy_note: str = ""  # why NumPy's evaluation left the race; "": it did not
 
     @property
     def best_s(self) -> float:
@@ -313,7 +314,7 @@ def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
 
 def _race_to_json(race: Race) -> dict[str, Any]:
     fields = _fields(race)
-    for name in ("flop", "peak_flop_per_s"):
+    for name in ("flop", "peak_flop_per_s", "numpy_note"):
         if not fields[name]:
             del fields[name]  # older records have none, and keep their ids
     return fields

@@ -120,12 +120,14 @@ def _speedup(result: TaskResult) -> str:
     if result.winner == "baseline" and best_s is not None:
         faster = "NumPy" if (result.numpy_s or inf) < best_s else "the untuned kernel"
         told.append(f"the baseline won: {faster}")
+    told += [f"NumPy left out: {result.numpy_note}"] if result.numpy_note else []
     return ", ".join(told) or "-"
 
 
 def _trials(result: TaskResult) -> str:
     failed = sum(result.failures.values())
     told = [str(result.trials), *([f"{failed} failed"] if failed else [])]
+    told += [f"tuned as {result.same_as}, which is equal"] if result.same_as else []
     return ", ".join([*told, *(["answered from the records"] if result.from_store else [])])
 
 

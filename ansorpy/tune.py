@@ -7,13 +7,14 @@
 
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import ModuleType
+from typing import cast
 
 from platformdirs import user_data_path
 
@@ -51,9 +52,19 @@ from ansorpy.session.rules import find_rules
 from ansorpy.session.standing import Standing
 from ansorpy.session.task import Task, rules_name
 from ansorpy.session.transfer import Transfer
+from ansorpy.session.twins import (
+    each_result,
+    each_told,
+    leaders,
+    summed,
+    twin_names,
+    twin_result,
+    united,
+)
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target, require_back_end, require_cores
 from ansorpy.tasks import Settings
+from ansorpy.te.api import Tensor
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
@@ -165,15 +176,17 @@ def run(
         rules = find_rules(request.target.kind, request.allow, request.without)
     out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
     version = rules_name(request.target.kind, rules)
-    tasks = [Task.of(dag, request.target, version) for dag in request.dags]
+    tasks = united(request.dags, request.target, version)
+    firsts = leaders(request.dags)
+    weights = summed(firsts, request.weights)
     history = (MemoryStore() if request.fresh else store).all
     known = {task.name: history(task.key) for task in tasks}
     counts = tuple(sum(r.race is None for r in records) for records in known.values())
-    yield Started(tuple(known), counts, request.trials, request.seconds)
+    yield Started(tuple(known), counts, request.trials, request.seconds, twin_names(firsts))
 
     goal = (request.target_latency_s, request.stop_if_gain_below)
     digest = past.request_digest(
-        tasks, request.trials, request.seconds, request.seed, request.weights, goal
+        tasks, request.trials, request.seconds, request.seed, weights, goal
     )
     share = -(-request.trials // len(tasks))
     results = {task.name: past.answer(task, known[task.name], digest, share, out) for task in tasks}
@@ -200,7 +213,7 @@ def run(
                 stopped = "trials"
                 if request.trials:
                     yield from transfer.warm_up(open_tasks, clock)
-                    standing = stand(open_tasks, request, results, pace, clock)
+                    standing = stand(open_tasks, request, weights, results, pace, clock)
                     model.update(standing.go_on(kept))
                     stopped = yield from search(means, standing, later)
             except KeyboardInterrupt:
@@ -210,7 +223,7 @@ def run(
                 yield Stopping()
             for task in open_tasks:
                 results[task.name] = yield from end(deliveries, task, kept.races.get(task.name))
-    done = tuple(result for result in results.values() if result is not None)
+    done = tuple(each_result(request.dags, tasks, results))
     yield Finished(done, clock() - begin_s, stopped)
 
 
@@ -233,7 +246,9 @@ def end(
         yield Racing(task.name)
         result = deliveries.finish(task)
     yield TaskDone(result)
-    deliveries.tidy(result)
+    for twin in task.twins:
+        yield TaskDone(twin_result(result, task, twin))
+    deliveries.tidy(task, result)
     return result
 
 
@@ -271,7 +286,7 @@ def begin(
     task.recall(known)
     answer = means.deliveries.at_once(task, means.model, seed) if asked else None
     if answer is not None:
-        yield answer
+        yield from each_told(task, answer)
     if whole:
         yield opened(means, task)
 
@@ -286,17 +301,18 @@ def opened(means: Means, task: Task, limit: int = ALL_PLANS) -> Derived:
 def stand(
     tasks: Sequence[Task],
     request: Request,
+    weights: Mapping[str, float],
     results: Mapping[str, TaskResult | None],
     pace: Pace,
     clock: Callable[[], float],
 ) -> Standing:
     """Return the standing of a search that begins."""
     answered = [result for result in results.values() if result is not None]
-    rest_s = sum(request.weights.get(r.name, 1.0) * (r.best_s or 0.0) for r in answered)
-    goal = Goal(request.weights, request.target_latency_s, request.stop_if_gain_below, rest_s)
+    rest_s = sum(weights[r.name] * (r.best_s or 0.0) for r in answered)
+    goal = Goal(weights, request.target_latency_s, request.stop_if_gain_below, rest_s)
     # The seconds are kept by the pace, which knows what the end takes.
     settings = Settings(request.trials, early_stop_trials=request.patience)
-    return Standing(tasks, settings, request.weights, request.seed, goal, pace, clock)
+    return Standing(tasks, settings, weights, request.seed, goal, pace, clock)
 
 
 def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event, None, Stopped]:
@@ -334,7 +350,7 @@ def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event
         yield from means.transfer.after(task, played.samples)
         delivered = means.deliveries.on_the_way(task)
         if delivered is not None:
-            yield delivered
+            yield from each_told(task, delivered)
     return standing.why_over()
 
 
@@ -450,12 +466,35 @@ def read(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple[Dag,
     """
     if isinstance(what, str):
         return parse(what, bind)
-    dags = (what,) if isinstance(what, Dag) else tuple(what)
+    dags = (what,) if isinstance(what, Dag) else _sequence(what)
     if not dags:
         raise SpecError("nothing to tune: 0 Dags, at least 1 needed")
     for dag in dags:
         check(dag)
     return dags
+
+
+def _sequence(what: object) -> tuple[Dag, ...]:
+    """Return what was given for Dags as a tuple.
+
+    Raises:
+        SpecError: something in it is no Dag.
+    """
+    given = tuple(what) if isinstance(what, Iterable) and not isinstance(what, Tensor) else (what,)
+    tensors = [one.name for one in given if isinstance(one, Tensor)]
+    if tensors:
+        names = ", ".join(tensors)
+        raise SpecError(
+            f"cannot tune {names} because a tensor alone is no Dag;"
+            f" expected te.dag({names if len(tensors) == 1 else f'[{names}]'})"
+        )
+    for one in given:
+        if not isinstance(one, Dag):
+            raise SpecError(
+                f"cannot tune {type(one).__name__} {str(one)[:40]!r};"
+                " expected a Dag, several Dags, or the text of definitions"
+            )
+    return cast(tuple[Dag, ...], given)
 
 
 class _CallableModule(ModuleType):

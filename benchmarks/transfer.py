@@ -188,7 +188,8 @@ def heat(
     """Return the seconds of leaders by arm and trials, timed in turns; None for a failure."""
     every = {str(one): one for by_trials in found.values() for one in by_trials.values()}
     drafts = [space.draft(Candidate(plan, tuple(row))) for plan, row in every.values()]
-    times = dict(zip(every, pool.heat(drafts, HEAT_S * len(drafts)), strict=True))
+    heated = pool.heat(drafts, HEAT_S * len(drafts))
+    times = {key: one and one.cost_s for key, one in zip(every, heated, strict=True)}
     return {
         which: {trials: times[str(one)] for trials, one in by_trials.items()}
         for which, by_trials in found.items()

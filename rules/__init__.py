@@ -87,7 +87,6 @@ __all__ = [
     "Tiling",
     "TilingWithFusion",
     "Winograd",
-    "for_target",
     "released",
 ]
 

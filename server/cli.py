@@ -324,6 +324,7 @@ def as_object(last: Any) -> dict[str, Any]:
                 "baseline_s": result.baseline_s,
                 "naive_s": result.naive_s,
                 "numpy_s": result.numpy_s,
+                "numpy_note": result.numpy_note,
                 "winner": result.winner,
                 "trials": result.trials,
                 "seconds": result.seconds,
@@ -332,6 +333,7 @@ def as_object(last: Any) -> dict[str, Any]:
                 "flop_per_s": None if result.rate is None else result.rate.flop_per_s,
                 "effective": result.rate is not None and result.rate.effective,
                 "from_store": result.from_store,
+                "same_as": result.same_as,
                 "failures": {
                     kind: {"count": count, "example": result.examples.get(kind, "")}
                     for kind, count in result.failures.items()

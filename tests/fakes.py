@@ -10,6 +10,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.draft import Draft, bound
+from ansorpy.measure.finals import Heated
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import Exported, MeasurePool
 from ansorpy.measure.timing import Race
@@ -37,6 +38,7 @@ class FakePool(Closing):
         self.dag, self.target = dag, target
         self.verdict, self.fails = verdict, fails
         self.race_s = {"naive": 5e-3, "tuned 0": 1.2e-3, "numpy": 3e-3, **(race_s or {})}
+        self.numpy_failed: Failed | None = None
         self.closed = False
         self.peak_flop_per_s = 0.0
         self.measured: list[Program] = []
@@ -68,21 +70,32 @@ class FakePool(Closing):
         if self.fails:
             return {name: Failed("wrong", "C[0] is 1, not 2") for name in contestants}
         names = [*contestants, *(["numpy"] if numpy else [])]
-        return {name: Race(((self.race_s.get(name, 2e-3),),) * 2) for name in names}
+        raced: dict[str, Race | Failed] = {
+            name: Race(((self.race_s.get(name, 2e-3),),) * 2) for name in names
+        }
+        if numpy and self.numpy_failed is not None:
+            raced["numpy"] = self.numpy_failed
+        return raced
 
     def heat(
         self,
         candidates: Sequence[Program | Draft],
         budget_s: float,
         meanwhile: Kernel | None = None,
-    ) -> list[float | None]:
-        found = [self.verdict(bound(one, self.target)) for one in candidates]
-        return [one.cost_s if isinstance(one, Measured) else None for one in found]
+    ) -> list[Heated | None]:
+        programs = [bound(one, self.target) for one in candidates]
+        found = [(self.verdict(program), programs.index(program)) for program in programs]
+        return [
+            Heated(one.cost_s, code) if isinstance(one, Measured) else None for one, code in found
+        ]
 
     def attainable_flop_per_s(self) -> float:
         return self.peak_flop_per_s
 
     def verify(self, kernel: Program | Kernel) -> Failed | None:
+        return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
+
+    def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
 
     def export(self, what: Export, first_only: bool = False) -> Exported | Failed:

@@ -1,8 +1,11 @@
 import inspect
+import os
 import pydoc
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +38,29 @@ def test_help_of_tune_explains_every_argument() -> None:
     told = inspect.getdoc(tune_function) or ""
     for name in inspect.signature(tune_function).parameters:
         assert f"    {name}: " in told, name
+
+
+def modules() -> list[str]:
+    """Return the modules below `ansorpy` that have an `__all__`, rules and service among them."""
+    root = Path(ansorpy.__file__).parent
+    files = [
+        Path(folder) / name
+        for folder, _, names in os.walk(root, followlinks=True)
+        for name in names
+        if name.endswith(".py")
+    ]
+    own = [path.relative_to(root.parent) for path in files if "\n__all__ = " in path.read_text()]
+    return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in own]
+
+
+@pytest.mark.parametrize("module", modules())
+def test_every_name_of_a_list_of_public_names_exists(module: str) -> None:
+    made = import_module(module)
+    assert [name for name in made.__all__ if not hasattr(made, name)] == []
+
+
+def test_rules_and_service_are_among_the_modules() -> None:
+    assert {"ansorpy", "ansorpy.rules", "ansorpy.te", "ansorpy.server.worker"} <= set(modules())
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

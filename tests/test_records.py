@@ -168,6 +168,14 @@ def test_what_was_timed_by_itself_has_the_id_that_it_always_had() -> None:
     assert beside.id != alone.id
 
 
+def test_the_note_of_a_lost_baseline_is_kept_and_a_race_without_one_keeps_its_id() -> None:
+    raced = replace(trial(1.0), race=RACE)
+    assert "numpy_note" not in json.loads(encode(raced))["race"]
+    noted = replace(raced, race=replace(RACE, numpy_note="in the NumPy baseline: MemoryError"))
+    assert decode(encode(noted)) == noted
+    assert noted.id != raced.id
+
+
 def test_a_line_is_plain_json_without_secrets_of_python() -> None:
     assert json.loads(encode(trial(1.0)))["outcome"]["times_s"] == [1.0, 1.1]
 

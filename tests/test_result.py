@@ -54,6 +54,12 @@ def test_a_faster_baseline_is_named(naive_s: float, numpy_s: float | None, who: 
     assert f"the baseline won: {who}" in summary([beaten])
 
 
+def test_a_numpy_baseline_that_failed_is_named_with_its_reason() -> None:
+    noted = replace(WON, numpy_s=None, numpy_note="in the NumPy baseline: MemoryError: 9 GB")
+    told = "50.00x the untuned kernel (50 ms), NumPy left out: in the NumPy baseline: MemoryError"
+    assert told in summary([noted])
+
+
 def test_an_answer_from_the_records_says_so() -> None:
     assert "trials    0, answered from the records" in summary(
         [replace(WON, trials=0, failures={}, from_store=True)]

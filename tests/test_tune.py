@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import ansorpy
-from ansorpy.artifact import unpack
+from ansorpy import te
+from ansorpy.artifact import unbox, unpack
 from ansorpy.artifact.rate import Rate
 from ansorpy.cost.random import RandomModel
 from ansorpy.errors import SpecError
@@ -29,8 +30,8 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.records import JsonlStore, MemoryStore, Store
 from ansorpy.result import Result
 from ansorpy.search import Candidate
-from ansorpy.session.final import judge
 from ansorpy.session.pools import Pools
+from ansorpy.session.ranking import judge
 from ansorpy.session.rules import find_rules
 from ansorpy.session.task import Task
 from ansorpy.target import Target
@@ -231,6 +232,25 @@ def test_without_any_candidate_the_baseline_is_delivered(tmp_path: Path) -> None
     assert result.examples == {"crash": "signal 11"}
 
 
+def test_a_numpy_baseline_that_failed_is_told_in_result_record_and_manifest(tmp_path: Path) -> None:
+    def open_pool(dag: Dag, target: Target) -> MeasurePool:
+        pool = FakePool(dag, target)
+        pool.numpy_failed = Failed("memory", "in the NumPy baseline: 9 GB")
+        return cast(MeasurePool, pool)
+
+    store = MemoryStore()
+    result = only(events(store=store, out=tmp_path, pools=lambda: Pools(open_pool)))
+    assert (result.winner, result.verified, result.numpy_s) == ("tuned", True, None)
+    assert result.baseline_s == result.naive_s
+    assert result.numpy_note == "in the NumPy baseline: 9 GB"
+    assert result.failures == {}
+    assert result.kernel is not None
+    assert unbox(result.kernel.read_bytes(), "zip").manifest["numpy_note"] == result.numpy_note
+    again = only(events(store=store, out=tmp_path))
+    assert again.from_store
+    assert again.numpy_note == result.numpy_note
+
+
 def test_where_nothing_survives_there_is_no_kernel_but_the_reasons(tmp_path: Path) -> None:
     pools = fake_pools(verdict=lambda program: Failed("crash", "signal 11"), fails=True)
     result = only(events(out=tmp_path, pools=pools))
@@ -308,6 +328,26 @@ def test_a_wrong_request_says_what_is_wrong(options: dict[str, Any], message: st
         last(events(**options))
 
 
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("A", "cannot tune A because a tensor alone is no Dag; expected te.dag(A)"),
+        ("AB", "cannot tune A, B because a tensor alone is no Dag; expected te.dag([A, B])"),
+    ],
+)
+def test_tensors_are_refused_with_the_call_that_makes_a_dag(names: str, message: str) -> None:
+    tensors: Any = [te.placeholder((8, 8), name) for name in names]
+    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
+        ansorpy.tune(tensors if len(tensors) > 1 else tensors[0])
+
+
+def test_what_is_neither_dag_nor_text_is_refused() -> None:
+    message = "cannot tune int '3'; expected a Dag, several Dags, or the text of definitions"
+    what: Any = 3
+    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
+        ansorpy.tune(what)
+
+
 def test_a_kernel_has_at_least_one_thread() -> None:
     with pytest.raises(SpecError, match="cores 0: expected 1 to 256"):
         Request(parse(MM), replace(TARGET, cores=0))
@@ -343,6 +383,46 @@ def test_an_unknown_target_kind_has_no_rules() -> None:
     known = "no rule set for target 'tpu'; there are cpu, cpu+winograd2, cpu+winograd4, cuda"
     with pytest.raises(SpecError, match=re.escape(known)):
         find_rules("tpu")
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def rows(float(32,64) Q, float(128,64) K) -> (S) {"
+        " S(i,j) +=! Q(i,d) * K(j,d) where j in 0:64 }",
+        "def prefix(float(32,64) A, float(48,16) B) -> (S) {"
+        " S(i,j) +=! A(i,k) * B(k,j) where k in 0:48 }",
+        "def longer(float(40,16) A, float(32,16) B) -> (C) {"
+        " C(i,j) = A(i,j) + B(i,j) where i in 0:32 }",
+        "def most(float(16,128) A) -> (C) { C(i) +=! A(i,k) where k in 0:100 }",
+    ],
+    ids=lambda text: text[4 : text.index("(")],
+)
+def test_a_tensor_that_is_read_in_part_is_tuned_and_raced_against_numpy(
+    text: str, tmp_path: Path
+) -> None:
+    result = ansorpy.tune(text, trials=2, store=MemoryStore(), out=tmp_path)
+    (task,) = result.tasks
+    assert task.failures == {}
+    assert task.verified
+    assert task.numpy_s is not None
+    assert task.numpy_note == ""
+    assert result.kernels[task.name].selftest() == []
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_a_nan_literal_is_tuned(tmp_path: Path) -> None:
+    text = "def f(float(16,16) A) -> (C) { C(i,j) = A(i,j) > 0.5 ? nan : A(i,j) }"
+    result = ansorpy.tune(text, trials=2, store=MemoryStore(), out=tmp_path)
+    (task,) = result.tasks
+    assert task.failures == {}
+    a = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
+    found = result.kernels["f"](a)
+    assert np.array_equal(found, np.where(a > 0.5, np.float32("nan"), a), equal_nan=True)
+    assert result.kernels["f"].selftest() == []
 
 
 @pytest.mark.slow

@@ -59,19 +59,26 @@ def pack(
     """
     race = record.race
     assert race is not None, "only a raced record is delivered"
-    test = Test(*race.span, race.tolerances, race.magnitude)
-    facts = _facts(dag, race, target, schedule)
-    content = {"kernel.py": kernel_text(dag, kernel, facts, test).encode()}
-    arrays = constant_arrays(dag)
-    if arrays:
-        content["constants.npz"] = _npz(arrays)
+    content = kernel_files(dag, kernel, schedule, race, target)
     if isinstance(native, Library):
         content[LIBRARY if native.linked else "kernel.o"] = native.code
         content["kernel.h"] = header_text(dag, native).encode()
         content["native.py"] = native_text().encode()
     manifest = _manifest(dag, kernel, record, race, target)
-    manifest["native"] = _native(native, race.native_s, race.span, flop_count(dag), facts.raced)
+    raced = _raced(dag, race)
+    manifest["native"] = _native(native, race.native_s, race.span, flop_count(dag), raced)
     return _write(folder / f"{dag.name}-{record.id[:12]}.zip", content, manifest)
+
+
+def kernel_files(
+    dag: Dag, kernel: Kernel, schedule: str, race: Race, target: Target
+) -> dict[str, bytes]:
+    """Return `kernel.py`, and `constants.npz` beside it if the Dag has constants."""
+    test = Test(*race.span, race.tolerances, race.magnitude)
+    facts = _facts(dag, race, target, schedule)
+    files = {"kernel.py": kernel_text(dag, kernel, facts, test).encode()}
+    arrays = constant_arrays(dag)
+    return {**files, "constants.npz": _npz(arrays)} if arrays else files
 
 
 def pack_native(
@@ -136,8 +143,13 @@ def _facts(dag: Dag, race: Race, target: Target, schedule: str) -> Facts:
             f" {race.trials} trials; winner: {race.winner}.",
         ),
         schedule=schedule,
-        raced=Raced(race.best_s, "" if rate is None else rate.unit),
+        raced=_raced(dag, race),
     )
+
+
+def _raced(dag: Dag, race: Race) -> Raced:
+    rate = rate_of(dag, race)
+    return Raced(race.best_s, "" if rate is None else rate.unit)
 
 
 def _manifest(
@@ -162,6 +174,7 @@ def _manifest(
         "baseline_s": race.baseline_s,
         "naive_s": _spread(race.naive_s) if race.naive_s else None,
         "numpy_s": _spread(race.numpy_s) if race.numpy_s else None,
+        "numpy_note": race.numpy_note,
         "trials": race.trials,
         "created_s": record.created_s,
     }

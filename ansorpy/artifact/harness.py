@@ -60,6 +60,11 @@ def stored_dtype(dtype: str) -> Any:
     return np.dtype("uint16" if dtype == "bfloat16" else dtype)
 
 
+def as_passed(array: Array) -> Array:
+    """Return an array as the phases take it: the bits of float16, which numba does not know."""
+    return array.view(np.uint16) if array.dtype == np.float16 else array
+
+
 def fresh(shape: tuple[int, ...], dtype: str) -> Array:
     """Return an uninitialised array that starts at a multiple of 64 bytes."""
     kind = stored_dtype(dtype)
@@ -184,7 +189,7 @@ class Bound:
         return results if len(results) > 1 else results[0]
 
     def _ordered(self) -> list[Array]:
-        return [self.arrays[name] for name in self.runner.tensors]
+        return [as_passed(self.arrays[name]) for name in self.runner.tensors]
 
     def _renew(self) -> None:
         """Make new results, unless they go to given arrays: what was given away stays as it is."""

@@ -28,6 +28,8 @@ class TaskState:
     baseline_s: float | None = None
     naive_s: float | None = None
     numpy_s: float | None = None
+    numpy_note: str = ""
+    same_as: str = ""  # the equal task of the job that is tuned for both
     winner: str | None = None
     verified: bool = False
     flop: int | None = None

@@ -236,8 +236,8 @@ def _drivers(program: Program, threads: int) -> str:
 
 
 def storage_dtype(dtype: str) -> str:
-    """Return the NumPy dtype of an array that holds `dtype`; bfloat16 travels as its bits."""
-    return "uint16" if dtype == "bfloat16" else np.dtype(dtype).name
+    """Return the NumPy dtype of an array that holds `dtype`; 16-bit floats travel as their bits."""
+    return "uint16" if dtype in ("bfloat16", "float16") else np.dtype(dtype).name
 
 
 _TAIL = '''def empty():

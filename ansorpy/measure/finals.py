@@ -1,4 +1,4 @@
-"""The heat, the final race process by process, and who is in the next one."""
+"""The heat, the final race process by process, and the call of what is delivered."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +8,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import Built
 from ansorpy.measure.baseline import numpy_call
+from ansorpy.measure.called import KERNEL_FILE, CallJob
 from ansorpy.measure.child import BuildDone
 from ansorpy.measure.crew import Crew
 from ansorpy.measure.draft import Draft
@@ -15,12 +16,14 @@ from ansorpy.measure.kept import Kept
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pump import Steps
 from ansorpy.measure.race import NUMPY, RaceJob
-from ansorpy.measure.slot import Answer
+from ansorpy.measure.seals import create
+from ansorpy.measure.slot import Answer, Reply, Worker
 from ansorpy.measure.steps import check
 from ansorpy.measure.timing import Protocol, Race, rivals
 from ansorpy.measure.verdict import failed_run
 from ansorpy.te.dag import Dag
 
+CALLED: Final = "ansorpy.measure.called"
 RACE: Final = "ansorpy.measure.race"
 ROOFLINE: Final = "ansorpy.measure.roofline"
 
@@ -33,6 +36,14 @@ class Fit:
     errors: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Heated:
+    """The fastest sample of a candidate; those of equal `code` are the same machine code."""
+
+    cost_s: float
+    code: int
+
+
 def race(
     crew: Crew,
     dag: Dag,
@@ -41,7 +52,10 @@ def race(
     looked_at: Mapping[str, float],
     late: Callable[[], bool],
 ) -> dict[str, Race | Failed]:
-    """Build and check the contestants, then race them; as `MeasurePool.race`."""
+    """Build and check the contestants, then race them; as `MeasurePool.race`.
+
+    A process that fails with NumPy in it races again without: NumPy's entry is then the failure.
+    """
     names = list(contestants)
     meanings = [one.meaning for one in contestants.values()]
 
@@ -70,7 +84,7 @@ def heat(
     kept: Kept,
     budget_s: float,
     meanwhile: Kernel | None = None,
-) -> list[float | None]:
+) -> list[Heated | None]:
     """Time what passed its trials in turns; as `MeasurePool.heat`."""
     jobs = [crew.job_of(one) for one in candidates]
     lost = [job for job in jobs if kept.of(job) is None]
@@ -88,8 +102,12 @@ def heat(
     crew.quiet()
     with crew.hold():
         timed = _race_all(crew, kernels, None, lambda: False, 1, protocol)
-    times = [None if one is None else timed.get(str(numbers[one])) for one in found]
-    return [one.median_s if isinstance(one, Race) else None for one in times]
+    codes = [None if one is None else numbers[one] for one in found]
+    times = [timed.get(str(code)) for code in codes]
+    return [
+        Heated(one.median_s, code) if isinstance(one, Race) and code is not None else None
+        for one, code in zip(times, codes, strict=True)
+    ]
 
 
 def core_peak(crew: Crew) -> float:
@@ -116,6 +134,19 @@ def fit(
     return verdict if isinstance(verdict, Failed) else Fit(done.built, verdict.errors)
 
 
+def called(crew: Crew, files: Mapping[str, bytes], meaning: Dag | None) -> Failed | None:
+    """Call a delivered file once in a fresh process; as `MeasurePool.call`."""
+    place = crew.sealed.folder()  # a constant may be larger than a file that a child may write
+    crew.sealed.keep(place, {name: create(place, name, data) for name, data in files.items()})
+    job = CallJob(str(place / KERNEL_FILE), str(crew.cases_of(meaning)))
+    with crew.racers(1) as (worker,):
+        fresh = worker is crew.slot
+        reply = worker.call(f"{CALLED}:call", job, crew.settings.source_timeout_s, fresh=fresh)
+    if isinstance(reply, Answer) and reply.value is None:
+        return None
+    return failed_run(reply, 0.0)
+
+
 def _race_all(
     crew: Crew,
     kernels: Mapping[str, Fit],
@@ -126,22 +157,18 @@ def _race_all(
 ) -> dict[str, Race | Failed]:
     everyone = [*kernels, *(() if numpy is None else (NUMPY,))]
     runs: dict[str, list[tuple[float, ...]]] = {}
+    lost: dict[str, Race | Failed] = {}
     left = everyone
     with crew.racers(processes if everyone else 0) as racers:
         for number, racer in enumerate(racers):
             if number and late():
                 break
-            job = RaceJob(
-                crew.settings.backend,
-                tuple((name, one.built) for name, one in kernels.items() if name in left),
-                str(crew.cases_of(None)),
-                protocol,
-                crew.target.cores,
-                crew.settings.race_visits,
-                numpy if NUMPY in left else None,
-            )
-            timeout_s, fresh = crew.settings.race_timeout_s, racer is crew.slot
-            reply = racer.call(f"{RACE}:race", job, timeout_s, fresh=fresh)
+            reply = _race_in(crew, racer, kernels, numpy, left, protocol)
+            if NUMPY in left and not isinstance(reply, Answer):
+                lost[NUMPY] = failed_run(reply, 0.0)
+                runs.pop(NUMPY, None)
+                left = [name for name in left if name != NUMPY]
+                reply = _race_in(crew, racer, kernels, numpy, left, protocol)
             if not isinstance(reply, Answer):
                 return dict.fromkeys(everyone, failed_run(reply, 0.0))
             times: Mapping[str, tuple[float, ...]] = reply.value
@@ -154,10 +181,33 @@ def _race_all(
             ours = {name: found for name, found in times.items() if name != NUMPY}
             stay = {*rivals(times), *(rivals(ours) if ours else ())}
             left = [name for name in left if name in stay]
-    return {
+    raced = {
         name: Race(tuple(found), kernels[name].errors if name in kernels else ())
         for name, found in runs.items()
     }
+    return lost | raced
+
+
+def _race_in(
+    crew: Crew,
+    racer: Worker,
+    kernels: Mapping[str, Fit],
+    numpy: Dag | None,
+    left: Sequence[str],
+    protocol: Protocol,
+) -> Reply:
+    """Race those that are `left` in one process."""
+    job = RaceJob(
+        crew.settings.backend,
+        tuple((name, one.built) for name, one in kernels.items() if name in left),
+        str(crew.cases_of(None)),
+        protocol,
+        crew.target.cores,
+        crew.settings.race_visits,
+        numpy if NUMPY in left else None,
+    )
+    timeout_s, fresh = crew.settings.race_timeout_s, racer is crew.slot
+    return racer.call(f"{RACE}:race", job, timeout_s, fresh=fresh)
 
 
 def _is_timed(times_s: tuple[float, ...]) -> bool:

@@ -151,8 +151,9 @@ class MeasurePool(Closing):
     ) -> dict[str, Race | Failed]:
         """Check the contestants, then time them in turns in several fresh processes.
 
-        With `numpy`, NumPy's evaluation takes part under that name, where there is one. Whoever
-        is clearly beaten in the first process is spared the others.
+        With `numpy`, NumPy's evaluation takes part under that name, where there is one; if it
+        fails, the kernels race without it, and its entry is the failure. Whoever is clearly beaten
+        in the first process is spared the others.
 
         Args:
             looked_at: names that run one case only, and seconds that this may take; whoever wants
@@ -173,7 +174,7 @@ class MeasurePool(Closing):
         candidates: Sequence[Program | Draft],
         budget_s: float,
         meanwhile: Kernel | None = None,
-    ) -> list[float | None]:
+    ) -> list[finals.Heated | None]:
         """Time candidates that passed their trials once more, in turns in one fresh process.
 
         They are not checked again: whoever wants to deliver one races it. Nor are those built again
@@ -186,7 +187,7 @@ class MeasurePool(Closing):
 
         Returns:
             The fastest sample of each in seconds per call, one for all that are the same machine
-            code; None where there is none.
+            code, and a number that says which these are; None where there is none.
         """
         self._get_ready()
         with self._intact():
@@ -203,6 +204,20 @@ class MeasurePool(Closing):
             with self.crew.hold():
                 verdict = at_once(finals.fit(self.crew, done, kernel.meaning, None))
         return verdict if isinstance(verdict, Failed) else None
+
+    def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
+        """Import a delivered `kernel.py` and run the first case through its `run`, as users do.
+
+        Args:
+            files: `kernel.py` and what lies beside it, by name.
+            meaning: what it was reformulated to compute.
+
+        Returns:
+            None if the results are right and of the right dtypes and shapes.
+        """
+        self._references.all()
+        with self._intact(), self.crew.hold():
+            return finals.called(self.crew, files, meaning)
 
     def export(self, what: Export, first_only: bool = False) -> Exported | Failed:
         """Build a library, run every case through its own functions, and time it.

@@ -38,9 +38,11 @@ def race(job: RaceJob) -> dict[str, tuple[float, ...]]:
     calls: dict[str, Callable[[], object]] = {}
     kept: list[object] = []  # the addresses in the calls keep nothing alive
     if job.numpy is not None:
+        watch("the NumPy baseline")
         # First: BLAS must have its threads before an OpenMP runtime binds this one to a core.
         calls[NUMPY] = _numpy(job.numpy, {**place.cases[0].inputs, **place.constants})
         calls[NUMPY]()
+        watch("race")
     for name, built in job.kernels:
         loaded = backend(job.backend).load(built)
         memory = place.memory(built.buffers, place.cases[0])

@@ -12,12 +12,14 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record
 from ansorpy.search import Candidate
 from ansorpy.session import final, first, past
-from ansorpy.session.final import Contestant, Raced
+from ansorpy.session.contestant import Contestant, finalist, untuned
+from ansorpy.session.final import Raced
 from ansorpy.session.first import First
 from ansorpy.session.journal import Journal
 from ansorpy.session.pace import Pace
 from ansorpy.session.pools import Pools
 from ansorpy.session.task import Task
+from ansorpy.session.twins import zips
 
 LEADERS: Final = 16  # of the trials, timed again in turns: one by one, some were only lucky
 LEADING: Final = 1.2  # times the last of so many as may race: the first may be too good
@@ -81,8 +83,8 @@ class Deliveries:
         if task.rounds > 1 or task.name in self._raced:
             return []
         if task.name not in self._untuned:
-            untuned = final.untuned(task)
-            self._untuned[task.name] = [untuned.kernel] if isinstance(untuned, Contestant) else []
+            entry = untuned(task)
+            self._untuned[task.name] = [entry.kernel] if isinstance(entry, Contestant) else []
         if task.rounds == 1:
             for kernel in self._untuned[task.name]:
                 self._pools.of(task).ahead(kernel)
@@ -130,11 +132,12 @@ class Deliveries:
         sealed = final.sealed(task, raced, self._digest)
         return final.result_of(task, sealed.record, self._write(task, sealed))
 
-    def tidy(self, result: TaskResult) -> None:
+    def tidy(self, task: Task, result: TaskResult) -> None:
         """Remove the zips that this tuning wrote before that of the result, if it has one."""
         if result.kernel is not None:
             for path in self._written.pop(result.name, set()) - {result.kernel}:
-                path.unlink(missing_ok=True)
+                for own in zips(path, task):
+                    own.unlink(missing_ok=True)
 
     def _leaders(self, task: Task) -> list[Candidate]:
         """Return who may race; each takes a second to compile, for which a hurry has no time.
@@ -158,18 +161,18 @@ class Deliveries:
         To compile that takes a second, most of which another core has while leaders are timed.
         """
         if len(leaders) <= FINALISTS or self._is_late():
-            return {leader: final.finalist(task, leader) for leader in leaders[:FINALISTS]}
+            return {leader: finalist(task, leader) for leader in leaders[:FINALISTS]}
         pool = self._pools.of(task)
-        first = final.finalist(task, leaders[0])
+        first = finalist(task, leaders[0])
         kernel = first.kernel if isinstance(first, Contestant) else None
         times = pool.heat([task.draft(candidate) for candidate in leaders], HEAT_S, kernel)
-        places: dict[float, int] = {}
-        for place, seconds in enumerate(times):
-            if seconds is not None:
-                places.setdefault(seconds, place)  # equal ones are the same machine code
-        ranked = [leaders[places[seconds]] for seconds in sorted(places)]
+        found: dict[int, tuple[float, int]] = {}  # by machine code: its time, its first place
+        for place, heated in enumerate(times):
+            if heated is not None:
+                found.setdefault(heated.code, (heated.cost_s, place))
+        ranked = [leaders[place] for _, place in sorted(found.values())]
         best = ranked[:FINALISTS] or leaders[:FINALISTS]
-        return {one: first if one == leaders[0] else final.finalist(task, one) for one in best}
+        return {one: first if one == leaders[0] else finalist(task, one) for one in best}
 
     def _race(self, task: Task, request: str) -> Raced | list[Failed]:
         """Race the leaders; where none passes as it would be delivered, those who come next."""

@@ -1,53 +1,32 @@
 """The end of a task: the race against the baselines, and the zip of the winner."""
 
-import textwrap
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from math import inf
 from pathlib import Path
-from typing import Literal
 
 from ansorpy.artifact import make_test, pack
+from ansorpy.artifact.archive import kernel_files
 from ansorpy.artifact.kernel_file import output_names
 from ansorpy.artifact.rate import rate_of
 from ansorpy.codegen.exported import Export, Library
-from ansorpy.codegen.kernel import Kernel
-from ansorpy.codegen.numba_source import emit
-from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.inputs import constants
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.race import NUMPY
 from ansorpy.measure.timing import Race as Times
-from ansorpy.plan.bind import bind
-from ansorpy.plan.choices import naive
-from ansorpy.plan.plan import Plan
 from ansorpy.records import Race, Record
-from ansorpy.replay import plan_text
 from ansorpy.search import Candidate
+from ansorpy.session.contestant import Contestant, untuned
+from ansorpy.session.ranking import NAIVE, Ranking, rank
 from ansorpy.session.task import Task, versions
-from ansorpy.state.steps import executed_flop, reformulations
+from ansorpy.session.twins import renamed, schedule_of
 
 OUTCLASSED = 20.0  # times the best trial
 OUTCLASSED_S = 1.0
-NUMPY = "numpy"
-NAIVE = "naive"
-
-
-@dataclass(frozen=True, slots=True)
-class Contestant:
-    """One kernel of the race, as it would be delivered."""
-
-    plan: str
-    row: tuple[int, ...]
-    schedule: str  # for people
-    kernel: Kernel
-    program: Program
-    reformulated: str = ""  # for people
-    flop: int = 0  # operations that it executes; 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,45 +47,6 @@ class Raced:
         return self.record.race.best_s
 
 
-def contestant(task: Task, plan: Plan, text: str, row: tuple[int, ...]) -> Contestant | Failed:
-    """Return the delivered form of one row; a row that has none is a failure."""
-    try:
-        program = bind(plan, row, task.target)
-        kernel = emit(program, task.target, task.target.cores)
-        became = "; ".join(map(str, reformulations(plan.state)))
-        flop, schedule = executed_flop(plan.state), schedule_text(plan, row)
-        return Contestant(text, row, schedule, kernel, program, became, flop)
-    except (LoweringError, BuildError) as error:
-        return Failed("build", str(error))
-
-
-def schedule_text(plan: Plan, row: tuple[int, ...]) -> str:
-    """Return loops, choices and sizes for people."""
-    lines = str(plan.state).splitlines()
-    for stage, choice in plan.choices:
-        facts = [str(choice.location)] if str(choice.location) != "root" else []
-        facts += [f"{choice.parallel} parallel loops"] if choice.parallel else []
-        facts += [f"lanes along {choice.lane}"] if choice.lane else []
-        facts += [f"packs {', '.join(choice.pack)}"] if choice.pack else []
-        if facts:
-            lines.append(f"{stage}: {'; '.join(facts)}")
-    sizes = [f"{size.name} = {value}" for size, value in zip(plan.sizes, row, strict=True)]
-    return "\n".join([*lines, *textwrap.wrap(", ".join(sizes), 88)])
-
-
-def finalist(task: Task, candidate: Candidate) -> Contestant | Failed:
-    """Return the delivered form of a candidate."""
-    number = candidate.plan
-    return contestant(task, task.plans[number], task.texts[number], candidate.row)
-
-
-def untuned(task: Task) -> Contestant | Failed:
-    """Return the naive loops of a task: every open size at its smallest."""
-    plan = naive(task.dag, task.target)
-    row = tuple(min(size.values, default=1) for size in plan.sizes)
-    return contestant(task, plan, plan_text(plan), row)
-
-
 def race(
     task: Task,
     finalists: Mapping[Candidate, Contestant | Failed],
@@ -117,8 +57,9 @@ def race(
 ) -> Raced | list[Failed]:
     """Race the finalists against the untuned kernel and NumPy; return what to deliver.
 
-    Without any kernel that survives the checks in its delivered form: the failures. A finalist
-    that does not is one more failure of the task.
+    What is delivered was called once as its user calls it. Without any kernel that survives the
+    checks in its delivered form: the failures. A finalist that does not is one more failure of the
+    task, and the next one in the race is delivered.
 
     Args:
         finalists: as they would be delivered, the most promising first.
@@ -132,28 +73,44 @@ def race(
     times = pool.race(kernels_of, looked_at=patience(task), late=late)
     finished = {name: t for name, t in times.items() if isinstance(t, Times)}
     failed = {n: one for n, one in (entries | times).items() if isinstance(one, Failed)}
+    without = failed.pop(NUMPY, None)
     for name, candidate in named.items():
         if name in failed:
             task.lose(candidate, failed[name])
-    kernels = [name for name in fit if name in finished]
-    if not kernels:
-        return [one for name, one in failed.items() if name not in named]
-    tuned = [name for name in kernels if name != NAIVE]
-    best = min(tuned, key=lambda name: finished[name].median_s, default=NAIVE)
-    winner, chosen = judge(best, {name: times.median_s for name, times in finished.items()})
-    delivered = fit[chosen]
-    if chosen == NAIVE:  # seldom: then it has to pass what the others have passed
-        wrong = pool.verify(delivered.kernel)
-        if wrong is not None:
-            return [wrong]
-    native, digest, native_s = exported(task, pool, delivered)
-    test = make_test(task.dag, delivered.kernel.meaning)
+    note = "" if without is None else without.message
+    while any(name in finished for name in fit):
+        ranking = rank(finished, note)
+        entry = fit[ranking.chosen]
+        wrong = pool.verify(entry.kernel) if ranking.chosen == NAIVE else None  # it was looked at
+        if wrong is None:
+            raced = recorded(task, pool, entry, ranking, request, clock())
+            wrong = called(task, pool, raced)
+            if wrong is None:
+                return raced
+        del finished[ranking.chosen]
+        failed[ranking.chosen] = wrong
+        if ranking.chosen in named:
+            task.lose(named[ranking.chosen], wrong)
+    return [one for name, one in failed.items() if name not in named]
+
+
+def recorded(
+    task: Task,
+    pool: MeasurePool,
+    entry: Contestant,
+    ranking: Ranking,
+    request: str,
+    now_s: float,
+) -> Raced:
+    """Return a finished race as a record, with what it delivers."""
+    library, digest, native_s = exported(task, pool, entry)
+    test = make_test(task.dag, entry.kernel.meaning)
     result = Race(
-        winner=winner,
-        delivered="naive" if chosen == NAIVE else "tuned",
-        tuned_s=_samples(finished.get(best)) if best != NAIVE else (),
-        naive_s=_samples(finished.get(NAIVE)),
-        numpy_s=_samples(finished.get(NUMPY)),
+        winner=ranking.winner,
+        delivered="naive" if ranking.chosen == NAIVE else "tuned",
+        tuned_s=ranking.tuned_s,
+        naive_s=ranking.naive_s,
+        numpy_s=ranking.numpy_s,
         span=(test.low, test.high),
         tolerances=test.tolerances,
         magnitude=test.magnitude,
@@ -162,25 +119,34 @@ def race(
         request=request,
         native_sha256=digest,
         native_s=native_s,
-        native_note=native if isinstance(native, str) else "",
-        reformulated=delivered.reformulated,
-        errors=finished[chosen].errors,
-        flop=delivered.flop,
+        native_note=library if isinstance(library, str) else "",
+        reformulated=entry.reformulated,
+        errors=ranking.errors,
+        flop=entry.flop,
         peak_flop_per_s=pool.attainable_flop_per_s(),
+        numpy_note=ranking.numpy_note,
     )
     record = Record(
         key=task.key,
         workload=task.workload,
         rules=task.rules,
-        plan=delivered.plan,
-        row=delivered.row,
+        plan=entry.plan,
+        row=entry.row,
         outcome=Measured(result.delivered_s),
-        source_sha256=sha256(delivered.kernel.source.encode()).hexdigest(),
+        source_sha256=sha256(entry.kernel.source.encode()).hexdigest(),
         versions=versions(),
-        created_s=clock(),
+        created_s=now_s,
         race=result,
     )
-    return Raced(record, delivered, native)
+    return Raced(record, entry, library)
+
+
+def called(task: Task, pool: MeasurePool, raced: Raced) -> Failed | None:
+    """Call the file that is to be delivered as its user will; None if its results are right."""
+    race, entry = raced.record.race, raced.entry
+    assert race is not None
+    files = kernel_files(task.dag, entry.kernel, entry.schedule, race, task.target)
+    return pool.call(files, entry.kernel.meaning)
 
 
 def sealed(task: Task, raced: Raced, request: str) -> Raced:
@@ -229,27 +195,19 @@ def export_program(task: Task, program: Program, text: str) -> Export:
     )
 
 
-def judge(best: str, times_s: Mapping[str, float]) -> tuple[Literal["tuned", "baseline"], str]:
-    """Return who won, and which of our kernels is delivered: the fastest (ADR-0085).
-
-    Args:
-        best: the name of the fastest tuned kernel, NAIVE where none survived.
-        times_s: of everything that ran: tuned kernels, NAIVE, NUMPY.
-    """
-    own = min((best, NAIVE), key=lambda name: times_s.get(name, inf))
-    beaten = own == NAIVE or times_s.get(NUMPY, inf) < times_s[own]
-    return "baseline" if beaten else "tuned", own
-
-
-def _samples(times: Times | None) -> tuple[float, ...]:
-    return () if times is None else tuple(s for run in times.times_s for s in run)
-
-
 def deliver(
     task: Task, record: Record, entry: Contestant, native: Library | str, folder: Path
 ) -> Path:
-    """Write the zip."""
-    return pack(folder, task.dag, entry.kernel, entry.schedule, record, task.target, native)
+    """Write the zip, and one for each twin under its own names; return that of the task."""
+    written = []
+    for dag in (task.dag, *task.twins):
+        kernel = replace(entry.kernel, buffers=renamed(entry.kernel.buffers, task, dag))
+        library = native
+        if isinstance(native, Library):
+            library = replace(native, buffers=renamed(native.buffers, task, dag))
+        schedule = schedule_of(entry.schedule, task, dag)
+        written.append(pack(folder, dag, kernel, schedule, record, task.target, library))
+    return written[0]
 
 
 def result_of(task: Task, record: Record, path: Path, from_store: bool = False) -> TaskResult:
@@ -270,6 +228,7 @@ def result_of(task: Task, record: Record, path: Path, from_store: bool = False) 
         flop=task.flop,
         naive_s=min(outcome.naive_s, default=None),
         numpy_s=min(outcome.numpy_s, default=None),
+        numpy_note=outcome.numpy_note,
         failures=dict(task.failures),
         examples=dict(task.examples),
         from_store=from_store,

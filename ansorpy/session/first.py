@@ -5,7 +5,7 @@ Source: docs/adr/0058-first-answer.md.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from ansorpy.plan.bind import bind
 from ansorpy.search import Candidate, Settings, evolve
 from ansorpy.session.final import export_program
 from ansorpy.session.task import Task
+from ansorpy.session.twins import renamed
 from ansorpy.state.steps import reformulations
 
 PLANS: Final = 16  # about so many plans are looked at: to record their features takes longest
@@ -80,14 +81,17 @@ def answer(
     out: Path,
     clock: Callable[[], float] = time.time,
 ) -> First | None:
-    """Build and check the best choice and write its zip; None where no attempt came so far."""
+    """Build and check the best choice and write its zips; None where no attempt came so far."""
     for candidate in choose(task, model, seed):
         done = _exported(task, candidate, pool)
         if done is not None:
             (record,) = task.records([candidate], [done.outcome], clock)
             became = "; ".join(map(str, reformulations(task.plans[candidate.plan].state)))
-            path = pack_native(out, task.dag, done.library, record, task.target, CASES, became)
-            return First(candidate, path, done.outcome.best_s)
+            paths = []
+            for dag in (task.dag, *task.twins):
+                library = replace(done.library, buffers=renamed(done.library.buffers, task, dag))
+                paths.append(pack_native(out, dag, library, record, task.target, CASES, became))
+            return First(candidate, paths[0], done.outcome.best_s)
     return None
 
 

@@ -12,13 +12,8 @@ from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import Race, Record
 from ansorpy.replay import plan_from_text
-from ansorpy.session.final import (
-    Contestant,
-    contestant,
-    deliver,
-    export_of,
-    result_of,
-)
+from ansorpy.session.contestant import Contestant, contestant
+from ansorpy.session.final import deliver, export_of, result_of
 from ansorpy.session.task import Task, failures_of
 
 

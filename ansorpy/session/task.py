@@ -59,6 +59,7 @@ class Task:
     allowed: frozenset[Winograd] = frozenset()  # what the rules may reformulate
     first: Candidate | None = None  # delivered before any trial, and so measured first
     held: list[Candidate] = field(default_factory=list)  # chosen, measured in the next round
+    twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel
 
     @staticmethod
     def of(dag: Dag, target: Target, rules: str) -> "Task":

@@ -1,9 +1,14 @@
-"""Einstein summation as a Dag: `einsum("ik,kj->ij", (64, 32), (32, 16))`."""
+"""Einstein summation: of tensors as a tensor, of shapes as a Dag.
+
+einsum("ik,kj->ij", A, B)
+einsum("ik,kj->ij", (64, 32), (32, 16))
+"""
 
 import re
 import string
 from collections.abc import Sequence
 from functools import reduce
+from typing import overload
 
 from ansorpy.errors import SpecError
 from ansorpy.te import api, functions
@@ -11,34 +16,62 @@ from ansorpy.te.dag import Dag
 from ansorpy.te.scalar import Scalar
 
 
+@overload
+def einsum(spec: str, *operands: api.Tensor, name: str = ...) -> api.Tensor: ...
+@overload
 def einsum(
     spec: str,
-    *shapes: Sequence[int],
-    dtype: str = "float32",
+    *operands: Sequence[int],
+    dtype: str = ...,
+    constants: Sequence[int] = ...,
+    name: str = ...,
+) -> Dag: ...
+def einsum(
+    spec: str,
+    *operands: api.Tensor | Sequence[int],
+    dtype: str | None = None,
     constants: Sequence[int] = (),
     name: str = "einsum",
-) -> Dag:
-    """Return the Dag of an einsum with one input per operand, called A, B, ... and an output.
+) -> api.Tensor | Dag:
+    """Return the einsum of tensors as a tensor; of shapes, the Dag of it.
 
-    A letter that is not in the output is summed over. Without `->` the output has the letters
-    that occur once, in alphabetical order, as in NumPy. A letter may occur twice in an operand
-    (a diagonal); `...` is not supported.
+    The Dag has one input per shape, called A, B, ..., and the output `out`. A letter that is not in
+    the output is summed over. Without `->` the output has the letters that occur once, in
+    alphabetical order, as in NumPy. A letter may occur twice in an operand (a diagonal); `...` is
+    not supported.
 
     Args:
-        constants: positions of the operands that are constant weights.
+        dtype: of the inputs of a Dag; float32 unless given.
+        constants: positions of the inputs of a Dag that are constant weights.
+        name: of the tensor, or of the Dag.
 
     Raises:
-        SpecError: the string is malformed, or the shapes do not fit it.
+        SpecError: the string is malformed, the shapes do not fit it, or tensors and shapes are
+            mixed.
     """
+    tensors = [one for one in operands if isinstance(one, api.Tensor)]
+    shapes = [one for one in operands if not isinstance(one, api.Tensor)]
+    if tensors and (shapes or constants or dtype is not None):
+        raise SpecError(
+            f"einsum {spec!r}: cannot mix tensors with shapes, dtype or constants because tensors"
+            " have their own; expected tensors only, or shapes only"
+        )
+    if tensors:
+        return _einsum(spec, tensors, name)
+    names = [letter for letter in string.ascii_uppercase if letter not in spec]
+    inputs = [
+        api.placeholder(shape, letter, dtype or "float32", constant=position in constants)
+        for position, (shape, letter) in enumerate(zip(shapes, names, strict=False))
+    ]
+    return api.dag(_einsum(spec, inputs, "out"), name, inputs=inputs)
+
+
+def _einsum(spec: str, tensors: Sequence[api.Tensor], name: str) -> api.Tensor:
     operands, output = _parse(spec)
+    shapes = [tensor.shape for tensor in tensors]
     if len(operands) != len(shapes):
         raise SpecError(f"einsum {spec!r}: {len(operands)} operands, but {len(shapes)} shapes")
     extents = _extents(spec, operands, shapes)
-    names = [letter for letter in string.ascii_uppercase if letter not in spec]
-    tensors = [
-        api.placeholder(shape, names[position], dtype, constant=position in constants)
-        for position, shape in enumerate(shapes)
-    ]
     summed = [letter for letter in extents if letter not in output]
     axes = {letter: api.reduce_axis((0, extents[letter]), letter) for letter in summed}
 
@@ -52,8 +85,7 @@ def einsum(
         return functions.sum(product, axis=tuple(axes.values())) if axes else product
 
     shape = [extents[letter] for letter in output]
-    out = api.compute(shape, body, "out", axes=tuple(output))
-    return api.dag(out, name, inputs=tensors)
+    return api.compute(shape, body, name, axes=tuple(output))
 
 
 def _parse(spec: str) -> tuple[list[str], str]:

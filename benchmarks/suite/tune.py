@@ -23,8 +23,8 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing import Race
 from ansorpy.records import MemoryStore, Record
-from ansorpy.session.final import NAIVE
 from ansorpy.session.pools import Pools
+from ansorpy.session.ranking import NAIVE
 from ansorpy.tune import Request, run
 from benchmarks.common import RAW, chosen, commit, duration, say, today
 from benchmarks.speed import OursOnly

@@ -98,6 +98,10 @@ class TaskReply(Wire):
     )
     naive_s: float | None = None
     numpy_s: float | None = None
+    numpy_note: str = Field(default="", description="Why NumPy's evaluation left the race.")
+    same_as: str = Field(
+        default="", description="The equal task that is tuned for both; trials are counted there."
+    )
     winner: Literal["tuned", "baseline"] | None = None
     verified: bool = False
     flop: int | None = Field(

@@ -10,13 +10,14 @@ from ansorpy.server.db.models import JobRow, KernelRow
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.schemas.job import Budget, JobReply, JobSummary, TaskReply
 from ansorpy.server.service.limits import tensor_bytes
+from ansorpy.session.twins import leaders, twin_names
 from ansorpy.te.analysis import flop_count
 
 SUMMARY_TASKS: Final = 3
 MAX_REASON: Final = 1000  # characters
 RESULT_FIELDS: Final = (
-    "best_s", "baseline_s", "naive_s", "numpy_s", "winner", "verified", "flop", "flop_per_s",
-    "effective",
+    "best_s", "baseline_s", "naive_s", "numpy_s", "numpy_note", "same_as", "winner", "verified",
+    "flop", "flop_per_s", "effective",
 )  # fmt: skip
 
 
@@ -27,16 +28,19 @@ class Asked:
     names: tuple[str, ...]
     weights: tuple[float, ...]
     flops: tuple[int, ...]
+    same_as: tuple[str, ...]  # the first task that computes the same; "": it is itself the first
     memory_bytes: int
 
 
 @lru_cache(maxsize=1024)
 def _asked(request: str) -> Asked:
     submission = Submission.of(request)
+    twins = twin_names(leaders(submission.dags))
     return Asked(
         tuple(dag.name for dag in submission.dags),
         tuple(submission.weights.get(dag.name, 1.0) for dag in submission.dags),
         tuple(map(flop_count, submission.dags)),
+        tuple(twins.get(dag.name, "") for dag in submission.dags),
         max(map(tensor_bytes, submission.dags)),
     )
 
@@ -80,12 +84,22 @@ def job_reply(row: JobRow, kernels: Sequence[KernelRow], waiting_for: str | None
             task_reply(
                 name,
                 weight,
-                {"flop": flop, **progress.get(name, {}), **results.get(name, {})},
+                {"flop": flop, **so_far(progress, name, same_as), **results.get(name, {})},
                 delivered.get(name),
             )
-            for name, weight, flop in zip(facts.names, facts.weights, facts.flops, strict=True)
+            for name, weight, flop, same_as in zip(
+                facts.names, facts.weights, facts.flops, facts.same_as, strict=True
+            )
         ],
     )
+
+
+def so_far(progress: Mapping[str, Any], name: str, same_as: str) -> Mapping[str, Any]:
+    """Return the progress of a task; an equal one has no trials of its own."""
+    if not same_as:
+        known: Mapping[str, Any] = progress.get(name, {})
+        return known
+    return {**progress.get(same_as, {}), "trials": 0, "failures": {}, "same_as": same_as}
 
 
 def task_reply(

@@ -20,6 +20,7 @@ from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.held import Held
 from ansorpy.server.worker.packages import package_of
 from ansorpy.session.journal import Checkpoint, Kept
+from ansorpy.session.twins import leaders, summed
 
 
 class JobJournal:
@@ -34,7 +35,8 @@ class JobJournal:
         self._engine: Engine = held.engine
         self._job_id = held.claim.job_id
         self._tenant_id = held.claim.tenant_id
-        self._weights = Submission.of(held.claim.request).weights
+        submission = Submission.of(held.claim.request)
+        self._weights, self._firsts = submission.weights, leaders(submission.dags)
         self._known_seq, self._round = held.write(self._begin)
 
     # --- the journal
@@ -113,7 +115,8 @@ class JobJournal:
 
         def store(tx: Session, row: JobRow, now_s: float) -> None:
             package = package_of(event.kernel, now_s)
-            _saw_race(row, self._weights, event)
+            if self._firsts[event.task] == event.task:  # its weight is that of all equal tasks
+                _saw_race(row, summed(self._firsts, self._weights), event)
             lease.add_kernel(tx, row, event.task, package, event.best_s, False, now_s)
 
         self._held.write(store)

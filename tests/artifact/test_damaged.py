@@ -22,7 +22,7 @@ from ansorpy.artifact.folder import PREFIX, reap
 from ansorpy.artifact.package import LIBRARY, MANIFEST, box, read_bytes
 from ansorpy.errors import PackageError
 from ansorpy.measure.pool import Exported
-from ansorpy.session.final import Contestant
+from ansorpy.session.contestant import Contestant
 from ansorpy.session.task import Task
 from ansorpy.te.text import parse
 from tests.artifact.mutations import crafted, mutated, resealed

@@ -21,7 +21,8 @@ from ansorpy.measure.pool import Exported, MeasurePool
 from ansorpy.records import Race, Record
 from ansorpy.replay import plan_text
 from ansorpy.rules import CPU
-from ansorpy.session.final import Contestant, contestant, export_of
+from ansorpy.session.contestant import Contestant, contestant
+from ansorpy.session.final import export_of
 from ansorpy.session.task import Task, versions
 from ansorpy.te.dag import Dag
 from tests.plan.test_meaning import packing

@@ -18,7 +18,7 @@ from ansorpy.artifact.kernel_file import WORST_TOLERANCE
 from ansorpy.errors import PackageError
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Race, Record
-from ansorpy.session.final import Contestant, untuned
+from ansorpy.session.contestant import Contestant, untuned
 from ansorpy.session.task import Task, versions
 from ansorpy.target import Target
 from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
@@ -31,10 +31,13 @@ LOG = "def lg(float(9) A) -> (B) { B(i) = log(A(i)) }"
 TARGET = Target(vector_bits=256, registers=16)
 
 
-def packed(dag: Dag, folder: Path) -> tuple[Path, Record]:
+def packed(dag: Dag, folder: Path, entry: Contestant | None = None) -> tuple[Path, Record]:
+    """Pack the untuned kernel, unless a candidate is given."""
     task = Task.of(dag, TARGET, "cpu@1")
-    entry = untuned(task)
-    assert isinstance(entry, Contestant)
+    if entry is None:
+        naive = untuned(task)
+        assert isinstance(naive, Contestant)
+        entry = naive
     test = make_test(dag)
     race = Race(
         "baseline", "naive", (), (2e-3, 1e-3), (3e-3,), (test.low, test.high), test.tolerances,

@@ -23,14 +23,14 @@ Array = np.ndarray[Any, Any]
 BACKEND = "tests.measure.fake"
 
 
-def matmul(m: int = 16, n: int = 16, k: int = 8, dtype: str = "float32") -> Dag:
+def matmul(m: int = 16, n: int = 16, k: int = 8, dtype: str = "float32", left: str = "A") -> Dag:
     body = Binary(
-        "mul", Read("A", (Var("i"), Var("k")), dtype), Read("B", (Var("k"), Var("j")), dtype)
+        "mul", Read(left, (Var("i"), Var("k")), dtype), Read("B", (Var("k"), Var("j")), dtype)
     )
     axes, reduce_axes = (Axis("i", m), Axis("j", n)), (Axis("k", k),)
     return Dag(
         (
-            Placeholder("A", (m, k), dtype),
+            Placeholder(left, (m, k), dtype),
             Placeholder("B", (k, n), dtype),
             Compute("C", axes, (body,), (dtype,), reduce_axes, "sum"),
         ),

@@ -42,6 +42,21 @@ def test_small_integers_see_a_dropped_last_term(wide: tuple[Dag, tuple[Case, ...
     assert missed.mean() > 0.3
 
 
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        ([1.0, np.nan], None),
+        ([np.nan, np.nan], "1 of 2 elements of C are wrong, first at [0]: nan, expected 1.0 +- 0"),
+        ([1.0, 0.0], "1 of 2 elements of C are wrong, first at [1]: 0.0, expected nan +- 0"),
+    ],
+)
+def test_a_nan_that_is_exact_is_equal_to_a_nan_only(
+    stored: list[float], message: str | None
+) -> None:
+    expected = Expected("C", "float32", np.array([1.0, np.nan]), None)
+    assert compare(expected, np.array(stored, np.float32)) == message
+
+
 @pytest.mark.parametrize("name", ["swapped", "uninitialised", "accumulates", "writes-input"])
 def test_a_wrong_kernel_is_caught(name: str) -> None:
     dag = matmul()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.measure import finals
 from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.crew import Settings
 from ansorpy.measure.kept import Kept
@@ -99,6 +100,18 @@ def test_what_a_candidate_prints_is_kept_but_bounded(pool: MeasurePool) -> None:
         assert len(flood.excerpt) <= 2000
 
 
+def test_a_numpy_baseline_that_raises_leaves_the_race_to_the_kernels(pool: MeasurePool) -> None:
+    measure(pool, "good")  # the cases are there
+    asks_for_x = matmul(left="X")
+    contestants = {"good": program("good", DAG), "slow": program("slow", DAG)}
+    found = finals.race(pool.crew, asks_for_x, contestants, True, {}, lambda: False)
+    assert list(found) == ["good", "slow", "numpy"]
+    assert isinstance(found["good"], Race), found
+    assert isinstance(found["slow"], Race), found
+    assert isinstance(found["numpy"], Failed)
+    assert found["numpy"].message == "in the NumPy baseline: KeyError: ('X', 0)"
+
+
 def test_a_good_program_is_timed_with_its_breakdown(pool: MeasurePool) -> None:
     (outcome,) = measure(pool, "good")
     assert isinstance(outcome, Measured), outcome
@@ -144,6 +157,7 @@ def test_a_heat_times_what_can_be_built_and_checks_nothing(pool: MeasurePool) ->
     assert broken is None
     assert slow is not None
     assert good is not None
+    assert slow.code != good.code
     assert pool.heat([program(name, DAG) for name in ("good", "crash")], 0.1) == [None, None]
 
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 import ansorpy.tune as ansorpy_tune
 from ansorpy.artifact.rate import Rate
-from ansorpy.events import Finished
+from ansorpy.events import Finished, Started
 from ansorpy.measure.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.measure.host import local_target
 from ansorpy.progress import as_line
@@ -283,6 +283,14 @@ def test_shells_can_complete_commands(env: dict[str, str]) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert found.stdout.split() == ["tune"]
+
+
+def test_equal_tasks_are_told_before_and_after() -> None:
+    twin = replace(result(Path("mm.zip")), name="twin", same_as="mm", trials=0, failures={})
+    lines = as_text(Finished((twin,), 1.0, "trials")).splitlines()
+    assert "  trials    0, tuned as mm, which is equal" in lines
+    started = as_line(Started(("mm",), (0,), 8, None, {"twin": "mm"}))
+    assert started == "tuning mm: 8 trials, 0 records known; twin equals mm"
 
 
 def command(env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":

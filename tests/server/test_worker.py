@@ -14,7 +14,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError
 
 from ansorpy.errors import SpecError
-from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
+from ansorpy.events import Delivered, Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import Record
 from ansorpy.server.db.engine import transaction
@@ -22,6 +22,7 @@ from ansorpy.server.db.models import JobRow, SearchRow, WorkerRow
 from ansorpy.server.jobs import lease, queries
 from ansorpy.server.jobs.lease import Claim
 from ansorpy.server.jobs.submission import Submission
+from ansorpy.server.service.shapes import job_reply
 from ansorpy.server.settings import Settings
 from ansorpy.server.worker.driver import Tune, run_job
 from ansorpy.server.worker.held import Held, LostError, StorageError
@@ -32,6 +33,7 @@ from ansorpy.server.worker.process import Message
 from ansorpy.server.worker.scratch import scratch
 from ansorpy.server.worker.stop import Stop
 from ansorpy.session.journal import Checkpoint
+from ansorpy.te.text import parse
 from tests.server.test_lease import submit
 
 DERIVED = Derived("mm", 3, 9, 0.1)
@@ -503,3 +505,32 @@ def test_a_lost_lease_is_told(engine: Engine, job_id: str) -> None:
     assert mine.whose() == "taken"
     with pytest.raises(LostError):
         mine.keep()
+
+
+def test_an_equal_task_shows_the_progress_of_the_task_it_is_tuned_as(
+    engine: Engine, tmp_path: Path
+) -> None:
+    text = "def {}(float(8) {}) -> (B) {{ B(i) = {}(i) * 2 }}"
+    dags = parse("\n".join((text.format("mm", "A", "A"), text.format("twin", "X", "X"))))
+    with transaction(engine) as tx:
+        job_id = queries.submit(tx, 1, Submission(dags, fresh=True), 0.0).job.id
+    journal = JobJournal(held(engine))
+    journal.derived(DERIVED)
+    journal.round(ROUND, records(), AFTER)
+    mm, twin = job_reply(job(engine, job_id), (), None).tasks
+    assert (mm.same_as, mm.trials, mm.best_s, mm.failures) == ("", 2, 1e-3, {"wrong": 1})
+    assert (twin.same_as, twin.trials, twin.best_s, twin.failures) == ("mm", 0, 1e-3, {})
+    assert twin.sketches == mm.sketches == 3
+    for name in ("mm", "twin"):
+        path = tmp_path / f"{name}.zip"
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("manifest.json", "{}")
+            file.writestr("name", name)
+        journal.deliver(Delivered(name, path, 9e-4))
+        assert job(engine, job_id).best_s == pytest.approx(1e-3 - 2 * 1e-4)  # for both names
+    won = result(None)
+    journal.finish(
+        Finished((won, replace(won, name="twin", trials=0, same_as="mm")), 1.0, "trials")
+    )
+    mm, twin = job_reply(job(engine, job_id), (), None).tasks
+    assert (mm.same_as, twin.same_as) == ("", "mm")

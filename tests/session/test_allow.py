@@ -7,7 +7,7 @@ from ansorpy.measure.outcome import Measured
 from ansorpy.replay import plan_from_text
 from ansorpy.rules import CPU, WINOGRAD2, WINOGRAD4
 from ansorpy.search import Candidate
-from ansorpy.session.final import Contestant, contestant
+from ansorpy.session.contestant import Contestant, contestant
 from ansorpy.session.rules import find_rules
 from ansorpy.session.task import Task, rules_name
 from ansorpy.state.rule import Rule

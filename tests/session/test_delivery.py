@@ -6,11 +6,13 @@ from typing import Any, cast
 
 import pytest
 
+from ansorpy.artifact import unbox
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished, TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.draft import Draft, bound
+from ansorpy.measure.finals import Heated
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import Race
@@ -43,14 +45,15 @@ def tuned(
 
 @pytest.mark.parametrize("same", [True, False])
 def test_of_leaders_with_the_same_machine_code_one_races(tmp_path: Path, same: bool) -> None:
+    """And leaders of other machine code all race, though their times are equal."""
     raced: list[list[str]] = []
 
     class Pool(FakePool):
         def heat(
             self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
-        ) -> list[float | None]:
+        ) -> list[Heated | None]:
             assert len(candidates) > FINALISTS
-            return [1e-3 + (0.0 if same else 1e-5 * place) for place in range(len(candidates))]
+            return [Heated(1e-3, 0 if same else place) for place in range(len(candidates))]
 
         def race(
             self, contestants: Mapping[str, Program | Kernel], *rest: object, **named: object
@@ -81,10 +84,10 @@ def test_the_fastest_as_measured_is_timed_again_whatever_the_correction_says(
 
         def heat(
             self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
-        ) -> list[float | None]:
+        ) -> list[Heated | None]:
             programs = [bound(one, self.target) for one in candidates]
             again.update(map(text, programs))
-            return [cost_s(program) for program in programs]
+            return [Heated(cost_s(program), place) for place, program in enumerate(programs)]
 
     tuned(tmp_path, Pool, corrected)
     assert min(trials.values()) < 1.2e-3
@@ -116,6 +119,37 @@ def test_where_no_finalist_passes_those_who_come_next_race(tmp_path: Path, bad: 
     assert result.winner == ("tuned" if bad < RACES * FINALISTS else "baseline")
 
 
+@pytest.mark.parametrize("bad", [0, 1, FINALISTS - 1, FINALISTS])
+def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad: int) -> None:
+    called: list[bytes] = []
+
+    class Pool(FakePool):
+        def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
+            called.append(files["kernel.py"])
+            broken = len(called) <= bad
+            return Failed("crash", "NotImplementedError: float16") if broken else None
+
+    result = tuned(tmp_path, Pool)
+    races = bad // FINALISTS + 1  # each but the last ends with the untuned kernel
+    assert len(called) == bad + races
+    assert result.kernel is not None
+    delivered = unbox(result.kernel.read_bytes(), "zip").files["kernel.py"]
+    source = called[-1].decode().partition("# A kernel made by")[2]
+    assert delivered.decode().partition("# A kernel made by")[2] == source
+    assert result.failures == ({"crash": bad} if bad else {})
+
+
+def test_where_every_kernel_file_fails_its_call_nothing_is_delivered(tmp_path: Path) -> None:
+    class Pool(FakePool):
+        def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
+            return Failed("crash", "NotImplementedError: float16")
+
+    result = tuned(tmp_path, Pool)
+    assert (result.kernel, result.verified) == (None, False)
+    assert result.examples == {"crash": "NotImplementedError: float16"}
+    assert [*tmp_path.glob("*.zip")] == []
+
+
 @pytest.mark.parametrize("lucky", range(FINALISTS + 1))
 def test_costs_that_are_too_good_keep_nobody_from_the_heat(tmp_path: Path, lucky: int) -> None:
     """So long as fewer are too good than race."""
@@ -125,7 +159,7 @@ def test_costs_that_are_too_good_keep_nobody_from_the_heat(tmp_path: Path, lucky
     class Pool(FakePool):
         def heat(
             self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
-        ) -> list[float | None]:
+        ) -> list[Heated | None]:
             heats.append(len(candidates))
             return super().heat(candidates, *rest, **named)
 

@@ -14,7 +14,7 @@ from ansorpy.measure.outcome import Outcome
 from ansorpy.population import enumerate_all
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
-from ansorpy.session import final
+from ansorpy.session import contestant
 from ansorpy.session.round import play
 from ansorpy.session.rules import find_rules
 from ansorpy.session.task import Task, rules_name
@@ -46,8 +46,8 @@ def task() -> Task:
 
 
 def untuned_kernel(open_task: Task) -> Kernel:
-    found = final.untuned(open_task)
-    assert isinstance(found, final.Contestant)
+    found = contestant.untuned(open_task)
+    assert isinstance(found, contestant.Contestant)
     return found.kernel
 
 

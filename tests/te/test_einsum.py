@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,34 @@ def test_einsum_means_what_numpy_means(spec: str, shapes: list[tuple[int, ...]])
     (got,) = te.evaluate(dag, inputs)
     assert got.shape == want.shape
     assert np.allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_einsum_of_tensors_is_a_tensor() -> None:
+    a, b = te.placeholder((3, 4), "A"), te.placeholder((4, 5), "i")
+    bias = te.placeholder((5,), "bias")
+    product = te.einsum("ik,kj->ij", a, b, name="P")
+    assert (product.name, product.shape, product.dtype) == ("P", (3, 5), "float32")
+    out = te.compute((3, 5), lambda i, j: te.maximum(product[i, j] + bias[j], 0.0), "out")
+    dag = te.dag(out, "layer", inputs=(a, b, bias))
+    inputs = random_inputs(np.random.default_rng(0), dag)
+    (got,) = te.evaluate(dag, inputs)
+    first, second, third = (array.astype("f8") for array in inputs.values())
+    want = np.maximum(np.einsum("ik,kj->ij", first, second) + third, 0.0)
+    assert np.allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "named", [{"dtype": "float64"}, {"constants": [0]}, {}], ids=["dtype", "constants", "shape"]
+)
+def test_tensors_and_shapes_are_not_mixed(named: dict[str, Any]) -> None:
+    second: Any = te.placeholder((4, 5)) if named else (4, 5)
+    with pytest.raises(SpecError, match="cannot mix tensors with shapes, dtype or constants"):
+        te.einsum("ik,kj->ij", te.placeholder((3, 4)), second, **named)
+
+
+def test_tensors_that_do_not_fit_are_refused_as_shapes_are() -> None:
+    with pytest.raises(SpecError, match="letter 'k' is 4, but 5 in operand 1"):
+        te.einsum("ik,kj->ij", te.placeholder((3, 4)), te.placeholder((5, 6)))
 
 
 def test_operands_keep_their_order_and_weights_their_flag() -> None:

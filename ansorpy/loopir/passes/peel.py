@@ -6,6 +6,7 @@ for j in E: vector l in min(48, N - 48 j)      ->      for j in N / 48: vector l
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial, reduce
 from typing import Final
 
 from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
@@ -38,10 +39,7 @@ def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
             split = _split(stmt, tail, ranges, inside)
             if split is not None:
                 return Seq(tuple(_peel(part, ranges, depth - 1) for part in split if part))
-            whole, rest = _both(body, tail, inside)
-            cond = Binary("ge", tail, Const(bounds(tail, inside)[1]))
-            chosen = If(cond, _peel(whole, inside, depth - 1), _peel(rest, inside, depth - 1))
-            return replace(stmt, body=chosen)
+            return replace(stmt, body=_peel(_chosen(body, tail, inside), inside, depth - 1))
         case Seq(stmts=stmts):
             return Seq(tuple(_peel(part, ranges, depth) for part in stmts))
         case If(then=then, other=other):
@@ -77,6 +75,29 @@ def _both(body: Stmt, tail: Expr, ranges: Mapping[str, Interval]) -> tuple[Stmt,
     most = bounds(tail, ranges)[1]
     rest = _rest(tail, most)
     return _with_extent(body, tail, Const(most)), _with_extent(body, tail, rest)
+
+
+def _chosen(body: Stmt, tail: Expr, ranges: Mapping[str, Interval]) -> Stmt:
+    """Return the body for whole tiles if the tile is whole, else that for the tail.
+
+    Each is folded under its condition, which decides guards and extents further in.
+    """
+    whole, rest = _both(body, tail, ranges)
+    most = Const(bounds(tail, ranges)[1])
+    conds = [Binary("ge", part, most) for part in _parts(tail) if not _known(part)]
+    changed = frozenset({*variables(tail), *_bounded_by(tail, body)})
+    chosen = If(reduce(partial(Binary, "and"), conds), whole, rest)
+    return refold(chosen, ranges, changed) or Seq(())
+
+
+def _parts(tail: Expr) -> Iterator[Expr]:
+    """Yield the expressions of which an extent is the least."""
+    match tail:
+        case Binary(op="min", a=a, b=b):
+            yield from _parts(a)
+            yield from _parts(b)
+        case _:
+            yield tail
 
 
 def _with_extent(body: Stmt, old: Expr, new: Expr) -> Stmt:

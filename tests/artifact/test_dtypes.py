@@ -1,0 +1,118 @@
+"""A kernel file runs as its user runs it, for every dtype over the operators."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ansorpy.artifact import load, unbox
+from ansorpy.measure.host import local_target
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.population import sample
+from ansorpy.rules import CPU
+from ansorpy.session.contestant import Contestant, contestant
+from ansorpy.session.task import Task
+from ansorpy.te.dag import Dag
+from ansorpy.te.expr import DTYPES
+from ansorpy.te.library import SUITE_SMALL
+from ansorpy.te.text import parse
+from tests.artifact.test_pack import packed
+
+pytestmark = [pytest.mark.measure, pytest.mark.slow]
+
+OPERATORS = {
+    "float": ("matmul", "conv2d_bias_relu", "softmax", "argmax"),
+    "int": ("matmul", "row_max", "argmax"),
+}
+HALVES = (
+    "attention", "batch_norm", "depthwise_conv2d", "elementwise_chain", "layer_norm", "max_pool2d",
+    "row_prod", "transposed_conv2d",
+)  # fmt: skip
+BOOL = "def masks(bool(9,17) A, bool(9,17) B, float(9,17) X) -> (C, D) {"
+BOOL += " C(i,j) = A(i,j) && !B(i,j)  D(i,j) = C(i,j) ? X(i,j) : 0.0 }"
+PAIRS = [
+    *((dtype, name) for dtype in DTYPES if "float" in dtype for name in OPERATORS["float"]),
+    *((dtype, name) for dtype in DTYPES if "int" in dtype for name in OPERATORS["int"]),
+    *(("float16", name) for name in HALVES),
+    ("bool", "masks"),
+]
+HALF = "def half(float16(16,24) A, float16(24,8) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+
+
+def dag_of(dtype: str, name: str) -> Dag:
+    if dtype == "bool":
+        return parse(BOOL)[0]
+    build: Callable[..., Dag] = SUITE_SMALL[name]
+    return build(dtype=dtype)
+
+
+def scheduled(dag: Dag) -> Contestant:
+    """Return a candidate of the search space as it would be delivered."""
+    task = Task.of(dag, local_target(1), "cpu@1")
+    task.explore(CPU, limit=4)
+    (row,) = sample(task.plans[0], 1, np.random.default_rng(0))
+    entry = contestant(task, task.plans[0], task.texts[0], tuple(map(int, row)))
+    assert isinstance(entry, Contestant), entry
+    return entry
+
+
+def test_every_dtype_is_among_the_pairs() -> None:
+    assert {dtype for dtype, _ in PAIRS} == set(DTYPES)
+
+
+@pytest.mark.parametrize(("dtype", "name"), PAIRS)
+def test_the_self_test_of_a_zip_passes(dtype: str, name: str, tmp_path: Path) -> None:
+    dag = dag_of(dtype, name)
+    path, _ = packed(dag, tmp_path, scheduled(dag))
+    assert load(path).selftest() == []
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Path:
+    return packed(parse(HALF)[0], tmp_path)[0]
+
+
+def test_float16_arrays_go_in_and_come_out(half: Path) -> None:
+    kernel = load(half)
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((16, 24), (24, 8)))
+    wanted = a.astype(np.float64) @ b.astype(np.float64)
+    found = kernel(a, b)
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, wanted, atol=0.1)  # 24 terms, each rounded to 11 bits
+    out = np.zeros((16, 8), np.float16)
+    assert kernel.prepare(np.asfortranarray(a), b, out=out)() is out
+    np.testing.assert_array_equal(out, found)
+    with pytest.raises(TypeError, match="A: dtype uint16 given, float16 needed"):
+        kernel(a.view(np.uint16), b)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_kernel_file_is_called_in_a_measuring_process(cores: int, half: Path) -> None:
+    with MeasurePool(parse(HALF)[0], local_target(cores)) as pool:
+        assert pool.call(unbox(half.read_bytes(), "half").files) is None
+
+
+def test_a_kernel_file_that_cannot_be_called_is_refused(half: Path) -> None:
+    files = unbox(half.read_bytes(), "half").files
+    run = b"run = RUNNER.run\n"
+
+    def edited(old: bytes, new: bytes) -> dict[str, bytes]:
+        assert old in files["kernel.py"]
+        return {"kernel.py": files["kernel.py"].replace(old, new)}
+
+    with MeasurePool(parse(HALF)[0], local_target(1)) as pool:
+        raises = pool.call(edited(b"array.view(np.uint16) if", b"array if"))
+        bits = pool.call(edited(run, b"run = lambda *a: RUNNER.run(*a).view(np.uint16)\n"))
+        twice = pool.call(edited(run, b"run = lambda *a: RUNNER.run(*a) * np.float16(2)\n"))
+        ends = pool.call(edited(run, b"import os\nos._exit(3)\n"))
+        assert pool.call(files) is None
+    assert raises is not None
+    assert raises.message == "in a call of kernel.py: NotImplementedError: float16"
+    assert bits is not None
+    assert bits.message == "kernel.py, random inputs: C is uint16[16, 8], expected float16[16, 8]"
+    assert twice is not None
+    assert (twice.kind, "elements of C are wrong" in twice.message) == ("wrong", True)
+    assert ends is not None
+    assert "exit code 3" in ends.message
