@@ -52,6 +52,11 @@ class Plan:
     program: Program  # symbolic: mentions the names of `sizes` as variables
     conditions: tuple[Expr, ...] = ()
 
+    @property
+    def smallest_row(self) -> tuple[int, ...]:
+        """Every size at its smallest value: the row of untuned loops."""
+        return tuple(min(size.values, default=1) for size in self.sizes)
+
     @cached_property
     def family(self) -> Family:
         """What sets plans apart most: the stages, their lane axes and packed operands."""

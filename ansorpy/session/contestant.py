@@ -65,5 +65,4 @@ def finalist(task: Task, candidate: Candidate) -> Contestant | Failed:
 def untuned(task: Task) -> Contestant | Failed:
     """Return the naive loops of a task: every open size at its smallest."""
     plan = naive(task.dag, task.target)
-    row = tuple(min(size.values, default=1) for size in plan.sizes)
-    return contestant(task, plan, plan_text(plan), row)
+    return contestant(task, plan, plan_text(plan), plan.smallest_row)

@@ -28,15 +28,13 @@ def lowered(
     Raises:
         SpecError: the Dag has no plan, or none that can be lowered.
     """
-    plan, row = untuned_row(dag, target) if untuned else first_choice(dag, target, rules)
+    if untuned:
+        plan = naive(dag, target)
+        row = plan.smallest_row
+    else:
+        plan, row = first_choice(dag, target, rules)
     yield PLAN, plan.program
     yield from passes(plan, row, target)
-
-
-def untuned_row(dag: Dag, target: Target) -> tuple[Plan, tuple[int, ...]]:
-    """Return the naive plan, every open size at its smallest."""
-    plan = naive(dag, target)
-    return plan, tuple(min(size.values, default=1) for size in plan.sizes)
 
 
 def first_choice(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> tuple[Plan, tuple[int, ...]]:

@@ -8,16 +8,11 @@ from ansorpy.measure import child
 from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.draft import Draft, drafted
 from ansorpy.plan.choices import naive
-from ansorpy.plan.plan import Plan
 from ansorpy.target import Target
 from tests.measure import fake
 
 TARGET = Target(cores=1)
 DAG = fake.matmul()
-
-
-def smallest(plan: Plan) -> tuple[int, ...]:
-    return tuple(size.values[0] if size.values else 1 for size in plan.sizes)
 
 
 @pytest.fixture
@@ -39,7 +34,7 @@ def job_of(row: tuple[int, ...]) -> BuildJob:
 
 
 def test_a_draft_that_was_built_ahead_is_not_built_again(built: list[str]) -> None:
-    job = job_of(smallest(naive(DAG, TARGET)))
+    job = job_of(naive(DAG, TARGET).smallest_row)
     child.build_ahead((job,))
     assert len(built) == 1
     assert isinstance(child.build(job), BuildDone)
@@ -49,7 +44,7 @@ def test_a_draft_that_was_built_ahead_is_not_built_again(built: list[str]) -> No
 
 
 def test_a_draft_that_cannot_be_built_ahead_fails_when_it_is_asked_for(built: list[str]) -> None:
-    row = smallest(naive(DAG, TARGET))
+    row = naive(DAG, TARGET).smallest_row
     bad = job_of((*row, 1))
     child.build_ahead((bad, job_of(row)))
     assert len(built) == 1
@@ -59,7 +54,7 @@ def test_a_draft_that_cannot_be_built_ahead_fails_when_it_is_asked_for(built: li
 
 
 def test_builds_that_nobody_asked_for_are_forgotten(built: list[str]) -> None:
-    job = job_of(smallest(naive(DAG, TARGET)))
+    job = job_of(naive(DAG, TARGET).smallest_row)
     child.build_ahead((job,))
     child.build_ahead(())
     child.build(job)

@@ -15,7 +15,6 @@ from ansorpy.measure.slot import Answer
 from ansorpy.measure.timing import Race
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
-from ansorpy.plan.plan import Plan
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.text import parse
@@ -28,21 +27,17 @@ TEXT = """def f(float(48,32) A, float(32,64) B) -> (D) {
 }"""
 
 
-def smallest(plan: Plan) -> tuple[int, ...]:
-    return tuple(size.values[0] if size.values else 1 for size in plan.sizes)
-
-
 def walk(cores: int) -> tuple[Dag, Target, Program]:
     (dag,) = parse(TEXT)
     target = local_target(cores)
     plan = naive(dag, target)
-    return dag, target, bind(plan, smallest(plan), target)
+    return dag, target, bind(plan, plan.smallest_row, target)
 
 
 def test_builders_bind_drafts_and_a_row_that_does_not_fit_is_a_failed_build() -> None:
     dag, target, program = walk(1)
     plan = naive(dag, target)
-    row = smallest(plan)
+    row = plan.smallest_row
     assert bound(drafted(plan, row), target) == program
     with MeasurePool(dag, target) as pool:
         good, bad = pool.measure([drafted(plan, row), drafted(plan, (*row, 1))])
@@ -67,7 +62,7 @@ def test_a_kernel_that_was_begun_ahead_is_there_when_it_is_raced(cores: int) -> 
 def test_candidates_that_were_begun_are_built_when_they_are_measured(cores: int) -> None:
     dag, target, program = walk(cores)
     plan = naive(dag, target)
-    row = smallest(plan)
+    row = plan.smallest_row
     drafts = [drafted(plan, row), drafted(plan, (*row, 1))]
     with MeasurePool(dag, target) as pool:
         assert isinstance(pool.measure([program])[0], Measured)  # everything runs
@@ -123,7 +118,7 @@ def test_generated_code_is_measured_and_raced(cores: int) -> None:
 def test_the_same_machine_code_is_timed_once(cores: int) -> None:
     dag, target, program = walk(cores)
     plan = naive(dag, target)
-    row = smallest(plan)
+    row = plan.smallest_row
     draft = drafted(plan, row)
     with MeasurePool(dag, target) as pool:
         (first,) = pool.measure([draft])
@@ -145,7 +140,7 @@ def test_the_same_machine_code_is_timed_once(cores: int) -> None:
 def test_what_is_measured_next_is_begun_before_it_is_asked_for(cores: int) -> None:
     dag, target, program = walk(cores)
     plan = naive(dag, target)
-    row = smallest(plan)
+    row = plan.smallest_row
     drafts = [drafted(plan, row), drafted(plan, (*row, 1))]
     with MeasurePool(dag, target) as pool:
         assert pool.measure([program], late=lambda: True, then=drafts) == [None]
@@ -177,7 +172,7 @@ def test_the_parent_unpickles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("loads", "load", "Unpickler"):
         monkeypatch.setattr(pickle, name, refuse)
     with MeasurePool(dag, target, Settings(race_processes=1, race_visits=3)) as pool:
-        row = smallest(plan)
+        row = plan.smallest_row
         outcomes = pool.measure([drafted(plan, row), drafted(plan, (*row, 1)), program])
         kernel = emit(program, target, 1)
         pool.ahead(kernel)

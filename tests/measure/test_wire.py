@@ -9,6 +9,7 @@ import pytest
 
 from ansorpy.errors import WireError
 from ansorpy.measure.answers import CLASSES, codec_of, limit_bytes
+from ansorpy.measure.child import BuildJob
 from ansorpy.measure.frames import find
 from ansorpy.measure.wire import HEADER_BYTES, Codec
 from tests.attack import answers
@@ -103,7 +104,7 @@ def test_a_type_outside_of_the_table_has_no_codec() -> None:
 
 def test_every_kind_of_answer_is_read_back() -> None:
     for function, backend, value in answers.ANSWERS:
-        one = codec_of(function, answers.BuildJob(backend, None, None))  # type: ignore[arg-type]
+        one = codec_of(function, BuildJob(backend, None, None))  # type: ignore[arg-type]
         header, raw = one.encode(value)
         assert one.decode(header, memoryview(raw)) == value
 
