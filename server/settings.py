@@ -33,6 +33,10 @@ class Settings(BaseSettings):
         default=False,
         description="Ask for API keys on loopback too; elsewhere they are always asked for.",
     )
+    without_keys: bool = Field(
+        default=False,
+        description="Ask for no API keys although the database has some; loopback only.",
+    )
     admin_key_file: Path | None = Field(
         default=None, description="File with a key that is valid for the local tenant."
     )

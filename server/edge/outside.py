@@ -95,7 +95,7 @@ class Outside:
             detail = "without keys the service answers to names of this machine only"
             return HTTPStatus.MISDIRECTED_REQUEST, detail
         # A browser says where a request comes from; a page of another site may change nothing.
-        if scope["method"] not in SAFE and _is_foreign(headers, host):
+        if scope["method"] not in SAFE and _is_foreign(headers, host, scope["scheme"]):
             return HTTPStatus.FORBIDDEN, "a page of another site may not do this"
         return None
 
@@ -120,11 +120,15 @@ class Outside:
 def is_local_name(host: str) -> bool:
     """Return whether a Host header names this machine."""
     found = _HOST.fullmatch(host)
-    return found is not None and is_loopback(found["name"].strip("[]"))
+    return found is not None and is_loopback(found["name"].strip("[]").lower())
 
 
-def _is_foreign(headers: Headers, host: str) -> bool:
-    origin = headers.get("origin")
-    if origin is not None and origin.lower().partition("://")[2] != host.lower():
+def _is_foreign(headers: Headers, host: str, scheme: str) -> bool:
+    origins = headers.getlist("origin")
+    if len(origins) > 1:
+        return True
+    # A proxy that ends TLS may not tell its scheme: https://HOST is our own site as well then.
+    own = {f"{scheme}://{host.lower()}", f"https://{host.lower()}"}
+    if origins and origins[0].lower() not in own:
         return True
     return headers.get("sec-fetch-site", "none") not in OWN_SITE

@@ -41,7 +41,7 @@ MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
 # By status, where only a status is known (no route, no such method, a body that is too long).
 CODES: Final[Mapping[int, str]] = {
     400: "request", 403: "origin", 404: "unknown", 405: "method", 406: "format", 408: "slow",
-    413: "length", 416: "range", 421: "host",
+    413: "length", 415: "type", 416: "range", 421: "host",
 }  # fmt: skip
 
 
