@@ -43,6 +43,16 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = Field(
         default="text", description="Logs on standard error: for people, or one JSON line each."
     )
+    max_connections: int = Field(
+        default=4096,
+        ge=16,
+        description="Open connections of the service; fewer if the limit of open files is lower.",
+    )
+    max_connections_per_address: int = Field(
+        default=2048,
+        ge=8,
+        description="Open connections from one address; a proxy counts as one address.",
+    )
     max_body_bytes: int = Field(default=1 << 20, ge=1024, description="Longest body of a request.")
     max_parts: int = Field(
         default=4096, ge=16, description="Most objects in the JSON form of one request."

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from ansorpy.errors import SpecError
@@ -161,25 +161,24 @@ def check(tx: Session, key: str, now_s: float) -> Grant | None:
     """Return what a key allows now; None if it is unknown, expired, revoked or malformed."""
     if len(key) > MAX_KEY_CHARS or not key.isascii():
         return None
-    found = tx.execute(_usable().where(ApiKeyRow.sha256 == digest(key))).first()
-    return None if found is None else grant(found[0], found[1], now_s)
+    return grant(tx, ApiKeyRow.sha256 == digest(key), now_s)
 
 
-def grant(row: ApiKeyRow, tenant: TenantRow, now_s: float) -> Grant | None:
-    """Return what the key of a row allows now; None if it has expired or was revoked."""
-    if not is_valid(row, now_s):
-        return None
-    scopes = reach(row.scopes.split(","))
-    return Grant(tenant.id, tenant.name, scopes, row.id, row.expires_s, row.used_s)
+def grant(tx: Session, which: ColumnElement[bool], now_s: float) -> Grant | None:
+    """Return what the one key of a condition allows now; None if it cannot be used."""
+    for row, tenant in _usable(tx, which, now_s):
+        scopes = reach(row.scopes.split(","))
+        return Grant(tenant.id, tenant.name, scopes, row.id, row.expires_s, row.used_s)
+    return None
 
 
 def still_valid(tx: Session, key_ids: Collection[int], now_s: float) -> set[int]:
-    """Return those of the keys that can be used now; one query per 500 keys."""
+    """Return those of the keys that can be used now."""
     found: set[int] = set()
     ids = sorted(key_ids)
     for begin in range(0, len(ids), BATCH):
-        query = _usable().where(ApiKeyRow.id.in_(ids[begin : begin + BATCH]))
-        found |= {row.id for row, _ in tx.execute(query) if is_valid(row, now_s)}
+        which = ApiKeyRow.id.in_(ids[begin : begin + BATCH])
+        found |= {row.id for row, _ in _usable(tx, which, now_s)}
     return found
 
 
@@ -188,10 +187,16 @@ def note_use(tx: Session, key_id: int, now_s: float) -> None:
     tx.get_one(ApiKeyRow, key_id).used_s = now_s
 
 
-def _usable() -> Select[tuple[ApiKeyRow, TenantRow]]:
-    """Return the query of keys with their tenants, those of disabled tenants left out."""
-    joined = select(ApiKeyRow, TenantRow).join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
-    return joined.where(TenantRow.disabled_s.is_(None))
+def _usable(
+    tx: Session, which: ColumnElement[bool], now_s: float
+) -> list[tuple[ApiKeyRow, TenantRow]]:
+    """Return those keys of a condition that can be used now, with their tenants."""
+    query = (
+        select(ApiKeyRow, TenantRow)
+        .join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
+        .where(which, TenantRow.disabled_s.is_(None))
+    )
+    return [(row, tenant) for row, tenant in tx.execute(query) if is_valid(row, now_s)]
 
 
 def is_valid(row: ApiKeyRow, now_s: float) -> bool:

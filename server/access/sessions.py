@@ -11,7 +11,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from ansorpy.server.access import keys
-from ansorpy.server.db.models import ApiKeyRow, SessionRow, TenantRow
+from ansorpy.server.db.models import ApiKeyRow, SessionRow
 
 MOST: Final = 64  # sessions of one key; the oldest make room
 KEEP_S: Final = 7 * keys.DAY_S
@@ -41,18 +41,12 @@ def check(tx: Session, secret: str, now_s: float) -> keys.Grant | None:
     """Return what the key of a session allows now; None if session or key is not valid."""
     if len(secret) > keys.MAX_KEY_CHARS or not secret.isascii():
         return None
-    query = (
-        select(ApiKeyRow, TenantRow)
-        .join(SessionRow, SessionRow.key_id == ApiKeyRow.id)
-        .join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
-        .where(
-            SessionRow.sha256 == keys.digest(secret),
-            SessionRow.expires_s > now_s,
-            TenantRow.disabled_s.is_(None),
-        )
+    key_id = (
+        select(SessionRow.key_id)
+        .where(SessionRow.sha256 == keys.digest(secret), SessionRow.expires_s > now_s)
+        .scalar_subquery()
     )
-    found = tx.execute(query).first()
-    return None if found is None else keys.grant(found[0], found[1], now_s)
+    return keys.grant(tx, ApiKeyRow.id == key_id, now_s)
 
 
 def end(tx: Session, secret: str) -> None:

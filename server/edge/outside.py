@@ -13,9 +13,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ansorpy.server.access.start import is_loopback
+from ansorpy.server.edge.connections import FULL
 from ansorpy.server.edge.head import HeadersOnly, HeadersSentError
 from ansorpy.server.edge.metrics import Metrics
-from ansorpy.server.edge.problems import CODES, PROBLEM_CODE, problem
+from ansorpy.server.edge.problems import CODES, PROBLEM_CODE, RETRY_S, problem
 from ansorpy.server.logs import facts
 
 log = logging.getLogger("ansorpy.access")
@@ -83,12 +84,16 @@ class Outside:
         refusal = self._refusal(scope)
         if refusal is not None:
             status, detail = refusal
-            await problem(status, CODES[status], detail)(inner, receive, sending)
+            later = {"Retry-After": str(RETRY_S)} if scope.get(FULL) else {}
+            reply = problem(status, CODES[status], detail, headers=later)
+            await reply(inner, receive, sending)
             return
         with suppress(HeadersSentError):
             await self.app(inner, receive, sending)
 
     def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
+        if scope.get(FULL):
+            return HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are being answered"
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self.local_only and not is_local_name(host):

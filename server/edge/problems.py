@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 MAX_DETAIL: Final = 500
 PROBLEM_CODE: Final = "ansorpy.problem"
 NO_PATH: Final = "cannot find this path because no operation has it; expected a path of /docs"
-RETRY_S: Final = 5  # where the database does not answer
+RETRY_S: Final = 5  # if the database does not answer, or the service is full
 
 # What an expected error means on the wire: the status, and one word for programs.
 MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
@@ -41,7 +41,7 @@ MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
 # By status, where only a status is known (no route, no such method, a body that is too long).
 CODES: Final[Mapping[int, str]] = {
     400: "request", 403: "origin", 404: "unknown", 405: "method", 406: "format", 408: "slow",
-    413: "length", 415: "type", 416: "range", 421: "host",
+    413: "length", 415: "type", 416: "range", 421: "host", 503: "full",
 }  # fmt: skip
 
 

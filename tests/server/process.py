@@ -25,6 +25,7 @@ class Live:
     url: str
     pid: int
     http: httpx.Client
+    log: IO[bytes]
 
     def get(self, path: str, **arguments: Any) -> httpx.Response:
         """GET a path."""
@@ -33,6 +34,11 @@ class Live:
     def post(self, path: str, **arguments: Any) -> httpx.Response:
         """POST to a path."""
         return self.http.post(path, **arguments)
+
+    def logged(self) -> bytes:
+        """Return the log so far."""
+        size = os.fstat(self.log.fileno()).st_size
+        return os.pread(self.log.fileno(), size, 0)
 
     def resident_bytes(self) -> int:
         """Return the memory that the process has."""
@@ -47,7 +53,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def process(url: str, **environment: str) -> Iterator[Live]:
+def process(
+    url: str, limit_descriptors: int | None = None, /, **environment: str
+) -> Iterator[Live]:
     """Run `ansorpy serve` on a database; without a worker unless the environment says so."""
     port = free_port()
     env = {
@@ -57,13 +65,15 @@ def process(url: str, **environment: str) -> Iterator[Live]:
         **environment,
     }
     command = [sys.executable, "-m", "ansorpy", "serve", "--port", str(port)]
+    if limit_descriptors is not None:
+        command = ["prlimit", f"--nofile={limit_descriptors}", *command]
     with TemporaryFile() as log:
         child = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
         try:
             place = f"http://127.0.0.1:{port}"
             with httpx.Client(base_url=place, timeout=60.0) as http:
                 _wait(http, child, log)
-                yield Live(place, child.pid, http)
+                yield Live(place, child.pid, http, log)
         finally:
             child.terminate()
             child.wait(timeout=30)

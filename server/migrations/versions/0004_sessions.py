@@ -23,3 +23,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("sha256", name="pk_sessions"),
     )
     op.create_index("ix_sessions_key_id", "sessions", ["key_id"], unique=False)
+
+
+def downgrade() -> None:
+    """Undo it."""
+    op.drop_index("ix_sessions_key_id", "sessions")
+    op.drop_table("sessions")
