@@ -87,12 +87,15 @@ class Settings(BaseSettings):
         description="Where rates are counted, as `limits` takes it; shared by several processes.",
     )
     event_poll_s: float = Field(
-        default=0.25, gt=0, description="How often a stream of events looks for new ones."
+        default=0.25, gt=0, description="How often the service looks for new events of streams."
     )
     event_stream_s: float = Field(
         default=3600.0, gt=0, description="How long a stream lasts; then the reader comes back."
     )
     max_event_streams: int = Field(default=64, ge=1, description="Streams of one tenant at a time.")
+    max_event_streams_in_all: int = Field(
+        default=2048, ge=1, description="Streams of the service at a time."
+    )
     embedded_worker: bool = Field(
         default=True, description="Whether the service starts a worker of its own."
     )

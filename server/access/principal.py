@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -67,6 +67,11 @@ class Gate:
         with self._lock:
             until_s, principal = self._known.get((kind, keys.digest(secret)), (0.0, None))
         return principal if self.clock() < until_s else None
+
+    def valid_keys(self, key_ids: Collection[int]) -> set[int]:
+        """Return those of the keys that the database has as valid now."""
+        with reading(self.engine) as tx:
+            return keys.still_valid(tx, key_ids, now(tx))
 
     def forget(self, secret: str, kind: Kind) -> None:
         """Look a secret up again the next time that it comes."""

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from ansorpy.errors import AnsorError, SpecError
-from ansorpy.server.access.errors import DeniedError, ForbiddenError, RateError
+from ansorpy.server.access.errors import DeniedError, ForbiddenError, FullError, RateError
 from ansorpy.server.edge.shape import ShapeError, mistakes, to_ascii
 from ansorpy.server.jobs.errors import BusyError, KeyReusedError, MoveError, UnknownError
 from ansorpy.server.schemas.problem import MEDIA_TYPE, Mistake, Problem
@@ -35,6 +35,7 @@ MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
     KeyReusedError: (HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency"),
     BusyError: (HTTPStatus.TOO_MANY_REQUESTS, "quota"),
     RateError: (HTTPStatus.TOO_MANY_REQUESTS, "rate"),
+    FullError: (HTTPStatus.SERVICE_UNAVAILABLE, "full"),
     DeniedError: (HTTPStatus.UNAUTHORIZED, "key"),
     ForbiddenError: (HTTPStatus.FORBIDDEN, "scope"),
 }
@@ -93,7 +94,7 @@ def problem(
 def _expected(_: Request, error: Exception) -> JSONResponse:
     status, code = next(MEANING[kind] for kind in type(error).__mro__ if kind in MEANING)
     headers: dict[str, str] = {}
-    if isinstance(error, BusyError | RateError):
+    if isinstance(error, BusyError | RateError | FullError):
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, DeniedError):
         headers["WWW-Authenticate"] = "Bearer"

@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse, StreamingResponse
 
 from ansorpy.server.edge.body import check_json, parse, read_bounded
 from ansorpy.server.edge.conditional import MAX_HEADER, matches, not_modified
+from ansorpy.server.edge.feed import Reader
 from ansorpy.server.edge.streams import MEDIA_TYPES
 from ansorpy.server.routes.wired import Reads, Tunes, WiredDep
 from ansorpy.server.schemas.base import NAME_PATTERN
@@ -198,8 +199,10 @@ async def events(
     begin = max(after, int(last_event_id or 0))
     look = partial(parts.jobs.follow, who.tenant_id, job_id)
     first = await run_in_threadpool(look, begin)
+    parts.streams.check(who.tenant_id)  # others may have been opened meanwhile
     waits = wait == "true" or (wait is None and form == "sse")
-    chunks = parts.streams.follow(who.tenant_id, look, first, begin, form, waits)
+    reader = Reader(job_id, who.key_id, begin)
+    chunks = parts.streams.follow(who, reader, look, first, form, waits)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(chunks, media_type=MEDIA_TYPES[form], headers=headers)
 

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import httpx
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 START_S = 60.0
+SOON_S = 60.0  # patience with what must happen
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,14 @@ class Live:
     def resident_bytes(self) -> int:
         """Return the memory that the process has."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Return when something holds."""
+    end_s = time.monotonic() + SOON_S
+    while not holds():
+        assert time.monotonic() < end_s, "it never held"
+        time.sleep(0.02)
 
 
 def free_port() -> int:

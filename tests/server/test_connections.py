@@ -3,7 +3,6 @@
 import resource
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -25,9 +24,8 @@ from ansorpy.server.edge.serving import (
     server_config,
 )
 from ansorpy.server.settings import Settings
-from tests.server.process import process
+from tests.server.process import SOON_S, process, until
 
-SOON_S = 60.0
 HALF = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 WHOLE = HALF + b"\r\n"
 SLOW_BODY = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
@@ -109,13 +107,6 @@ def thread(server: uvicorn.Server) -> Iterator[int]:
         server.should_exit = True
         running.join(SOON_S)
         assert not running.is_alive()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + SOON_S
-    while not holds():
-        assert time.monotonic() < end_s, "it never held"
-        time.sleep(0.02)
 
 
 def received(connection: socket.socket) -> bytes:
