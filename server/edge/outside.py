@@ -34,6 +34,7 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+PROBES: Final = ("/healthz", "/readyz")  # asked every few seconds; only their failures are logged
 UNKNOWN_ROUTE: Final = "(none)"
 _HOST: Final = re.compile(r"(?P<name>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
@@ -119,7 +120,8 @@ class Outside:
             ms=round(seconds * 1e3, 2),
             request=request_id,
         )
-        log.info("answered", extra=told)
+        quiet = route in PROBES and status == HTTPStatus.OK
+        log.log(logging.DEBUG if quiet else logging.INFO, "answered", extra=told)
 
 
 def is_local_name(host: str) -> bool:
