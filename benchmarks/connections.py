@@ -1,6 +1,6 @@
 """The service under an attack on its connections.
 
-    python -m benchmarks.connections [--connections 5000] [--seconds 60] [--opened-per-s 500]
+    python -m benchmarks.connections [--connections 5000] [--seconds 60] [--opened-per-s 600]
 
 Runs `ansorpy serve` without a worker and attacks it from another process, on loopback only: a third
 of the connections send half a header and nothing more, a third send their header one byte a second,
@@ -50,7 +50,7 @@ class Attack:
     pause_s: float  # between two connections that are opened
     counts: Counter[str] = field(default_factory=Counter)
     peak: int = 0
-    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _next_s: float = 0.0
 
     async def run(self) -> None:
         """Attack until `end_s`."""
@@ -61,8 +61,7 @@ class Attack:
         rest = number // 2 % ADDRESSES
         source = LOOPBACK if number % 2 else f"127.1.{rest // 200}.{rest % 200 + 1}"
         while time.monotonic() < self.end_s:
-            async with self._opening:
-                await asyncio.sleep(self.pause_s)
+            await self._turn()
             if time.monotonic() >= self.end_s:
                 return
             try:
@@ -79,6 +78,12 @@ class Attack:
             await self._hold(kind, reader, writer)
             self.counts["open"] -= 1
             await asyncio.sleep(AGAIN_S)
+
+    async def _turn(self) -> None:
+        """Wait until the next connection may be opened."""
+        now_s = time.monotonic()
+        self._next_s = max(self._next_s + self.pause_s, now_s)
+        await asyncio.sleep(self._next_s - now_s)
 
     async def _hold(
         self, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -182,7 +187,7 @@ def main() -> int:
     )
     parser.add_argument("--connections", type=int, default=5000)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--opened-per-s", type=float, default=500.0)
+    parser.add_argument("--opened-per-s", type=float, default=600.0)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.connections = min(options.connections, MOST_CONNECTIONS)

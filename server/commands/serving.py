@@ -10,6 +10,7 @@ from uvicorn.config import STARTUP_FAILURE
 
 from ansorpy.server.edge.serving import (
     QueueingServer,
+    collect_seldom,
     connection_limits,
     raise_descriptors,
     server_config,
@@ -39,6 +40,7 @@ def listen(app: FastAPI, settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT."""
     limits = connection_limits(settings, raise_descriptors())
     server = Server(server_config(app, settings, limits, app.state.wired.metrics))
+    collect_seldom()
     with suppress(KeyboardInterrupt):
         server.run()
     if not server.started:
