@@ -18,8 +18,6 @@ bus and the last cache are everybody's.
 import argparse
 import asyncio
 import json
-import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -33,37 +31,18 @@ from typing import Any, Final
 
 import httpx
 
-from ansorpy.client import Client, Job, ServiceError
+from ansorpy.client import Client, Job
 from ansorpy.measure.cores import keep_off_the_slot
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Record, import_jsonl
 from benchmarks.common import RESULTS, Row, duration, publish, say, table, write_lists
 from benchmarks.machine import run_facts
+from benchmarks.served import START_S, Served, serving
 
 TEXT: Final = "def mm(float(256,256) A, float(256,256) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 RATE: Final = "1000000000/second"  # the limits of the service are not what is measured
-START_S: Final = 60.0
 TOLERANCE: Final = 0.05  # how far measured latencies may be from quiet ones
 Key = tuple[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What the pollers saw; durations in seconds."""
-
-    durations_s: tuple[float, ...]
-    statuses: dict[int, int]
-    seconds: float
-
-    @property
-    def per_s(self) -> float:
-        """Requests per second."""
-        return len(self.durations_s) / self.seconds
-
-    def quantile_s(self, share: float) -> float:
-        """Return the duration that `share` of the requests stayed under."""
-        ordered = sorted(self.durations_s)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,40 +59,22 @@ class Compared:
 
 @contextmanager
 def service(folder: Path) -> Iterator[Client]:
-    """Run the service in `folder` while the block runs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {
-        **os.environ,
-        "ANSORPY_DATA_DIR": str(folder),
-        "ANSORPY_READ_RATE": RATE,
-    }
-    command = [sys.executable, "-m", "ansorpy", "serve", "--port", str(port)]
-    with (folder / "service.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
-    try:
-        with Client(f"http://127.0.0.1:{port}", attempts=1) as client:
-            wait_for_worker(client, process)
-            yield client
-    finally:
-        process.terminate()
-        process.wait(30)
+    """Run the service with its worker in `folder` while the block runs."""
+    with (
+        serving(folder, {"ANSORPY_READ_RATE": RATE}) as running,
+        Client(running.url, attempts=1) as client,
+    ):
+        wait_for_worker(client)
+        yield client
 
 
-def wait_for_worker(client: Client, process: "subprocess.Popen[bytes]") -> None:
-    """Return when the service answers and its worker has come up."""
+def wait_for_worker(client: Client) -> None:
+    """Return when the worker of the service has come up."""
     end_s = time.monotonic() + START_S
-    while time.monotonic() < end_s:
-        if process.poll() is not None:
-            raise SystemExit("the service did not start")
-        try:
-            if client.ready()["workers"] > 0:
-                return
-        except ServiceError:
-            pass
+    while client.ready()["workers"] == 0:
+        if time.monotonic() > end_s:
+            raise SystemExit("no worker came up")
         time.sleep(0.2)
-    raise SystemExit("no worker came up")
 
 
 async def poll(url: str, path: str, end_s: float, durations_s: list[float]) -> dict[int, int]:

@@ -14,12 +14,14 @@ from ansorpy.server.access.quota import Quota
 from ansorpy.server.access.rates import Rates
 from ansorpy.server.access.start import keys_needed
 from ansorpy.server.db.upgrade import LOCAL, local_tenant, open_database
+from ansorpy.server.edge.feed import Feed
 from ansorpy.server.edge.metrics import Metrics
 from ansorpy.server.edge.openapi import describe
 from ansorpy.server.edge.outside import Outside
 from ansorpy.server.edge.problems import install
 from ansorpy.server.edge.streams import Streams
-from ansorpy.server.routes import about, docs, jobs, kernels, login, pages, records
+from ansorpy.server.routes import about, docs, kernels, login, pages, records
+from ansorpy.server.routes import jobs as job_routes
 from ansorpy.server.routes.wired import Wired
 from ansorpy.server.service.about import About
 from ansorpy.server.service.charts import Charts
@@ -64,7 +66,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.wired = parts
     app.add_middleware(Outside, metrics=parts.metrics, local_only=parts.gate.local is not None)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    for part in (jobs, kernels, records, about, docs, login, pages):
+    for part in (job_routes, kernels, records, about, docs, login, pages):
         app.include_router(part.router)
     install(app)
     describe(app)
@@ -82,9 +84,11 @@ def wire(settings: Settings, engine: Engine) -> Wired:
     quota = Quota(
         settings.max_queued_jobs, settings.max_trials_per_day, settings.max_seconds_per_day
     )
+    gate = Gate(engine, None if keys_needed(settings, engine) else anybody)
+    jobs = Jobs(engine, limits, quota)
     return Wired(
         settings=settings,
-        gate=Gate(engine, None if keys_needed(settings, engine) else anybody),
+        gate=gate,
         rates=Rates(
             {
                 "read": settings.read_rate,
@@ -96,10 +100,10 @@ def wire(settings: Settings, engine: Engine) -> Wired:
         ),
         metrics=metrics,
         streams=Streams(
-            settings.event_poll_s, settings.event_stream_s, settings.max_event_streams,
-            metrics.streams,
+            Feed(jobs.news, gate.valid_keys, settings.event_poll_s), settings.event_stream_s,
+            settings.max_event_streams, settings.max_event_streams_in_all, metrics.streams,
         ),
-        jobs=Jobs(engine, limits, quota),
+        jobs=jobs,
         kernels=Kernels(engine),
         explain=Explain(engine),
         about=queries,

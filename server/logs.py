@@ -10,12 +10,16 @@ Nothing that came from outside is ever part of a message: it goes into the facts
 import json
 import logging
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 FACTS: Final = "facts"
 MAX_VALUE: Final = 2_000  # characters of one fact or traceback
+SPARSE: Final = frozenset(("asyncio", "uvicorn.error"))
+MAX_MESSAGES: Final = 256  # different ones that are counted
+MINUTE_S: Final = 60.0
 
 
 def facts(**values: Any) -> dict[str, Any]:
@@ -53,10 +57,41 @@ class TextFormatter(logging.Formatter):
         return line + told + trace
 
 
+class Sparse(logging.Filter):
+    """At most `most` records a minute of one message of a logger that clients can make talk.
+
+    The next record that passes says how many were left out. asyncio logs each connection that
+    cannot be accepted, uvicorn each request that is not HTTP.
+    """
+
+    def __init__(self, most: int = 10, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self.most = most
+        self.clock = clock
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # begin of a minute, records
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is written."""
+        if record.name not in SPARSE:
+            return True
+        now_s = self.clock()
+        key = (record.name, record.getMessage().partition("\n")[0])
+        begin_s, count = self._seen.pop(key, (now_s, 0))
+        if now_s - begin_s >= MINUTE_S:
+            if count > self.most:
+                setattr(record, FACTS, {**_facts(record), "left_out": count - self.most})
+            begin_s, count = now_s, 0
+        while len(self._seen) >= MAX_MESSAGES:
+            del self._seen[next(iter(self._seen))]
+        self._seen[key] = (begin_s, count + 1)
+        return count < self.most
+
+
 def configure(form: Literal["text", "json"], level: str = "INFO") -> None:
     """Send the logs of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.addFilter(Sparse())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)
 

@@ -33,11 +33,25 @@ class Settings(BaseSettings):
         default=False,
         description="Ask for API keys on loopback too; elsewhere they are always asked for.",
     )
+    without_keys: bool = Field(
+        default=False,
+        description="Ask for no API keys although the database has some; loopback only.",
+    )
     admin_key_file: Path | None = Field(
         default=None, description="File with a key that is valid for the local tenant."
     )
     log_format: Literal["text", "json"] = Field(
         default="text", description="Logs on standard error: for people, or one JSON line each."
+    )
+    max_connections: int = Field(
+        default=4096,
+        ge=16,
+        description="Open connections of the service; fewer if the limit of open files is lower.",
+    )
+    max_connections_per_address: int = Field(
+        default=2048,
+        ge=8,
+        description="Open connections from one address; a proxy counts as one address.",
     )
     max_body_bytes: int = Field(default=1 << 20, ge=1024, description="Longest body of a request.")
     max_parts: int = Field(
@@ -73,12 +87,15 @@ class Settings(BaseSettings):
         description="Where rates are counted, as `limits` takes it; shared by several processes.",
     )
     event_poll_s: float = Field(
-        default=0.25, gt=0, description="How often a stream of events looks for new ones."
+        default=0.25, gt=0, description="How often the service looks for new events of streams."
     )
     event_stream_s: float = Field(
         default=3600.0, gt=0, description="How long a stream lasts; then the reader comes back."
     )
     max_event_streams: int = Field(default=64, ge=1, description="Streams of one tenant at a time.")
+    max_event_streams_in_all: int = Field(
+        default=2048, ge=1, description="Streams of the service at a time."
+    )
     embedded_worker: bool = Field(
         default=True, description="Whether the service starts a worker of its own."
     )

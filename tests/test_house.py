@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
-PAGES = ("README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CHANGELOG.md")
+PAGES = ("README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CHANGELOG.md", "SECURITY.md")
 
 
 def test_every_make_command_in_the_pages_exists() -> None:
@@ -29,6 +29,13 @@ def test_every_link_leads_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         if not link.startswith("http"):
             assert (ROOT / link).exists(), f"{page}: {link}"
+
+
+def test_every_test_that_the_security_page_names_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "SECURITY.md").read_text())
+    assert named
+    for path, name in named:
+        assert f"def {name}(" in (ROOT / path).read_text(), f"{path}: no {name}"
 
 
 def test_no_golden_file_is_an_orphan() -> None:

@@ -17,3 +17,11 @@ class RateError(AnsorError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class FullError(AnsorError):
+    """The service has no room for it now, whoever asks."""
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

@@ -5,12 +5,12 @@ how long the comparison takes tells nothing about the key.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from ansorpy.errors import SpecError
@@ -24,6 +24,7 @@ PREFIX_CHARS: Final = 8
 SECRET_BYTES: Final = 32
 MAX_KEY_CHARS: Final = 128
 DAY_S: Final = 86_400.0
+BATCH: Final = 500  # ids in one query; SQLite takes 999 values and more
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Grant:
     scopes: frozenset[str]
     key_id: int
     expires_s: float | None
+    used_s: float | None  # when its use was last stored
 
 
 def create(
@@ -141,6 +143,11 @@ def listing(tx: Session) -> Sequence[tuple[ApiKeyRow, str]]:
     return [(row, name) for row, name in tx.execute(query.order_by(ApiKeyRow.id))]
 
 
+def count(tx: Session) -> int:
+    """Return the number of keys that were ever made; rows of keys are never deleted."""
+    return tx.scalar(select(func.count()).select_from(ApiKeyRow)) or 0
+
+
 def count_valid(tx: Session, now_s: float) -> int:
     """Return how many keys can be used now."""
     query = select(func.count()).where(
@@ -151,21 +158,45 @@ def count_valid(tx: Session, now_s: float) -> int:
 
 
 def check(tx: Session, key: str, now_s: float) -> Grant | None:
-    """Return what a key allows now; None where it is unknown, expired, revoked or malformed."""
+    """Return what a key allows now; None if it is unknown, expired, revoked or malformed."""
     if len(key) > MAX_KEY_CHARS or not key.isascii():
         return None
+    return grant(tx, ApiKeyRow.sha256 == digest(key), now_s)
+
+
+def grant(tx: Session, which: ColumnElement[bool], now_s: float) -> Grant | None:
+    """Return what the one key of a condition allows now; None if it cannot be used."""
+    for row, tenant in _usable(tx, which, now_s):
+        scopes = reach(row.scopes.split(","))
+        return Grant(tenant.id, tenant.name, scopes, row.id, row.expires_s, row.used_s)
+    return None
+
+
+def still_valid(tx: Session, key_ids: Collection[int], now_s: float) -> set[int]:
+    """Return those of the keys that can be used now."""
+    found: set[int] = set()
+    ids = sorted(key_ids)
+    for begin in range(0, len(ids), BATCH):
+        which = ApiKeyRow.id.in_(ids[begin : begin + BATCH])
+        found |= {row.id for row, _ in _usable(tx, which, now_s)}
+    return found
+
+
+def note_use(tx: Session, key_id: int, now_s: float) -> None:
+    """Store that a key was used now."""
+    tx.get_one(ApiKeyRow, key_id).used_s = now_s
+
+
+def _usable(
+    tx: Session, which: ColumnElement[bool], now_s: float
+) -> list[tuple[ApiKeyRow, TenantRow]]:
+    """Return those keys of a condition that can be used now, with their tenants."""
     query = (
         select(ApiKeyRow, TenantRow)
         .join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
-        .where(ApiKeyRow.sha256 == digest(key), TenantRow.disabled_s.is_(None))
+        .where(which, TenantRow.disabled_s.is_(None))
     )
-    found = tx.execute(query).first()
-    if found is None or not is_valid(found[0], now_s):
-        return None
-    row, tenant = found
-    if row.used_s is None or now_s - row.used_s > 60:
-        row.used_s = now_s
-    return Grant(tenant.id, tenant.name, reach(row.scopes.split(",")), row.id, row.expires_s)
+    return [(row, tenant) for row, tenant in tx.execute(query) if is_valid(row, now_s)]
 
 
 def is_valid(row: ApiKeyRow, now_s: float) -> bool:

@@ -1,21 +1,26 @@
-"""Who asks: the holder of a key, or whoever reaches a service that needs none."""
+"""The principal of a request: the tenant of a key or session, or `local` if none is needed."""
 
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from sqlalchemy import Engine
 
-from ansorpy.server.access import keys
+from ansorpy.server.access import keys, sessions
 from ansorpy.server.access.errors import DeniedError
-from ansorpy.server.db.engine import now, transaction
+from ansorpy.server.db.engine import now, reading, transaction
 
 REMEMBER_S: Final = 5.0  # how long a revoked key may go on
 REMEMBERED: Final = 1024
+USED_S: Final = 60.0  # the time of the last use is stored to the minute
 BEARER: Final = "bearer "
+Kind = Literal["key", "session"]
+KEY: Final[Kind] = "key"
+SESSION: Final[Kind] = "session"
+CHECKS: Final = {KEY: keys.check, SESSION: sessions.check}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,52 +31,94 @@ class Principal:
     tenant: str
     scopes: frozenset[str]
     caller: str  # what its rates are counted under
+    key_id: int | None = None  # the key behind it; None: the service needs no key
 
 
 @dataclass
 class Gate:
-    """Says who asks. A key that was found good is not looked up again for a few seconds."""
+    """Admits keys and the sessions of browsers.
+
+    A secret that was found good is not looked up again for REMEMBER_S. A lookup only reads, so
+    that wrong keys never wait for the write lock of the database, nor hold it.
+    """
 
     engine: Engine
     local: Principal | None  # whom a request without a key speaks for; None: keys are needed
     clock: Callable[[], float] = time.monotonic
-    _known: OrderedDict[str, tuple[float, Principal]] = field(default_factory=OrderedDict)
+    _known: OrderedDict[tuple[Kind, str], tuple[float, Principal]] = field(
+        default_factory=OrderedDict
+    )
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def admit(self, key: str | None) -> Principal:
-        """Return who holds a key.
+    def admit(self, secret: str | None, kind: Kind = KEY) -> Principal:
+        """Return the principal of a key or of a session.
 
         Raises:
-            DeniedError: there is no key where one is needed, or it is not valid.
+            DeniedError: there is no key although one is needed, or it is not valid.
         """
-        if key is None:
+        if secret is None:
             if self.local is None:
                 raise DeniedError("a key is needed: Authorization: Bearer ...")
             return self.local
-        return self.remembered(key) or self._look_up(key, keys.digest(key))
+        return self.remembered(secret, kind) or self._look_up(secret, kind)
 
-    def remembered(self, key: str) -> Principal | None:
-        """Return who holds a key that was good a moment ago, without asking the database."""
+    def remembered(self, secret: str, kind: Kind = KEY) -> Principal | None:
+        """Return the principal of a secret that was good a moment ago, without a query."""
         with self._lock:
-            until_s, principal = self._known.get(keys.digest(key), (0.0, None))
+            until_s, principal = self._known.get((kind, keys.digest(secret)), (0.0, None))
         return principal if self.clock() < until_s else None
 
-    def _look_up(self, key: str, digest: str) -> Principal:
-        with transaction(self.engine) as tx:
-            now_s = now(tx)
-            grant = keys.check(tx, key, now_s)
-        if grant is None:
-            with self._lock:
-                self._known.pop(digest, None)
-            raise DeniedError("this key is not valid (any more)")
-        principal = Principal(grant.tenant_id, grant.tenant, grant.scopes, f"key {grant.key_id}")
-        keep_s = REMEMBER_S if grant.expires_s is None else min(REMEMBER_S, grant.expires_s - now_s)
+    def valid_keys(self, key_ids: Collection[int]) -> set[int]:
+        """Return those of the keys that the database has as valid now."""
+        with reading(self.engine) as tx:
+            return keys.still_valid(tx, key_ids, now(tx))
+
+    def forget(self, secret: str, kind: Kind) -> None:
+        """Look a secret up again the next time that it comes."""
         with self._lock:
-            self._known[digest] = (self.clock() + keep_s, principal)
-            self._known.move_to_end(digest)
+            self._known.pop((kind, keys.digest(secret)), None)
+
+    def sign_in(self, key: str) -> str:
+        """Begin a session of a key; return its secret.
+
+        Raises:
+            DeniedError: the key is not valid.
+        """
+        key_id = self.admit(key).key_id
+        assert key_id is not None, "a principal that was admitted by a key has its number"
+        with transaction(self.engine) as tx:
+            return sessions.begin(tx, key_id, now(tx))
+
+    def sign_out(self, session: str) -> None:
+        """End a session; other processes forget it within REMEMBER_S."""
+        self.forget(session, SESSION)
+        with transaction(self.engine) as tx:
+            sessions.end(tx, session)
+
+    def _look_up(self, secret: str, kind: Kind) -> Principal:
+        with reading(self.engine) as tx:
+            now_s = now(tx)
+            grant = CHECKS[kind](tx, secret, now_s)
+        if grant is None:
+            self.forget(secret, kind)
+            raise DeniedError(f"this {kind} is not valid (any more)")
+        if grant.used_s is None or now_s - grant.used_s > USED_S:
+            with transaction(self.engine) as tx:
+                keys.note_use(tx, grant.key_id, now_s)
+        principal = Principal(
+            grant.tenant_id, grant.tenant, grant.scopes, f"key {grant.key_id}", grant.key_id
+        )
+        keep_s = REMEMBER_S if grant.expires_s is None else min(REMEMBER_S, grant.expires_s - now_s)
+        self._remember(secret, kind, principal, keep_s)
+        return principal
+
+    def _remember(self, secret: str, kind: Kind, principal: Principal, keep_s: float) -> None:
+        place = (kind, keys.digest(secret))
+        with self._lock:
+            self._known[place] = (self.clock() + keep_s, principal)
+            self._known.move_to_end(place)
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
-        return principal
 
 
 def bearer(header: str | None) -> str | None:

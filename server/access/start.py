@@ -6,7 +6,7 @@ from sqlalchemy import Engine
 
 from ansorpy.errors import SpecError
 from ansorpy.server.access import keys
-from ansorpy.server.db.engine import now, transaction
+from ansorpy.server.db.engine import now, reading, transaction
 from ansorpy.server.db.upgrade import LOCAL
 from ansorpy.server.settings import Settings
 
@@ -14,22 +14,49 @@ MIN_KEY_CHARS = 32
 
 
 def keys_needed(settings: Settings, engine: Engine) -> bool:
-    """Return whether requests need a key: where others can reach us, or where there are keys.
+    """Return whether requests need a key: if others can reach us, or if a key was ever made.
+
+    Keys that expired or were revoked count too: a service that asked for keys never stops asking
+    because time has passed. `settings.without_keys` opens it again, on loopback only.
 
     Raises:
-        SpecError: others could reach the service, and it has no key.
+        SpecError: requests need a key and no key is valid, or the settings contradict one another.
     """
     install_admin_key(settings, engine)
-    with transaction(engine) as tx:
-        count = keys.count_valid(tx, now(tx))
-    if count:
+    reachable = not is_loopback(settings.host)
+    if settings.without_keys:
+        _refuse_open(settings, reachable)
+        return False
+    with reading(engine) as tx:
+        made, valid = keys.count(tx), keys.count_valid(tx, now(tx))
+    if valid:
         return True
-    if settings.require_keys or not is_loopback(settings.host):
+    if made:
+        raise SpecError(
+            f"cannot start because none of the {made} API keys in the database is valid (each was"
+            " revoked or has expired); expected a valid key: `ansorpy keys create` makes one,"
+            " ANSORPY_WITHOUT_KEYS=1 opens the service to every user of this machine"
+        )
+    if settings.require_keys or reachable:
         raise SpecError(
             f"host {settings.host}: without a key the service listens on loopback only;"
             " `ansorpy keys create` makes one"
         )
     return False
+
+
+def _refuse_open(settings: Settings, reachable: bool) -> None:
+    """Raise SpecError if a service without keys contradicts another setting."""
+    if settings.require_keys:
+        raise SpecError(
+            "cannot start because ANSORPY_REQUIRE_KEYS and ANSORPY_WITHOUT_KEYS contradict one"
+            " another; expected one of them"
+        )
+    if reachable:
+        raise SpecError(
+            f"cannot start because ANSORPY_WITHOUT_KEYS opens the service to everybody who reaches"
+            f" host {settings.host}; expected a loopback address"
+        )
 
 
 def install_admin_key(settings: Settings, engine: Engine) -> None:

@@ -5,16 +5,21 @@ from contextlib import suppress
 from ipaddress import ip_address
 
 import typer
-import uvicorn
 from fastapi import FastAPI
+from uvicorn.config import STARTUP_FAILURE
 
+from ansorpy.server.edge.serving import (
+    QueueingServer,
+    collect_seldom,
+    connection_limits,
+    raise_descriptors,
+    server_config,
+)
 from ansorpy.server.settings import Settings
 
-STOP_S = 5  # until open connections are closed
 
-
-class Server(uvicorn.Server):
-    """Uvicorn's, which prints the address of the dashboard on standard output."""
+class Server(QueueingServer):
+    """A server that prints the address of the dashboard on standard output."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Bind, then print the address: the port may have been chosen by the system."""
@@ -33,14 +38,10 @@ def shown_host(address: str) -> str:
 
 def listen(app: FastAPI, settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT."""
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        # No access log of its own: it would write addresses as they came in; ours names the route.
-        access_log=False,
-        log_config=None,
-        timeout_graceful_shutdown=STOP_S,
-    )
+    limits = connection_limits(settings, raise_descriptors())
+    server = Server(server_config(app, settings, limits, app.state.wired.metrics))
+    collect_seldom()
     with suppress(KeyboardInterrupt):
-        Server(config).run()
+        server.run()
+    if not server.started:
+        raise typer.Exit(STARTUP_FAILURE)

@@ -71,6 +71,16 @@ class ApiKeyRow(Base):
     used_s: Mapped[float | None]  # the last time, to the minute
 
 
+class SessionRow(Base):
+    """A browser that is signed in with a key; the secret of its cookie is never stored."""
+
+    __tablename__ = "sessions"
+    sha256: Mapped[str] = mapped_column(Sha256, primary_key=True)
+    key_id: Mapped[int] = mapped_column(ForeignKey("api_keys.id"), index=True)
+    created_s: Mapped[float]
+    expires_s: Mapped[float]
+
+
 class JobRow(Base):
     """One tuning job: what was asked, how it stands, who has it on lease."""
 

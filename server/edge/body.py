@@ -12,6 +12,8 @@ from ansorpy.server.edge.shape import ShapeError, mistakes
 from ansorpy.server.schemas.problem import Mistake
 
 BODY_S: Final = 30.0  # for the whole body to arrive
+JSON: Final = "application/json"
+CURL: Final = "application/x-www-form-urlencoded"
 MAX_DIGITS: Final = 40  # of one number
 MAX_KEYS: Final = 1024  # of one object
 
@@ -27,6 +29,23 @@ _EXPECTED: Final = {
     "json_number_too_long": f"at most {MAX_DIGITS} digits",
     "json_too_many_keys": f"at most {MAX_KEYS} keys",
 }
+
+
+def check_json(request: Request) -> None:
+    """Refuse a body that a form of another site could have sent.
+
+    A page of any site may send text/plain, multipart/form-data and CURL without asking. A program
+    may leave the type out, or send CURL, the default of curl; a browser, which says where it comes
+    from, may not.
+
+    Raises:
+        HTTPException: 415.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    browser = "origin" in request.headers or "sec-fetch-site" in request.headers
+    if kind != JSON and (browser or kind not in ("", CURL)):
+        detail = f"cannot read the body because of its Content-Type; expected {JSON}"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail)
 
 
 async def read_bounded(request: Request, limit_bytes: int, limit_s: float = BODY_S) -> bytes:

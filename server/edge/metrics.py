@@ -44,6 +44,8 @@ class Metrics:
     duration_s: Histogram
     refused: Counter
     streams: Gauge
+    connections: Gauge
+    connections_closed: Counter
 
     @staticmethod
     def of(facts: Facts) -> "Metrics":
@@ -64,12 +66,23 @@ class Metrics:
             ),
             Counter("ansorpy_refused", "Problems, by their code.", ("code",), registry=registry),
             Gauge("ansorpy_event_streams", "Event streams that are open.", registry=registry),
+            Gauge("ansorpy_connections", "Connections that are open.", registry=registry),
+            Counter(
+                "ansorpy_connections_closed",
+                "Connections that the service closed, by the reason: late, head, unread, room.",
+                ("why",),
+                registry=registry,
+            ),
         )
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
         self.requests.labels(method, route, str(status)).inc()
         self.duration_s.labels(route).observe(seconds)
+
+    def closed(self, why: str) -> None:
+        """Count one connection that the service closed because of a limit."""
+        self.connections_closed.labels(why).inc()
 
     def text(self) -> bytes:
         """Return the exposition format."""

@@ -13,9 +13,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ansorpy.server.access.start import is_loopback
+from ansorpy.server.edge.connections import FULL
 from ansorpy.server.edge.head import HeadersOnly, HeadersSentError
 from ansorpy.server.edge.metrics import Metrics
-from ansorpy.server.edge.problems import CODES, PROBLEM_CODE, problem
+from ansorpy.server.edge.problems import CODES, PROBLEM_CODE, RETRY_S, problem
 from ansorpy.server.logs import facts
 
 log = logging.getLogger("ansorpy.access")
@@ -33,6 +34,7 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+PROBES: Final = ("/healthz", "/readyz")  # asked every few seconds; only their failures are logged
 UNKNOWN_ROUTE: Final = "(none)"
 _HOST: Final = re.compile(r"(?P<name>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
@@ -83,19 +85,23 @@ class Outside:
         refusal = self._refusal(scope)
         if refusal is not None:
             status, detail = refusal
-            await problem(status, CODES[status], detail)(inner, receive, sending)
+            later = {"Retry-After": str(RETRY_S)} if scope.get(FULL) else {}
+            reply = problem(status, CODES[status], detail, headers=later)
+            await reply(inner, receive, sending)
             return
         with suppress(HeadersSentError):
             await self.app(inner, receive, sending)
 
     def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
+        if scope.get(FULL):
+            return HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are being answered"
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self.local_only and not is_local_name(host):
             detail = "without keys the service answers to names of this machine only"
             return HTTPStatus.MISDIRECTED_REQUEST, detail
         # A browser says where a request comes from; a page of another site may change nothing.
-        if scope["method"] not in SAFE and _is_foreign(headers, host):
+        if scope["method"] not in SAFE and _is_foreign(headers, host, scope["scheme"]):
             return HTTPStatus.FORBIDDEN, "a page of another site may not do this"
         return None
 
@@ -114,17 +120,22 @@ class Outside:
             ms=round(seconds * 1e3, 2),
             request=request_id,
         )
-        log.info("answered", extra=told)
+        quiet = route in PROBES and status == HTTPStatus.OK
+        log.log(logging.DEBUG if quiet else logging.INFO, "answered", extra=told)
 
 
 def is_local_name(host: str) -> bool:
     """Return whether a Host header names this machine."""
     found = _HOST.fullmatch(host)
-    return found is not None and is_loopback(found["name"].strip("[]"))
+    return found is not None and is_loopback(found["name"].strip("[]").lower())
 
 
-def _is_foreign(headers: Headers, host: str) -> bool:
-    origin = headers.get("origin")
-    if origin is not None and origin.lower().partition("://")[2] != host.lower():
+def _is_foreign(headers: Headers, host: str, scheme: str) -> bool:
+    origins = headers.getlist("origin")
+    if len(origins) > 1:
+        return True
+    # A proxy that ends TLS may not tell its scheme: https://HOST is our own site as well then.
+    own = {f"{scheme}://{host.lower()}", f"https://{host.lower()}"}
+    if origins and origins[0].lower() not in own:
         return True
     return headers.get("sec-fetch-site", "none") not in OWN_SITE

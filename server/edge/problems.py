@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from ansorpy.errors import AnsorError, SpecError
-from ansorpy.server.access.errors import DeniedError, ForbiddenError, RateError
+from ansorpy.server.access.errors import DeniedError, ForbiddenError, FullError, RateError
 from ansorpy.server.edge.shape import ShapeError, mistakes, to_ascii
 from ansorpy.server.jobs.errors import BusyError, KeyReusedError, MoveError, UnknownError
 from ansorpy.server.schemas.problem import MEDIA_TYPE, Mistake, Problem
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 MAX_DETAIL: Final = 500
 PROBLEM_CODE: Final = "ansorpy.problem"
 NO_PATH: Final = "cannot find this path because no operation has it; expected a path of /docs"
-RETRY_S: Final = 5  # where the database does not answer
+RETRY_S: Final = 5  # if the database does not answer, or the service is full
 
 # What an expected error means on the wire: the status, and one word for programs.
 MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
@@ -35,13 +35,14 @@ MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
     KeyReusedError: (HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency"),
     BusyError: (HTTPStatus.TOO_MANY_REQUESTS, "quota"),
     RateError: (HTTPStatus.TOO_MANY_REQUESTS, "rate"),
+    FullError: (HTTPStatus.SERVICE_UNAVAILABLE, "full"),
     DeniedError: (HTTPStatus.UNAUTHORIZED, "key"),
     ForbiddenError: (HTTPStatus.FORBIDDEN, "scope"),
 }
 # By status, where only a status is known (no route, no such method, a body that is too long).
 CODES: Final[Mapping[int, str]] = {
     400: "request", 403: "origin", 404: "unknown", 405: "method", 406: "format", 408: "slow",
-    413: "length", 416: "range", 421: "host",
+    413: "length", 415: "type", 416: "range", 421: "host", 503: "full",
 }  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def problem(
 def _expected(_: Request, error: Exception) -> JSONResponse:
     status, code = next(MEANING[kind] for kind in type(error).__mro__ if kind in MEANING)
     headers: dict[str, str] = {}
-    if isinstance(error, BusyError | RateError):
+    if isinstance(error, BusyError | RateError | FullError):
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, DeniedError):
         headers["WWW-Authenticate"] = "Bearer"

@@ -11,7 +11,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from prometheus_client import Gauge
 
-from ansorpy.server.access.errors import RateError
+from ansorpy.server.access.errors import FullError, RateError
+from ansorpy.server.access.principal import Principal
+from ansorpy.server.edge.feed import Feed, Reader
 from ansorpy.server.service.jobs import Followed, JobEvent
 
 Format = Literal["sse", "jsonl"]
@@ -28,54 +30,71 @@ Read = Callable[[int], Followed]  # events after a number
 class Streams:
     """The open streams of a service."""
 
-    poll_s: float
+    feed: Feed
     most_s: float  # one stream lasts so long at most
     most: int  # streams of one tenant
+    most_in_all: int
     gauge: Gauge
     clock: Callable[[], float] = time.monotonic
     _open: Counter[int] = field(default_factory=Counter)
 
     def check(self, tenant_id: int) -> None:
-        """Raise RateError where the tenant has as many streams as it may."""
+        """Refuse one more stream if there are too many.
+
+        Raises:
+            RateError: the tenant has as many streams as it may.
+            FullError: the service has.
+        """
         if self._open[tenant_id] >= self.most:
             raise RateError(f"{self.most} event streams are open", RETRY_S)
+        if self._open.total() >= self.most_in_all:
+            raise FullError(f"{self.most_in_all} event streams are open", RETRY_S)
 
     async def follow(
-        self, tenant_id: int, read: Read, first: Followed, after: int, form: Format, wait: bool
+        self, who: Principal, reader: Reader, read: Read, first: Followed, form: Format, wait: bool
     ) -> AsyncIterator[bytes]:
         """Yield events in `form`.
 
         Args:
-            first: what comes after number `after`; it was read already, so that an unknown job is
-                a 404 and not a broken stream.
+            first: what comes after the last event of the reader; it was read already, so that an
+                unknown job is a 404 and not a broken stream.
             wait: for what has not happened yet; else the stream ends with what there is.
         """
-        self._open[tenant_id] += 1
+        self._open[who.tenant_id] += 1
         self.gauge.inc()
+        self.feed.join(reader)
         try:
-            async for chunk in self._chunks(read, first, after, form, wait):
+            async for chunk in self._chunks(reader, read, first, form, wait):
                 yield chunk
         finally:
-            self._open[tenant_id] -= 1
+            self.feed.leave(reader)
+            self._open[who.tenant_id] -= 1
             self.gauge.dec()
 
     async def _chunks(
-        self, read: Read, found: Followed, after: int, form: Format, wait: bool
+        self, reader: Reader, read: Read, found: Followed, form: Format, wait: bool
     ) -> AsyncIterator[bytes]:
         end_s = self.clock() + self.most_s
-        told_s = self.clock()
-        while True:
+        while found.events and not reader.over:
+            reader.after = found.events[-1].number
+            yield b"".join(encode(event, form) for event in found.events)
+            found = await run_in_threadpool(read, reader.after)
+        if found.ended or not wait:
+            return
+        reader.live = True
+        while self.clock() < end_s:
+            try:
+                async with asyncio.timeout(min(PING_S, end_s - self.clock())):
+                    await reader.changed.wait()
+            except TimeoutError:
+                if form == "sse":
+                    yield KEEPALIVE_COMMENT
+                continue
+            found = reader.take()
             if found.events:
-                after, told_s = found.events[-1].number, self.clock()
                 yield b"".join(encode(event, form) for event in found.events)
-            elif found.ended or not wait or self.clock() >= end_s:
+            if found.ended:
                 return
-            elif form == "sse" and self.clock() - told_s >= PING_S:
-                told_s = self.clock()
-                yield KEEPALIVE_COMMENT
-            if not found.events:
-                await asyncio.sleep(self.poll_s)
-            found = await run_in_threadpool(read, after)
 
 
 def encode(event: JobEvent, form: Format) -> bytes:

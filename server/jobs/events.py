@@ -16,7 +16,7 @@ job at that moment: the weighted sum over its tasks.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -24,6 +24,7 @@ from sqlalchemy.orm import Session
 from ansorpy.server.db.models import JobEventRow, JobRow
 
 Kind = Literal["state", "derived", "round", "improved", "kernel", "finished"]
+BATCH: Final = 500  # ids in one query; SQLite takes 999 values and more
 
 
 def add_event(
@@ -52,3 +53,13 @@ def read_events(tx: Session, job_id: str, after: int, limit: int) -> Sequence[Jo
         .limit(limit)
     )
     return tx.scalars(query).all()
+
+
+def standing(tx: Session, job_ids: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Return the id, the state and the number of the last event of each job that is there."""
+    found: list[tuple[str, str, int]] = []
+    for begin in range(0, len(job_ids), BATCH):
+        some = job_ids[begin : begin + BATCH]
+        query = select(JobRow.id, JobRow.state, JobRow.events).where(JobRow.id.in_(some))
+        found += [(job_id, state, events) for job_id, state, events in tx.execute(query)]
+    return found

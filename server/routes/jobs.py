@@ -8,8 +8,9 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, StreamingResponse
 
-from ansorpy.server.edge.body import parse, read_bounded
+from ansorpy.server.edge.body import check_json, parse, read_bounded
 from ansorpy.server.edge.conditional import MAX_HEADER, matches, not_modified
+from ansorpy.server.edge.feed import Reader
 from ansorpy.server.edge.streams import MEDIA_TYPES
 from ansorpy.server.routes.wired import Reads, Tunes, WiredDep
 from ansorpy.server.schemas.base import NAME_PATTERN
@@ -71,7 +72,7 @@ BODY: dict[str, Any] = {
     response_model=JobSubmitted,
     responses={
         200: {"model": JobSubmitted, "description": "Tuned already: the kernels are there."},
-        **problems(408, 413, 422),
+        **problems(408, 413, 415, 422),
     },
     openapi_extra=BODY,
 )
@@ -87,6 +88,7 @@ async def submit(
     A workload that was tuned already with at least this budget is answered at once, and one that
     is being tuned is not tuned twice.
     """
+    check_json(request)
     body = await read_bounded(request, parts.settings.max_body_bytes)
     work = partial(_submit, parts, who.tenant_id, body, idempotency_key)
     job = await run_in_threadpool(work)
@@ -197,8 +199,10 @@ async def events(
     begin = max(after, int(last_event_id or 0))
     look = partial(parts.jobs.follow, who.tenant_id, job_id)
     first = await run_in_threadpool(look, begin)
+    parts.streams.check(who.tenant_id)  # others may have been opened meanwhile
     waits = wait == "true" or (wait is None and form == "sse")
-    chunks = parts.streams.follow(who.tenant_id, look, first, begin, form, waits)
+    reader = Reader(job_id, who.key_id, begin)
+    chunks = parts.streams.follow(who, reader, look, first, form, waits)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(chunks, media_type=MEDIA_TYPES[form], headers=headers)
 

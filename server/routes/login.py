@@ -1,4 +1,4 @@
-"""/login: a browser keeps an API key in a cookie that no script can read."""
+"""/login: a browser keeps the secret of a session in a cookie that no script can read."""
 
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -9,15 +9,16 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import QueryParams
 
 from ansorpy.server.access.errors import DeniedError
+from ansorpy.server.access.sessions import KEEP_S
 from ansorpy.server.edge.body import read_bounded
 from ansorpy.server.routes.page_route import PageRoute
-from ansorpy.server.routes.wired import COOKIE, WiredDep
+from ansorpy.server.routes.wired import WiredDep, cookie_name
 from ansorpy.server.web.pages import render
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 MAX_FORM_BYTES: Final = 4096
-KEEP_S: Final = 7 * 86400
+OLD_COOKIE: Final = "ansorpy_key"  # held the key itself, before version 0.2
 HOME: Final = "/jobs"
 Next = Annotated[str, Query(max_length=256)]
 
@@ -30,30 +31,35 @@ def form(parts: WiredDep, next: Next = HOME) -> HTMLResponse:
 
 @router.post("/login", response_class=HTMLResponse)
 async def login(request: Request, parts: WiredDep) -> Response:
-    """Check the key, keep it in a cookie, lead on."""
+    """Check the key, begin a session, lead on."""
     body = await read_bounded(request, MAX_FORM_BYTES)
     fields = QueryParams(body.decode("utf-8", "replace"))  # a form has the form of a query
     key = fields.get("key", "").strip()
     place = own_path(fields.get("next", HOME))
     address = request.client.host if request.client is not None else ""
     try:
-        await run_in_threadpool(parts.gate.admit, key)
+        session = await run_in_threadpool(parts.gate.sign_in, key)
     except DeniedError as error:
         parts.rates.take("denied", address)
         return _form(parts, place, str(error), HTTPStatus.UNAUTHORIZED)
     reply = RedirectResponse(place, HTTPStatus.SEE_OTHER)
     reply.set_cookie(
-        COOKIE, key, max_age=KEEP_S, httponly=True, samesite="strict",
+        cookie_name(request), session, max_age=int(KEEP_S), httponly=True, samesite="strict",
         secure=request.url.scheme == "https",
     )  # fmt: skip
+    reply.delete_cookie(OLD_COOKIE, httponly=True, samesite="strict")
     return reply
 
 
 @router.post("/logout")
-def logout() -> Response:
-    """Forget the key."""
+def logout(request: Request, parts: WiredDep) -> Response:
+    """End the session."""
+    name = cookie_name(request)
+    if name in request.cookies:
+        parts.gate.sign_out(request.cookies[name])
     reply = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
-    reply.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    secure = request.url.scheme == "https"  # without it a browser keeps a `__Host-` cookie
+    reply.delete_cookie(name, httponly=True, samesite="strict", secure=secure)
     return reply
 
 

@@ -17,7 +17,7 @@ from ansorpy.server.access.principal import Principal
 from ansorpy.server.jobs.errors import UnknownError
 from ansorpy.server.jobs.states import ENDED, MOVES, State
 from ansorpy.server.routes.page_route import PageRoute, own_form
-from ansorpy.server.routes.wired import COOKIE, Reads, Tunes, WiredDep
+from ansorpy.server.routes.wired import Reads, Tunes, WiredDep, cookie_name
 from ansorpy.server.schemas.base import NAME_PATTERN
 from ansorpy.server.service.charts import COLUMNS, Chart
 from ansorpy.server.service.jobs import Steer
@@ -45,7 +45,7 @@ Task = Annotated[str | None, Query(pattern=NAME_PATTERN)]
 
 
 def _page(request: Request, who: Principal, template: str, here: str, **values: Any) -> Response:
-    name = who.tenant if COOKIE in request.cookies else None
+    name = who.tenant if cookie_name(request) in request.cookies else None
     return HTMLResponse(render(template, who=name, may=who.scopes, here=here, **values))
 
 

@@ -10,7 +10,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from ansorpy.server.access.errors import DeniedError, ForbiddenError
 from ansorpy.server.access.keys import Scope
-from ansorpy.server.access.principal import Gate, Principal, bearer
+from ansorpy.server.access.principal import KEY, SESSION, Gate, Principal, bearer
 from ansorpy.server.access.rates import Rates
 from ansorpy.server.edge.metrics import Metrics
 from ansorpy.server.edge.streams import Streams
@@ -23,7 +23,7 @@ from ansorpy.server.service.kernels import Kernels
 from ansorpy.server.service.records import Records
 from ansorpy.server.settings import Settings
 
-COOKIE = "ansorpy_key"  # where a browser keeps the key that a page of ours was given
+COOKIE = "ansorpy_session"
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,23 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Principal]]:
 
 
 async def _admit(request: Request, gate: Gate) -> Principal:
-    key = bearer(request.headers.get("authorization")) or request.cookies.get(COOKIE)
-    if key is None:
+    secret, kind = bearer(request.headers.get("authorization")), KEY
+    if secret is None:
+        secret, kind = request.cookies.get(cookie_name(request)), SESSION
+    if secret is None:
         return gate.admit(None)
-    known = gate.remembered(key)
-    return known if known is not None else await run_in_threadpool(gate.admit, key)
+    known = gate.remembered(secret, kind)
+    return known if known is not None else await run_in_threadpool(gate.admit, secret, kind)
+
+
+def cookie_name(request: Request) -> str:
+    """Return the name of the cookie with the session.
+
+    Browsers send a cookie to every port of a host, so the port is part of the name. With the
+    prefix `__Host-`, which needs https, no other host of the domain can set it.
+    """
+    name = f"{COOKIE}_{wired(request).settings.port}"
+    return f"__Host-{name}" if request.url.scheme == "https" else name
 
 
 Reads = Annotated[Principal, Depends(needs("read"))]

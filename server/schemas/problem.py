@@ -49,6 +49,7 @@ TITLES = {
     408: "The body came too slowly",
     409: "The state does not allow it",
     413: "The body is too long",
+    415: "The Content-Type is not application/json",
     416: "No such range",
     422: "The request is wrong; errors and detail say where",
     429: "Too much at once; Retry-After says when to come back",

@@ -1,7 +1,7 @@
 """Use cases of a job: submit, look, steer, follow. Everything belongs to a tenant."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -11,9 +11,10 @@ from sqlalchemy.orm import Session
 from ansorpy.errors import SpecError
 from ansorpy.server.access.quota import Quota, check_quota
 from ansorpy.server.db.engine import now, reading, transaction
-from ansorpy.server.db.models import JobRow
+from ansorpy.server.db.models import JobEventRow, JobRow
 from ansorpy.server.jobs import machines, queries
 from ansorpy.server.jobs.errors import UnknownError
+from ansorpy.server.jobs.events import read_events, standing
 from ansorpy.server.jobs.states import ENDED, State
 from ansorpy.server.jobs.submission import Budget, Submission, read_dags
 from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted
@@ -149,8 +150,22 @@ class Jobs:
         with reading(self.engine) as tx:
             job: JobRow = queries.find(tx, tenant_id, job_id)
             rows = queries.events_after(tx, tenant_id, job_id, after, PAGE)
-            events = [_event(row.seq, row.kind, row.at_s, row.body) for row in rows]
-            return Followed(events, job.state in ENDED and len(rows) < PAGE)
+            return _followed(rows, job.state in ENDED)
+
+    def news(self, after: Mapping[str, int]) -> Mapping[str, Followed]:
+        """Return the next events of jobs after a number each; jobs without any are left out.
+
+        Its caller has found each job for its tenant before.
+        """
+        found = {job_id: Followed((), True) for job_id in after}  # a job that is gone has ended
+        with reading(self.engine) as tx:
+            for job_id, state, events in standing(tx, list(after)):
+                if events > after[job_id]:
+                    rows = read_events(tx, job_id, after[job_id], PAGE)
+                    found[job_id] = _followed(rows, state in ENDED)
+                elif state not in ENDED:
+                    del found[job_id]
+        return found
 
     def kernel(self, tenant_id: int, job_id: str, task: str) -> str:
         """Return the digest of the newest kernel of a task; UnknownError."""
@@ -170,6 +185,11 @@ def _check_target(tx: Session, request: JobRequest) -> None:
 
 def _told(tx: Session, row: JobRow, waiting_for: str | None) -> JobReply:
     return job_reply(row, queries.kernels_of(tx, row.tenant_id, row.id), waiting_for)
+
+
+def _followed(rows: Sequence[JobEventRow], ended: bool) -> Followed:
+    events = [_event(row.seq, row.kind, row.at_s, row.body) for row in rows]
+    return Followed(events, ended and len(rows) < PAGE)
 
 
 def _event(number: int, kind: str, at_s: float, body: str) -> JobEvent:

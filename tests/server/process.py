@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import httpx
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 START_S = 60.0
+SOON_S = 60.0  # patience with what must happen
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Live:
     url: str
     pid: int
     http: httpx.Client
+    log: IO[bytes]
 
     def get(self, path: str, **arguments: Any) -> httpx.Response:
         """GET a path."""
@@ -34,9 +36,22 @@ class Live:
         """POST to a path."""
         return self.http.post(path, **arguments)
 
+    def logged(self) -> bytes:
+        """Return the log so far."""
+        size = os.fstat(self.log.fileno()).st_size
+        return os.pread(self.log.fileno(), size, 0)
+
     def resident_bytes(self) -> int:
         """Return the memory that the process has."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Return when something holds."""
+    end_s = time.monotonic() + SOON_S
+    while not holds():
+        assert time.monotonic() < end_s, "it never held"
+        time.sleep(0.02)
 
 
 def free_port() -> int:
@@ -47,7 +62,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def process(url: str, **environment: str) -> Iterator[Live]:
+def process(
+    url: str, limit_descriptors: int | None = None, /, **environment: str
+) -> Iterator[Live]:
     """Run `ansorpy serve` on a database; without a worker unless the environment says so."""
     port = free_port()
     env = {
@@ -57,13 +74,15 @@ def process(url: str, **environment: str) -> Iterator[Live]:
         **environment,
     }
     command = [sys.executable, "-m", "ansorpy", "serve", "--port", str(port)]
+    if limit_descriptors is not None:
+        command = ["prlimit", f"--nofile={limit_descriptors}", *command]
     with TemporaryFile() as log:
         child = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
         try:
             place = f"http://127.0.0.1:{port}"
             with httpx.Client(base_url=place, timeout=60.0) as http:
                 _wait(http, child, log)
-                yield Live(place, child.pid, http)
+                yield Live(place, child.pid, http, log)
         finally:
             child.terminate()
             child.wait(timeout=30)

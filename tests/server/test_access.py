@@ -1,18 +1,22 @@
+import json
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
+from httpx2 import Response
+from sqlalchemy import Engine, func, select
 
 from ansorpy.errors import SpecError
-from ansorpy.server.access import keys
+from ansorpy.server.access import keys, sessions
 from ansorpy.server.access.errors import DeniedError, RateError
-from ansorpy.server.access.principal import Gate, bearer
+from ansorpy.server.access.principal import KEY, SESSION, Gate, bearer
 from ansorpy.server.access.rates import Rates
 from ansorpy.server.access.start import is_loopback
 from ansorpy.server.db.engine import now, transaction
-from ansorpy.server.db.models import ApiKeyRow, TenantRow
+from ansorpy.server.db.models import ApiKeyRow, SessionRow, TenantRow
 from tests.server.service import MM, service
 
 
@@ -96,6 +100,52 @@ def test_a_revoked_key_goes_on_for_seconds_at_most(engine: Engine) -> None:
         gate.admit(key)
 
 
+def test_wrong_secrets_are_looked_up_while_another_transaction_holds_the_write_lock(
+    engine: Engine,
+) -> None:
+    gate = Gate(engine, None)
+    key = key_of(engine)
+    gate.admit(key)  # stores when it was used
+    with transaction(engine) as tx, ThreadPoolExecutor(1) as other:
+        tx.scalars(select(TenantRow).where(TenantRow.name == "a")).one().max_queued_jobs = 7
+        tx.flush()
+        for secret, kind in (("wrong", KEY), ("wrong", SESSION)):
+            with pytest.raises(DeniedError):
+                other.submit(gate.admit, secret, kind).result(timeout=20)  # SQLite waits 30 s
+        gate.forget(key, KEY)
+        assert other.submit(gate.admit, key).result(timeout=20).tenant == "a"
+
+
+def test_a_session_ends_with_its_key_and_is_no_bearer(url: str, engine: Engine) -> None:
+    key = key_of(engine, "read")
+    gate = Gate(engine, None, clock=count(step=6).__next__)  # remembers nothing
+    session = gate.sign_in(key)
+    assert gate.admit(session, SESSION).key_id == gate.admit(key).key_id
+    with pytest.raises(DeniedError):
+        gate.admit(session, KEY)
+    with pytest.raises(DeniedError):
+        gate.admit(key, SESSION)
+    with transaction(engine) as tx:
+        assert sessions.check(tx, session, now(tx) + sessions.KEEP_S) is None
+        keys.revoke(tx, key.split("_")[1], now(tx))
+    with pytest.raises(DeniedError, match="session is not valid"):
+        gate.admit(session, SESSION)
+    with pytest.raises(DeniedError):
+        gate.sign_in(key)
+
+
+def test_the_oldest_sessions_of_a_key_make_room(engine: Engine) -> None:
+    key = key_of(engine)
+    key_id = Gate(engine, None).admit(key).key_id
+    assert key_id is not None
+    with transaction(engine) as tx:
+        secrets = [sessions.begin(tx, key_id, 1000.0 + n) for n in range(sessions.MOST + 2)]
+        found = [sessions.check(tx, secret, 1000.0) is not None for secret in secrets]
+        assert found == [False, False, *[True] * sessions.MOST]
+        sessions.begin(tx, key_id, 1000.0 + sessions.KEEP_S + sessions.MOST + 2)
+        assert tx.scalar(select(func.count()).select_from(SessionRow)) == 1
+
+
 def test_only_the_scheme_bearer_is_known() -> None:
     assert bearer("Bearer abc") == bearer("bearer  abc ") == "abc"
     assert bearer(None) is None
@@ -112,8 +162,10 @@ def test_with_keys_in_the_database_every_request_needs_one(url: str, engine: Eng
             assert reply.headers["www-authenticate"] == "Bearer"
         headers = {"Authorization": f"Bearer {key}"}
         assert running.client.get("/v1/jobs", headers=headers).status_code == 200
-        running.client.cookies.set("ansorpy_key", key)
-        assert running.client.get("/v1/jobs").status_code == 200
+        for name in ("ansorpy_key", "ansorpy_session_8720"):
+            running.client.cookies.set(name, key)
+        assert running.client.get("/v1/jobs").status_code == 401  # a cookie holds no key
+        running.client.cookies.clear()
         for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
             assert running.client.get(path).status_code == 200
 
@@ -151,6 +203,37 @@ def test_an_expired_key_is_no_key(url: str, engine: Engine) -> None:
     key_of(engine, lifetime_s=-1.0)
     with pytest.raises(SpecError, match="ansorpy keys create"), service(url, host="0.0.0.0"):
         pass
+
+
+@pytest.mark.parametrize("end", ["expired", "revoked"])
+def test_keys_once_made_stay_needed(url: str, engine: Engine, end: str) -> None:
+    key = key_of(engine, lifetime_s=-1.0 if end == "expired" else None)
+    if end == "revoked":
+        with transaction(engine) as tx:
+            keys.revoke(tx, key.split("_")[1], now(tx))
+    with pytest.raises(SpecError, match="none of the 1 API keys") as refused, service(url):
+        pass
+    assert "`ansorpy keys create`" in str(refused.value)
+    another = {"Authorization": f"Bearer {key_of(engine)}"}
+    with service(url) as running:
+        assert running.client.get("/v1/jobs").status_code == 401
+        assert running.client.get("/v1/jobs", headers=another).status_code == 200
+
+
+def test_a_service_with_keys_is_opened_by_an_explicit_setting_only(
+    url: str, engine: Engine
+) -> None:
+    key_of(engine, lifetime_s=-1.0)
+    with service(url, without_keys=True) as running:
+        assert running.client.get("/v1/jobs").status_code == 200
+        evil = running.client.get("/v1/jobs", headers={"Host": "evil.example"})
+        assert evil.status_code == 421
+    for changes, message in (
+        ({"host": "0.0.0.0"}, "expected a loopback address"),
+        ({"require_keys": True}, "contradict one another"),
+    ):
+        with pytest.raises(SpecError, match=message), service(url, without_keys=True, **changes):
+            pass
 
 
 def test_a_key_may_come_from_a_file(url: str, tmp_path: Path) -> None:
@@ -221,7 +304,7 @@ def test_names_of_other_machines_are_no_host_without_keys(url: str, engine: Engi
         for host in ("evil.example", "evil.example:8720", "127.0.0.1.evil.example", "", "a b"):
             reply = running.client.get("/v1/jobs", headers={"Host": host})
             assert (reply.status_code, reply.json()["code"]) == (421, "host"), host
-        for host in ("localhost:8720", "127.0.0.1", "[::1]:8720"):
+        for host in ("localhost:8720", "LOCALHOST", "127.0.0.1", "[::1]:8720"):
             assert running.client.get("/v1/jobs", headers={"Host": host}).status_code == 200
     key = {"Authorization": f"Bearer {key_of(engine)}", "Host": "tuner.example"}
     with service(url, key) as running:
@@ -230,13 +313,48 @@ def test_names_of_other_machines_are_no_host_without_keys(url: str, engine: Engi
 
 def test_a_page_of_another_site_changes_nothing(url: str) -> None:
     with service(url) as running:
-        for origin in ("http://evil.example", "null", "http://localhost:99", "http://localhost."):
+        for origin in (
+            "http://evil.example", "null", "http://localhost:99", "http://localhost.",
+            "x://localhost", "ftp://localhost", "//localhost", "localhost", "",
+        ):  # fmt: skip
             headers = {"Origin": origin}
             reply = running.client.post("/v1/jobs", json={"text": MM}, headers=headers)
             assert (reply.status_code, reply.json()["code"]) == (403, "origin"), origin
             assert "access-control-allow-origin" not in reply.headers
-        own = {"Origin": "http://localhost"}
-        assert running.client.post("/v1/jobs", json={"text": MM}, headers=own).status_code == 202
+        for own in ("http://localhost", "HTTP://LOCALHOST", "https://localhost"):
+            reply = running.client.post("/v1/jobs", json={"text": MM}, headers={"Origin": own})
+            assert reply.status_code == 202, own
+        for second in ("http://evil.example", "http://localhost"):
+            both = [("Origin", "http://localhost"), ("Origin", second)]
+            reply = running.client.post("/v1/jobs", json={"text": MM}, headers=both)
+            assert (reply.status_code, reply.json()["code"]) == (403, "origin")
+        running.client.base_url = "https://localhost"
+        plain = {"Origin": "http://localhost"}
+        assert running.client.post("/v1/jobs", json={"text": MM}, headers=plain).status_code == 403
+
+
+JSON_TYPES = ("application/json", "application/json; charset=utf-8", "APPLICATION/JSON")
+CURL = "application/x-www-form-urlencoded"
+
+
+def test_a_job_is_json_and_says_so(url: str) -> None:
+    body = json.dumps({"text": MM}).encode()
+    browser = {"Origin": "http://localhost"}
+
+    def sent(kind: str | None, headers: dict[str, str]) -> Response:
+        given = headers if kind is None else {**headers, "Content-Type": kind}
+        reply: Response = running.client.post("/v1/jobs", content=body, headers=given)
+        return reply
+
+    with service(url) as running:
+        for headers in ({}, browser, {"Sec-Fetch-Site": "same-origin"}):
+            assert {sent(kind, headers).status_code for kind in JSON_TYPES} == {202}
+            for kind in ("text/plain", "multipart/form-data; boundary=x", "text/json", "x"):
+                reply = sent(kind, headers)
+                assert (reply.status_code, reply.json()["code"]) == (415, "type"), kind
+                assert reply.json()["detail"].endswith("expected application/json")
+        assert {sent(kind, {}).status_code for kind in (None, CURL)} == {202}  # programs
+        assert {sent(kind, browser).status_code for kind in (None, CURL)} == {415}
 
 
 def test_every_reply_carries_the_headers_that_keep_browsers_safe(url: str) -> None:

@@ -4,8 +4,16 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from httpx2 import Response
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
 
-from tests.server.service import Service, package, service
+from ansorpy.server.access import keys
+from ansorpy.server.db.engine import now, transaction
+from ansorpy.server.db.models import ApiKeyRow, JobRow, TenantRow
+from ansorpy.server.jobs import queries
+from tests.server.process import SOON_S, until
+from tests.server.service import MM, Service, package, service
 
 
 @pytest.fixture
@@ -87,3 +95,68 @@ def test_one_stream_too_many_is_refused_and_a_closed_one_counts_no_more(running:
     assert (refused.status_code, refused.json()["code"], seen) == (429, "rate", [200])
     assert refused.headers["retry-after"] == "5"
     assert running.client.get(path).status_code == 200
+
+
+def opened(
+    running: Service, path: str, headers: dict[str, str]
+) -> tuple[threading.Thread, list[Response]]:
+    """Follow a job in a thread, and return when its stream is open."""
+    replies: list[Response] = []
+    streams = running.client.app.state.wired.streams  # type: ignore[attr-defined]
+    before = streams._open.total()
+    follower = threading.Thread(
+        target=lambda: replies.append(running.client.get(path, headers=headers)), daemon=True
+    )
+    follower.start()
+    until(lambda: streams._open.total() > before)
+    return follower, replies
+
+
+@pytest.mark.parametrize("end", ["revoked", "expired", "tenant disabled"])
+def test_a_stream_ends_with_its_key(url: str, engine: Engine, end: str) -> None:
+    with transaction(engine) as tx:
+        key, row = keys.create(tx, "one", ("tune",), now(tx))
+    headers = {"Authorization": f"Bearer {key}"}
+    with service(url, event_stream_s=3600.0) as running:
+        other = running.key("two", "tune")
+        job_id = running.client.post("/v1/jobs", json={"text": MM}, headers=headers).json()["id"]
+        theirs = running.client.post("/v1/jobs", json={"text": MM}, headers=other).json()["id"]
+        follower, replies = opened(running, f"/v1/jobs/{job_id}/events", headers)
+        staying, ended = opened(running, f"/v1/jobs/{theirs}/events", other)
+        with transaction(engine) as tx:
+            if end == "revoked":
+                keys.revoke(tx, row.prefix, now(tx))
+            elif end == "expired":
+                tx.get_one(ApiKeyRow, row.id).expires_s = now(tx)
+            else:
+                tx.get_one(TenantRow, row.tenant_id).disabled_s = now(tx)
+        follower.join(SOON_S)
+        assert [parsed(reply.text)[-1]["id"] for reply in replies] == ["1"]
+        with transaction(engine) as tx:
+            queries.cancel(tx, tenant_of(tx, job_id), job_id, now(tx))
+        assert ended == []
+        assert staying.is_alive()  # the key of another tenant is still good
+        running.client.post(f"/v1/jobs/{theirs}/cancel", headers=other)
+        staying.join(SOON_S)
+        assert [parsed(reply.text)[-1]["id"] for reply in ended] == ["2"]
+
+
+def tenant_of(tx: Session, job_id: str) -> int:
+    found = tx.scalar(select(JobRow.tenant_id).where(JobRow.id == job_id))
+    assert found is not None
+    return found
+
+
+def test_a_service_has_so_many_streams_in_all(url: str) -> None:
+    with service(url, event_stream_s=3600.0, max_event_streams_in_all=2) as running:
+        job_id = running.submit()
+        path = f"/v1/jobs/{job_id}/events"
+        followers = [opened(running, path, {}) for _ in range(2)]
+        refused = running.client.get(path)
+        assert (refused.status_code, refused.json()["code"]) == (503, "full")
+        assert refused.headers["retry-after"] == "5"
+        running.client.post(f"/v1/jobs/{job_id}/cancel")
+        for follower, replies in followers:
+            follower.join(SOON_S)
+            assert [event["id"] for event in parsed(replies[0].text)] == ["1", "2"]
+        assert running.client.get(path).status_code == 200

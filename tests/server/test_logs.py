@@ -3,7 +3,15 @@ import logging
 
 import pytest
 
-from ansorpy.server.logs import MAX_VALUE, JsonFormatter, TextFormatter, facts
+from ansorpy.server.logs import (
+    MAX_MESSAGES,
+    MAX_VALUE,
+    JsonFormatter,
+    Sparse,
+    TextFormatter,
+    configure,
+    facts,
+)
 
 
 def record(message: str = "claimed", **values: object) -> logging.LogRecord:
@@ -37,3 +45,37 @@ def test_a_traceback_is_told(formatter: logging.Formatter) -> None:
         _ = 1 // 0
     told.exc_info = (caught.type, caught.value, caught.tb)
     assert "ZeroDivisionError" in formatter.format(told)
+
+
+def test_a_message_that_clients_cause_is_written_ten_times_a_minute() -> None:
+    clock = [0.0]
+    sparse = Sparse(most=10, clock=lambda: clock[0])
+
+    def passes(message: str, name: str = "asyncio") -> logging.LogRecord | None:
+        told = logging.LogRecord(name, logging.ERROR, "f", 1, message, (), None)
+        return told if sparse.filter(told) else None
+
+    accept = "socket.accept() out of system resource\nsocket: <socket %d>"
+    assert sum(passes(accept % n) is not None for n in range(1000)) == 10
+    assert passes("another message") is not None
+    assert all(passes("ours", "ansorpy.test") for _ in range(1000))
+    clock[0] = 60.0
+    told = passes(accept)
+    assert told is not None
+    assert TextFormatter().format(told).endswith(" left_out=990")
+    for n in range(10_000):
+        passes(f"message {n}")
+    assert len(sparse._seen) <= MAX_MESSAGES
+
+
+def test_the_log_of_a_service_is_sparse(capfd: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        configure("text")
+        for _ in range(1000):
+            logging.getLogger("asyncio").error("socket.accept() out of system resource")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    assert len(capfd.readouterr().err.splitlines()) == 10

@@ -228,10 +228,32 @@ def test_signing_in_and_out(url: str, engine: Engine) -> None:
         )
         assert (good.status_code, good.headers["location"]) == (303, "/compare")
         cookie = good.headers["set-cookie"]
+        assert cookie.startswith("ansorpy_session_8720=")
+        assert key not in cookie
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
         assert running.client.get("/jobs", follow_redirects=False).status_code == 200
+        kept = dict(running.client.cookies)
         running.client.post("/logout", headers=own)
+        assert running.client.get("/jobs", follow_redirects=False).status_code == 303
+        running.client.cookies.update(kept)  # a copy of the cookie is no session any more
+        assert running.client.get("/jobs", follow_redirects=False).status_code == 303
+
+
+def test_over_https_the_cookie_is_bound_to_the_host(url: str, engine: Engine) -> None:
+    with transaction(engine) as tx:
+        key, _ = keys.create(tx, "local", ("read",), now(tx))
+    with service(url) as running:
+        running.client.base_url = "https://localhost"
+        headers = {"Origin": "https://localhost"}
+        good = running.client.post("/login", data={"key": key}, headers=headers)
+        cookie = good.history[0].headers["set-cookie"]
+        assert cookie.startswith("__Host-ansorpy_session_8720=")
+        assert all(part in cookie for part in ("Secure", "Path=/", "HttpOnly"))
+        assert "Domain" not in cookie
+        assert good.status_code == 200
+        out = running.client.post("/logout", headers=headers, follow_redirects=False)
+        assert "Secure" in out.headers["set-cookie"]
         assert running.client.get("/jobs", follow_redirects=False).status_code == 303
 
 

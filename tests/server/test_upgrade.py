@@ -9,7 +9,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, inspect
 
-from ansorpy.server.db.engine import connect
+from ansorpy.server.access import keys
+from ansorpy.server.db.engine import connect, transaction
 from ansorpy.server.db.models import Base
 from ansorpy.server.db.upgrade import (
     KNOWN,
@@ -41,6 +42,20 @@ def test_an_upgrade_makes_exactly_the_tables_of_the_models(new_url: Callable[[],
     assert is_current(engine)
     assert upgrade(engine) == NEEDED  # again: nothing to do
     assert local_tenant(engine) == 1
+    engine.dispose()
+
+
+def test_the_first_schema_is_upgraded_and_keeps_its_keys(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    engine = open_database(url)
+    with transaction(engine) as tx:
+        key, _ = keys.create(tx, "a", ("read",), 0.0)
+    migrate(engine, "0001")
+    assert upgrade(engine) == NEEDED
+    engine.dispose()
+    engine = open_database(url)
+    with transaction(engine) as tx:
+        assert keys.check(tx, key, 1.0) is not None
     engine.dispose()
 
 

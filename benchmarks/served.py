@@ -1,0 +1,118 @@
+"""A service of its own, on loopback, and requests to it that are timed."""
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+START_S: Final = 60.0
+REPLY_S: Final = 30.0
+LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The answers to many requests; durations in seconds, status 0 if no answer came."""
+
+    durations_s: tuple[float, ...]
+    statuses: dict[int, int]
+    seconds: float
+
+    @property
+    def per_s(self) -> float:
+        """Requests per second."""
+        return len(self.durations_s) / self.seconds
+
+    def quantile_s(self, share: float) -> float:
+        """Return the duration that `share` of the requests stayed under."""
+        ordered = sorted(self.durations_s)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service."""
+
+    port: int
+    pid: int
+    log: Path
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def log_bytes(self) -> int:
+        """Return the size of the log."""
+        return self.log.stat().st_size
+
+    def resident_bytes(self) -> int:
+        """Return the memory of the process."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def descriptors(self) -> int:
+        """Return how many files and sockets the process has open."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+
+@contextmanager
+def serving(folder: Path, environment: Mapping[str, str]) -> Iterator[Service]:
+    """Run `ansorpy serve` on SQLite in `folder` while the block runs."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port = probe.getsockname()[1]
+    env = {**os.environ, "ANSORPY_DATA_DIR": str(folder), **environment}
+    command = [sys.executable, "-m", "ansorpy", "serve", "--port", str(port)]
+    place = folder / "service.log"
+    with place.open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+    try:
+        _wait(port, process, place)
+        yield Service(port, process.pid, place)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    end_s = time.monotonic() + START_S
+    while get(port, "/healthz") != 200:
+        if process.poll() is not None or time.monotonic() > end_s:
+            raise SystemExit(f"the service did not start:\n{log.read_text()[-2000:]}")
+        time.sleep(0.1)
+
+
+def get(port: int, path: str) -> int:
+    """Return the status of a request on a connection of its own; 0 if no answer came."""
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=REPLY_S)
+    try:
+        connection.request("GET", path, headers={"Connection": "close"})
+        reply = connection.getresponse()
+        reply.read()
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+    return reply.status
+
+
+def timed_gets(port: int, path: str, seconds: float, pause_s: float) -> Served:
+    """Ask again and again for `seconds`, each time on a new connection, with pauses between."""
+    durations_s: list[float] = []
+    statuses: Counter[int] = Counter()
+    start_s = time.perf_counter()
+    while time.perf_counter() - start_s < seconds:
+        begin_s = time.perf_counter()
+        statuses[get(port, path)] += 1
+        durations_s.append(time.perf_counter() - begin_s)
+        time.sleep(pause_s)
+    return Served(tuple(durations_s), dict(statuses), time.perf_counter() - start_s)

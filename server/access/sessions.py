@@ -1,0 +1,54 @@
+"""Sessions of browsers: 256 random bits in a cookie, stored as their sha256.
+
+A session stands for the key that a person signed in with, and is good for cookies only: the key
+itself never comes back from the browser, so no other service of the same host is sent it.
+"""
+
+import secrets
+from typing import Final
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from ansorpy.server.access import keys
+from ansorpy.server.db.models import ApiKeyRow, SessionRow
+
+MOST: Final = 64  # sessions of one key; the oldest make room
+KEEP_S: Final = 7 * keys.DAY_S
+
+
+def begin(tx: Session, key_id: int, now_s: float) -> str:
+    """Add a session of a key, and return its secret."""
+    tx.execute(delete(SessionRow).where(SessionRow.expires_s <= now_s))
+    newest = (
+        select(SessionRow.sha256)
+        .where(SessionRow.key_id == key_id)
+        .order_by(SessionRow.created_s.desc(), SessionRow.sha256)
+        .offset(MOST - 1)
+        .limit(MOST)
+    )
+    for sha256 in tx.scalars(newest).all():
+        tx.execute(delete(SessionRow).where(SessionRow.sha256 == sha256))
+    secret = secrets.token_urlsafe(keys.SECRET_BYTES)
+    row = SessionRow(
+        sha256=keys.digest(secret), key_id=key_id, created_s=now_s, expires_s=now_s + KEEP_S
+    )
+    tx.add(row)
+    return secret
+
+
+def check(tx: Session, secret: str, now_s: float) -> keys.Grant | None:
+    """Return what the key of a session allows now; None if session or key is not valid."""
+    if len(secret) > keys.MAX_KEY_CHARS or not secret.isascii():
+        return None
+    key_id = (
+        select(SessionRow.key_id)
+        .where(SessionRow.sha256 == keys.digest(secret), SessionRow.expires_s > now_s)
+        .scalar_subquery()
+    )
+    return keys.grant(tx, ApiKeyRow.id == key_id, now_s)
+
+
+def end(tx: Session, secret: str) -> None:
+    """Delete a session; one that is not there is no error."""
+    tx.execute(delete(SessionRow).where(SessionRow.sha256 == keys.digest(secret)))

@@ -1,0 +1,133 @@
+"""One poller of the database for all event streams of a process."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from ansorpy.server.service.jobs import Followed
+
+log = logging.getLogger(__name__)
+
+VALID_S: Final = 2.0  # between two looks at the keys of open streams; they end within 5 s
+TURN: Final = 8  # readers that are woken before other requests have their turn
+
+News = Callable[[Mapping[str, int]], Mapping[str, Followed]]  # by job, after an event number
+Valid = Callable[[Collection[int]], set[int]]  # those of the keys that can be used now
+
+
+@dataclass(eq=False)
+class Reader:
+    """One open stream: the events that it has, and those that it has not taken yet."""
+
+    job_id: str
+    key_id: int | None  # None: no key is needed
+    after: int  # the number of its last event
+    live: bool = False  # False: it still reads pages of old events by itself
+    over: bool = False  # its key is not valid any more, or the poller failed
+    found: Followed | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self) -> Followed:
+        """Return the events that were found, and make room for the next ones."""
+        self.changed.clear()
+        if self.over:
+            return Followed((), True)
+        found, self.found = self.found, None
+        if found is None:
+            return Followed((), False)
+        events = [event for event in found.events if event.number > self.after]
+        if events:
+            self.after = events[-1].number
+        return Followed(events, found.ended)
+
+    def end(self) -> None:
+        """End the stream before its next event; `over` also ends the reading of old events."""
+        self.over = True
+        self.changed.set()
+
+
+@dataclass
+class Feed:
+    """The readers of a process, and the task that looks for their events while there are any.
+
+    It has one thread of its own, so that the threads of other requests never wait for streams.
+    """
+
+    news: News
+    valid: Valid
+    poll_s: float
+    clock: Callable[[], float] = time.monotonic
+    _readers: dict[Reader, None] = field(default_factory=dict)
+    _task: asyncio.Task[None] | None = None
+
+    def join(self, reader: Reader) -> None:
+        """Look for events of a reader from now on."""
+        self._readers[reader] = None
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._poll())
+
+    def leave(self, reader: Reader) -> None:
+        """Forget a reader."""
+        self._readers.pop(reader, None)
+
+    async def _poll(self) -> None:
+        thread = CapacityLimiter(1)
+        checked_s, silent = self.clock(), False
+        try:
+            while self._readers:
+                try:
+                    if self.clock() - checked_s >= VALID_S:
+                        await self._check_keys(thread)
+                        checked_s = self.clock()
+                    await self._look(thread)
+                    silent = False
+                except (OperationalError, PoolTimeoutError) as error:
+                    if not silent:
+                        log.warning("event streams: no answer of the database", exc_info=error)
+                    silent = True
+                await asyncio.sleep(self.poll_s)
+        finally:
+            self._task = None
+            for reader in self._readers:  # there are none, unless the poller was ended
+                reader.end()
+
+    async def _check_keys(self, thread: CapacityLimiter) -> None:
+        ids = {reader.key_id for reader in self._readers if reader.key_id is not None}
+        if not ids:
+            return
+        valid = await run_sync(self.valid, ids, limiter=thread)
+        for reader in self._readers:
+            if reader.key_id in ids - valid:
+                reader.end()
+
+    async def _look(self, thread: CapacityLimiter) -> None:
+        asked: dict[str, int] = {}
+        for reader in self._readers:
+            if reader.live and reader.found is None:
+                asked[reader.job_id] = min(reader.after, asked.get(reader.job_id, reader.after))
+        if not asked:
+            return
+        found = await run_sync(self.news, asked, limiter=thread)
+        waiting = iter([reader for reader in self._readers if reader.job_id in found])
+        while turn := list(islice(waiting, TURN)):
+            for reader in turn:
+                _give(reader, found[reader.job_id])
+            await asyncio.sleep(0)
+
+
+def _give(reader: Reader, found: Followed) -> None:
+    """Hand the events of its job to a reader that has taken the ones before."""
+    if not reader.live or reader.found is not None:
+        return
+    if found.ended or (found.events and found.events[-1].number > reader.after):
+        reader.found = found
+        reader.changed.set()
