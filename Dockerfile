@@ -1,5 +1,5 @@
 # Two stages: what builds is not what runs. Dependencies are those of requirements*.lock, by hash.
-FROM python:3.12-slim-bookworm AS build
+FROM python:3.12-slim-bookworm@sha256:782412e85d0f0984994c290652577d4018aff08145c85b262bb63dc0c7522254 AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/ansorpy
 WORKDIR /src
@@ -13,7 +13,7 @@ COPY server server
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && /opt/ansorpy/bin/pip install --no-deps /wheels/*.whl
 
-FROM python:3.12-slim-bookworm
+FROM python:3.12-slim-bookworm@sha256:782412e85d0f0984994c290652577d4018aff08145c85b262bb63dc0c7522254
 # libgomp1: the threading layer of parallel kernels; gcc: links libkernel.so; bubblewrap: the sandbox.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends libgomp1 gcc libc6-dev bubblewrap \

@@ -195,3 +195,12 @@ def wait_for(happens: Callable[[], bool], limit_s: float = 150.0) -> None:
     while not happens():
         assert time.monotonic() < end_s, "it did not happen"
         time.sleep(0.25)
+
+
+def test_base_images_are_pinned_by_digest() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    named = re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)
+    named += [one["image"] for one in SERVICES.values() if not one["image"].startswith("ansorpy:")]
+    assert named
+    for image in named:
+        assert re.fullmatch(r"[a-z]+:[\w.-]+@sha256:[0-9a-f]{64}", image), image
