@@ -56,7 +56,7 @@ def poison(running: Service) -> str:
     with transaction(running.engine) as tx:
         failed = Record("k/t/1", "k", "cpu@0", "{}", (), Failed("wrong", EVIL))
         tenant = tx.query(JobRow.tenant_id).filter(JobRow.id == job_id).scalar()
-        tx.add(record_row(failed, tenant, job_id, "mm", 1))
+        tx.add(record_row(failed, tenant, job_id, "mm", 1, origin="measured"))
         tx.execute(update(JobRow).where(JobRow.id == job_id).values(reason=EVIL))
         now_s = now(tx)
         tx.add(
