@@ -115,14 +115,14 @@ def replaced(value: Any, way: tuple[Any, ...], new: object) -> None:
 
 def _mutated(rng: Random, value: Any, times: int) -> Any:
     for _ in range(times):
-        replaced(value, rng.choice(list(ways(value))), rng.choice(VALUES))
+        replaced(value, rng.choice(list(ways(value))), deepcopy(rng.choice(VALUES)))
     return value
 
 
 def _fields(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
     """Yield records in which one to three values are others."""
     for _ in range(rng.randint(1, 4)):
-        yield text(_mutated(rng, rng.choice(lines), rng.choice((1, 1, 1, 2, 3))))
+        yield text(_mutated(rng, deepcopy(rng.choice(lines)), rng.choice((1, 1, 1, 2, 3))))
 
 
 def _structure(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
@@ -155,7 +155,7 @@ def _structure(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
 def _plans(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
     """Yield records whose plan or row is another, with the fastest times of all."""
     for _ in range(rng.randint(1, 3)):
-        line = rng.choice(lines)
+        line = deepcopy(rng.choice(lines))
         plan = json.loads(line["plan"])
         if rng.random() < 0.7:
             part = rng.choice(("steps", "choices"))
