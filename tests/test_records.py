@@ -1,6 +1,6 @@
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, replace
 from io import StringIO
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from ansorpy.records import (
     encode,
     import_jsonl,
     lines_of,
+    reader,
     task_key,
 )
 from ansorpy.target import Target
@@ -266,6 +267,19 @@ def test_a_hostile_line_says_what_was_expected(line: str, message: str) -> None:
         tuple(import_jsonl([line]))
 
 
+@pytest.mark.parametrize(
+    ("kind", "table"),
+    [(Measured, reader.OUTCOME_MEASURED), (Failed, reader.OUTCOME_FAILED), (Race, reader.RACE)],
+)
+def test_the_reader_knows_every_field(
+    kind: type[Measured | Failed | Race], table: Mapping[str, object]
+) -> None:
+    names = {field.name for field in fields(kind)}
+    assert set(table) == names
+    later = {field.name for field in fields(kind) if field.default is not MISSING}
+    assert later == reader.OPTIONAL & (names - ({"seconds"} if kind is Race else set()))
+
+
 def test_a_line_without_end_is_read_in_part() -> None:
     (part, _) = lines_of(StringIO("x" * (MAX_LINE_BYTES + 7)))
     assert len(part) == MAX_LINE_BYTES + 1
@@ -273,7 +287,7 @@ def test_a_line_without_end_is_read_in_part() -> None:
 
 def test_records_of_earlier_commits_are_read_and_keep_their_ids() -> None:
     old = json.loads(encode(replace(trial(1.0), race=RACE)))
-    for later in ("native_sha256", "native_s", "native_note", "reformulated", "errors"):
+    for later in reader.OPTIONAL & old["race"].keys() - {"seconds"}:
         del old["race"][later]
     for later in ("load_s", "aborted"):
         del old["outcome"][later]

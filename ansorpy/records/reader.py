@@ -199,7 +199,8 @@ _MESSAGE: Final = _text(MAX_TEXT)
 OPTIONAL: Final = frozenset(
     {
         "build_s", "check_s", "run_s", "load_s", "aborted", "slowdown", "excerpt", "seconds",
-        "native_sha256", "native_s", "native_note", "reformulated", "errors", "flop", "peak_flop_per_s",
+        "native_sha256", "native_s", "native_note", "reformulated", "errors", "flop",
+        "peak_flop_per_s",
     }
 )  # fmt: skip
 

@@ -92,7 +92,7 @@ def line_of(record: Record) -> str:
     store = MemoryStore()
     store.append([record])
     (found,) = store.export()
-    assert isfinite(found.cost_s or 0.0)
+    assert isfinite(found.best_s or 0.0)
     return encode(found)
 
 
