@@ -1,5 +1,6 @@
 """Records that may be believed, and records that only start a search (ADR-0087)."""
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from typing import Final
@@ -19,10 +20,15 @@ def versions() -> tuple[tuple[str, str], ...]:
     return tuple(sorted(made_with.items()))
 
 
+def are_current(made_with: Mapping[str, str]) -> bool:
+    """Return whether this installation makes the machine code that these versions made."""
+    ours = dict(versions())
+    return all(made_with.get(name) == ours[name] for name in DECISIVE)
+
+
 def is_current(record: Record) -> bool:
     """Return whether this installation makes the machine code that the record measured."""
-    theirs, ours = dict(record.versions), dict(versions())
-    return all(theirs.get(name) == ours[name] for name in DECISIVE)
+    return are_current(dict(record.versions))
 
 
 def is_trusted(record: Record) -> bool:
