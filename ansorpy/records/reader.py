@@ -200,7 +200,7 @@ OPTIONAL: Final = frozenset(
     {
         "build_s", "check_s", "run_s", "load_s", "aborted", "slowdown", "excerpt", "seconds",
         "native_sha256", "native_s", "native_note", "reformulated", "errors", "flop",
-        "peak_flop_per_s",
+        "peak_flop_per_s", "numpy_note",
     }
 )  # fmt: skip
 
@@ -238,6 +238,7 @@ RACE: Final[Table] = {
     "errors": _list(_BOUND),
     "flop": _whole,
     "peak_flop_per_s": _BOUND,
+    "numpy_note": _MESSAGE,
 }
 RECORD: Final[Table] = {
     "key": _name,
