@@ -49,6 +49,18 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
+class Seeded:
+    """Records that are imported, or of another version, start the search of a task.
+
+    So many of their programs are measured first; `reasons` tell why others cannot be.
+    """
+
+    task: str
+    programs: int
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Warmed:
     """The cost model starts from measurements of other tasks on this target."""
 
@@ -186,6 +198,6 @@ class Finished:
 
 
 Event = (
-    Started | Derived | Warmed | Judged | Skipped | FirstAnswer | RoundDone | Improved | Delivered
-    | Stopping | Racing | TaskDone | Finished
+    Started | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer | RoundDone | Improved
+    | Delivered | Stopping | Racing | TaskDone | Finished
 )  # fmt: skip

@@ -22,6 +22,7 @@ from ansorpy.events import (
     Judged,
     Racing,
     RoundDone,
+    Seeded,
     Skipped,
     Started,
     Stopping,
@@ -227,6 +228,9 @@ def as_line(event: Event) -> str:
             return f"tuning {names}: {trials} trials, {sum(known)} records known{equal}"
         case Derived(task=task, sketches=sketches, plans=plans):
             return f"{task}: {sketches} sketches, {plans} plans"
+        case Seeded(task=task, programs=programs, reasons=reasons):
+            started = f"{task}: {programs} programs of other records are measured first"
+            return "; ".join((started, *reasons))
         case Warmed() | Judged() | Skipped():
             return _of_transfer(event)
         case Improved(task=task, best_s=best_s, trials=trials):

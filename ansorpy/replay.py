@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from ansorpy.errors import LoweringError, RecordError, StepError
+from ansorpy.errors import AnsorError, LoweringError, RecordError, StepError
 from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind
 from ansorpy.plan.lower import lower
@@ -15,6 +15,20 @@ from ansorpy.state.text import replay as replay_steps
 from ansorpy.state.text import steps_to_json
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.te.limits import shown
+from ansorpy.te.strict_json import parse_json
+
+# What a plan of a hostile record may raise on its way through rewriting and lowering.
+UNFIT: Final = (
+    AnsorError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 def plan_text(plan: Plan) -> str:
@@ -33,14 +47,16 @@ def plan_from_text(dag: Dag, target: Target, text: str) -> Plan:
         RecordError: the text is malformed, or does not apply to `dag`.
     """
     try:
-        obj = json.loads(text)
+        obj = parse_json(text)
         state = replay_steps(dag, obj["steps"])
         choices = tuple((name, _choice_from_json(c)) for name, c in obj["choices"].items())
         return lower(state, choices, target)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RecordError(f"not a plan: {type(error).__name__} {error}") from error
+    except RecordError:
+        raise
     except (StepError, LoweringError) as error:
         raise RecordError(f"the plan does not fit {dag.name!r}: {error}") from error
+    except UNFIT as error:
+        raise RecordError(f"not a plan: {type(error).__name__} {shown(error)}") from error
 
 
 def replay(dag: Dag, target: Target, record: Record) -> Program:
@@ -52,8 +68,9 @@ def replay(dag: Dag, target: Target, record: Record) -> Program:
     plan = plan_from_text(dag, target, record.plan)
     try:
         return bind(plan, record.row, target)
-    except LoweringError as error:
-        raise RecordError(f"row {record.row} does not fit {dag.name!r}: {error}") from error
+    except UNFIT as error:
+        row = shown(record.row)
+        raise RecordError(f"row {row} does not fit {dag.name!r}: {shown(error)}") from error
 
 
 def _choice_to_json(choice: StageChoice) -> dict[str, Any]:

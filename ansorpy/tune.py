@@ -27,6 +27,7 @@ from ansorpy.events import (
     Improved,
     Racing,
     RoundDone,
+    Seeded,
     Started,
     Stopped,
     Stopping,
@@ -39,7 +40,7 @@ from ansorpy.plan.choices import ALL_PLANS
 from ansorpy.progress import is_painted, reporter
 from ansorpy.records import MemoryStore, Record, Store, default_store
 from ansorpy.result import Result
-from ansorpy.session import first, past
+from ansorpy.session import first, past, warm
 from ansorpy.session.delivery import Deliveries
 from ansorpy.session.experience import Experience
 from ansorpy.session.goal import Goal
@@ -193,8 +194,8 @@ def run(
     open_tasks = [task for task in tasks if results[task.name] is None]
     stopped: Stopped = "store"
     if open_tasks:
-        warm = request.transfer and not request.fresh
-        transfer = Transfer(experience, request.target, request.seed, warm)
+        taught = request.transfer and not request.fresh
+        transfer = Transfer(experience, request.target, request.seed, taught)
         if model is None:
             model = default_model(request.target, request.seed, transfer.prior)
         pace = Pace(request.seconds, begin_s, len(open_tasks), clock)
@@ -209,7 +210,7 @@ def run(
                 for task in open_tasks:
                     asked = not request.trials or (few and task.name not in begun)
                     now, earlier = whole and task.name not in later, known[task.name]
-                    yield from begin(means, task, earlier, request.seed, asked, now)
+                    yield from begin(means, task, earlier, request.seed, asked, now, share)
                 stopped = "trials"
                 if request.trials:
                     yield from transfer.warm_up(open_tasks, clock)
@@ -272,18 +273,28 @@ def writable(folder: Path) -> Path:
 
 
 def begin(
-    means: Means, task: Task, known: Sequence[Record], seed: int, asked: bool, whole: bool
+    means: Means,
+    task: Task,
+    known: Sequence[Record],
+    seed: int,
+    asked: bool,
+    whole: bool,
+    trials: int,
 ) -> Iterator[Event]:
     """Open a promising part of the search space, and answer from that.
 
     Args:
         asked: whether the first answer is wanted.
         whole: open the rest, too.
+        trials: the share of the task.
     """
     if asked:
         means.deliveries.prepare(task)
     yield opened(means, task, first.PLANS)
     task.recall(known)
+    reasons = warm.seed(task, known, trials)
+    if task.held or reasons:
+        yield Seeded(task.name, len(task.held), reasons)
     answer = means.deliveries.at_once(task, means.model, seed) if asked else None
     if answer is not None:
         yield from each_told(task, answer)

@@ -20,6 +20,7 @@ from ansorpy.events import (
     Improved,
     Racing,
     RoundDone,
+    Seeded,
     Started,
     Stopping,
     TaskDone,
@@ -242,3 +243,11 @@ def test_an_interrupt_while_an_event_is_reported_keeps_the_best_so_far(tmp_path:
     assert last.stopped == "interrupted"
     assert last.results[0].kernel is not None
     assert kinds[-4:] == [Stopping, Racing, TaskDone, Finished]
+
+
+def test_programs_of_records_that_are_not_trusted_are_told_with_reasons() -> None:
+    line = as_line(Seeded("mm", 2, ("record 0f starts nothing: its row has 1 sizes, expected 3",)))
+    assert line == (
+        "mm: 2 programs of other records are measured first;"
+        " record 0f starts nothing: its row has 1 sizes, expected 3"
+    )

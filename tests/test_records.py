@@ -1,6 +1,7 @@
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import strategies as st
 from ansorpy.errors import RecordError
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import (
+    IMPORTED,
+    MAX_LINE_BYTES,
+    MEASURED,
     JsonlStore,
     MemoryStore,
     Race,
@@ -18,6 +22,8 @@ from ansorpy.records import (
     decode,
     encode,
     import_jsonl,
+    lines_of,
+    reader,
     task_key,
 )
 from ansorpy.target import Target
@@ -81,6 +87,24 @@ class StoreContract:
         store.append(tuple(import_jsonl(lines)))
         assert store.all(KEY) == source.all(KEY)
 
+    def test_a_record_is_imported_unless_a_tuner_measured_it(
+        self, make: Callable[[], Store]
+    ) -> None:
+        store = make()
+        store.append([trial(1.0), replace(trial(2.0), origin=MEASURED)])
+        store.append([trial(3.0)], MEASURED)
+        found = [IMPORTED, IMPORTED, MEASURED]
+        assert [record.origin for record in make().all(KEY)] == found
+        assert [record.origin for record in make().export()] == found
+
+    def test_the_first_origin_of_a_record_stays(self, make: Callable[[], Store]) -> None:
+        store = make()
+        store.append([trial(1.0)], MEASURED)
+        store.append([trial(2.0)])
+        store.append([trial(1.0)])
+        store.append([trial(2.0)], MEASURED)
+        assert [record.origin for record in make().all(KEY)] == [MEASURED, IMPORTED]
+
 
 class TestMemoryStore(StoreContract):
     @pytest.fixture
@@ -116,8 +140,35 @@ class TestJsonlStore(StoreContract):
     def test_a_broken_line_in_the_middle_is_an_error_with_its_number(self, tmp_path: Path) -> None:
         path = tmp_path / "records.jsonl"
         path.write_text(encode(trial(1.0)) + "\n{}\n" + encode(trial(2.0)) + "\n")
-        with pytest.raises(RecordError, match=r"records\.jsonl, line 2: not a record: KeyError"):
+        with pytest.raises(RecordError, match=r"records\.jsonl, line 2: format None"):
             JsonlStore(path)
+
+    def test_bytes_that_are_not_utf8_are_an_error_with_their_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "records.jsonl"
+        line = encode(trial(1.0)).replace("cpu@1", "cpu@?").encode()
+        path.write_bytes(encode(trial(1.0)).encode() + b"\n" + line.replace(b"?", b"\xff") + b"\n")
+        with pytest.raises(RecordError, match=r"records\.jsonl, line 2: not a record: rules"):
+            JsonlStore(path)
+
+    def test_pasted_lines_and_a_file_from_elsewhere_are_imported(self, tmp_path: Path) -> None:
+        path, copy = tmp_path / "records.jsonl", tmp_path / "copy.jsonl"
+        JsonlStore(path).append([trial(1.0)], MEASURED)
+        pasted = {**json.loads(encode(trial(2.0))), "origin": MEASURED}
+        with path.open("a") as file:
+            file.write(json.dumps(pasted) + "\n")
+        assert [r.origin for r in JsonlStore(path).all(KEY)] == [MEASURED, IMPORTED]
+        copy.write_bytes(path.read_bytes())
+        assert [r.origin for r in JsonlStore(copy).all(KEY)] == [IMPORTED, IMPORTED]
+
+    def test_a_torn_list_of_measured_records_is_repaired(self, tmp_path: Path) -> None:
+        path = tmp_path / "records.jsonl"
+        store = JsonlStore(path)
+        store.append([trial(1.0), trial(2.0)], MEASURED)
+        whole = store.measured_path.read_bytes()
+        store.measured_path.write_bytes(whole[:-20])
+        JsonlStore(path).append([trial(3.0)], MEASURED)
+        found = [record.origin for record in JsonlStore(path).all(KEY)]
+        assert found == [MEASURED, IMPORTED, MEASURED]
 
     def test_two_writers_share_a_file(self, tmp_path: Path) -> None:
         path = tmp_path / "records.jsonl"
@@ -144,19 +195,107 @@ def test_decode_undoes_encode(times: list[float], row: list[int], text: str) -> 
         assert decode(encode(record)).id == record.id
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("nonsense", "not a record: JSONDecodeError"),
-        ("[]", "not a record: TypeError"),
-        (encode(trial(1.0)).replace('"format":1', '"format":9'), "format 9, this version reads 1"),
-        (encode(trial(1.0)).replace('"measured"', '"guessed"'), "outcome 'guessed'"),
-        (encode(trial(1.0)).replace("[4,8]", '["x"]'), "not a record: ValueError"),
-    ],
-)
-def test_a_wrong_line_says_what_is_wrong(line: str, message: str) -> None:
+def altered(place: str, text: str, record: Record | None = None) -> str:
+    """Return the line of a record with one field, named by its way, in other JSON text."""
+    found = json.loads(encode(record or replace(trial(1.0), race=RACE)))
+    *way, last = place.split(".")
+    inner = found
+    for name in way:
+        inner = inner[name]
+    inner[last] = "@@"
+    return json.dumps(found).replace('"@@"', text)
+
+
+DEEP = "[" * 100_000
+HOSTILE = [
+    ("nonsense", "not a record: Expecting value"),
+    ("[]", "not a record: expected an object"),
+    (DEEP, "not a record: nested too deep"),
+    ("x" * (MAX_LINE_BYTES + 1), "not a record: 1048577 characters, limit 1048576"),
+    (altered("format", "9"), "format 9, this version reads 1"),
+    (altered("key", '"a", "key": "b"'), "a key is there twice"),
+    (altered("key", '"' + "k" * 129 + '"'), "key is .* expected at most 128 printable ASCII"),
+    (altered("key", '"a\\u0000"'), "key is .* expected at most 128 printable ASCII"),
+    (altered("key", '"\\ud800"'), "key is .* expected at most 128 printable ASCII"),
+    (altered("plan", '"\\ud800"'), "plan is .* expected text"),
+    (altered("plan", '"' + "p" * 300_000 + '"'), "plan is .* expected text of at most 262144"),
+    (altered("row", '["x"]'), "row is .* expected an integer"),
+    (altered("row", "[1e999]"), "row is .* expected an integer"),
+    (altered("row", "[-1]"), "row is .* expected an integer"),
+    (altered("row", "[true]"), "row is .* expected an integer"),
+    (altered("row", f"[{10**400}]"), "row is .* expected an integer"),
+    (altered("row", f"[{'1' * 5000}]"), "not a record: Exceeds the limit"),
+    (altered("row", str([1] * 5000)), "row is .* expected a list of 0 to 4096 items"),
+    (altered("versions", '{"numba": 1}'), "versions is .* expected at most 128 printable"),
+    (altered("versions", "[]"), "versions is .* expected an object"),
+    (altered("created_s", "NaN"), "NaN is not JSON"),
+    (altered("created_s", "Infinity"), "Infinity is not JSON"),
+    (altered("created_s", "1e999"), "created_s is inf, expected a number"),
+    (altered("outcome", '{"is": "guessed"}'), "measured or failed, not 'guessed'"),
+    (altered("outcome", DEEP[:400] + "]" * 400), "expected an outcome"),
+    (altered("outcome.times_s", "[]"), "times_s is .* expected a list of 1 to 4096 items"),
+    (altered("outcome.times_s", "[0.0]"), "times_s is .* expected a number from 1e-12"),
+    (altered("outcome.times_s", "[-1.0]"), "times_s is .* expected a number from 1e-12"),
+    (altered("outcome.times_s", "[1e-300]"), "times_s is .* expected a number from 1e-12"),
+    (altered("outcome.times_s", '"fast"'), "times_s is 'fast', expected a list"),
+    (altered("outcome.slowdown", '"fast"'), "slowdown is 'fast', expected a number"),
+    (altered("outcome.slowdown", "[1]"), "slowdown is .* expected a number"),
+    (altered("outcome.aborted", "1"), "aborted is 1, expected true or false"),
+    (altered("outcome.extra", "1"), "field 'extra' is not known"),
+    (altered("outcome.kind", '"' + "k" * 100_000 + '"', FAILED), "kind is .* expected one of"),
+    (altered("outcome.message", '"' + "m" * 100_000 + '"', FAILED), "message is .* expected text"),
+    (altered("race", "{}"), "field '.*' is missing"),
+    (altered("race.winner", '"evil"'), "winner is 'evil', expected one of tuned, baseline"),
+    (altered("race.delivered", '"evil"'), "delivered is 'evil', expected one of tuned, naive"),
+    (altered("race.tuned_s", "[]"), "expected samples of what it delivered"),
+    (altered("race.span", "[]"), "span is .* expected a list of 2 to 2 items"),
+    (altered("race.span", "[1, -1]"), "span is .* expected its lower end first"),
+    (altered("race.tolerances", "[]"), "tolerances is .* expected a list of 1 to"),
+    (altered("race.tolerances", "[-1]"), "tolerances is .* expected a number from 0"),
+    (altered("race.magnitude", '"1"'), "magnitude is '1', expected an integer"),
+    (altered("race.magnitude", "[1]"), "magnitude is .* expected an integer"),
+    (altered("race.trials", "1e9"), "trials is .* expected an integer"),
+    (altered("race.trials", "-1"), "trials is -1, expected an integer"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "message"), HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_line_says_what_was_expected(line: str, message: str) -> None:
     with pytest.raises(RecordError, match=message):
         decode(line)
+    with pytest.raises(RecordError, match="line 1: "):
+        tuple(import_jsonl([line]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"),
+    [(Measured, reader.OUTCOME_MEASURED), (Failed, reader.OUTCOME_FAILED), (Race, reader.RACE)],
+)
+def test_the_reader_knows_every_field(
+    kind: type[Measured | Failed | Race], table: Mapping[str, object]
+) -> None:
+    names = {field.name for field in fields(kind)}
+    assert set(table) == names
+    later = {field.name for field in fields(kind) if field.default is not MISSING}
+    assert later == reader.OPTIONAL & (names - ({"seconds"} if kind is Race else set()))
+
+
+def test_a_line_without_end_is_read_in_part() -> None:
+    (part, _) = lines_of(StringIO("x" * (MAX_LINE_BYTES + 7)))
+    assert len(part) == MAX_LINE_BYTES + 1
+
+
+def test_records_of_earlier_commits_are_read_and_keep_their_ids() -> None:
+    old = json.loads(encode(replace(trial(1.0), race=RACE)))
+    for later in reader.OPTIONAL & old["race"].keys() - {"seconds"}:
+        del old["race"][later]
+    for later in ("load_s", "aborted"):
+        del old["outcome"][later]
+    record = decode(json.dumps({**old, "origin": MEASURED, "unknown": 1}))
+    assert record == replace(trial(1.0), race=RACE)
+    assert record.origin == IMPORTED
+    assert record.id == replace(record, origin=MEASURED).id
+    assert record.id == "3976532f0e2a90c46f0c36554224488d8e3874f76e048671723a24d96e3936f5"
 
 
 def test_what_was_timed_by_itself_has_the_id_that_it_always_had() -> None:

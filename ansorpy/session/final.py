@@ -22,7 +22,8 @@ from ansorpy.records import Race, Record
 from ansorpy.search import Candidate
 from ansorpy.session.contestant import Contestant, untuned
 from ansorpy.session.ranking import NAIVE, Ranking, rank
-from ansorpy.session.task import Task, versions
+from ansorpy.session.task import Task
+from ansorpy.session.trust import versions
 from ansorpy.session.twins import renamed, schedule_of
 
 OUTCLASSED = 20.0  # times the best trial

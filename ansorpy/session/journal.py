@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ansorpy.events import RoundDone
-from ansorpy.records import Record, Store
+from ansorpy.records import MEASURED, Record, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class StoreJournal:
 
     def round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
         """Keep the trials."""
-        self._store.append(records)
+        self._store.append(records, MEASURED)
 
     def race(self, task: str, record: Record) -> None:
         """Keep the race."""
-        self._store.append([record])
+        self._store.append([record], MEASURED)
 
 
 def state_of(rng: np.random.Generator) -> Mapping[str, Any]:

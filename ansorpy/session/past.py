@@ -7,14 +7,15 @@ from pathlib import Path
 
 from ansorpy.codegen import shared
 from ansorpy.codegen.exported import Library
-from ansorpy.errors import BuildError, RecordError
+from ansorpy.errors import BuildError
 from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import Race, Record
-from ansorpy.replay import plan_from_text
+from ansorpy.replay import UNFIT, plan_from_text
 from ansorpy.session.contestant import Contestant, contestant
 from ansorpy.session.final import deliver, export_of, result_of
 from ansorpy.session.task import Task, failures_of
+from ansorpy.session.trust import is_current, is_trusted
 
 
 def request_digest(
@@ -44,14 +45,15 @@ def request_digest(
 def answer(
     task: Task, records: Sequence[Record], request: str, trials: int, folder: Path
 ) -> TaskResult | None:
-    """Return the finished result of an earlier tuning, None where there is none good enough.
+    """Return the finished result of an earlier tuning, None if there is none good enough.
 
-    Good enough: it answered the same request, or it had at least as many trials behind it.
-    Its kernel is made again, and must be the very text that was raced.
+    Good enough: a race that this installation measured with the code generator it has, under the
+    same rules, for the same request or with at least as many trials behind it. Its kernel is made
+    again, and must be the very text that was raced.
     """
     for record in reversed(records):
         outcome = record.race
-        if outcome is None or record.rules != task.rules:
+        if outcome is None or record.rules != task.rules or not is_trusted(record):
             continue
         if outcome.request != request and outcome.trials < trials:
             continue
@@ -63,21 +65,23 @@ def answer(
 
 
 def deliver_again(task: Task, record: Record, folder: Path) -> Path | None:
-    """Write the zip of a stored race, None where today's code generator makes another kernel."""
-    entry = _again(task, record)
+    """Write the zip of a stored race, None if today's code generator makes another kernel."""
+    entry = _again(task, record) if is_current(record) else None
     if entry is None or record.race is None:
+        return None
+    if entry.reformulated != record.race.reformulated:  # results would be rounded another way
         return None
     native = _native_again(task, entry, record.race)
     return deliver(task, record, entry, native, folder)
 
 
 def _again(task: Task, record: Record) -> Contestant | None:
-    """Return the kernel of a record, None where today's code generator makes another one."""
+    """Return the kernel of a record, None if it has none, or another one than was raced."""
     try:
         plan = plan_from_text(task.dag, task.target, record.plan)
-    except RecordError:
+        entry = contestant(task, plan, record.plan, record.row)
+    except UNFIT:
         return None
-    entry = contestant(task, plan, record.plan, record.row)
     if isinstance(entry, Failed):
         return None
     same = sha256(entry.kernel.source.encode()).hexdigest() == record.source_sha256

@@ -70,7 +70,8 @@ def play(
     judges = [ranker] if doubt is None else [ranker, ForTask(doubt, task.key)]
     wanted = count + held
     for left, judge in zip(range(len(judges), 0, -1), judges, strict=True):
-        chosen += propose(task, judge, chosen, -(-(wanted - len(chosen)) // left), rng)
+        missing = max(0, wanted - len(chosen))
+        chosen += propose(task, judge, chosen, -(-missing // left), rng)
     task.held = chosen[count:]
     proposed_s = clock()
     later: list[Draft | Kernel] = []

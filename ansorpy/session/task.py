@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from importlib.metadata import version
 from math import inf
 
 import numpy as np
@@ -22,15 +21,15 @@ from ansorpy.population import sample
 from ansorpy.records import Record, task_key
 from ansorpy.replay import plan_from_text, plan_text
 from ansorpy.search import Candidate
+from ansorpy.session.trust import is_trusted, versions
 from ansorpy.sketch import Derivation, derive
 from ansorpy.state.rule import Rule
+from ansorpy.state.state import State
 from ansorpy.state.steps import Winograd, reformulations
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count, workload_key
 from ansorpy.te.dag import Dag
 from ansorpy.uncollected import uncollected
-
-PACKAGES = ("ansorpy", "llvmlite", "numba", "numpy")  # sorted, as records keep them
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -57,6 +56,7 @@ class Task:
     rounds: int = 0
     seconds: float = 0.0
     allowed: frozenset[Winograd] = frozenset()  # what the rules may reformulate
+    sketches: tuple[State, ...] = ()  # all that the rules derive
     first: Candidate | None = None  # delivered before any trial, and so measured first
     held: list[Candidate] = field(default_factory=list)  # chosen, measured in the next round
     twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel
@@ -108,6 +108,7 @@ class Task:
             SpecError: no sketch, too many, or none that can be lowered.
         """
         derivation = derive(self.dag, self.target, rules)
+        self.sketches = derivation.sketches
         self.allowed = frozenset(s for state in derivation.sketches for s in reformulations(state))
         for plan in all_plans(derivation.sketches, self.target, limit):
             text = plan_text(plan)
@@ -130,8 +131,8 @@ class Task:
         return drafted(self.plans[candidate.plan], candidate.row)
 
     def recall(self, records: Sequence[Record]) -> None:
-        """Take over the trials of earlier tunings; those of unknown plans are left out."""
-        for record in records:
+        """Take over the trusted trials of earlier tunings; those of unknown plans are left out."""
+        for record in filter(is_trusted, records):
             number = self._recalled_plan(record)
             if number is None or len(record.row) != len(self.plans[number].sizes):
                 continue
@@ -253,11 +254,6 @@ def cost_of(outcome: Outcome) -> float:
 def costs_of(outcomes: Sequence[Outcome]) -> FloatArray:
     """Return the costs that rank outcomes, shape (n,), infinite for failures."""
     return np.array([cost_of(outcome) for outcome in outcomes])
-
-
-def versions() -> tuple[tuple[str, str], ...]:
-    """Return the versions that a measurement depends on."""
-    return tuple((name, version(name)) for name in PACKAGES)
 
 
 def rules_name(kind: str, rules: tuple[Rule, ...]) -> str:

@@ -51,6 +51,7 @@ KINDS: Final[tuple[type[KnownStep], ...]] = (
     steps.Winograd,
     steps.Tensorize,
 )
+MAX_PARTS: Final = 64  # of a split loop, also levels and outputs: a rule asks for 4 at most
 BY_CODE: Final = {kind.code: kind for kind in KINDS}
 
 
@@ -106,6 +107,8 @@ def history(state: State) -> str:
 def _operand(step: list[object], field: "Field[Any]", value: object) -> object:
     if field.type in (str, int):
         expected, good = field.type.__name__, type(value) is field.type
+        if isinstance(value, int) and not 0 <= value <= MAX_PARTS:
+            expected, good = f"0 to {MAX_PARTS}", False
     else:
         item = str if field.type == tuple[str, ...] else int
         expected = f"list of {item.__name__}"

@@ -15,6 +15,7 @@ from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Plac
 from ansorpy.te.expr import FLOATS, Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.limits import LIMITS
 from ansorpy.te.spec_read import Place, dag_from
+from ansorpy.te.strict_json import parse_json
 
 VERSION: Final = 1
 
@@ -61,22 +62,10 @@ def loads(text: str | bytes) -> Dag:
     if len(text) > LIMITS.text_bytes + 2 * LIMITS.constant_bytes:
         raise SpecError(f"spec: {len(text)} bytes of JSON are too many")
     try:
-        obj = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        what = "nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise SpecError(f"spec: not JSON that can be read: {what[:200]}") from None
+        obj = parse_json(text)
+    except ValueError as error:
+        raise SpecError(f"spec: not JSON that can be read: {str(error)[:200]}") from None
     return from_json(obj)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is there twice in one object")
-    return found
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON; write it as a string")
 
 
 def _node(node: Node) -> Json:

@@ -22,7 +22,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing import Race
-from ansorpy.records import MemoryStore, Record
+from ansorpy.records import IMPORTED, MemoryStore, Origin, Record
 from ansorpy.session.pools import Pools
 from ansorpy.session.ranking import NAIVE
 from ansorpy.tune import Request, run
@@ -123,9 +123,9 @@ class WatchedStore(MemoryStore):
         self.trials = 0
         self.curve: list[tuple[float, int, float | None]] = []
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
         """Keep the records of a batch, or the one of the final race."""
-        super().append(records)
+        super().append(records, origin)
         seconds = time.monotonic() - self.begin_s
         for record in records:
             if record.race is None:

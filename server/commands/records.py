@@ -42,9 +42,9 @@ def export(
 def take_in(
     file: Annotated[str, typer.Argument(help="A JSONL file, or - for standard input.")],
 ) -> None:
-    """Take records in; one that is there already is kept once."""
+    """Take records in, each once: programs that later tunings of their tasks measure first."""
     from ansorpy.errors import RecordError, SpecError
-    from ansorpy.records import Record, import_jsonl
+    from ansorpy.records import IMPORTED, Record, import_jsonl, lines_of
     from ansorpy.server.db.records import SqlStore
     from ansorpy.server.db.upgrade import local_tenant
 
@@ -58,12 +58,12 @@ def take_in(
         before = store.count()
         batch: list[Record] = []
         try:
-            for record in import_jsonl(lines, file):
+            for record in import_jsonl(lines_of(lines), file):
                 batch.append(record)
                 if len(batch) == BATCH:
-                    store.append(batch)
+                    store.append(batch, IMPORTED)
                     batch = []
-            store.append(batch)
+            store.append(batch, IMPORTED)
         except (RecordError, UnicodeDecodeError) as error:
             raise SpecError(str(error)) from error
         finally:

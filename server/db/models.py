@@ -171,6 +171,8 @@ class RecordRow(Base):
     key: Mapped[str] = mapped_column(String(128))
     cost_s: Mapped[float | None]  # only of complete trials: what `best` ranks
     failure: Mapped[str | None] = mapped_column(String(16))  # kind
+    # ansorpy.records.Origin; a row of an older version has none, and counts as imported
+    origin: Mapped[str] = mapped_column(String(16), server_default="imported")
     body: Mapped[str]
 
     __table_args__ = (

@@ -1,17 +1,24 @@
 """The record store (`ansorpy.records.Store`) on a database, for one tenant."""
 
 import json
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Engine, func, select
+from sqlalchemy import ColumnElement, Engine, Row, func, select
 
+from ansorpy.errors import RecordError
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.records import Record, decode, encode
+from ansorpy.records import IMPORTED, MEASURED, Origin, Record, decode, encode
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import RecordRow
 
-PAGE = 1000
+log = logging.getLogger(__name__)
+
+PAGE: Final = 1000
+STORED: Final = (RecordRow.body, RecordRow.origin)  # the columns that `records_of` reads
 
 
 class SqlStore:
@@ -21,35 +28,33 @@ class SqlStore:
         self.engine = engine
         self.tenant_id = tenant_id
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
         """Commit the records that are new, in one transaction."""
         unique = {record.id: record for record in records}
         with transaction(self.engine) as tx:
             query = select(RecordRow.id).where(self._mine, RecordRow.id.in_(unique))
             known = set(tx.scalars(query))
             tx.add_all(
-                record_row(record, self.tenant_id)
+                record_row(record, self.tenant_id, origin=origin)
                 for id_, record in unique.items()
                 if id_ not in known
             )
 
     def all(self, key: str) -> tuple[Record, ...]:
         """Return the records of one task, oldest first."""
-        query = select(RecordRow.body).where(self._mine, RecordRow.key == key)
+        query = select(*STORED).where(self._mine, RecordRow.key == key)
         with transaction(self.engine) as tx:
-            return tuple(map(decode, tx.scalars(query.order_by(RecordRow.seq))))
+            return tuple(records_of(tx.execute(query.order_by(RecordRow.seq))))
 
     def best(self, key: str) -> Record | None:
         """Return the fastest measured trial of one task, or None."""
         query = (
-            select(RecordRow.body)
+            select(*STORED)
             .where(self._mine, RecordRow.key == key, RecordRow.cost_s.is_not(None))
             .order_by(RecordRow.cost_s, RecordRow.seq)
-            .limit(1)
         )
         with transaction(self.engine) as tx:
-            body = tx.scalar(query)
-        return None if body is None else decode(body)
+            return next(records_of(tx.execute(query)), None)
 
     def count(self, key: str | None = None) -> int:
         """Return the number of records, of one task or of all."""
@@ -63,10 +68,10 @@ class SqlStore:
         """Yield every record, oldest first, a page per transaction."""
         last = 0
         while True:
-            query = select(RecordRow).where(self._mine, RecordRow.seq > last)
+            query = select(*STORED, RecordRow.seq).where(self._mine, RecordRow.seq > last)
             with transaction(self.engine) as tx:
-                rows = tx.scalars(query.order_by(RecordRow.seq).limit(PAGE)).all()
-            yield from (decode(row.body) for row in rows)
+                rows = tx.execute(query.order_by(RecordRow.seq).limit(PAGE)).all()
+            yield from records_of(rows)
             if len(rows) < PAGE:
                 return
             last = rows[-1].seq
@@ -76,12 +81,29 @@ class SqlStore:
         return RecordRow.tenant_id == self.tenant_id
 
 
+def records_of(rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[Record]:
+    """Yield the records of rows that begin with the columns STORED, each with its origin.
+
+    A row that an older version took in and that this one refuses is left out: one such record
+    must not end every tuning of its task.
+    """
+    for body, origin, *_ in rows:
+        try:
+            record = decode(body)
+        except RecordError as error:
+            log.warning("a stored record is left out: %s", error)
+            continue
+        yield replace(record, origin=MEASURED if origin == MEASURED else IMPORTED)
+
+
 def record_row(
     record: Record,
     tenant_id: int,
     job_id: str | None = None,
     task: str = "",
     round_: int = 0,
+    *,
+    origin: Origin,
 ) -> RecordRow:
     """Return the row of a record; `task` and `round_` are of the job."""
     outcome = record.outcome
@@ -97,6 +119,7 @@ def record_row(
         cost_s=record.best_s if complete else None,
         failure=outcome.kind if isinstance(outcome, Failed) else None,
         body=encode(record),
+        origin=origin,
     )
 
 

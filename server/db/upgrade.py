@@ -10,8 +10,8 @@ from ansorpy.server.db.engine import POSTGRES, connect, transaction
 from ansorpy.server.db.models import TenantRow
 
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
-NEEDED: Final = "0004"  # the newest revision there
-KNOWN: Final = ("0001", "0003", NEEDED)  # all of them
+KNOWN: Final = ("0001", "0002", "0003", "0004")  # all revisions there, oldest first
+NEEDED: Final = KNOWN[-1]
 LOCAL: Final = "local"  # the tenant of whoever needs no key: the command line, a loopback client
 LOCK: Final = 0x616E736F72  # PostgreSQL advisory lock: one upgrade at a time
 

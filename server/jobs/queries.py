@@ -31,6 +31,7 @@ from ansorpy.server.jobs.machines import digests_of
 from ansorpy.server.jobs.states import State, move
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.jobs.twins import newest_twin
+from ansorpy.session.trust import are_current
 
 EXAMPLES: Final = 3  # failures of one kind that are told in full
 RETRY_QUEUE_S: Final = 30
@@ -259,9 +260,19 @@ def _same(tx: Session, tenant_id: int, submission: Submission) -> Submitted | No
     for state, how in _REUSE:
         newest = newest_twin(tenant_id, submission, state, targets).scalar_subquery()
         row = tx.scalar(select(JobRow).where(JobRow.seq == newest))
-        if row is not None:
+        if row is not None and (how != "answered" or _is_current(tx, row)):
             return Submitted(row, how)
     return None
+
+
+def _is_current(tx: Session, row: JobRow) -> bool:
+    """Return whether this installation would make the kernels of a finished job as they are."""
+    query = (
+        select(PackageRow.manifest)
+        .join(KernelRow, KernelRow.sha256 == PackageRow.sha256)
+        .where(KernelRow.job_id == row.id, KernelRow.final)
+    )
+    return all(are_current(json.loads(text).get("versions", {})) for text in tx.scalars(query))
 
 
 _REUSE: Final[tuple[tuple[State, How], ...]] = (

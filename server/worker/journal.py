@@ -9,10 +9,10 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
 from ansorpy.events import Delivered, Derived, Finished, RoundDone, TaskResult
-from ansorpy.records import Record, best_of, decode
+from ansorpy.records import IMPORTED, MEASURED, Origin, Record, best_of, decode
 from ansorpy.server.db.engine import reading
 from ansorpy.server.db.models import JobRow, RecordRow, SearchRow
-from ansorpy.server.db.records import candidate_of, record_row
+from ansorpy.server.db.records import STORED, candidate_of, record_row, records_of
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.events import add_event
 from ansorpy.server.jobs.states import touch
@@ -67,7 +67,9 @@ class JobJournal:
             if search.round >= number:
                 return
             tx.add_all(
-                record_row(record, self._tenant_id, self._job_id, done.task, number)
+                record_row(
+                    record, self._tenant_id, self._job_id, done.task, number, origin=MEASURED
+                )
                 for record in records
             )
             search.round, search.body, search.updated_s = number, _json(asdict(after)), now_s
@@ -87,7 +89,8 @@ class JobJournal:
                 RecordRow.job_id == row.id, RecordRow.candidate == candidate_of(record, task)
             )
             if tx.scalar(known) is None:
-                tx.add(record_row(record, self._tenant_id, self._job_id, task))
+                mine = self._tenant_id, self._job_id
+                tx.add(record_row(record, *mine, task, origin=MEASURED))
 
         self._held.write(store)
 
@@ -140,15 +143,15 @@ class JobJournal:
 
     # --- the store
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
         """Refuse: what a job measures goes through `round`."""
         raise AssertionError("records of a job belong to its rounds")
 
     def all(self, key: str) -> tuple[Record, ...]:
         """Return the records of one task that were there when the job began, oldest first."""
-        query = select(RecordRow.body).where(*self._known, RecordRow.key == key)
+        query = select(*STORED).where(*self._known, RecordRow.key == key)
         with reading(self._engine) as tx:
-            return tuple(map(decode, tx.scalars(query.order_by(RecordRow.seq))))
+            return tuple(records_of(tx.execute(query.order_by(RecordRow.seq))))
 
     def best(self, key: str) -> Record | None:
         """Return the fastest measured trial among them, or None."""
@@ -164,10 +167,10 @@ class JobJournal:
 
     def export(self) -> Iterator[Record]:
         """Yield all of them, oldest first."""
-        query = select(RecordRow.body).where(*self._known).order_by(RecordRow.seq)
+        query = select(*STORED).where(*self._known).order_by(RecordRow.seq)
         with reading(self._engine) as tx:
-            bodies = tx.scalars(query).all()
-        yield from map(decode, bodies)
+            rows = tx.execute(query).all()
+        yield from records_of(rows)
 
     @property
     def _known(self) -> Sequence[Any]:

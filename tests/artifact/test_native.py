@@ -23,7 +23,8 @@ from ansorpy.replay import plan_text
 from ansorpy.rules import CPU
 from ansorpy.session.contestant import Contestant, contestant
 from ansorpy.session.final import export_of
-from ansorpy.session.task import Task, versions
+from ansorpy.session.task import Task
+from ansorpy.session.trust import versions
 from ansorpy.te.dag import Dag
 from tests.plan.test_meaning import packing
 

@@ -19,7 +19,8 @@ from ansorpy.errors import PackageError
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Race, Record
 from ansorpy.session.contestant import Contestant, untuned
-from ansorpy.session.task import Task, versions
+from ansorpy.session.task import Task
+from ansorpy.session.trust import versions
 from ansorpy.target import Target
 from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
 from ansorpy.te.text import parse
@@ -83,7 +84,7 @@ def test_the_manifest_vouches_for_every_file(matmul: tuple[Path, Record], tmp_pa
     assert manifest["outputs"] == [{"name": "C", "dtype": "float32", "shape": [5, 6]}]
     assert manifest["latency_s"] == {"min": 1e-3, "median": 2e-3, "max": 2e-3, "samples": 2}
     assert (manifest["winner"], manifest["baseline_s"]) == ("baseline", 1e-3)
-    assert set(manifest["versions"]) == {"ansorpy", "llvmlite", "numba", "numpy"}
+    assert set(manifest["versions"]) == {"ansorpy", "codegen", "llvmlite", "numba", "numpy"}
 
 
 def test_equal_content_gives_equal_bytes(matmul: tuple[Path, Record], tmp_path: Path) -> None:

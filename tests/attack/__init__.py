@@ -1,0 +1,1 @@
+"""Attacks on what ansorpy takes from outside."""

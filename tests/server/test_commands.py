@@ -10,11 +10,11 @@ from typer.testing import CliRunner, Result
 
 from ansorpy.artifact.package import unbox
 from ansorpy.client.model import Job, job_of
-from ansorpy.records import MemoryStore, import_jsonl
+from ansorpy.records import MemoryStore, encode, import_jsonl
 from ansorpy.server.cli import app
 from ansorpy.server.commands.watching import as_line, eta_s, facts_of, watcher
-from ansorpy.server.db.records import record_row
-from ansorpy.server.db.upgrade import open_database
+from ansorpy.server.db.records import SqlStore, record_row
+from ansorpy.server.db.upgrade import local_tenant, open_database
 from ansorpy.server.edge.examples import REPLIES
 from ansorpy.te.spec import dumps
 from ansorpy.te.text import parse
@@ -188,7 +188,7 @@ def test_a_wrong_address_is_exit_code_2(stage: Stage) -> None:
 def test_records_travel_as_lines(stage: Stage, tmp_path: Path) -> None:
     stage.submit(fresh=True)
     with stage.held(stage.claim()) as (tx, row, _):
-        tx.add(record_row(trial(1.0), row.tenant_id, row.id, "mm", 1))
+        tx.add(record_row(trial(1.0), row.tenant_id, row.id, "mm", 1, origin="measured"))
         job_id = row.id
     file = tmp_path / "records.jsonl"
     local = stage.run("records", "export", "--out", str(file))
@@ -202,6 +202,43 @@ def test_records_travel_as_lines(stage: Stage, tmp_path: Path) -> None:
     store = MemoryStore()
     store.append(list(import_jsonl(stage.run("records", "export", **other).stdout.splitlines())))
     assert store.count() == 1
+
+
+def test_imported_records_are_imported_whatever_the_file_says(tmp_path: Path) -> None:
+    file, url = tmp_path / "records.jsonl", f"sqlite:///{tmp_path}/own.db"
+    told = {**json.loads(encode(trial(1.0))), "origin": "measured"}
+    file.write_text(json.dumps(told) + "\n")
+    found = CliRunner().invoke(
+        app, ("records", "import", str(file)), env={"ANSORPY_DATABASE_URL": url}
+    )
+    assert found.exit_code == 0, found.stderr
+    engine = open_database(url)
+    (record,) = SqlStore(engine, local_tenant(engine)).export()
+    engine.dispose()
+    assert (record, record.origin) == (trial(1.0), "imported")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (encode(trial(1.0)).replace("1.0,", "-1.0,"), "line 1: not a record: times_s is"),
+        ("[" * 100_000, "line 1: not a record: nested too deep"),
+        ("x" * 3_000_000, "line 1: not a record: 1048577 characters, limit 1048576"),
+        ("\xff", "line 1: not a record: Expecting value"),
+    ],
+)
+def test_a_hostile_file_is_one_sentence_and_exit_code_2(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    file = tmp_path / "records.jsonl"
+    file.write_text(line)
+    url = f"sqlite:///{tmp_path}/own.db"
+    found = CliRunner().invoke(
+        app, ("records", "import", str(file)), env={"ANSORPY_DATABASE_URL": url}
+    )
+    assert found.exit_code == 2
+    assert found.stderr.startswith(f"ansorpy: {file}, {message}")
+    assert len(found.stderr.splitlines()) == 1
 
 
 def test_keys_are_made_listed_replaced_and_ended(tmp_path: Path) -> None:

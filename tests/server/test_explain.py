@@ -71,7 +71,7 @@ def test_failures_are_told_by_kind_with_examples_and_a_next_step(running: Servic
     with running.held(claimed) as (tx, row, _):
         for n, outcome in enumerate((*outcomes, Failed("crash", "signal 11"))):
             record = replace(trial(1.0, row=(n,)), outcome=outcome)
-            tx.add(record_row(record, row.tenant_id, row.id, "mm", 1))
+            tx.add(record_row(record, row.tenant_id, row.id, "mm", 1, origin="measured"))
     wrong, crash = running.client.get(f"/v1/jobs/{job_id}/explain").json()["failures"]
     assert (wrong["kind"], wrong["count"], len(wrong["examples"])) == ("wrong", 5, 3)
     assert wrong["examples"][0].startswith("C[0] is 0")

@@ -109,7 +109,7 @@ def test_the_task_is_chosen_by_name_and_failures_are_told(running: Service) -> N
         for n in range(5):
             failed = Failed("wrong", f"C[0] is {n}, not <b>2</b>")
             record = replace(trial(1.0, row=(n,)), outcome=failed)
-            tx.add(record_row(record, row.tenant_id, row.id, "mm", 1))
+            tx.add(record_row(record, row.tenant_id, row.id, "mm", 1, origin="measured"))
     page = running.client.get(path).text
     assert "3 of 5 messages" in page
     assert "not &lt;b&gt;2&lt;/b&gt;" in page

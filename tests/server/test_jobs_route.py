@@ -1,7 +1,10 @@
+import json
 from collections.abc import Iterator
 
 import pytest
 
+from ansorpy.server.db.engine import transaction
+from ansorpy.server.db.models import PackageRow
 from ansorpy.server.jobs import lease
 from ansorpy.server.schemas.job import JobRequest
 from ansorpy.te.spec import to_json
@@ -156,6 +159,22 @@ def test_equal_work_that_waits_is_done_once_and_what_is_done_is_answered(running
     assert reply.json()["tasks"][0]["kernel"] == digest
     more = running.client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 65}})
     assert (more.status_code, more.json()["how"]) == (202, "created")
+
+
+@pytest.mark.parametrize("made_with", [{}, {"codegen": "0"}, {"numba": "0.1"}])
+def test_kernels_of_another_code_generator_answer_no_submission(
+    running: Service, made_with: dict[str, str]
+) -> None:
+    old, _ = running.succeed()
+    with transaction(running.engine) as tx:
+        (row,) = tx.query(PackageRow).all()
+        manifest = json.loads(row.manifest)
+        manifest["versions"] = {**manifest["versions"], **made_with} if made_with else {}
+        row.manifest = json.dumps(manifest)
+    reply = running.client.post("/v1/jobs", json={"text": MM})
+    assert (reply.status_code, reply.json()["how"]) == (202, "created")
+    assert reply.json()["id"] != old
+    assert running.client.get(f"/v1/jobs/{old}").json()["state"] == "succeeded"
 
 
 def test_a_job_shows_progress_then_its_result(running: Service) -> None:

@@ -56,7 +56,7 @@ def poison(running: Service) -> str:
     with transaction(running.engine) as tx:
         failed = Record("k/t/1", "k", "cpu@0", "{}", (), Failed("wrong", EVIL))
         tenant = tx.query(JobRow.tenant_id).filter(JobRow.id == job_id).scalar()
-        tx.add(record_row(failed, tenant, job_id, "mm", 1))
+        tx.add(record_row(failed, tenant, job_id, "mm", 1, origin="measured"))
         tx.execute(update(JobRow).where(JobRow.id == job_id).values(reason=EVIL))
         now_s = now(tx)
         tx.add(
@@ -136,7 +136,7 @@ def test_the_loop_nest_of_the_best_program_is_printed_as_loops(url: str) -> None
         best = Record("k/t/1", "w", "cpu@0", plan_text(plan), row, Measured((1e-3,)))
         with transaction(running.engine) as tx:
             tenant = tx.query(JobRow.tenant_id).filter(JobRow.id == job_id).scalar()
-            tx.add(record_row(best, tenant, job_id, "mm", 1))
+            tx.add(record_row(best, tenant, job_id, "mm", 1, origin="measured"))
         page = running.client.get(f"/jobs/{job_id}").text
         found = re.search(r"<summary>Loop nest</summary><pre[^>]*>(.*?)</pre>", page, re.DOTALL)
         assert found is not None

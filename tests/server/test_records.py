@@ -1,11 +1,11 @@
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, update
 
-from ansorpy.records import Store
+from ansorpy.records import MEASURED, Store, encode
 from ansorpy.server.db.engine import transaction
-from ansorpy.server.db.models import TenantRow
+from ansorpy.server.db.models import RecordRow, TenantRow
 from ansorpy.server.db.records import SqlStore
 from ansorpy.server.db.upgrade import local_tenant, open_database
 from tests.test_records import KEY, StoreContract, trial
@@ -25,6 +25,21 @@ def test_sqlite_is_durable_and_waits_for_other_writers(tmp_path: object) -> None
         values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas]
     assert values == ["wal", 2, 30000, 1]
     engine.dispose()
+
+
+def test_a_stored_record_that_is_refused_today_is_left_out(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An older version took it in; it must not end every tuning of its task."""
+    store = SqlStore(engine, local_tenant(engine))
+    store.append([trial(0.5), trial(1.0)], MEASURED)
+    with transaction(engine) as tx:
+        broken = {RecordRow.body: encode(trial(0.5)).replace("0.5", "-0.5")}
+        tx.execute(update(RecordRow).where(RecordRow.cost_s == 0.5).values(broken))
+    assert store.all(KEY) == (trial(1.0),)
+    assert tuple(store.export()) == (trial(1.0),)
+    assert store.best(KEY) == trial(1.0)
+    assert "a stored record is left out: not a record: times_s" in caplog.text
 
 
 def test_tenants_do_not_see_each_others_records(engine: Engine) -> None:

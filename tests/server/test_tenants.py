@@ -53,7 +53,7 @@ def two(url: str) -> Iterator[Two]:
         job_id, digest = running.succeed()
         claimed_id = running.submit(fresh=True)
         with running.held(running.claim()) as (tx, row, _):
-            tx.add(record_row(trial(1.0), row.tenant_id, row.id, "mm", 1))
+            tx.add(record_row(trial(1.0), row.tenant_id, row.id, "mm", 1, origin="measured"))
         ids = {"job_id": job_id, "sha256": digest, "file": "kernel.py", "task": "mm"}
         running.client.headers.pop("Authorization")
         yield Two(running, owner, other, {**ids, "job": claimed_id})

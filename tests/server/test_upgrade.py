@@ -7,11 +7,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, inspect
+from sqlalchemy import Engine, MetaData, Table, create_engine, inspect
 
+from ansorpy.records import IMPORTED, encode
 from ansorpy.server.access import keys
 from ansorpy.server.db.engine import connect, transaction
 from ansorpy.server.db.models import Base
+from ansorpy.server.db.records import SqlStore
 from ansorpy.server.db.upgrade import (
     KNOWN,
     MIGRATIONS,
@@ -25,6 +27,7 @@ from ansorpy.server.db.upgrade import (
 )
 from tests.server.databases import Cluster
 from tests.server.test_lease import claim, job, recover, submit
+from tests.test_records import KEY, trial
 
 
 def test_the_revisions_in_the_code_are_those_of_the_folder() -> None:
@@ -114,4 +117,20 @@ def test_a_running_job_of_the_first_schema_keeps_its_lease(url: str) -> None:
     upgrade(engine)
     assert recover(engine, 100.0) == 0
     assert job(engine, job_id).lease_s == 30.0
+    engine.dispose()
+
+
+def test_records_of_the_first_schema_count_as_imported(url: str) -> None:
+    engine = open_database(url)
+    migrate(engine, "0001")
+    fields = {
+        "tenant_id": 1, "id": trial(1.0).id, "candidate": "c", "task": "", "round": 0,
+        "key": KEY, "cost_s": 1.0, "body": encode(trial(1.0)),
+    }  # fmt: skip
+    with engine.begin() as connection:
+        row = Table("records", MetaData(), autoload_with=connection)
+        connection.execute(row.insert().values(fields))
+    assert upgrade(engine) == NEEDED
+    (record,) = SqlStore(engine, local_tenant(engine)).all(KEY)
+    assert (record, record.id, record.origin) == (trial(1.0), trial(1.0).id, IMPORTED)
     engine.dispose()

@@ -278,6 +278,7 @@ def test_a_journal_knows_what_was_there_when_the_job_began(engine: Engine, job_i
     assert (second.count(), second.count("key"), second.count("x")) == (2, 2, 0)
     assert second.best("key") == records()[0]
     assert tuple(second.export()) == records()
+    assert {record.origin for record in second.export()} == {"measured"}
 
 
 def test_a_stored_round_clears_the_losses_before_it(engine: Engine, job_id: str) -> None:

@@ -1,9 +1,12 @@
 """Rules that change how results are rounded come in where a request allows them by name."""
 
+from dataclasses import replace
+
 import pytest
 
 from ansorpy.errors import SpecError
 from ansorpy.measure.outcome import Measured
+from ansorpy.records import MEASURED
 from ansorpy.replay import plan_from_text
 from ansorpy.rules import CPU, WINOGRAD2, WINOGRAD4
 from ansorpy.search import Candidate
@@ -81,6 +84,7 @@ def test_records_of_a_request_that_allowed_more_are_not_recalled() -> None:
     assert reformulations(free.plans[0].state), "what is allowed comes first"
     row = tuple(1 for _ in free.plans[0].sizes)
     (record,) = free.records([Candidate(0, row)], [Measured((1e-3,))])
+    record = replace(record, origin=MEASURED)
     for words, known in (((), 0), (("winograd2",), 0), (("winograd4",), 1)):
         task = explored(*words)
         task.recall([record])

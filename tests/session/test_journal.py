@@ -1,6 +1,6 @@
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ansorpy.session.goal import Goal
 from ansorpy.session.journal import Checkpoint, Kept, set_state, state_of
 from ansorpy.session.rules import find_rules
 from ansorpy.session.task import Task
+from ansorpy.session.trust import versions
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.library import Window, conv2d_bias_relu
@@ -133,6 +134,18 @@ def test_what_was_known_before_is_known_again(tmp_path: Path) -> None:
     assert broken.trials() == whole.trials()
     seen = {(record.plan, record.row) for record in store.all(next(store.export()).key)}
     assert not seen & {(plan, row) for _, plan, row in whole.trials()}
+
+
+def test_a_kept_race_of_another_code_generator_is_raced_again(tmp_path: Path) -> None:
+    ledger = Ledger()
+    last(events(ledger, tmp_path, MM, trials=16))
+    kept = ledger.races["mm"]
+    last(events(ledger, tmp_path, MM, trials=16))
+    assert ledger.races["mm"] == kept
+    old = replace(decode(kept), versions=(("codegen", "0"),))
+    ledger.races["mm"] = encode(old)
+    last(events(ledger, tmp_path, MM, trials=16))
+    assert dict(decode(ledger.races["mm"]).versions) == dict(versions())
 
 
 def test_the_time_of_an_earlier_attempt_counts(tmp_path: Path) -> None:

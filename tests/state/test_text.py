@@ -72,6 +72,7 @@ def test_the_wire_form_is_the_code_and_the_operands() -> None:
         (["SP", "C"], "1 operands, 4 expected"),
         (["SP", "C", "i", "3", []], "parts = '3', int expected"),
         (["SP", "C", "i", True, []], "parts = True, int expected"),
+        (["SP", "C", "i", 10**9, []], "parts = 1000000000, 0 to 64 expected"),
         (["SP", 1, "i", 3, []], "stage = 1, str expected"),
         (["SP", "C", "i", 3, ["4"]], "fixed = ['4'], list of int expected"),
         (["RE", "C", "i"], "order = 'i', list of str expected"),

@@ -1,0 +1,38 @@
+"""Records of trials, their JSON, and the stores that keep them."""
+
+from ansorpy.records.jsonl import JsonlStore, default_store, default_store_path
+from ansorpy.records.reader import MAX_LINE_BYTES, decode, import_jsonl, lines_of
+from ansorpy.records.record import (
+    FORMAT,
+    IMPORTED,
+    MEASURED,
+    Origin,
+    Race,
+    Record,
+    encode,
+    target_digest,
+    task_key,
+)
+from ansorpy.records.store import MemoryStore, Store, best_of
+
+__all__ = [
+    "FORMAT",
+    "IMPORTED",
+    "MAX_LINE_BYTES",
+    "MEASURED",
+    "JsonlStore",
+    "MemoryStore",
+    "Origin",
+    "Race",
+    "Record",
+    "Store",
+    "best_of",
+    "decode",
+    "default_store",
+    "default_store_path",
+    "encode",
+    "import_jsonl",
+    "lines_of",
+    "target_digest",
+    "task_key",
+]

@@ -1,0 +1,254 @@
+"""Records from outside, read strictly: every field has a type, a range and a length.
+
+A field that is refused makes the line a RecordError, which names the field. Fields of a line that
+are not known are ignored, those of an outcome or a race are refused.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final, TextIO, get_args
+
+from ansorpy.errors import RecordError
+from ansorpy.measure.outcome import Failed as Failure
+from ansorpy.measure.outcome import FailureKind, Measured, Outcome
+from ansorpy.records.record import FORMAT, Race, Record
+from ansorpy.te.limits import quoted
+from ansorpy.te.strict_json import parse_json
+
+MAX_LINE_BYTES: Final = 2**20  # some 100 times what a trial of a large Dag takes
+MAX_NAME: Final = 128  # characters of a key, a digest, a version; the width of the key's column
+MAX_TEXT: Final = 2**16  # characters of a message
+MAX_PLAN: Final = 2**18  # characters of a plan
+MAX_ITEMS: Final = 2**12  # of one list
+MAX_VERSIONS: Final = 32
+MAX_COUNT: Final = 2**53  # integers that JSON readers of any language keep exact
+
+# Seconds, both ends included: shorter or longer times are no measurement.
+SHORTEST_S: Final = 1e-12
+LONGEST_S: Final = 1e9
+MAX_CREATED_S: Final = 1e11  # seconds since the epoch: the year 5138
+MAX_SLOWDOWN: Final = 1e9
+MAX_FLOAT: Final = 1.7e308  # of bounds of inputs and errors, which may be float64
+
+Read = Callable[[object], Any]  # returns the value of a field; ValueError says what it expected
+Table = Mapping[str, Read]
+
+
+def decode(line: str) -> Record:
+    """Return the record of one JSON line; its origin is `imported`, whatever the line says.
+
+    Raises:
+        RecordError: not JSON, another format, or a field that is missing or refused.
+    """
+    if len(line) > MAX_LINE_BYTES:
+        raise RecordError(f"not a record: {len(line)} characters, limit {MAX_LINE_BYTES}")
+    try:
+        found = parse_json(line)
+    except ValueError as error:
+        raise RecordError(f"not a record: {str(error)[:200]}") from None
+    if not isinstance(found, dict):
+        raise RecordError("not a record: expected an object")
+    if found.get("format") != FORMAT:
+        raise RecordError(f"format {quoted(found.get('format'))}, this version reads {FORMAT}")
+    return Record(**_fields({name: found[name] for name in RECORD if name in found}, RECORD))
+
+
+def import_jsonl(lines: Iterable[str], place: str = "input") -> Iterator[Record]:
+    """Yield the records of JSONL lines; blank lines are skipped.
+
+    Raises:
+        RecordError: a line is not a record; the message names `place` and the line number.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield decode(line)
+        except RecordError as error:
+            raise RecordError(f"{place}, line {number}: {error}") from error
+
+
+def lines_of(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file; of a line that is too long only as much as shows that it is."""
+    return iter(lambda: file.readline(MAX_LINE_BYTES + 1), "")
+
+
+def _fields(found: object, table: Table, optional: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the fields of an object, each as its reader returns it.
+
+    Raises:
+        RecordError: the field that is missing, unknown or refused, and what was expected.
+    """
+    if not isinstance(found, dict):
+        raise RecordError(f"not a record: {quoted(found)}, expected an object")
+    for name in chain(table.keys() - found.keys() - optional, found.keys() - table.keys()):
+        state = "is missing" if name in table else "is not known"
+        raise RecordError(f"not a record: field {quoted(name)} {state}")
+    read = {}
+    for name, value in found.items():
+        try:
+            read[name] = table[name](value)
+        except ValueError as error:
+            raise RecordError(
+                f"not a record: {name} is {quoted(value)}, expected {error}"
+            ) from None
+    return read
+
+
+def _text(limit: int) -> Read:
+    """Return the reader of a string of at most so many characters, all of which UTF-8 has."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or len(value) > limit or _has_surrogates(value):
+            raise ValueError(f"text of at most {limit} characters")
+        return value
+
+    return read
+
+
+def _has_surrogates(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _name(value: object) -> str:
+    """Return a digest, a version or the like: printable ASCII."""
+    text = value if isinstance(value, str) else "\0"
+    if len(text) > MAX_NAME or not text.isascii() or not text.isprintable():
+        raise ValueError(f"at most {MAX_NAME} printable ASCII characters")
+    return text
+
+
+def _word(*known: str) -> Read:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(f"one of {', '.join(known)}")
+        return value
+
+    return read
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_COUNT:
+        raise ValueError(f"an integer from 0 to {MAX_COUNT}")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if value is True or value is False:
+        return value
+    raise ValueError("true or false")
+
+
+def _number(low: float, high: float) -> Read:
+    def read(value: object) -> float:
+        if type(value) not in (float, int) or not low <= value <= high:  # type: ignore[operator]
+            raise ValueError(f"a number from {low:g} to {high:g}")
+        return float(value)  # type: ignore[arg-type]
+
+    return read
+
+
+def _list(read: Read, least: int = 0, most: int = MAX_ITEMS) -> Read:
+    def read_all(value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            raise ValueError(f"a list of {least} to {most} items")
+        return tuple(map(read, value))
+
+    return read_all
+
+
+def _span(value: object) -> tuple[float, float]:
+    low, high = _list(_number(-MAX_FLOAT, MAX_FLOAT), 2, 2)(value)
+    if low > high:
+        raise ValueError("its lower end first")
+    return low, high
+
+
+def _versions(value: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict) or len(value) > MAX_VERSIONS:
+        raise ValueError(f"an object of at most {MAX_VERSIONS} names")
+    return tuple(sorted((_name(name), _name(version)) for name, version in value.items()))
+
+
+def _outcome(value: object) -> Outcome:
+    fields = dict(value) if isinstance(value, dict) else {}
+    match fields.pop("is", None):
+        case "measured":
+            return Measured(**_fields(fields, OUTCOME_MEASURED, OPTIONAL))
+        case "failed":
+            return Failure(**_fields(fields, OUTCOME_FAILED, OPTIONAL))
+        case other:
+            raise ValueError(f"an outcome that is measured or failed, not {quoted(other)}")
+
+
+def _race(value: object) -> Race | None:
+    if value is None:
+        return None
+    race = Race(**_fields(value, RACE, OPTIONAL))
+    if not race.delivered_s:
+        raise ValueError("samples of what it delivered")
+    return race
+
+
+_SECONDS: Final = _number(0.0, LONGEST_S)
+_TIME: Final = _number(SHORTEST_S, LONGEST_S)
+_BOUND: Final = _number(0.0, MAX_FLOAT)
+_MESSAGE: Final = _text(MAX_TEXT)
+
+# Fields that records of earlier versions lack.
+OPTIONAL: Final = frozenset(
+    {
+        "build_s", "check_s", "run_s", "load_s", "aborted", "slowdown", "excerpt", "seconds",
+        "native_sha256", "native_s", "native_note", "reformulated", "errors", "flop",
+        "peak_flop_per_s", "numpy_note",
+    }
+)  # fmt: skip
+
+OUTCOME_MEASURED: Final[Table] = {
+    "times_s": _list(_TIME, least=1),
+    "build_s": _SECONDS,
+    "check_s": _SECONDS,
+    "run_s": _SECONDS,
+    "load_s": _SECONDS,
+    "aborted": _flag,
+    "slowdown": _number(1 / MAX_SLOWDOWN, MAX_SLOWDOWN),
+}
+OUTCOME_FAILED: Final[Table] = {
+    "kind": _word(*get_args(FailureKind)),
+    "message": _MESSAGE,
+    "excerpt": _MESSAGE,
+    "seconds": _SECONDS,
+}
+RACE: Final[Table] = {
+    "winner": _word("tuned", "baseline"),
+    "delivered": _word("tuned", "naive"),
+    "tuned_s": _list(_TIME),
+    "naive_s": _list(_TIME),
+    "numpy_s": _list(_TIME),
+    "span": _span,
+    "tolerances": _list(_BOUND, least=1),
+    "magnitude": _whole,
+    "trials": _whole,
+    "seconds": _SECONDS,
+    "request": _name,
+    "native_sha256": _name,
+    "native_s": _list(_TIME),
+    "native_note": _MESSAGE,
+    "reformulated": _MESSAGE,
+    "errors": _list(_BOUND),
+    "flop": _whole,
+    "peak_flop_per_s": _BOUND,
+    "numpy_note": _MESSAGE,
+}
+RECORD: Final[Table] = {
+    "key": _name,
+    "workload": _name,
+    "rules": _name,
+    "plan": _text(MAX_PLAN),
+    "row": _list(_whole),
+    "outcome": _outcome,
+    "source_sha256": _name,
+    "versions": _versions,
+    "created_s": _number(0.0, MAX_CREATED_S),
+    "race": _race,
+}

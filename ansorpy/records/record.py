@@ -1,0 +1,154 @@
+"""What a trial leaves behind, as a value and as a line of JSON.
+
+A record holds what is needed to replay a trial (workload, rule set, plan identity, row) and to
+trust it (target features, versions, every sample, the error text).
+"""
+
+import json
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.target import Target
+
+FORMAT: Final = 1  # of one JSONL line
+
+# `measured`: a tuner of this store wrote it. `imported`: anything else did (ADR-0087).
+Origin = Literal["measured", "imported"]
+MEASURED: Final = "measured"
+IMPORTED: Final = "imported"
+
+
+def task_key(workload: str, target: Target) -> str:
+    """Return the key under which trials of one workload on one kind of machine compare.
+
+    Hardware features, cache sizes and the threads of the kernel count; the marketing name of the
+    processor does not.
+
+    Args:
+        workload: hex digest of the normalised Dag (`te.analysis.workload_key`).
+    """
+    return f"{workload}/{target_digest(target)}/{target.cores}"
+
+
+def target_digest(target: Target) -> str:
+    """Return the digest of what makes a machine another one for measuring; threads do not count."""
+    cpu_facts = (target.vector_bits, target.registers, target.l1_bytes, target.l2_bytes)
+    cuda_facts = (target.warp, target.max_threads, target.shared_bytes)
+    facts = (target.kind, cpu_facts if target.kind == "cpu" else cuda_facts, target.features)
+    return sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """The interleaved final of a task: the tuned kernel against the untuned one and NumPy.
+
+    All times in seconds, all samples kept. `request` is the digest of what was asked for, so that
+    the same request is answered from the store.
+    """
+
+    winner: str  # "tuned" or "baseline"
+    delivered: str  # "tuned" or "naive": the faster of our two kernels
+    tuned_s: tuple[float, ...]
+    naive_s: tuple[float, ...]
+    numpy_s: tuple[float, ...]  # () where NumPy has no call per node
+    span: tuple[float, float]  # of the float inputs that the self-test draws
+    tolerances: tuple[float, ...]  # absolute error bound on such inputs, one per output array
+    magnitude: int  # of integer inputs on which every step is exact; 0: none
+    trials: int
+    seconds: float
+    request: str
+    native_sha256: str = ""  # of the exported object that passed every case; "": none did
+    native_s: tuple[float, ...] = ()  # of a call of its library
+    native_note: str = ""  # why there is none
+    reformulated: str = ""  # what is computed another way (ADR-0035), for people; "": nothing
+    errors: tuple[float, ...] = ()  # seen on random inputs, one per output array
+    flop: int = 0  # operations that the delivered kernel executes; 0: not known
+    peak_flop_per_s: float = 0.0  # what no kernel of the task exceeds; 0.0: not known
+    numpy_note: str = ""  # why NumPy's evaluation left the race; "": it did not
+
+    @property
+    def best_s(self) -> float:
+        """The latency of what is delivered."""
+        return min(self.delivered_s)
+
+    @property
+    def delivered_s(self) -> tuple[float, ...]:
+        """The samples of what is delivered."""
+        return self.tuned_s if self.delivered == "tuned" else self.naive_s
+
+    @property
+    def baseline_s(self) -> float | None:
+        """The faster of the untuned kernel and NumPy; None where neither came to an end."""
+        return min((*self.naive_s, *self.numpy_s), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One trial: its program, its task and its outcome. `id` is the digest of its JSON."""
+
+    key: str  # task_key
+    workload: str
+    rules: str  # name and version of the rule set, e.g. "cpu@1f3a..."
+    plan: str  # canonical JSON: steps of the sketch and structural choices (ansorpy.replay)
+    row: tuple[int, ...]  # one value per size of the plan
+    outcome: Outcome
+    source_sha256: str = ""  # of the kernel source; "" where none was made
+    versions: tuple[tuple[str, str], ...] = ()
+    created_s: float = 0.0  # seconds since the epoch
+    race: Race | None = None  # only on the record that ends a tuning
+    # Set by the store that returns the record; no part of its JSON, and so not of its id.
+    origin: Origin = field(default=IMPORTED, compare=False)
+
+    @property
+    def id(self) -> str:
+        """Return the sha256 of the canonical JSON: equal records have equal ids."""
+        return sha256(encode(self).encode()).hexdigest()
+
+    @property
+    def best_s(self) -> float | None:
+        """The fastest sample in seconds, as measured; None after a failure."""
+        return self.outcome.best_s if isinstance(self.outcome, Measured) else None
+
+
+def encode(record: Record) -> str:
+    """Return the canonical JSON of a record, one line, keys sorted."""
+    obj = {
+        "format": FORMAT,
+        "key": record.key,
+        "workload": record.workload,
+        "rules": record.rules,
+        "plan": record.plan,
+        "row": list(record.row),
+        "outcome": _outcome_to_json(record.outcome),
+        "source_sha256": record.source_sha256,
+        "versions": dict(record.versions),
+        "created_s": record.created_s,
+        "race": None if record.race is None else _race_to_json(record.race),
+    }
+    return json.dumps(obj, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _fields(value: Measured | Failed | Race) -> dict[str, Any]:
+    pairs = {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs.items()}
+
+
+def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    match outcome:
+        case Measured():
+            fields = _fields(outcome)
+            if outcome.slowdown == 1.0:
+                del fields["slowdown"]  # older records have none, and keep their ids
+            return {"is": "measured", **fields}
+        case Failed():
+            return {"is": "failed", **_fields(outcome)}
+
+
+def _race_to_json(race: Race) -> dict[str, Any]:
+    fields = _fields(race)
+    for name in ("flop", "peak_flop_per_s", "numpy_note"):
+        if not fields[name]:
+            del fields[name]  # older records have none, and keep their ids
+    return fields

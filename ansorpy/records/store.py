@@ -1,0 +1,79 @@
+"""Stores of records: append-only, and the source of each record's origin."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from ansorpy.measure.outcome import Measured
+from ansorpy.records.record import IMPORTED, Origin, Record
+
+
+class Store(Protocol):
+    """Append-only. An appended record survives a crash; the same record twice is kept once.
+
+    Records that a store returns have their `origin`: that of the first `append` of the record.
+    """
+
+    def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
+        """Keep `records`, all of them or (after a crash) a prefix.
+
+        Args:
+            origin: `measured` from the tuner that measured them; never what a file says.
+        """
+        ...
+
+    def all(self, key: str) -> tuple[Record, ...]:
+        """Return the records of one task, oldest first."""
+        ...
+
+    def best(self, key: str) -> Record | None:
+        """Return the fastest measured trial of one task (races do not count), or None."""
+        ...
+
+    def count(self, key: str | None = None) -> int:
+        """Return the number of records, of one task or of all."""
+        ...
+
+    def export(self) -> Iterator[Record]:
+        """Yield every record, oldest first."""
+        ...
+
+
+def best_of(records: Iterable[Record]) -> Record | None:
+    """Return the fastest complete trial, the earliest of equals; None where none has a time."""
+    timed = [
+        record
+        for record in records
+        if isinstance(record.outcome, Measured)
+        and not record.outcome.aborted
+        and record.race is None
+    ]
+    return min(timed, key=lambda record: record.best_s or 0.0, default=None)
+
+
+class MemoryStore:
+    """Records of this process only: for tests, and for searches that must not know the past."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, Record] = {}
+
+    def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
+        """Keep `records` until the process ends."""
+        for record in records:
+            self._records.setdefault(record.id, replace(record, origin=origin))
+
+    def all(self, key: str) -> tuple[Record, ...]:
+        """Return the records of one task, oldest first."""
+        return tuple(record for record in self._records.values() if record.key == key)
+
+    def best(self, key: str) -> Record | None:
+        """Return the fastest measured trial of one task, or None."""
+        return best_of(self.all(key))
+
+    def count(self, key: str | None = None) -> int:
+        """Return the number of records, of one task or of all."""
+        return len(self._records) if key is None else len(self.all(key))
+
+    def export(self) -> Iterator[Record]:
+        """Yield every record, oldest first."""
+        yield from self._records.values()

@@ -1,0 +1,36 @@
+"""Records that may be believed, and records that only start a search (ADR-0087)."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from typing import Final
+
+from ansorpy.codegen.version import CODEGEN_VERSION
+from ansorpy.records import MEASURED, Record
+
+PACKAGES: Final = ("ansorpy", "llvmlite", "numba", "numpy")
+CODEGEN: Final = "codegen"  # the name of CODEGEN_VERSION among the versions of a record
+DECISIVE: Final = (CODEGEN, "llvmlite", "numba")  # for the machine code of a plan and a row
+
+
+@cache
+def versions() -> tuple[tuple[str, str], ...]:
+    """Return the versions that a measurement depends on, sorted by name as records keep them."""
+    made_with = {name: version(name) for name in PACKAGES} | {CODEGEN: str(CODEGEN_VERSION)}
+    return tuple(sorted(made_with.items()))
+
+
+def are_current(made_with: Mapping[str, str]) -> bool:
+    """Return whether this installation makes the machine code that these versions made."""
+    ours = dict(versions())
+    return all(made_with.get(name) == ours[name] for name in DECISIVE)
+
+
+def is_current(record: Record) -> bool:
+    """Return whether this installation makes the machine code that the record measured."""
+    return are_current(dict(record.versions))
+
+
+def is_trusted(record: Record) -> bool:
+    """Return whether times and races of the record count as measurements of this installation."""
+    return record.origin == MEASURED and is_current(record)

@@ -1,0 +1,63 @@
+"""The attack on records, in small for every run and in full (1,000 files) for the night."""
+
+import os
+from collections.abc import Mapping
+from typing import NoReturn
+
+import pytest
+
+from tests.attack import records
+from tests.attack.forge import MM, Attack, attack, good, text
+from tests.attack.records import check, main
+
+NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_no_hostile_file_does_harm(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = 1000 if NIGHT else 80
+    monkeypatch.setattr("sys.argv", ["attack", "--count", str(count), "--every", "40"])
+    status = main()
+    told = capsys.readouterr().out
+    assert status == 0, told
+    assert "0 tracebacks, 0 answers or tunings harmed" in told
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_hostile_files_harm_no_tuning_with_real_kernels() -> None:
+    assert records.harm_with_real_kernels([attack(seed) for seed in range(20)]) == ""
+
+
+def test_a_file_is_decided_by_its_seed() -> None:
+    assert [attack(seed) for seed in (3, 4)] == [attack(seed) for seed in (3, 4)]
+    assert len({attack(seed).content for seed in range(40)}) == 40
+
+
+@pytest.mark.parametrize(
+    ("patches", "harm"),
+    [
+        ({"past.is_trusted": lambda record: True}, "answered from the store"),
+        ({"warm.SEEDS": 99, "warm.SHARE": 1}, "programs of the file would be measured"),
+        ({"Task.recall": lambda task, known: setattr(task, "known", 1)}, "took times"),
+    ],
+)
+def test_the_attack_sees_harm(
+    monkeypatch: pytest.MonkeyPatch, patches: Mapping[str, object], harm: str
+) -> None:
+    for place, harmful in patches.items():
+        monkeypatch.setattr(f"tests.attack.records.{place}", harmful)
+    lines = "\n".join(map(text, good(MM.name))) + "\n"
+    assert harm in check(Attack(0, "none", MM, lines.encode()), whole=False).harm
+
+
+def test_an_exception_of_any_kind_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(content: bytes) -> NoReturn:
+        raise ZeroDivisionError("a row of zeros")
+
+    monkeypatch.setattr(records, "taken", raising)
+    found = records._found(attack(0), whole=False)
+    assert found.harm == "Traceback: ZeroDivisionError: a row of zeros"
