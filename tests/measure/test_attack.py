@@ -195,7 +195,7 @@ def fills(_: object) -> int:
 def fills_without_names(_: object) -> int:
     kept = []
     for _number in range(40):
-        kept.append(tempfile.TemporaryFile())
+        kept.append(tempfile.TemporaryFile())  # noqa: SIM115 - all stay open
         kept[-1].write(bytes(1 << 20))
         kept[-1].flush()
     time.sleep(60.0)
