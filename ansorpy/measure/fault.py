@@ -15,7 +15,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 
 from ansorpy.errors import WireError
-from ansorpy.measure.daemon import BOX_BYTES, NOTE
+from ansorpy.measure.forked import BOX_BYTES, NOTE
 from ansorpy.measure.guard import GUARD_PAGES, PAGE_BYTES
 from ansorpy.measure.wire import Codec
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from ansorpy.errors import RunError, WireError
 from ansorpy.measure import daemon, family, frames
 from ansorpy.measure.answers import codec_of, limit_bytes
+from ansorpy.measure.forked import EXCERPT_BYTES
 from ansorpy.measure.sandbox.environment import harmless
 from ansorpy.measure.sandbox.ladder import Mode, climb
 from ansorpy.measure.wire import Codec
@@ -294,7 +295,7 @@ class Worker:
         assert self._process is not None
         family.end_session(self._process.pid)
         _, words = self._process.communicate()
-        return words.decode(errors="replace")[-daemon.EXCERPT_BYTES :]
+        return words.decode(errors="replace")[-EXCERPT_BYTES:]
 
     def _reply(self, header: Mapping[str, Any], blob: bytearray) -> Reply | None:
         """Return what a frame says; None if an earlier candidate may have damaged the child."""

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 from unittest.mock import patch
 
+from ansorpy.errors import AnsorError
 from ansorpy.measure.crew import Settings
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
@@ -83,12 +84,15 @@ class Stage:
         names = [hostile, "good", "swapped", "good"]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.pool._timed = Timed()  # of earlier moves
-        found = self.pool.measure([program(one, DAG) for one in names])
+        try:
+            found = self.pool.measure([program(one, DAG) for one in names])
+            self.pool.crew.sealed.check(self.pool.crew.cases)
+        except AnsorError as error:
+            return [f"the job failed: {error}"]
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) << 10
         wrong = [f"verdict: {text}" for text in _misjudged(found)]
         if grown > GROWTH_BYTES:
             wrong.append(f"this process grew by {grown >> 20} MiB")
-        self.pool.crew.sealed.check(self.pool.crew.cases)
         after = self.state()
         wrong += [f"changed: {key}" for key, value in before.items() if after[key] != value]
         return wrong

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -191,13 +192,24 @@ def fills(_: object) -> int:
     return 0
 
 
+def fills_without_names(_: object) -> int:
+    kept = []
+    for _number in range(40):
+        kept.append(tempfile.TemporaryFile())  # noqa: SIM115 - all stay open
+        kept[-1].write(bytes(1 << 20))
+        kept[-1].flush()
+    time.sleep(60.0)
+    return len(kept)
+
+
+@pytest.mark.parametrize("how", ["fills", "fills_without_names"])
 @pytest.mark.parametrize("mode", ["auto", "off"])
-def test_a_folder_is_bounded_in_all(tmp_path: Path, mode: Any) -> None:
+def test_a_folder_is_bounded_in_all(tmp_path: Path, mode: Any, how: str) -> None:
     limits = Limits(folder_bytes=8 << 20)
     spec = Spec(frozenset({0}), folder=str(tmp_path), limits=limits, sandbox=mode)
     worker = Worker(spec)
     try:
-        reply = worker.call(f"{__name__}:fills", None, 60.0)
+        reply = worker.call(f"{__name__}:{how}", None, 60.0)
         assert not isinstance(reply, Answer)
         if isinstance(reply, Broke):
             assert "its folder holds" in reply.why

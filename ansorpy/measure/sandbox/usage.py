@@ -21,14 +21,15 @@ def excess(group: int, orders: Mapping[str, Any]) -> str:
         group: the process group of the child, which no descendant can leave.
     """
     limits, sandbox = orders["limits"], orders["sandbox"]
+    alone = not sandbox["programs"] or _is_alone(group)
+    members = [] if alone else [one for one in everyone() if one.group == group]
     if sandbox["counted"]:
-        used = folder_bytes(sandbox["folder"])
+        folder = sandbox["folder"]
+        used = folder_bytes(folder)
+        used += sum(nameless_bytes(pid, folder) for pid in {group, *(one.pid for one in members)})
         if used > limits["folder_bytes"]:
             return f"its folder holds {used} bytes; expected at most {limits['folder_bytes']}"
-    if sandbox["programs"] and not _is_alone(group):
-        members = [one for one in everyone() if one.group == group]
-        return _crowd(members, int(limits["memory_bytes"]))
-    return ""
+    return "" if alone else _crowd(members, int(limits["memory_bytes"]))
 
 
 def _is_alone(child: int) -> bool:
@@ -59,6 +60,18 @@ def _crowd(members: list[Member], memory_bytes: int) -> str:
 def folder_bytes(folder: str) -> int:
     """Return the size of the files below a folder on its disk; links are not followed."""
     return sum(BLOCK_BYTES * one.stat(follow_symlinks=False).st_blocks for one in _below(folder))
+
+
+def nameless_bytes(pid: int, folder: str) -> int:
+    """Return the size of the files that a process holds open after it removed their names."""
+    used, place = 0, os.stat(folder).st_dev  # noqa: PTH116
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in entries:
+            with suppress(OSError):
+                found = entry.stat()
+                if found.st_nlink == 0 and found.st_dev == place:
+                    used += BLOCK_BYTES * found.st_blocks
+    return used
 
 
 def _below(folder: str) -> Iterator[os.DirEntry[str]]:
