@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ansorpy.records import MemoryStore as MemoryStore
     from ansorpy.result import Result as Result
     from ansorpy.target import Target as Target
-    from ansorpy.tune import tune as tune
+    from ansorpy.tuner.tune import tune as tune
 
     __version__: str
 
@@ -38,8 +38,8 @@ _HOMES = {
     "load": "ansorpy.client",
     "load_native": "ansorpy.artifact",
     "local_target": "ansorpy.measure.host",
+    "tune": "ansorpy.tuner.tune",
 }
-_MODULES = ("te", "tune")  # `tune` can be called: ADR-0020
 
 __all__ = [
     "AnsorError",
@@ -59,8 +59,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name on first use (PEP 562)."""
-    if name in _MODULES:
-        return import_module(f"ansorpy.{name}")
+    if name == "te":
+        return import_module("ansorpy.te")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if name == "__version__":

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ansorpy.errors import AnsorError, LoweringError, RecordError, StepError
+from ansorpy.frontends.json.strict import parse_json
 from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind
 from ansorpy.plan.lower import lower
@@ -16,7 +17,6 @@ from ansorpy.state.text import steps_to_json
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.limits import shown
-from ansorpy.te.strict_json import parse_json
 
 # What a plan of a hostile record may raise on its way through rewriting and lowering.
 UNFIT: Final = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ansorpy.errors import SpecError
-from ansorpy.te.expr import SIZE_BYTES
+from ansorpy.expr.expr import SIZE_BYTES
 
 KINDS: Final = ("cpu", "cuda")  # of targets that have rules, i.e. sketches and explanations
 TUNED_KINDS: Final = ("cpu",)  # of targets that have a back end, i.e. kernels

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ansorpy.errors import AnsorError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
+from ansorpy.expr.expr import SIZE_BYTES, Call, walk
 from ansorpy.measure.host import local_target
 from ansorpy.measure.roofline import copy_bytes_per_s, peak_flop_per_s
 from ansorpy.records import MemoryStore, Race
@@ -20,9 +21,8 @@ from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.te.expr import SIZE_BYTES, Call, walk
-from ansorpy.te.library import LIBRARY
-from ansorpy.tune import Request, run
+from ansorpy.topi import LIBRARY
+from ansorpy.tuner.tune import Request, run
 from benchmarks.common import (
     RAW,
     Results,

@@ -21,11 +21,11 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.artifact.load import unpack
-from ansorpy.measure.cores import slot_cores
-from ansorpy.measure.guard import aligned_empty
 from ansorpy.measure.host import local_target
 from ansorpy.measure.roofline import peak_flop_per_s
-from ansorpy.measure.timing import Protocol, interleave
+from ansorpy.measure.timing.protocol import Protocol, interleave
+from ansorpy.measure.verify.guard_pages import aligned_empty
+from ansorpy.measure.workers.cores import slot_cores
 from ansorpy.target import Target
 from benchmarks.machine import has_torch
 from benchmarks.rivals import NUMPY, Array, torch_call

@@ -21,7 +21,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing import Race
+from ansorpy.measure.timing.protocol import Race
 from ansorpy.plan.bind import bind
 from ansorpy.replay import plan_from_text
 from ansorpy.target import Target

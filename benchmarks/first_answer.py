@@ -26,15 +26,15 @@ import numpy as np
 import ansorpy
 from ansorpy.measure.host import local_target
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing import Race
+from ansorpy.measure.timing.protocol import Race
 from ansorpy.plan.bind import bind
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
-from ansorpy.session import first
-from ansorpy.session.model import default_model
-from ansorpy.session.round import play
-from ansorpy.session.task import Task, rules_name
 from ansorpy.target import Target
+from ansorpy.tuner import first_answer
+from ansorpy.tuner.model import default_model
+from ansorpy.tuner.round import play
+from ansorpy.tuner.task import Task, rules_name
 from benchmarks.common import (
     Results,
     Row,
@@ -88,9 +88,9 @@ def ask(case: str, threads: int, seed: int, count: int) -> list[float]:
 def compared(case: str, target: Target, trials: int, seed: int) -> Row:
     """Search from the first answer on; return both times of a race, in seconds."""
     task = Task.of(ROWS[case].dag(constant_weights=True), target, rules_name(target.kind, CPU))
-    task.explore(CPU, first.PLANS)
+    task.explore(CPU, first_answer.PLANS)
     model = default_model(target, seed)
-    task.first, *_ = first.choose(task, model, seed)
+    task.first, *_ = first_answer.choose(task, model, seed)
     task.explore(CPU)
     rng = np.random.default_rng(seed)
     with MeasurePool(task.dag, target) as pool:

@@ -22,12 +22,12 @@ from uuid import uuid4
 
 from sqlalchemy import Engine, insert, select
 
+from ansorpy.frontends.tc.text import parse
 from ansorpy.server.db.engine import connect, now, transaction
 from ansorpy.server.db.models import JobRow, TenantRow
 from ansorpy.server.db.upgrade import upgrade
 from ansorpy.server.jobs import lease, queries
 from ansorpy.server.jobs.submission import Budget, Submission
-from ansorpy.te.text import parse
 from benchmarks.common import duration, say
 from tests.server.databases import cluster
 

@@ -25,18 +25,18 @@ from ansorpy.codegen.phases import phase_objects
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TimeSpent
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
-from ansorpy.session.pools import Pools
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import Window, conv2d_bias_relu, matmul_relu
-from ansorpy.tune import Request, run
+from ansorpy.topi import Window, conv2d_bias_relu, matmul_relu
+from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.tune import Request, run
 from benchmarks.common import (
     RAW,
     Results,

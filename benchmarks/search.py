@@ -26,10 +26,10 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Outcome
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate, random_search
-from ansorpy.session.model import default_model
-from ansorpy.session.round import measure, play
-from ansorpy.session.task import Task, costs_of, rules_name
 from ansorpy.target import Target
+from ansorpy.tuner.model import default_model
+from ansorpy.tuner.round import measure, play
+from ansorpy.tuner.task import Task, costs_of, rules_name
 from benchmarks.common import (
     RAW,
     Cell,

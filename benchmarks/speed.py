@@ -23,18 +23,18 @@ from typing import Any, Final
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.cores import exclusive, lock_folder, slot_cores
-from ansorpy.measure.crew import THREAD_COUNTS
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing import Race
+from ansorpy.measure.timing.protocol import Race
+from ansorpy.measure.timing.worker_pool import THREAD_COUNTS
+from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
-from ansorpy.session.pools import Pools
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
-from ansorpy.tune import Request, run
+from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.tune import Request, run
 from benchmarks.common import (
     RAW,
     Results,

@@ -24,12 +24,12 @@ from ansorpy.cost.transfer import TransferModel
 from ansorpy.measure.host import local_target
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
-from ansorpy.session.experience import Experience
-from ansorpy.session.model import default_model
-from ansorpy.session.task import Task, rules_name
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import Window, conv2d_bias_relu, depthwise_conv2d, matmul, softmax
+from ansorpy.topi import Window, conv2d_bias_relu, depthwise_conv2d, matmul, softmax
+from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.model import default_model
+from ansorpy.tuner.task import Task, rules_name
 from benchmarks.common import (
     RAW,
     Results,

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from ansorpy.expr.expr import SIZE_BYTES
 from ansorpy.state.rule import Cursor, Verdict
 from ansorpy.state.state import State
 from ansorpy.state.steps import ComputeAt, ComputeInline
 from ansorpy.state.transform import tile
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Compute
-from ansorpy.te.expr import SIZE_BYTES
 
 ROWS = 16  # a register tile or two: blocks of fewer rows reuse too little
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansorpy.expr.expr import Read, Var
 from ansorpy.state.rule import Cursor, Verdict
 from ansorpy.state.steps import ComputeInline
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Compute, Node
-from ansorpy.te.expr import Read, Var
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansorpy.rewrites.padding import Padding, find_padding
 from ansorpy.state import steps
 from ansorpy.state.rule import Cursor, Verdict
 from ansorpy.state.state import State
 from ansorpy.state.transform import Lengths, Tiled, follow, tile
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Axis
-from ansorpy.te.padding import Padding, find_padding
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansorpy.rewrites.grouped_conv import find_group
 from ansorpy.state import steps
 from ansorpy.state.rule import Cursor, Verdict
 from ansorpy.te.analysis import Answer, no
-from ansorpy.te.groups import find_group
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansorpy.rewrites.transposed_conv import find_walks
 from ansorpy.state import steps
 from ansorpy.state.rule import Cursor, Verdict
 from ansorpy.te.analysis import Answer, no
-from ansorpy.te.phases import find_walks
 
 
 @dataclass(frozen=True, slots=True)

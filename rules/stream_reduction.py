@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from ansorpy.expr.affine import linear
+from ansorpy.expr.expr import Read, variables
 from ansorpy.state.rule import Cursor, Verdict
 from ansorpy.state.steps import Reorder, Split
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Compute
-from ansorpy.te.expr import Read, variables
-from ansorpy.te.forms import linear
 
 VECTORS = (
     8  # of accumulators that the untiled loops keep in registers: so long a row needs no block

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansorpy.rewrites.intrinsics import INTRINSICS, Intrinsic
+from ansorpy.rewrites.tensorize import find_dot, multiplies
 from ansorpy.state import steps
 from ansorpy.state.rule import Cursor, Verdict
 from ansorpy.te.analysis import Answer, no
 from ansorpy.te.dag import Compute
-from ansorpy.te.dots import find_dot, multiplies
-from ansorpy.te.intrinsics import INTRINSICS, Intrinsic
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from ansorpy.expr.expr import Call, walk
+from ansorpy.rewrites.winograd import Convolution, known, recognise
 from ansorpy.state.rule import Cursor, Verdict
 from ansorpy.state.state import State
 from ansorpy.state.steps import (
@@ -17,8 +19,6 @@ from ansorpy.state.steps import (
 from ansorpy.state.steps import Winograd as Reformulate
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Compute
-from ansorpy.te.expr import Call, walk
-from ansorpy.te.winograd import Convolution, known, recognise
 
 PLACES = 64  # of a transformed window: one register tile writes them all
 

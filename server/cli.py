@@ -114,8 +114,8 @@ def tune(
     from ansorpy.progress import reporter
     from ansorpy.server.db.records import SqlStore
     from ansorpy.server.db.upgrade import local_tenant
-    from ansorpy.session.experience import Experience
-    from ansorpy.tune import Request, follow, run
+    from ansorpy.tuner.experience import Experience
+    from ansorpy.tuner.tune import Request, follow, run
 
     with wrong_input():
         request = Request(
@@ -192,8 +192,8 @@ def lower(
 ) -> None:
     """Print the loop nest of every task of FILE, as the passes of lowering leave it."""
     from ansorpy.loopir.printer import text
-    from ansorpy.session.lowering import lowered
-    from ansorpy.session.rules import find_rules
+    from ansorpy.tuner.lowering import lowered
+    from ansorpy.tuner.rules import find_rules
 
     with wrong_input():
         machine = target_of(target, cores)
@@ -220,7 +220,7 @@ def serve(
     port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
 ) -> None:
     """Run the service; settings come from ANSORPY_* variables."""
-    from ansorpy.measure.cores import keep_off_the_slot
+    from ansorpy.measure.workers.cores import keep_off_the_slot
     from ansorpy.server.app import create_app
     from ansorpy.server.commands.serving import listen
     from ansorpy.server.logs import configure
@@ -282,7 +282,7 @@ def read_file(file: str, bind: Mapping[str, int]) -> tuple[Any, ...]:
     Raises:
         SpecError: the file cannot be read, or what is in it is wrong.
     """
-    from ansorpy.te.text import parse
+    from ansorpy.frontends.tc.text import parse
 
     text, dag = read_source(file)
     return parse(text, bind, file) if dag is None else (dag,)
@@ -306,8 +306,8 @@ def target_of(name: str, cores: int) -> Any:
 
 def derivations(file: str, target: str, cores: int, bind: list[str] | None) -> list[Any]:
     """Return the derivation of every task of a file."""
-    from ansorpy.session.rules import find_rules
     from ansorpy.sketch import derive
+    from ansorpy.tuner.rules import find_rules
 
     machine = target_of(target, cores)
     rules = find_rules(machine.kind)

@@ -10,13 +10,13 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.draft import Draft, bound
-from ansorpy.measure.finals import Heated
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import Exported, MeasurePool
-from ansorpy.measure.timing import Race
-from ansorpy.session.pools import Pools
+from ansorpy.measure.timing.final_race import Heated
+from ansorpy.measure.timing.protocol import Race
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.pools import Pools
 
 
 def cost_s(program: Program) -> float:

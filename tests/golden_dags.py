@@ -6,8 +6,8 @@ are sums of the reads, under a `select` or an `exp` where the original has one.
 
 from collections.abc import Sequence
 
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Attrs, Axis, Compute, Dag, Node, Placeholder
-from ansorpy.te.expr import Binary, Call, Const, Expr, Read, Select, Var
 
 Extents = dict[str, int]
 F32 = "float32"

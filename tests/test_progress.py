@@ -27,11 +27,11 @@ from ansorpy.events import (
     TaskResult,
     TimeSpent,
 )
+from ansorpy.frontends.tc.text import parse
 from ansorpy.progress import Painter, Tally, as_line, is_painted, reporter
 from ansorpy.records import MemoryStore
-from ansorpy.session.rules import find_rules
-from ansorpy.te.text import parse
-from ansorpy.tune import Request, follow, run
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.tune import Request, follow, run
 from ansorpy.units import eta_s
 from tests.fakes import fake_pools
 from tests.test_tune import MM, TARGET
@@ -218,7 +218,7 @@ def test_tune_shows_progress_on_standard_error(
         yield Started(("mm",), (0,), request.trials, None)
         yield Finished((), 1.0, "trials")
 
-    monkeypatch.setattr(sys.modules["ansorpy.tune"], "run", fake)
+    monkeypatch.setattr(sys.modules["ansorpy.tuner.tune"], "run", fake)
     monkeypatch.setattr(sys, "stderr", stream)
     seen: list[Event] = []
     ansorpy.tune(MM, trials=8, store=MemoryStore(), progress=progress, on_event=seen.append)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ansorpy
-from ansorpy.tune import tune as tune_function
+from ansorpy.tuner.tune import tune as tune_function
 
 PUBLIC = [
     "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "SpecError", "Target", "load",
@@ -68,7 +68,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = ansorpy.nothing
 
 
-@pytest.mark.parametrize("first", ["", "import ansorpy.tune;", "from ansorpy.tune import Result;"])
+@pytest.mark.parametrize(
+    "first", ["", "import ansorpy.tuner.tune;", "from ansorpy.result import Result;"]
+)
 def test_tune_can_be_called_whatever_was_imported_first(first: str) -> None:
     code = f"{first}import ansorpy; assert callable(ansorpy.tune), ansorpy.tune"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

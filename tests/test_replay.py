@@ -1,15 +1,15 @@
 import pytest
 
 from ansorpy.errors import RecordError
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Measured
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.records import Record
 from ansorpy.replay import plan_from_text, plan_text, replay
-from ansorpy.session.rules import find_rules
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.te.text import parse
+from ansorpy.tuner.rules import find_rules
 
 (DAG,) = parse(
     "def mm(float(16,24) A, float(24,32) B) -> (D) {"

@@ -5,6 +5,7 @@ import pytest
 
 from ansorpy import rules
 from ansorpy.errors import SpecError
+from ansorpy.frontends.tc.text import parse
 from ansorpy.sketch import derive
 from ansorpy.state.rule import Cursor, Rule, Verdict
 from ansorpy.state.state import Root
@@ -12,7 +13,6 @@ from ansorpy.state.steps import Split
 from ansorpy.target import Target
 from ansorpy.te.analysis import Answer, yes
 from ansorpy.te.dag import Dag
-from ansorpy.te.text import parse
 from tests.conftest import Golden
 from tests.golden_dags import (
     GOLDEN,

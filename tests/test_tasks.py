@@ -7,18 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorpy.errors import SpecError
-from ansorpy.tasks import (
+from ansorpy.tuner.objective import (
     EarlyStopped,
     GeoMeanSpeedup,
     LatencyTargets,
     Objective,
-    Settings,
-    Task,
-    TaskScheduler,
-    Turn,
     WeightedSum,
 )
-from ansorpy.tasks.scheduler import FIRST_ROUND
+from ansorpy.tuner.scheduler import FIRST_ROUND, Settings, TaskScheduler
+from ansorpy.tuner.share import Task, Turn
 
 Measure = Callable[[str, int], float]  # task name and its trials so far -> best cost of the round
 

@@ -23,21 +23,21 @@ from ansorpy.events import (
     Stopping,
     TaskResult,
 )
+from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.cores import usable_cores
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.records import JsonlStore, MemoryStore, Store
 from ansorpy.result import Result
 from ansorpy.search import Candidate
-from ansorpy.session.pools import Pools
-from ansorpy.session.ranking import judge
-from ansorpy.session.rules import find_rules
-from ansorpy.session.task import Task
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.text import parse
-from ansorpy.tune import Request, read, run
+from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.ranking import judge
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import Task
+from ansorpy.tuner.tune import Request, read, run
 from tests.fakes import FakePool, cost_s, fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

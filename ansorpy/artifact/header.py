@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ansorpy.codegen.exported import Library
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.te.dag import Dag
-from ansorpy.te.expr import Const
 
 C_TYPES: Final = {
     "bool": "uint8_t", "int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t",

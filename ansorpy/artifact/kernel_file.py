@@ -11,13 +11,13 @@ import numpy as np
 from ansorpy.artifact.harness import Raced, Runner, Tensor, Test
 from ansorpy.artifact.reference import reference_source
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure.inputs import Array, constants, decode
-from ansorpy.measure.integers import exact_magnitude
+from ansorpy.measure.verify.exactness import exact_magnitude
+from ansorpy.measure.verify.inputs import Array, constants, decode
+from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag, Placeholder
-from ansorpy.te.expr import Const
-from ansorpy.te.reference import evaluate_bounded
 
 MARKER: Final = "# --- harness: the same in every kernel file ---\n"
 SPANS: Final = ((-1.0, 1.0), (0.5, 1.5))  # of float inputs; the second for roots and logarithms

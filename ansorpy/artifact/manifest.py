@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ansorpy.errors import PackageError
-from ansorpy.te.expr import DTYPES
+from ansorpy.expr.expr import DTYPES
 
 Check = Callable[[Any], bool]
 

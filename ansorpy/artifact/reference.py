@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ansorpy.artifact.scalars import array_name, literal, scalar_text, wrapped
+from ansorpy.expr.expr import FLOATS
 from ansorpy.te.dag import Compute, Dag, Placeholder
-from ansorpy.te.expr import FLOATS
 
 # NumPy's minimum and maximum: a NaN on either side wins.
 _HELPERS: Final = """\

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ansorpy.te.expr import (
+from ansorpy.expr.expr import (
     FLOATS,
     INDEX,
     SYMBOLS,

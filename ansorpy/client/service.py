@@ -15,8 +15,8 @@ from ansorpy.client.connection import DEFAULT_URL, Connection, Place, ServiceErr
 from ansorpy.client.model import Event, Job, JobLine, event_of, job_of, line_of
 from ansorpy.closing import Closing
 from ansorpy.errors import PackageError, SpecError
+from ansorpy.frontends.json.write import to_json
 from ansorpy.te.dag import Dag
-from ansorpy.te.spec import to_json
 
 ID_CHARS = 32
 ID = re.compile(rf"[0-9a-f]{{1,{ID_CHARS}}}")

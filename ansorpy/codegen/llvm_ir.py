@@ -28,6 +28,7 @@ from ansorpy.codegen.tile_text import (
     tile_text,
 )
 from ansorpy.errors import BuildError
+from ansorpy.expr.expr import SIZE_BYTES, Const, Expr
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -43,7 +44,6 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.target import Target
-from ansorpy.te.expr import SIZE_BYTES, Const, Expr
 
 Places = tuple[tuple[int, Buffer], ...]  # buffers, by their numbers among the addresses
 

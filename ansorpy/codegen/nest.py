@@ -5,9 +5,9 @@ from typing import Final
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.errors import BuildError
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import For, LoopKind, Phase, Program, Stmt, Tile
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.te.expr import Const
 
 MATRICES_READY: Final = "matrices(True)"  # in the source of a kernel that has them
 

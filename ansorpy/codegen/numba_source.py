@@ -20,6 +20,7 @@ from ansorpy.codegen.tile_text import (
     tile_text,
 )
 from ansorpy.errors import BuildError
+from ansorpy.expr.expr import SIZE_BYTES, Const
 from ansorpy.loopir.nodes import (
     Alloc,
     For,
@@ -34,7 +35,6 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.target import Target
-from ansorpy.te.expr import SIZE_BYTES, Const
 
 WIDTH: Final = 100
 OUTLINE_LINES: Final = 60

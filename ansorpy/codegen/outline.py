@@ -6,8 +6,7 @@ acc[i] += A[i, 4 k + 1]  and  acc[i] += A[i, 4 k + 2]      ->      acc[i] += A[i
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ansorpy.loopir.nodes import Tile
-from ansorpy.te.expr import (
+from ansorpy.expr.expr import (
     Binary,
     Call,
     Cast,
@@ -19,6 +18,7 @@ from ansorpy.te.expr import (
     children,
     rebuild,
 )
+from ansorpy.loopir.nodes import Tile
 
 Held = Callable[[str], bool]  # whether a buffer is a register tile
 

@@ -8,10 +8,10 @@ from math import copysign
 from typing import Final
 
 from ansorpy.codegen.llvm_ir import Places, object_bytes, phase_text
+from ansorpy.expr.expr import Const, Read, walk
 from ansorpy.loopir.nodes import Phase, Prefetch, Program, Tile
 from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
 from ansorpy.target import Target
-from ansorpy.te.expr import Const, Read, walk
 
 KEPT: Final = 64  # phases of one process: the last that were asked for
 

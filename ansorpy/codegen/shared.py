@@ -27,9 +27,9 @@ from ansorpy.codegen.load import Loaded
 from ansorpy.codegen.nest import phase_infos
 from ansorpy.codegen.tile_text import extents
 from ansorpy.errors import BuildError
+from ansorpy.expr.expr import SIZE_BYTES, Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.target import Target
-from ansorpy.te.expr import SIZE_BYTES, Const
 
 BUILT: Final = Library
 RELOCATABLE: Final = 1  # e_type of an ELF header

@@ -6,9 +6,8 @@ from math import prod
 from typing import Final
 
 from ansorpy.errors import BuildError
-from ansorpy.loopir.nodes import Buffer, Stmt, Tile
-from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.te.expr import (
+from ansorpy.expr.affine import Form, form
+from ansorpy.expr.expr import (
     ARITHMETIC,
     COMPARISONS,
     INDEX,
@@ -25,8 +24,9 @@ from ansorpy.te.expr import (
     dtype_of,
     reads,
 )
-from ansorpy.te.forms import Form, form
-from ansorpy.te.intervals import Interval, bounds, simplify
+from ansorpy.expr.intervals import Interval, bounds, simplify
+from ansorpy.loopir.nodes import Buffer, Stmt, Tile
+from ansorpy.loopir.rewrite import walk_stmt
 
 DIMS: Final = "uvwxyz"
 

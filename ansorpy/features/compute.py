@@ -5,11 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Final
 
-from ansorpy.features.integers import divides
-from ansorpy.features.tape import Tape, Value
-from ansorpy.features.walk import Loop, Statement
-from ansorpy.loopir.nodes import LoopKind, Store
-from ansorpy.te.expr import (
+from ansorpy.expr.expr import (
     COMPARISONS,
     FLOATS,
     LOGICAL,
@@ -25,6 +21,10 @@ from ansorpy.te.expr import (
     variables,
     walk,
 )
+from ansorpy.features.integers import divides
+from ansorpy.features.tape import Tape, Value
+from ansorpy.features.walk import Loop, Statement
+from ansorpy.loopir.nodes import LoopKind, Store
 
 _CLASSES: Final = ("mad", "addsub", "mul", "divmod", "cmp", "math_func", "other_func")
 OPERATIONS: Final = (

@@ -9,6 +9,13 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+from ansorpy.expr.expr import (
+    Binary,
+    Call,
+    Expr,
+    variables,
+    walk,
+)
 from ansorpy.features.integers import combines_integers, integers
 from ansorpy.features.occupancy import Caches
 from ansorpy.features.region import Footprint
@@ -17,13 +24,6 @@ from ansorpy.features.traffic import Traffic
 from ansorpy.features.walk import Loop, Statement
 from ansorpy.loopir.nodes import LoopKind
 from ansorpy.target import Target
-from ansorpy.te.expr import (
-    Binary,
-    Call,
-    Expr,
-    variables,
-    walk,
-)
 
 NAMES: Final = (
     "core.timed", "core.work", "core.steps", "core.tiles", "core.chains", "core.registers",

@@ -7,8 +7,7 @@ buffers only divisions count: the rest is in the addresses of loads.
 from collections.abc import Iterator
 from itertools import chain
 
-from ansorpy.loopir.nodes import Store
-from ansorpy.te.expr import (
+from ansorpy.expr.expr import (
     COMPARISONS,
     FLOATS,
     LOGICAL,
@@ -23,6 +22,7 @@ from ansorpy.te.expr import (
     dtype_of,
     walk,
 )
+from ansorpy.loopir.nodes import Store
 
 
 def integers(store: Store) -> Iterator[tuple[Expr, bool]]:

@@ -5,9 +5,9 @@ from functools import reduce
 from math import gcd
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Expr, Select
 from ansorpy.features.tape import Value
 from ansorpy.features.walk import Access, Loop, Statement, Walk
-from ansorpy.te.expr import Binary, Expr, Select
 
 LINE_BYTES: Final = 64
 PAGE_BYTES: Final = 4096

@@ -2,7 +2,7 @@
 
 Feature code is written over `Value`s as if over numbers. What it does is recorded on a `Tape`:
 constants fold, equal sub-expressions are computed once, and `play` runs what is left over
-whole columns of a population (`ansorpy.columns`).
+whole columns of a population (`features.column_vm`).
 """
 
 import math
@@ -14,9 +14,9 @@ from typing import Final, final
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.columns import OPERATIONS, ROWS, instruction, run
 from ansorpy.errors import LoweringError
-from ansorpy.te.expr import Binary, Call, Const, Expr, Select, Var
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Select, Var
+from ansorpy.features.column_vm import OPERATIONS, ROWS, instruction, run
 
 FloatArray = npt.NDArray[np.float64]
 

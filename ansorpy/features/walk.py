@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.expr import SIZE_BYTES, Binary, Const, Expr, Var, children, reads
 from ansorpy.features.tape import Tape, Value
 from ansorpy.loopir.nodes import (
     Alloc,
@@ -20,7 +21,6 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.plan.plan import Size
-from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var, children, reads
 
 
 @dataclass(frozen=True, eq=False)

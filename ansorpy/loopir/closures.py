@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.errors import LoweringError
-from ansorpy.te.expr import (
+from ansorpy.expr.expr import (
     FLOATS,
     INDEX,
     Binary,

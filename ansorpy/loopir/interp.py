@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorpy.errors import LoweringError, SpecError
+from ansorpy.expr.expr import FLOATS, SIZE_BYTES, Const, Expr, substitute, variables
 from ansorpy.loopir.closures import (
     Array,
     Frame,
@@ -33,7 +34,6 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.loopir.rewrite import map_shape, substitute_stmt
-from ansorpy.te.expr import FLOATS, SIZE_BYTES, Const, Expr, substitute, variables
 
 AnyArray = npt.NDArray[Any]
 

@@ -14,8 +14,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
+from ansorpy.expr.expr import Expr
 from ansorpy.te.dag import Dag
-from ansorpy.te.expr import Expr
 
 
 class Scope(Enum):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ansorpy.expr.expr import Binary, Expr
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -16,7 +17,6 @@ from ansorpy.loopir.nodes import (
     Store,
     Tile,
 )
-from ansorpy.te.expr import Binary, Expr
 
 INDENT = "  "
 _ASSIGN = {None: "=", "sum": "+=", "prod": "*="}  # the others read "max=", "argmin=" ...

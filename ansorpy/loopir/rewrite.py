@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.expr import Expr, substitute, variables
 from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Prefetch, Program, Seq, Stmt, Store, Tile
-from ansorpy.te.expr import Expr, substitute, variables
 
 
 def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ansorpy.errors import LoweringError
-from ansorpy.loopir.nodes import Buffer
-from ansorpy.te.expr import (
+from ansorpy.expr.expr import (
     ARITHMETIC,
     COMPARISONS,
     DTYPES,
@@ -24,6 +23,7 @@ from ansorpy.te.expr import (
     Var,
     reads,
 )
+from ansorpy.loopir.nodes import Buffer
 
 _NUMBERS: Final = (*FLOATS, *INTS)
 _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {

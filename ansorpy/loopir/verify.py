@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.expr import DTYPES, INDEX, INTS, Const, Expr, Read, Var, reads, variables
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -25,7 +26,6 @@ from ansorpy.loopir.printer import describe, headline
 from ansorpy.loopir.rewrite import stores
 from ansorpy.loopir.typecheck import index_type, value_type
 from ansorpy.te.dag import COMBINERS
-from ansorpy.te.expr import DTYPES, INDEX, INTS, Const, Expr, Read, Var, reads, variables
 
 Level = Literal["symbolic", "bound", "tiled"]
 

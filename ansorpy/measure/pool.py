@@ -16,19 +16,19 @@ from ansorpy.closing import Closing
 from ansorpy.codegen.exported import Export, Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure import finals
 from ansorpy.measure.backend import SHARED, Built
-from ansorpy.measure.child import BuildDone, BuildJob
-from ansorpy.measure.crew import Crew, Settings
 from ansorpy.measure.draft import Draft
-from ansorpy.measure.kept import Kept
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pump import Steps, at_once
-from ansorpy.measure.references import References
 from ansorpy.measure.roofline import attainable_flop_per_s
-from ansorpy.measure.steps import built, trial, trial_of_library
-from ansorpy.measure.timed import Timed
-from ansorpy.measure.timing import CONTROL_RATIO, QUIET, Race
+from ansorpy.measure.timing import final_race
+from ansorpy.measure.timing.build_cache import Kept
+from ansorpy.measure.timing.measurement_cache import Timed
+from ansorpy.measure.timing.protocol import CONTROL_RATIO, QUIET, Race
+from ansorpy.measure.timing.requests import built, trial, trial_of_library
+from ansorpy.measure.timing.worker_pool import Crew, Settings
+from ansorpy.measure.verify.references import References
+from ansorpy.measure.workers.child import BuildDone, BuildJob
+from ansorpy.measure.workers.pipeline import Steps, at_once
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
@@ -162,19 +162,19 @@ class MeasurePool(Closing):
         """
         self._get_ready()
         with self._intact():
-            return finals.race(self.crew, self.dag, contestants, numpy, looked_at or {}, late)
+            return final_race.race(self.crew, self.dag, contestants, numpy, looked_at or {}, late)
 
     def attainable_flop_per_s(self) -> float:
         """Measure what no kernel of the task exceeds, in operations per second; 0.0 if unknown."""
         with self._intact():
-            return attainable_flop_per_s(self.dag, self.target, finals.core_peak(self.crew))
+            return attainable_flop_per_s(self.dag, self.target, final_race.core_peak(self.crew))
 
     def heat(
         self,
         candidates: Sequence[Program | Draft],
         budget_s: float,
         meanwhile: Kernel | None = None,
-    ) -> list[finals.Heated | None]:
+    ) -> list[final_race.Heated | None]:
         """Time candidates that passed their trials once more, in turns in one fresh process.
 
         They are not checked again: whoever wants to deliver one races it. Nor are those built again
@@ -191,7 +191,7 @@ class MeasurePool(Closing):
         """
         self._get_ready()
         with self._intact():
-            return finals.heat(self.crew, candidates, self._kept, budget_s, meanwhile)
+            return final_race.heat(self.crew, candidates, self._kept, budget_s, meanwhile)
 
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         """Build a kernel and run every case; None where all hold."""
@@ -202,7 +202,7 @@ class MeasurePool(Closing):
             if isinstance(done, Failed):
                 return done
             with self.crew.hold():
-                verdict = at_once(finals.fit(self.crew, done, kernel.meaning, None))
+                verdict = at_once(final_race.fit(self.crew, done, kernel.meaning, None))
         return verdict if isinstance(verdict, Failed) else None
 
     def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
@@ -217,7 +217,7 @@ class MeasurePool(Closing):
         """
         self._references.all()
         with self._intact(), self.crew.hold():
-            return finals.called(self.crew, files, meaning)
+            return final_race.called(self.crew, files, meaning)
 
     def export(self, what: Export, first_only: bool = False) -> Exported | Failed:
         """Build a library, run every case through its own functions, and time it.

@@ -14,10 +14,10 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 import numpy as np
 
-from ansorpy.measure.guard import aligned_empty
+from ansorpy.expr.expr import SIZE_BYTES
+from ansorpy.measure.verify.guard_pages import aligned_empty
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.expr import SIZE_BYTES
 
 UNROLL: Final = 4
 FMA_STEPS: Final = 400_000  # per sample and thread: some milliseconds

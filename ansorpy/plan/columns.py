@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from typing import Final
 
+from ansorpy.expr.build import ONE, add, ceildiv, mul
+from ansorpy.expr.expr import SIZE_BYTES, Binary, Const, Expr, Var
 from ansorpy.loopir.nodes import Alloc, LoopKind, Program, Scope
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.plan.build import ONE, add, ceildiv, mul
 from ansorpy.plan.domain import Domain, Part
 from ansorpy.plan.lane import lanes_of
 from ansorpy.plan.plan import Size
 from ansorpy.plan.rows import row_counts
 from ansorpy.state.state import Dotted, Partial, State
 from ansorpy.target import Target
-from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Expr, Var
 
 UNROLL_VALUES: Final = (0, 16, 64, 512)  # as released: reference B4
 VECTORS: Final = (1, 2, 4, 8)  # vectors per step of an untiled vector loop

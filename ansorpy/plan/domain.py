@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
+from ansorpy.expr.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, product, sub
+from ansorpy.expr.expr import Const, Expr, Var
 from ansorpy.loopir.nodes import LoopKind
-from ansorpy.plan.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, product, sub
 from ansorpy.plan.inline import KEPT, Work
 from ansorpy.state.axis import AxisKind, Loop
 from ansorpy.state.state import Stage
-from ansorpy.te.expr import Const, Expr, Var
 
 
 @dataclass(frozen=True, slots=True)

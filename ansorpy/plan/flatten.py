@@ -1,10 +1,10 @@
 """Run an element-wise stage over contiguous memory, whatever its shape."""
 
+from ansorpy.expr.expr import Read, Var
 from ansorpy.state.axis import AxisKind
 from ansorpy.state.state import Inlined, Root, Stage, State
 from ansorpy.state.steps import Fuse
 from ansorpy.te.dag import Compute
-from ansorpy.te.expr import Read, Var
 
 
 def flattened(state: State) -> State:

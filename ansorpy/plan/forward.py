@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from ansorpy.plan.build import add, mul
+from ansorpy.expr.build import add, mul
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
 from ansorpy.plan.inline import Work
 from ansorpy.state.state import Location, Root
-from ansorpy.te.expr import Binary, Const, Expr, Read, Var
 
 
 @dataclass(frozen=True, slots=True)

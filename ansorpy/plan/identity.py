@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ansorpy.te.expr import FLOATS, Const
+from ansorpy.expr.expr import FLOATS, Const
 
 _LEAST: Final = {"int8": -(2**7), "uint8": 0, "int32": -(2**31), "int64": -(2**63), "bool": 0}
 _GREATEST: Final = {

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.expr import Expr, Read, Var, reads, substitute, transform
 from ansorpy.state.state import Combine, Inlined, Location, Partial, Stage
 from ansorpy.te.dag import Compute, Node
-from ansorpy.te.expr import Expr, Read, Var, reads, substitute, transform
 
 KEPT = "@kept"  # the axis of a partial's buffer that runs over the loop rfactor kept
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.build import ONE
+from ansorpy.expr.expr import SIZE_BYTES, Expr, Read, Var
 from ansorpy.loopir.nodes import Alloc, Buffer, For, LoopKind, Scope, Seq, Stmt, Store
-from ansorpy.plan.build import ONE
 from ansorpy.plan.domain import Domain, Part
 from ansorpy.plan.identity import identity
 from ansorpy.plan.inline import KEPT, Work
 from ansorpy.target import Target
-from ansorpy.te.expr import SIZE_BYTES, Expr, Read, Var
 
 
 @dataclass(frozen=True, slots=True)

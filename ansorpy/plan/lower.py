@@ -4,6 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.build import ZERO, sub
+from ansorpy.expr.expr import (
+    Binary,
+    Const,
+    Expr,
+    Read,
+    Select,
+    Var,
+    reads,
+    substitute,
+    transform,
+)
+from ansorpy.expr.products import is_zero
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -17,7 +30,6 @@ from ansorpy.loopir.nodes import (
     Stmt,
     Store,
 )
-from ansorpy.plan.build import ZERO, sub
 from ansorpy.plan.columns import columns, conditions
 from ansorpy.plan.domain import Domain, Part, domain
 from ansorpy.plan.forward import Forward, forwards
@@ -33,18 +45,6 @@ from ansorpy.state.state import Attached, Combine, Root, State
 from ansorpy.state.steps import meaning
 from ansorpy.target import Target
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
-from ansorpy.te.expr import (
-    Binary,
-    Const,
-    Expr,
-    Read,
-    Select,
-    Var,
-    reads,
-    substitute,
-    transform,
-)
-from ansorpy.te.products import is_zero
 
 Choices = tuple[tuple[str, StageChoice], ...]
 SUMMED = (LoopKind.GROUP, LoopKind.DOT)  # by one instruction

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from ansorpy.expr.expr import Call, Expr, Var, walk
+from ansorpy.expr.intervals import linear
 from ansorpy.plan.inline import KEPT, Work
 from ansorpy.plan.pack import indexed_by, packable
 from ansorpy.plan.plan import StageChoice
@@ -21,8 +23,6 @@ from ansorpy.state.state import (
 from ansorpy.target import Target
 from ansorpy.te.analysis import common_outer
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
-from ansorpy.te.expr import Call, Expr, Var, walk
-from ansorpy.te.intervals import linear
 
 LANE_AXES = 2  # axes that are tried for the lanes of a tiled stage
 PLACES = 4  # attach points that are tried for one stage

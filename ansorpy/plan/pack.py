@@ -13,13 +13,13 @@ from math import prod
 from typing import Final, Protocol, TypeAlias
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, sub
+from ansorpy.expr.expr import FLOATS, Binary, Const, Expr, Read, Select, Var, substitute, walk
+from ansorpy.expr.intervals import bounds, linear
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Phase, Scope, Seq, Stmt, Store
-from ansorpy.plan.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, sub
 from ansorpy.plan.domain import Domain, Part
 from ansorpy.plan.inline import Work
 from ansorpy.target import Target
-from ansorpy.te.expr import FLOATS, Binary, Const, Expr, Read, Select, Var, substitute, walk
-from ansorpy.te.intervals import bounds, linear
 
 # loops from outside in, the values of the axes in them, and the column of a tile
 Filling: TypeAlias = tuple[list[For], dict[str, Expr], Expr]

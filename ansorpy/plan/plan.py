@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+from ansorpy.expr.expr import Expr
 from ansorpy.loopir.nodes import Program
 from ansorpy.state.state import Location, State
-from ansorpy.te.expr import Expr
 
 # (stage, lane axis, packed operands) of the stages that have lanes
 Family: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ansorpy.errors import LoweringError
-from ansorpy.plan.build import ONE, ZERO, add, ceildiv, greatest, least, mul, sub
+from ansorpy.expr.build import ONE, ZERO, add, ceildiv, greatest, least, mul, sub
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
+from ansorpy.expr.intervals import Form, form, linear
 from ansorpy.plan.domain import Domain, Span
 from ansorpy.plan.inline import Work
 from ansorpy.state.state import Attached, Location, Root
-from ansorpy.te.expr import Binary, Const, Expr, Read, Var
-from ansorpy.te.intervals import Form, form, linear
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from ansorpy.plan.build import ONE, ZERO
+from ansorpy.expr.build import ONE, ZERO
+from ansorpy.expr.expr import Const, Var
 from ansorpy.plan.domain import Domain, Part
 from ansorpy.plan.inline import Work
 from ansorpy.plan.plan import StageChoice
 from ansorpy.state.state import Attached, Root
-from ansorpy.te.expr import Const, Var
 
 ROWS: Final = (1, 2, 4)  # of a block: more of them leave the first cache, and gain nothing
 

@@ -5,8 +5,8 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from ansorpy.expr.evaluate import evaluate
 from ansorpy.plan.plan import Plan
-from ansorpy.plan.sizes import evaluate
 from ansorpy.population.groups import Group, groups, value_columns
 
 IntArray = npt.NDArray[np.int64]

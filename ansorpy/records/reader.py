@@ -9,11 +9,11 @@ from itertools import chain
 from typing import Any, Final, TextIO, get_args
 
 from ansorpy.errors import RecordError
+from ansorpy.frontends.json.strict import parse_json
 from ansorpy.measure.outcome import Failed as Failure
 from ansorpy.measure.outcome import FailureKind, Measured, Outcome
 from ansorpy.records.record import FORMAT, Race, Record
 from ansorpy.te.limits import quoted
-from ansorpy.te.strict_json import parse_json
 
 MAX_LINE_BYTES: Final = 2**20  # some 100 times what a trial of a large Dag takes
 MAX_NAME: Final = 128  # characters of a key, a digest, a version; the width of the key's column

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+from ansorpy.expr.expr import Binary, Read, Var, substitute
 from ansorpy.state.axis import AxisKind
 from ansorpy.state.state import Attached, Combine, Inlined, Partial, Root, Stage, State
 from ansorpy.state.steps import CacheWrite, Split
@@ -19,7 +20,6 @@ from ansorpy.te.analysis import (
     yes,
 )
 from ansorpy.te.dag import Axis, Compute, Dag, Node
-from ansorpy.te.expr import Binary, Read, Var, substitute
 
 
 @dataclass(frozen=True, slots=True)

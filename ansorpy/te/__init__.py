@@ -1,4 +1,10 @@
-"""Tensor expressions: how a computation is written down, and what it means."""
+"""Tensor expressions: the Python API, the Dag, its checks and its analysis.
+
+Names of higher floors (notations, the oracle) are public here, too; they load on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ansorpy.te.api import (
     Tensor,
@@ -8,9 +14,7 @@ from ansorpy.te.api import (
     placeholder,
     reduce_axis,
 )
-from ansorpy.te.bounded import Bounded
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
-from ansorpy.te.einsum import einsum
 from ansorpy.te.functions import (
     ArgReduction,
     Axes,
@@ -42,10 +46,26 @@ from ansorpy.te.functions import (
     sum,
     tanh,
 )
-from ansorpy.te.reference import evaluate, evaluate_bounded
 from ansorpy.te.scalar import Scalar, const
-from ansorpy.te.spec import from_json, to_json
-from ansorpy.te.text import parse
+
+if TYPE_CHECKING:
+    from ansorpy.frontends.einsum import einsum as einsum
+    from ansorpy.frontends.json.write import from_json as from_json
+    from ansorpy.frontends.json.write import to_json as to_json
+    from ansorpy.frontends.tc.text import parse as parse
+    from ansorpy.oracle.error_bounds import Bounded as Bounded
+    from ansorpy.oracle.reference import evaluate as evaluate
+    from ansorpy.oracle.reference import evaluate_bounded as evaluate_bounded
+
+_HOMES = {
+    "Bounded": "ansorpy.oracle.error_bounds",
+    "einsum": "ansorpy.frontends.einsum",
+    "evaluate": "ansorpy.oracle.reference",
+    "evaluate_bounded": "ansorpy.oracle.reference",
+    "from_json": "ansorpy.frontends.json.write",
+    "parse": "ansorpy.frontends.tc.text",
+    "to_json": "ansorpy.frontends.json.write",
+}
 
 __all__ = [
     "ArgReduction",
@@ -100,3 +120,10 @@ __all__ = [
     "tanh",
     "to_json",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name of a higher floor on first use (PEP 562)."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'ansorpy.te' has no attribute {name!r}")

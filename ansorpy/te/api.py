@@ -10,9 +10,7 @@ from typing import Final, overload
 import numpy as np
 
 from ansorpy.errors import SpecError
-from ansorpy.te.check import check
-from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
-from ansorpy.te.expr import (
+from ansorpy.expr.expr import (
     DTYPES,
     INDEX,
     Binary,
@@ -24,6 +22,8 @@ from ansorpy.te.expr import (
     transform,
     variables,
 )
+from ansorpy.te.check import check
+from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
 from ansorpy.te.functions import ArgReduction, ReduceAxis, Reduction
 from ansorpy.te.numeric import stored
 from ansorpy.te.scalar import Draft, Operand, Scalar, lift

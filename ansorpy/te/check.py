@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from math import prod
 
 from ansorpy.errors import SpecError
+from ansorpy.expr.expr import SIZE_BYTES
 from ansorpy.te.check_basics import check_dtypes, check_name, check_shape
 from ansorpy.te.check_compute import ComputeCheck
 from ansorpy.te.check_types import Tensors
 from ansorpy.te.dag import Compute, ConstantTensor, Dag, Node, Placeholder
-from ansorpy.te.expr import SIZE_BYTES
 from ansorpy.te.limits import LIMITS, Limits, quoted, shown
 
 __all__ = ["check", "check_node", "signature"]

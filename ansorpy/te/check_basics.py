@@ -3,7 +3,7 @@
 from math import prod
 
 from ansorpy.errors import SpecError
-from ansorpy.te.expr import DTYPES
+from ansorpy.expr.expr import DTYPES
 from ansorpy.te.limits import NAME, Limits, quoted
 
 

@@ -6,12 +6,9 @@ from math import prod
 from typing import Final
 
 from ansorpy.errors import SpecError
-from ansorpy.te.bounding import VALUES, Ranges, bounds, bounds_of_form
-from ansorpy.te.check_basics import check_dtypes, check_extent, check_name, check_shape
-from ansorpy.te.check_ranges import check_ranges
-from ansorpy.te.check_types import Tensors, expect, type_of
-from ansorpy.te.dag import COMBINERS, Axis, Compute
-from ansorpy.te.expr import (
+from ansorpy.expr.affine import form
+from ansorpy.expr.bounds import VALUES, Ranges, bounds, bounds_of_form
+from ansorpy.expr.expr import (
     INDEX,
     Binary,
     Cast,
@@ -26,7 +23,10 @@ from ansorpy.te.expr import (
     variables,
     walk,
 )
-from ansorpy.te.forms import form
+from ansorpy.te.check_basics import check_dtypes, check_extent, check_name, check_shape
+from ansorpy.te.check_ranges import check_ranges
+from ansorpy.te.check_types import Tensors, expect, type_of
+from ansorpy.te.dag import COMBINERS, Axis, Compute
 from ansorpy.te.limits import Limits, quoted, shown
 
 ARG_COMBINERS: Final = ("argmax", "argmin")

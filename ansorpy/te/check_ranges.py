@@ -5,9 +5,9 @@ proved is refused, never clamped.
 """
 
 from ansorpy.errors import SpecError
-from ansorpy.te.bounding import NO_FACTS, VALUES, Facts, Ranges, assume, bounds
-from ansorpy.te.check_types import Tensors
-from ansorpy.te.expr import (
+from ansorpy.expr.affine import form
+from ansorpy.expr.bounds import NO_FACTS, VALUES, Facts, Ranges, assume, bounds
+from ansorpy.expr.expr import (
     INDEX,
     Binary,
     Call,
@@ -20,7 +20,7 @@ from ansorpy.te.expr import (
     dtype_of,
     walk,
 )
-from ansorpy.te.forms import form
+from ansorpy.te.check_types import Tensors
 from ansorpy.te.limits import shown
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ansorpy.errors import SpecError
-from ansorpy.te.bounding import VALUES
-from ansorpy.te.expr import (
+from ansorpy.expr.bounds import VALUES
+from ansorpy.expr.expr import (
     BINARY,
     COMPARISONS,
     DTYPES,

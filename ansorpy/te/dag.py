@@ -6,7 +6,7 @@ from functools import cached_property
 from math import prod
 from typing import Final
 
-from ansorpy.te.expr import Expr, Read, reads
+from ansorpy.expr.expr import Expr, Read, reads
 
 COMBINERS: Final = ("sum", "max", "min", "prod", "argmax", "argmin")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from ansorpy.errors import SpecError
-from ansorpy.te.expr import DTYPES, FLOATS, INDEX, INTS, Cast, Select, Var
+from ansorpy.expr.expr import DTYPES, FLOATS, INDEX, INTS, Cast, Select, Var
 from ansorpy.te.numeric import LARGEST
 from ansorpy.te.scalar import INT_RANGE, Draft, Number, Operand, Scalar, binary, call, const, pair
 

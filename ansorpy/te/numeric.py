@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorpy.errors import SpecError
+from ansorpy.expr.expr import FLOATS, INTS
 from ansorpy.te.dag import ConstantTensor
 from ansorpy.te.erf import erf
-from ansorpy.te.expr import FLOATS, INTS
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.floating[Any]]

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from ansorpy.errors import SpecError
+from ansorpy.expr.expr import DTYPES, FLOATS, INTS, Binary, Call, Const, Expr, dtype_of
 from ansorpy.te.dag import Node
-from ansorpy.te.expr import DTYPES, FLOATS, INTS, Binary, Call, Const, Expr, dtype_of
 
 Number = int | float | bool
 

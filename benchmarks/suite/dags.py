@@ -2,12 +2,11 @@
 
 from typing import assert_never
 
-from ansorpy import te
-from ansorpy.te import library
+from ansorpy import te, topi
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import Window
-from ansorpy.te.library.common import padded
-from ansorpy.te.library.elementwise import relu_of
+from ansorpy.topi import Window
+from ansorpy.topi.common import padded
+from ansorpy.topi.elementwise import relu_of
 from benchmarks.suite import forms
 
 
@@ -16,42 +15,40 @@ def dag_of(form: forms.Form, constant_weights: bool) -> Dag:  # noqa: C901 -- on
     match form:
         case forms.Matmul():
             packed = constant_weights and form.weights
-            return library.matmul(form.m, form.n, form.k, constant_weights=packed)
+            return topi.matmul(form.m, form.n, form.k, constant_weights=packed)
         case forms.BatchMatmul():
-            return library.batch_matmul(form.batch, form.m, form.n, form.k)
+            return topi.batch_matmul(form.batch, form.m, form.n, form.k)
         case forms.Conv():
             return conv(form, constant_weights)
         case forms.TransposedConv(n, channels, size, outputs, kernel, stride, padding):
-            return library.transposed_conv2d(
+            return topi.transposed_conv2d(
                 n, channels, size, size, outputs, kernel, stride, padding,
                 constant_weights=constant_weights,
             )  # fmt: skip
         case forms.Capsule(n, size, channels, outputs, kernel, stride, padding, capsule):
-            return library.capsule_conv2d(
+            return topi.capsule_conv2d(
                 n, size, size, channels, outputs, kernel, capsule, Window(stride, padding),
                 constant_weights=constant_weights,
             )  # fmt: skip
         case forms.Norm():
-            return library.norm(form.batch, form.rows, form.columns)
+            return topi.norm(form.batch, form.rows, form.columns)
         case forms.TransposedBatchMatmul():
-            return library.transpose_batch_matmul(form.batch, form.length, form.heads, form.width)
+            return topi.transpose_batch_matmul(form.batch, form.length, form.heads, form.width)
         case forms.Softmax():
-            return library.softmax(form.rows, form.columns)
+            return topi.softmax(form.rows, form.columns)
         case forms.LayerNorm():
-            return library.layer_norm(form.rows, form.columns)
+            return topi.layer_norm(form.rows, form.columns)
         case forms.MatmulGelu():
-            return library.matmul_bias_gelu(
-                form.m, form.n, form.k, constant_weights=constant_weights
-            )
+            return topi.matmul_bias_gelu(form.m, form.n, form.k, constant_weights=constant_weights)
         case forms.Attention():
-            return library.attention(form.queries, form.keys, form.width)
+            return topi.attention(form.queries, form.keys, form.width)
         case forms.Elementwise():
             return elementwise(form)
         case forms.SumOf():
-            made = library.reduce_columns if form.axis == 0 else library.reduce_rows
+            made = topi.reduce_columns if form.axis == 0 else topi.reduce_rows
             return made(form.rows, form.columns)
         case forms.MaxPool():
-            return library.max_pool2d(form.batch, form.channels, form.size, form.size)
+            return topi.max_pool2d(form.batch, form.channels, form.size, form.size)
     assert_never(form)
 
 
@@ -64,22 +61,22 @@ def conv(form: forms.Conv, constant_weights: bool) -> Dag:
     if form.layer:
         return conv_layer(form, constant_weights)
     if form.nhwc:
-        return library.conv2d_nhwc(
+        return topi.conv2d_nhwc(
             n, at[0], at[1], inputs, outputs, kernel, window, constant_weights=constant_weights
         )
     if form.groups == inputs == outputs and form.rank == 2:
-        return library.depthwise_conv2d(
+        return topi.depthwise_conv2d(
             n, inputs, at[0], at[1], kernel, window, constant_weights=constant_weights
         )
     if form.rank == 1:
-        return library.conv1d(
+        return topi.conv1d(
             n, inputs, at[0], outputs, kernel, window, constant_weights=constant_weights
         )
     if form.rank == 2:
-        return library.conv2d(
+        return topi.conv2d(
             n, inputs, at[0], at[1], outputs, kernel, window, constant_weights=constant_weights
         )
-    return library.conv3d(
+    return topi.conv3d(
         n, inputs, at[0], at[1], at[2], outputs, kernel, window, constant_weights=constant_weights
     )
 

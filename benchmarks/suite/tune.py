@@ -21,11 +21,11 @@ from ansorpy.events import Finished, FirstAnswer
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.timing import Race
+from ansorpy.measure.timing.protocol import Race
 from ansorpy.records import IMPORTED, MemoryStore, Origin, Record
-from ansorpy.session.pools import Pools
-from ansorpy.session.ranking import NAIVE
-from ansorpy.tune import Request, run
+from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.ranking import NAIVE
+from ansorpy.tuner.tune import Request, run
 from benchmarks.common import RAW, chosen, commit, duration, say, today
 from benchmarks.speed import OursOnly
 from benchmarks.suite.cases import DUEL, takes_winograd

@@ -67,7 +67,7 @@ def read_source(file: str) -> tuple[str, "Dag | None"]:
     Raises:
         SpecError: names the file, which cannot be read or holds no DAG.
     """
-    from ansorpy.te.spec import loads
+    from ansorpy.frontends.json.write import loads
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")

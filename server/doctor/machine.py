@@ -11,7 +11,7 @@ from ansorpy.codegen.link import LINKERS
 from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
 from ansorpy.server.doctor.finding import Finding
-from ansorpy.session.rules import find_rules
+from ansorpy.tuner.rules import find_rules
 
 PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
 PACKAGES: Final = ("ansorpy", "numpy", "numba", "llvmlite", "lightgbm", "sqlalchemy", "fastapi")

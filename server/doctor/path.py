@@ -10,17 +10,17 @@ import numpy as np
 
 from ansorpy.artifact import load
 from ansorpy.errors import RunError
-from ansorpy.measure.crew import Settings as Measuring
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.sandbox.ladder import Ladder, climb
-from ansorpy.measure.slot import Answer, Worker
+from ansorpy.measure.timing.worker_pool import Settings as Measuring
+from ansorpy.measure.workers.worker import Answer, Worker
 from ansorpy.server.doctor.finding import Finding
 from ansorpy.server.settings import Settings
-from ansorpy.session import final
-from ansorpy.session.rules import find_rules
-from ansorpy.session.task import Task, rules_name
-from ansorpy.te.text import parse
+from ansorpy.tuner import final_race
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import Task, rules_name
 
 SIZE: Final = 32
 TEXT: Final = "def mm(float(32,32) A, float(32,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -71,11 +71,11 @@ def kernel(settings: Settings) -> list[Finding]:
             _proof("children that run candidates", pool.crew.slot),
             _proof("children that build them", pool.crew.builders[0]),
         ]
-        raced = final.race(task, {}, pool, "doctor")
+        raced = final_race.race(task, {}, pool, "doctor")
         if isinstance(raced, list):
             reasons = "; ".join(f"{failed.kind}: {failed.message}" for failed in raced)
             return [*held, Finding("kernel", "bad", reasons)]
-        path = final.deliver(task, raced.record, raced.entry, raced.native, Path(folder))
+        path = final_race.deliver(task, raced.record, raced.entry, raced.native, Path(folder))
         right = _is_right(path)
     best_s = raced.record.best_s or 0.0
     library = "" if not isinstance(raced.native, str) else f"; {raced.native}"

@@ -31,7 +31,7 @@ from ansorpy.server.jobs.machines import digests_of
 from ansorpy.server.jobs.states import State, move
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.jobs.twins import newest_twin
-from ansorpy.session.trust import are_current
+from ansorpy.tuner.trust import are_current
 
 EXAMPLES: Final = 3  # failures of one kind that are told in full
 RETRY_QUEUE_S: Final = 30

@@ -7,11 +7,11 @@ from hashlib import sha256
 from typing import Any
 
 from ansorpy.errors import SpecError
+from ansorpy.frontends.json.write import from_json, to_json
+from ansorpy.frontends.tc.text import parse
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
-from ansorpy.te.spec import from_json, to_json
-from ansorpy.te.text import parse
 
 
 @dataclass(frozen=True, slots=True)

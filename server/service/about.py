@@ -23,9 +23,9 @@ from ansorpy.server.schemas.service import (
     WorkerReply,
     Workers,
 )
-from ansorpy.session.rules import GROUP, find_rules
-from ansorpy.session.task import rules_name
 from ansorpy.state.rule import Rule, name_of
+from ansorpy.tuner.rules import GROUP, find_rules
+from ansorpy.tuner.task import rules_name
 
 TEXT_CHARS: Final = 400  # of the docstring of a rule: two sets of them are one small reply
 

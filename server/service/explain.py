@@ -15,9 +15,9 @@ from ansorpy.server.jobs import queries
 from ansorpy.server.jobs.errors import UnknownError
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.schemas.explain import ExplainReply, FailureReply, RuleVerdict, VisitReply
-from ansorpy.session.rules import find_rules
 from ansorpy.sketch import Derivation, Visit, derive
 from ansorpy.target import Target
+from ansorpy.tuner.rules import find_rules
 
 PAGE_BYTES: Final = 11_000  # of the visits of one reply
 EXAMPLE_CHARS: Final = 300

@@ -21,7 +21,7 @@ from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitt
 from ansorpy.server.service.limits import RequestLimits, check_parts, check_request
 from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.shapes import job_reply, job_summary
-from ansorpy.session.rules import find_rules
+from ansorpy.tuner.rules import find_rules
 
 Steer = Literal["cancel", "pause", "resume"]
 

@@ -6,8 +6,8 @@ from math import prod
 from typing import Any, Final
 
 from ansorpy.errors import SpecError
+from ansorpy.expr.expr import SIZE_BYTES
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.te.expr import SIZE_BYTES
 
 # What a worker needs to check a task, in bytes per byte of its tensors: the references in float64,
 # their error bounds, several sets of inputs (ADR-0054; tests/server/test_memory.py).

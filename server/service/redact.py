@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ansorpy.expr.expr import BINARY, DTYPES, FUNCTIONS
+from ansorpy.frontends.tc.lexer import KEYWORDS
+from ansorpy.frontends.tc.terms import RESERVED
 from ansorpy.target import KINDS
 from ansorpy.te.dag import COMBINERS
-from ansorpy.te.expr import BINARY, DTYPES, FUNCTIONS
-from ansorpy.te.text_lexer import KEYWORDS
-from ansorpy.te.text_terms import RESERVED
 
 SHORT: Final = 3
 MASK: Final = "(...)"

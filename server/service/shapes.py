@@ -10,8 +10,8 @@ from ansorpy.server.db.models import JobRow, KernelRow
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.schemas.job import Budget, JobReply, JobSummary, TaskReply
 from ansorpy.server.service.limits import tensor_bytes
-from ansorpy.session.twins import leaders, twin_names
 from ansorpy.te.analysis import flop_count
+from ansorpy.tuner.twins import leaders, twin_names
 
 SUMMARY_TASKS: Final = 3
 MAX_REASON: Final = 1000  # characters

@@ -120,10 +120,11 @@ def _fail(held: Held, reason: str) -> None:
 def engine_tune(settings: Settings) -> Tune:
     """Load the numeric floors, and return the tuning of a submission."""
     from ansorpy.cost import gbm
-    from ansorpy.measure import crew, pool
+    from ansorpy.measure import pool
     from ansorpy.measure.host import local_target
-    from ansorpy.session.pools import Pools
-    from ansorpy.tune import Request, run
+    from ansorpy.measure.timing.worker_pool import Settings as PoolSettings
+    from ansorpy.tuner.pools import Pools
+    from ansorpy.tuner.tune import Request, run
 
     gbm.preload()
 
@@ -143,7 +144,7 @@ def engine_tune(settings: Settings) -> Tune:
             stop_if_gain_below=budget.stop_if_gain_below,
             first_answer=False,  # what is served has a kernel.py
         )
-        measuring = crew.Settings(folder=str(out.parent), sandbox=settings.sandbox)
+        measuring = PoolSettings(folder=str(out.parent), sandbox=settings.sandbox)
         open_pool = lambda dag, target: pool.MeasurePool(dag, target, measuring)  # noqa: E731
         return run(request, store=journal, out=out, pools=lambda: Pools(open_pool), journal=journal)
 

@@ -19,12 +19,12 @@ from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.held import Held
 from ansorpy.server.worker.packages import package_of
-from ansorpy.session.journal import Checkpoint, Kept
-from ansorpy.session.twins import leaders, summed
+from ansorpy.tuner.checkpoint import Checkpoint, Kept
+from ansorpy.tuner.twins import leaders, summed
 
 
 class JobJournal:
-    """What `ansorpy.tune.run` takes as `store` and as `journal`.
+    """What `ansorpy.tuner.tune.run` takes as `store` and as `journal`.
 
     As a store it holds the records that the tenant had when the job began: a resumed search must
     know no more than the first attempt did.

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from ansorpy.measure import family
+from ansorpy.measure.sandbox import family
 from ansorpy.server.jobs.lease import Claim
 from ansorpy.server.settings import Settings
 

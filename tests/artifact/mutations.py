@@ -22,7 +22,7 @@ import numpy as np
 
 from ansorpy.artifact import unbox
 from ansorpy.artifact.package import MANIFEST, STAMP, box
-from ansorpy.te.text import parse
+from ansorpy.frontends.tc.text import parse
 from tests.artifact.test_pack import MM, packed
 
 LONGEST: Final = 64  # bytes of one mutation

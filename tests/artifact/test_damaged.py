@@ -21,10 +21,10 @@ from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import PREFIX, reap
 from ansorpy.artifact.package import LIBRARY, MANIFEST, box, read_bytes
 from ansorpy.errors import PackageError
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.pool import Exported
-from ansorpy.session.contestant import Contestant
-from ansorpy.session.task import Task
-from ansorpy.te.text import parse
+from ansorpy.tuner.contestant import Contestant
+from ansorpy.tuner.task import Task
 from tests.artifact.mutations import crafted, mutated, resealed
 from tests.artifact.test_native import made, zipped  # noqa: F401 - a fixture
 from tests.artifact.test_pack import MM, packed

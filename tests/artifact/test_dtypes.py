@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from ansorpy.artifact import load, unbox
+from ansorpy.expr.expr import DTYPES
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.population import sample
 from ansorpy.rules import CPU
-from ansorpy.session.contestant import Contestant, contestant
-from ansorpy.session.task import Task
 from ansorpy.te.dag import Dag
-from ansorpy.te.expr import DTYPES
-from ansorpy.te.library import SUITE_SMALL
-from ansorpy.te.text import parse
+from ansorpy.topi import SUITE_SMALL
+from ansorpy.tuner.contestant import Contestant, contestant
+from ansorpy.tuner.task import Task
 from tests.artifact.test_pack import packed
 
 pytestmark = [pytest.mark.measure, pytest.mark.slow]

@@ -21,11 +21,11 @@ from ansorpy.measure.pool import Exported, MeasurePool
 from ansorpy.records import Race, Record
 from ansorpy.replay import plan_text
 from ansorpy.rules import CPU
-from ansorpy.session.contestant import Contestant, contestant
-from ansorpy.session.final import export_of
-from ansorpy.session.task import Task
-from ansorpy.session.trust import versions
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.contestant import Contestant, contestant
+from ansorpy.tuner.final_race import export_of
+from ansorpy.tuner.task import Task
+from ansorpy.tuner.trust import versions
 from tests.plan.test_meaning import packing
 
 ROOT = Path(__file__).parent.parent.parent

@@ -16,14 +16,14 @@ import pytest
 from ansorpy.artifact import LoadedKernel, load, make_test, pack, unpack
 from ansorpy.artifact.kernel_file import WORST_TOLERANCE
 from ansorpy.errors import PackageError
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Race, Record
-from ansorpy.session.contestant import Contestant, untuned
-from ansorpy.session.task import Task
-from ansorpy.session.trust import versions
 from ansorpy.target import Target
 from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
-from ansorpy.te.text import parse
+from ansorpy.tuner.contestant import Contestant, untuned
+from ansorpy.tuner.task import Task
+from ansorpy.tuner.trust import versions
 
 MM = "def mm(float(5,7) A, float(7,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 TWO = "def two(float(9) A) -> (S, D) { S() +=! A(i)  D(i) = A(i) * 2 }"

@@ -12,8 +12,8 @@ from ansorpy.artifact.load import check_machine
 from ansorpy.artifact.needs import lacking, needed_features
 from ansorpy.artifact.package import MANIFEST, box, parse_digest
 from ansorpy.errors import PackageError
+from ansorpy.frontends.tc.text import parse
 from ansorpy.target import Target
-from ansorpy.te.text import parse
 from tests.artifact.test_pack import MM, TWO, packed
 
 SHORT = 41  # every so many bytes, unless ANSORPY_NIGHT is set

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ansorpy.artifact.rate import Rate, rate_of
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.roofline import attainable_flop_per_s
 from ansorpy.records import Race
 from ansorpy.state.state import State
@@ -12,8 +13,7 @@ from ansorpy.state.steps import SkipPadding, SplitPhases, Winograd, executed_flo
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import Window, conv2d, matmul, transposed_conv2d
-from ansorpy.te.text import parse
+from ansorpy.topi import Window, conv2d, matmul, transposed_conv2d
 
 MM = matmul(64, 64, 64)
 FLOP = 2 * 64**3

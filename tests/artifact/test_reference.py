@@ -6,9 +6,9 @@ import pytest
 from numba import njit
 
 from ansorpy.artifact.reference import reference_source
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.oracle.reference import evaluate
 from ansorpy.te.dag import Axis, Compute, ConstantTensor, Dag, Placeholder
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
-from ansorpy.te.reference import evaluate
 
 VI, VJ, K = Var("i"), Var("j"), Var("k")
 

@@ -15,17 +15,17 @@ from ansorpy.codegen import load
 from ansorpy.codegen.exported import Library
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.errors import WireError
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure.answers import codec_of
 from ansorpy.measure.backend import CODEGEN, SHARED
-from ansorpy.measure.child import BuildDone, BuildJob
-from ansorpy.measure.fault import explain
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.slot import Raised
-from ansorpy.measure.trial import Checked
-from ansorpy.measure.wire import Codec
+from ansorpy.measure.timing.trial import Checked
+from ansorpy.measure.workers.answers import codec_of
+from ansorpy.measure.workers.child import BuildDone, BuildJob
+from ansorpy.measure.workers.crash import explain
+from ansorpy.measure.workers.wire import Codec
+from ansorpy.measure.workers.worker import Raised
 from ansorpy.target import Target
-from ansorpy.te.expr import Const
 
 BUFFERS: Final = (
     Buffer("A", "float32", (Const(8), Const(16)), Scope.INPUT),
@@ -36,8 +36,8 @@ BUILT: Final = load.Built((b"\x7fELF" * 40, b"code"), PHASES, BUFFERS, 0.01, Tru
 LIBRARY: Final = Library(
     b"\x7fELF" * 9, "0" * 64, BUFFERS, PHASES, "mm", ("avx2",), 4096, 0.2, "no linker"
 )
-BUILD: Final = "ansorpy.measure.child:build"
-TRIAL: Final = "ansorpy.measure.trial"
+BUILD: Final = "ansorpy.measure.workers.child:build"
+TRIAL: Final = "ansorpy.measure.timing.trial"
 ANSWERS: Final[tuple[tuple[str, str, object], ...]] = (
     (BUILD, CODEGEN, BuildDone(BUILT, 0.02)),
     (BUILD, SHARED, BuildDone(LIBRARY, 0.3)),
@@ -45,8 +45,8 @@ ANSWERS: Final[tuple[tuple[str, str, object], ...]] = (
     (f"{TRIAL}:trial", CODEGEN, Measured((1e-4, 2e-4), 0.0, 0.1, 0.2, False, 0.3, 1.1)),
     (f"{TRIAL}:trial", CODEGEN, Failed("wrong", "C[0] is 1, not 2", "", 0.1)),
     (f"{TRIAL}:check", CODEGEN, Checked(0.1, 0.2, (1e-7, 0.0))),
-    ("ansorpy.measure.race:race", CODEGEN, {"winner": (1e-4, 2e-4), "numpy": (3e-4,)}),
-    ("ansorpy.measure.child:prepare", CODEGEN, None),
+    ("ansorpy.measure.timing.race:race", CODEGEN, {"winner": (1e-4, 2e-4), "numpy": (3e-4,)}),
+    ("ansorpy.measure.workers.child:prepare", CODEGEN, None),
 )
 NOTE: Final = json.dumps(["check", [["A", 4096, 8192, 4096, 8192]]]).encode()
 JUNK: Final[tuple[Any, ...]] = (

@@ -10,14 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from ansorpy.frontends.tc.text import parse
 from ansorpy.records import MemoryStore, encode
-from ansorpy.session.rules import find_rules
-from ansorpy.session.task import rules_name
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library.conv import Window, conv2d
-from ansorpy.te.text import parse
-from ansorpy.tune import Request, run
+from ansorpy.topi.conv import Window, conv2d
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import rules_name
+from ansorpy.tuner.tune import Request, run
 from tests.fakes import fake_pools
 
 TARGET: Final = Target(vector_bits=256, registers=16)

@@ -33,13 +33,13 @@ from ansorpy.measure.host import local_target
 from ansorpy.records import JsonlStore, MemoryStore, Record, decode, encode, import_jsonl, lines_of
 from ansorpy.records import task_key as key_of
 from ansorpy.server.cli import app
-from ansorpy.session import past, warm
-from ansorpy.session.rules import find_rules
-from ansorpy.session.task import Task, rules_name
 from ansorpy.state.steps import reformulations
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
-from ansorpy.tune import Request, run
+from ansorpy.tuner import record_lookup, warm
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.tune import Request, run
 from tests.attack.forge import CONV, TARGET, TASKS, TRIALS, Attack, attack
 from tests.fakes import fake_pools
 
@@ -122,7 +122,7 @@ def _harm_at_start(dag: Dag, records: Sequence[Record], folder: Path) -> str:
     store = MemoryStore()
     store.append(records)
     known = store.all(task.key)
-    if past.answer(task, known, "request", 1, folder) is not None:
+    if record_lookup.answer(task, known, "request", 1, folder) is not None:
         return "answered from the store"
     task.recall(known)
     warm.seed(task, known, TRIALS)

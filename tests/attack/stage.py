@@ -17,13 +17,13 @@ from typing import Final
 from unittest.mock import patch
 
 from ansorpy.errors import AnsorError
-from ansorpy.measure.crew import Settings
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.sandbox import ladder, landlock, seccomp
-from ansorpy.measure.slot import Limits
-from ansorpy.measure.timed import Timed
-from ansorpy.measure.timing import Protocol
+from ansorpy.measure.timing.measurement_cache import Timed
+from ansorpy.measure.timing.protocol import Protocol
+from ansorpy.measure.timing.worker_pool import Settings
+from ansorpy.measure.workers.worker import Limits
 from ansorpy.target import Target
 from tests.attack.hostile import BACKEND
 from tests.attack.moves import FORGED_S, IPC_KEY, Aims

@@ -17,16 +17,15 @@ from typing import Final
 import numpy as np
 
 from ansorpy.cost.model import ForTask
+from ansorpy.frontends.tc.text import parse
 from ansorpy.population import sample
 from ansorpy.replay import plan_from_text
 from ansorpy.rules import CPU, WINOGRAD4
 from ansorpy.search import Candidate, Settings, evolve
-from ansorpy.session.model import default_model
-from ansorpy.session.task import Task
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import (
+from ansorpy.topi import (
     Window,
     attention,
     conv2d,
@@ -39,7 +38,8 @@ from ansorpy.te.library import (
     max_pool2d,
     softmax,
 )
-from ansorpy.te.text import parse
+from ansorpy.tuner.model import default_model
+from ansorpy.tuner.task import Task
 
 FOLDER: Final = Path(__file__).parent / "data"
 ROWS: Final = 32

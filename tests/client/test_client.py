@@ -17,9 +17,9 @@ from ansorpy.client import Client, Job, KernelCache, ServiceError, load
 from ansorpy.client.connection import Place, place_of
 from ansorpy.client.model import ReplyError, event_of, job_of
 from ansorpy.errors import PackageError, SpecError
+from ansorpy.frontends.tc.text import parse
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.edge.examples import REPLIES
-from ansorpy.te.text import parse
 from tests.server.process import Live, process
 from tests.server.service import MM, Service, package
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -22,7 +23,6 @@ from ansorpy.loopir.nodes import (
     Store,
     Tile,
 )
-from ansorpy.te.expr import Binary, Const, Expr, Read, Var
 
 Array = npt.NDArray[Any]
 NUMPY = {"bfloat16": np.uint16, "bool": np.bool_}

@@ -9,17 +9,17 @@ import numpy.typing as npt
 import pytest
 
 from ansorpy.codegen.llvm_ir import module_text
+from ansorpy.expr.expr import Binary, Cast, Const, Expr, Var
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import Alloc, For, LoopKind, Program, Scope, Seq, Stmt, Store, Tile
 from ansorpy.loopir.passes.promote import promote
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.verify import check
 from ansorpy.measure.host import local_target
-from ansorpy.measure.inputs import decode, encode
+from ansorpy.measure.verify.inputs import decode, encode
+from ansorpy.oracle.reference import evaluate
+from ansorpy.rewrites.intrinsics import VDPBF16PS, VECTORS, VPDPBUSD, Intrinsic
 from ansorpy.target import Target
-from ansorpy.te.expr import Binary, Cast, Const, Expr, Var
-from ansorpy.te.intrinsics import VDPBF16PS, VECTORS, VPDPBUSD, Intrinsic
-from ansorpy.te.reference import evaluate
 from tests.codegen.programs import add, buffer, c, mul, parallel, program, read, store
 from tests.codegen.running import run_llvm, run_source
 

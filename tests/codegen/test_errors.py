@@ -8,9 +8,9 @@ from ansorpy.codegen.load import Built, build, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.errors import BuildError
+from ansorpy.expr.expr import Binary, Var
 from ansorpy.loopir.nodes import Alloc, For, LoopKind, Scope, Stmt, Tile
 from ansorpy.target import Target
-from ansorpy.te.expr import Binary, Var
 from tests.codegen.programs import add, buffer, c, matmul, program, read, store
 
 L = Var("l")

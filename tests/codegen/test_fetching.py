@@ -8,7 +8,7 @@ import pytest
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import Prefetch, Program
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.measure.inputs import constants
+from ansorpy.measure.verify.inputs import constants
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
@@ -16,7 +16,7 @@ from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import Window, conv2d_bias_relu, matmul
+from ansorpy.topi import Window, conv2d_bias_relu, matmul
 from tests.codegen.running import run_llvm, run_source
 
 TARGET = Target(cores=1, vector_bits=512, features=("avx512f",), l3_bytes=64)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from ansorpy.expr.expr import Binary, Call, Expr, Var
 from ansorpy.loopir.nodes import For, Scope, Tile
-from ansorpy.te.expr import Binary, Call, Expr, Var
 from tests.codegen.programs import Array, add, buffer, c, mul, program, read, store
 from tests.codegen.running import run_all, run_llvm, run_source
 

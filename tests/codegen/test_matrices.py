@@ -15,6 +15,7 @@ from ansorpy.codegen.shared import build as build_library
 from ansorpy.codegen.shared import load as load_library
 from ansorpy.codegen.simd.matrices import LEFT, SUMS, parts, place_of
 from ansorpy.errors import BuildError
+from ansorpy.expr.expr import Binary, Cast, Const, Var
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import For, LoopKind, Matrix, Program, Scope, Seq, Stmt, Tile
 from ansorpy.loopir.passes.fresh import fresh
@@ -25,9 +26,8 @@ from ansorpy.loopir.printer import text
 from ansorpy.loopir.rewrite import map_stmt, substitute_stmt, walk_stmt
 from ansorpy.loopir.verify import check
 from ansorpy.measure.host import local_target
+from ansorpy.rewrites.intrinsics import MATRICES, Intrinsic
 from ansorpy.target import Target
-from ansorpy.te.expr import Binary, Cast, Const, Var
-from ansorpy.te.intrinsics import MATRICES, Intrinsic
 from tests.codegen.programs import add, arrays_of, buffer, c, mul, parallel, program, read, store
 from tests.codegen.running import run_llvm, run_source
 from tests.codegen.test_dots import drawn, whole

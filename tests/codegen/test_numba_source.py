@@ -12,9 +12,9 @@ import pytest
 from ansorpy.codegen.load import build_source
 from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import BuildError
+from ansorpy.expr.expr import Binary, Call, Cast, Select, Var
 from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Seq, Tile
 from ansorpy.target import Target
-from ansorpy.te.expr import Binary, Call, Cast, Select, Var
 from tests.codegen.programs import (
     add,
     buffer,

@@ -9,6 +9,7 @@ from ansorpy.codegen import llvm_ir
 from ansorpy.codegen.outline import lifted, outline
 from ansorpy.codegen.tile_text import Scoped, TileText, tile_text
 from ansorpy.errors import LoweringError
+from ansorpy.expr.expr import Binary, Expr, Read, Var
 from ansorpy.loopir.nodes import For, Program, Scope, Seq, Store, Tile
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import all_plans
@@ -17,8 +18,7 @@ from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.expr import Binary, Expr, Read, Var
-from ansorpy.te.library import Window, conv2d_bias_relu, layer_norm, matmul_relu
+from ansorpy.topi import Window, conv2d_bias_relu, layer_norm, matmul_relu
 from tests.codegen.programs import add, buffer, c, mul, program, read, store
 from tests.codegen.running import run_llvm
 

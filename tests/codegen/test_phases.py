@@ -7,9 +7,9 @@ from ansorpy.codegen import phases
 from ansorpy.codegen.llvm_ir import object_bytes
 from ansorpy.codegen.load import build, load
 from ansorpy.codegen.phases import phase_objects
+from ansorpy.expr.expr import Var
 from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
 from ansorpy.target import Target
-from ansorpy.te.expr import Var
 from tests.codegen.programs import add, buffer, c, parallel, program, read, store
 from tests.codegen.running import run_all
 

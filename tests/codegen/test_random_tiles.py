@@ -7,10 +7,10 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
+from ansorpy.expr.expr import Binary, Cast, Expr, Select, Var
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import For, Program, Scope, Seq, Tile
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.te.expr import Binary, Cast, Expr, Select, Var
 from tests.codegen.programs import Array, add, buffer, c, lt, mul, program, read, store
 from tests.codegen.running import AVX2, run_llvm, run_source
 

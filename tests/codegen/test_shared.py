@@ -17,9 +17,9 @@ from ansorpy.codegen.linked import linked
 from ansorpy.codegen.llvm_ir import object_bytes
 from ansorpy.codegen.shared import build, load
 from ansorpy.errors import BuildError
+from ansorpy.expr.expr import Expr, Var
 from ansorpy.loopir.nodes import Phase, Program, Scope, Stmt, Tile
 from ansorpy.target import Target
-from ansorpy.te.expr import Expr, Var
 from tests.codegen.programs import (
     add,
     buffer,

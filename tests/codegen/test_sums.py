@@ -5,9 +5,9 @@ import re
 import numpy as np
 
 from ansorpy.codegen.llvm_ir import module_text, object_bytes, parse, target_machine
+from ansorpy.expr.expr import Var
 from ansorpy.loopir.nodes import For, If, Program, Tile
 from ansorpy.target import Target
-from ansorpy.te.expr import Var
 from tests.codegen.programs import add, buffer, c, lt, mul, program, read, store
 from tests.codegen.running import run_llvm
 

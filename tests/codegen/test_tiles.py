@@ -10,6 +10,7 @@ from ansorpy import te
 from ansorpy.codegen.llvm_ir import module_text
 from ansorpy.codegen.load import build, build_source, load
 from ansorpy.codegen.numba_source import emit
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Select, Var
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import (
     Alloc,
@@ -23,14 +24,13 @@ from ansorpy.loopir.nodes import (
     Store,
     Tile,
 )
-from ansorpy.measure.cases import make_cases
-from ansorpy.measure.check import verify
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import verify
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Select, Var
 from tests.codegen.programs import (
     Array,
     add,

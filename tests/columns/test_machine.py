@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from ansorpy.columns import OPERATIONS, ROWS, instruction, run
+from ansorpy.features.column_vm import OPERATIONS, ROWS, instruction, run
 from ansorpy.features.tape import Tape, Value
 
 MEANING: Final[dict[str, Callable[..., Any]]] = {

@@ -1,5 +1,7 @@
 """Plans written by hand: matmul 512 with relu in the SSRSRS structure, and Ansor's test case."""
 
+from ansorpy.expr.build import add, ceildiv, least, mul, product, sub
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -12,11 +14,9 @@ from ansorpy.loopir.nodes import (
     Stmt,
     Store,
 )  # fmt: skip
-from ansorpy.plan.build import add, ceildiv, least, mul, product, sub
 from ansorpy.plan.plan import Plan, Size
 from ansorpy.state.state import State
 from ansorpy.te.dag import Axis, Compute, Dag, Placeholder
-from ansorpy.te.expr import Binary, Const, Expr, Read, Var
 
 F32 = "float32"
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from ansorpy.expr.evaluate import evaluate
+from ansorpy.expr.expr import reads
 from ansorpy.features import extract, named
 from ansorpy.loopir.nodes import Alloc, For, Seq, Stmt, Store
-from ansorpy.plan.sizes import evaluate
 from ansorpy.population import sample
 from ansorpy.target import Target
-from ansorpy.te.expr import reads
 from tests.features.hand import tiled_plan
 
 

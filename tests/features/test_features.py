@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Read, Select, Var
 from ansorpy.features import NAMES, core, extract, named
 from ansorpy.features.compute import operations
 from ansorpy.features.intensity import samples
@@ -22,7 +23,6 @@ from ansorpy.plan.plan import Plan, Size
 from ansorpy.population import sample
 from ansorpy.state.state import State
 from ansorpy.target import Target
-from ansorpy.te.expr import Binary, Call, Const, Expr, Read, Select, Var
 from tests.features.hand import F32, dag, golden_plan, loops, tiled_plan
 
 ZERO = Const(0.0, F32)

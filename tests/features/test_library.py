@@ -9,7 +9,7 @@ from ansorpy.population import legal, mutate, sample
 from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.te.library import SUITE_SMALL
+from ansorpy.topi import SUITE_SMALL
 
 TARGET = Target(cores=2)
 

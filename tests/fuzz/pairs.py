@@ -21,13 +21,14 @@ import numpy as np
 from ansorpy.codegen.load import Loaded, build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import AnsorError
+from ansorpy.expr.expr import Const, walk
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import For, Program, Stmt, Tile
 from ansorpy.loopir.rewrite import stmt_children
-from ansorpy.measure.cases import Case, make_cases
-from ansorpy.measure.check import compare_all, verify
-from ansorpy.measure.inputs import constants
-from ansorpy.measure.reformulated import reformulated
+from ansorpy.measure.verify.cases import Case, make_cases
+from ansorpy.measure.verify.check import compare_all, verify
+from ansorpy.measure.verify.inputs import constants
+from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
@@ -37,9 +38,8 @@ from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.expr import Const, walk
-from ansorpy.te.random_dag import DagLimits, random_dag
 from tests.fuzz.suite_dags import suite_dag
+from tests.random_dag import DagLimits, random_dag
 
 RULES = (CPU, (*WINOGRAD2, *CPU), (*WINOGRAD4, *CPU))
 LIMITS = DagLimits(computes=4, extent=20, points=30_000)

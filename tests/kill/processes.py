@@ -11,7 +11,7 @@ KINDS: Final = (
     ("tests.storm.driver", "driver"),
     ("ansorpy.server.worker", "worker"),
     ("tests.storm.worker", "worker"),
-    ("measure/daemon.py", "slot"),
+    ("measure/workers/fork_server.py", "slot"),
     ("serve", "server"),
 )
 VICTIMS: Final = ("server", "worker", "driver", "slot")

@@ -1,5 +1,6 @@
 """Small hand-written programs of every level, shared by the loop IR tests."""
 
+from ansorpy.expr.expr import Binary, Cast, Const, Expr, Read, Select, Var
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -14,7 +15,6 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.loopir.rewrite import nest, seq
-from ansorpy.te.expr import Binary, Cast, Const, Expr, Read, Select, Var
 
 
 def c(value: int) -> Const:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from ansorpy.errors import LoweringError, SpecError
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Select
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, Program, Scope, Seq, Stmt, Store
 from ansorpy.loopir.rewrite import map_stmt
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Select
 from tests.loopir.samples import (
     argmax,
     buffer,

@@ -5,6 +5,7 @@ import pytest
 
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.verify import check
+from ansorpy.oracle.reference import evaluate
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population.sample import sample
@@ -12,8 +13,7 @@ from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import linear, normal, reductions
-from ansorpy.te.reference import evaluate
+from ansorpy.topi import linear, normal, reductions
 
 TARGET = Target(cores=2, vector_bits=128)
 DAGS = [

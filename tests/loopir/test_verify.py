@@ -3,6 +3,7 @@
 import pytest
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -18,7 +19,6 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.loopir.verify import Level, check
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select
 from tests.loopir.samples import (
     add,
     argmax,

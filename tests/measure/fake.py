@@ -13,11 +13,11 @@ import numpy as np
 
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.errors import BuildError
+from ansorpy.expr.expr import Binary, Const, Read, Var
 from ansorpy.loopir.nodes import Buffer, Program, Scope
-from ansorpy.measure.guard import extents
+from ansorpy.measure.verify.guard_pages import extents
 from ansorpy.target import Target
 from ansorpy.te.dag import Axis, Compute, Dag, Placeholder
-from ansorpy.te.expr import Binary, Const, Read, Var
 
 Array = np.ndarray[Any, Any]
 BACKEND = "tests.measure.fake"

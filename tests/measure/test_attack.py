@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ansorpy.measure import family, frames
-from ansorpy.measure.sandbox import landlock, scratch, seccomp, usage
+from ansorpy.measure.sandbox import family, landlock, scratch, seccomp, usage
 from ansorpy.measure.sandbox.environment import harmless
-from ansorpy.measure.slot import Answer, Broke, Limits, Spec, Worker
+from ansorpy.measure.workers import frames
+from ansorpy.measure.workers.worker import Answer, Broke, Limits, Spec, Worker
 from tests.attack import moves
 from tests.attack.moves import FAST, MOVES
 from tests.attack.stage import Stage, stage
@@ -271,7 +271,7 @@ def test_the_parent_reads_no_more_than_the_limit() -> None:
 
 def test_the_daemon_imports_no_library() -> None:
     """It must stay single-threaded, and small."""
-    code = "import sys; import ansorpy.measure.daemon; print('numpy' in sys.modules)"
+    code = "import sys; import ansorpy.measure.workers.fork_server; print('numpy' in sys.modules)"
     env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)

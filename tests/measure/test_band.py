@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansorpy.measure.band import band_of, inside, is_right
-from ansorpy.measure.inputs import decode, encode
+from ansorpy.measure.verify.accept import band_of, inside, is_right
+from ansorpy.measure.verify.inputs import decode, encode
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 ODD = (0.0, -0.0, 1.0, -3.5, 1e-46, 1e30, -1e39, 65504.0, np.inf, -np.inf, np.nan)

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansorpy import te
-from ansorpy.measure import inputs
-from ansorpy.measure.baseline import numpy_call
+from ansorpy.frontends.tc.text import parse
+from ansorpy.measure.timing.numpy_baseline import numpy_call
+from ansorpy.measure.verify import inputs
+from ansorpy.oracle.reference import evaluate
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import LIBRARY
-from ansorpy.te.reference import evaluate
-from ansorpy.te.text import parse
+from ansorpy.topi import LIBRARY
 
 HAVE = {
     "matmul": "def f(float(5,7) A, float(7,3) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }",

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from ansorpy.measure import inputs
-from ansorpy.measure.cases import Case, Expected, load_cases, make_cases, save_cases
-from ansorpy.measure.check import compare, verify
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Read, Var
 from ansorpy.measure.outcome import Failed
+from ansorpy.measure.verify import inputs
+from ansorpy.measure.verify.cases import Case, Expected, load_cases, make_cases, save_cases
+from ansorpy.measure.verify.check import compare, verify
 from ansorpy.te.dag import Axis, Compute, ConstantTensor, Dag, Placeholder
-from ansorpy.te.expr import Binary, Call, Const, Expr, Read, Var
-from ansorpy.te.library import reduce_rows
+from ansorpy.topi import reduce_rows
 from tests.measure.fake import FakeBuilt, load, matmul, program
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure import child
-from ansorpy.measure.child import BuildDone, BuildJob
 from ansorpy.measure.draft import Draft, drafted
+from ansorpy.measure.workers import child
+from ansorpy.measure.workers.child import BuildDone, BuildJob
 from ansorpy.plan.choices import naive
 from ansorpy.target import Target
 from tests.measure import fake

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ansorpy.measure import cores
-from ansorpy.measure.cores import exclusive
-from ansorpy.measure.slot import Answer, Spec, Worker
+from ansorpy.measure.workers import cores
+from ansorpy.measure.workers.cores import exclusive
+from ansorpy.measure.workers.worker import Answer, Spec, Worker
 
 PATIENCE_S = 30.0
 

@@ -12,7 +12,7 @@ from statistics import mean
 import pytest
 
 from ansorpy.measure.outcome import Measured
-from ansorpy.measure.timing import QUIET, Control, Protocol, time_beside
+from ansorpy.measure.timing.protocol import QUIET, Control, Protocol, time_beside
 
 CANDIDATES = 48
 SEARCHES = 16

@@ -6,10 +6,10 @@ import signal
 import numpy as np
 import pytest
 
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure.fault import explain
-from ansorpy.measure.guard import PAGE_BYTES, Arena, Guarded, Side
-from ansorpy.te.expr import Const
+from ansorpy.measure.verify.guard_pages import PAGE_BYTES, Arena, Guarded, Side
+from ansorpy.measure.workers.crash import explain
 
 
 def signal_of(address: int) -> int:

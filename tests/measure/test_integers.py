@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from ansorpy.measure.integers import exact_magnitude, exact_on_integers
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.measure.verify.exactness import exact_magnitude, exact_on_integers
 from ansorpy.te.dag import Axis, Compute, Dag, Placeholder
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from tests.measure.fake import matmul
 
 A = Read("A", (Var("i"),), "float32")

@@ -11,7 +11,7 @@ import pytest
 pytestmark = [pytest.mark.measure, pytest.mark.slow]
 
 SCRIPT = """
-from ansorpy.measure.crew import Settings
+from ansorpy.measure.timing.worker_pool import Settings
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.target import Target
 from tests.measure.fake import BACKEND, matmul, program

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure.cases import Case
-from ansorpy.measure.guard import LINE_BYTES, PAGE_BYTES
-from ansorpy.measure.trial import Workplace
-from ansorpy.te.expr import Const
+from ansorpy.measure.timing.trial import Workplace
+from ansorpy.measure.verify.cases import Case
+from ansorpy.measure.verify.guard_pages import LINE_BYTES, PAGE_BYTES
 
 
 def test_what_is_written_begins_a_line_after_what_is_read() -> None:

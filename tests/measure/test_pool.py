@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from ansorpy.codegen.kernel import Kernel
-from ansorpy.measure import finals
-from ansorpy.measure.child import BuildDone, BuildJob
-from ansorpy.measure.crew import Settings
-from ansorpy.measure.kept import Kept
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.slot import Limits, Worker
-from ansorpy.measure.timing import Protocol, Race
+from ansorpy.measure.timing import final_race
+from ansorpy.measure.timing.build_cache import Kept
+from ansorpy.measure.timing.protocol import Protocol, Race
+from ansorpy.measure.timing.worker_pool import Settings
+from ansorpy.measure.workers.child import BuildDone, BuildJob
+from ansorpy.measure.workers.worker import Limits, Worker
 from ansorpy.target import Target
 from tests.measure.fake import BACKEND, FakeBuilt, matmul, program
 
@@ -104,7 +104,7 @@ def test_a_numpy_baseline_that_raises_leaves_the_race_to_the_kernels(pool: Measu
     measure(pool, "good")  # the cases are there
     asks_for_x = matmul(left="X")
     contestants = {"good": program("good", DAG), "slow": program("slow", DAG)}
-    found = finals.race(pool.crew, asks_for_x, contestants, True, {}, lambda: False)
+    found = final_race.race(pool.crew, asks_for_x, contestants, True, {}, lambda: False)
     assert list(found) == ["good", "slow", "numpy"]
     assert isinstance(found["good"], Race), found
     assert isinstance(found["slow"], Race), found

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ansorpy.measure.pump import Call, Pump, Steps, at_once
-from ansorpy.measure.slot import Answer, Reply, Spec, Worker
+from ansorpy.measure.workers.pipeline import Call, Pump, Steps, at_once
+from ansorpy.measure.workers.worker import Answer, Reply, Spec, Worker
 
 pytestmark = pytest.mark.measure
 

@@ -5,19 +5,19 @@ import pickle
 import pytest
 
 from ansorpy.codegen.numba_source import emit
+from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.crew import CHILD, Settings
 from ansorpy.measure.draft import bound, drafted
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.slot import Answer
-from ansorpy.measure.timing import Race
+from ansorpy.measure.timing.protocol import Race
+from ansorpy.measure.timing.worker_pool import CHILD, Settings
+from ansorpy.measure.workers.worker import Answer
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.text import parse
 
 pytestmark = [pytest.mark.measure, pytest.mark.slow]
 

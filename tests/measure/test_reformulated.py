@@ -10,16 +10,17 @@ import pytest
 from ansorpy.artifact import make_test
 from ansorpy.codegen.load import build, load
 from ansorpy.codegen.numba_source import emit
+from ansorpy.expr.expr import Const, Expr, transform
 from ansorpy.loopir.nodes import For, Program, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt
-from ansorpy.measure.cases import Case, make_cases
-from ansorpy.measure.check import verify
-from ansorpy.measure.crew import Settings
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Measured
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.reformulated import reformulated
-from ansorpy.measure.timing import Race
+from ansorpy.measure.timing.protocol import Race
+from ansorpy.measure.timing.worker_pool import Settings
+from ansorpy.measure.verify.cases import Case, make_cases
+from ansorpy.measure.verify.check import verify
+from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
@@ -28,8 +29,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.expr import Const, Expr, transform
-from ansorpy.te.library.conv import Window, conv2d
+from ansorpy.topi.conv import Window, conv2d
 
 TARGET = local_target(1)
 SETS = {2: WINOGRAD2, 4: WINOGRAD4}

@@ -13,7 +13,7 @@ import pytest
 from ansorpy.errors import RunError
 from ansorpy.measure.sandbox import ladder, landlock, seccomp
 from ansorpy.measure.sandbox.ladder import Ladder, climb
-from ansorpy.measure.slot import Answer, Died, Spec, Worker
+from ansorpy.measure.workers.worker import Answer, Died, Spec, Worker
 
 pytestmark = pytest.mark.measure
 

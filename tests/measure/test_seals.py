@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ansorpy.errors import RunError
-from ansorpy.measure.cases import load_cases, make_cases, save_cases
-from ansorpy.measure.seals import Sealed, create
+from ansorpy.measure.sandbox.seals import Sealed, create
+from ansorpy.measure.verify.cases import load_cases, make_cases, save_cases
 from tests.measure.fake import matmul
 
 

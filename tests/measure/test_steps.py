@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from ansorpy.measure.crew import Crew, Settings
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.slot import Answer
-from ansorpy.measure.steps import trial
-from ansorpy.measure.timing import QUIET, Protocol
-from ansorpy.measure.trial import Checked, Trial
+from ansorpy.measure.timing.protocol import QUIET, Protocol
+from ansorpy.measure.timing.requests import trial
+from ansorpy.measure.timing.trial import Checked, Trial
+from ansorpy.measure.timing.worker_pool import Crew, Settings
+from ansorpy.measure.workers.worker import Answer
 from tests.measure.fake import FakeBuilt
 
 QUICK = Measured((2e-4,))

@@ -1,7 +1,7 @@
 """What was timed is known by its machine code and its meaning."""
 
 from ansorpy.measure.outcome import Measured
-from ansorpy.measure.timed import Timed
+from ansorpy.measure.timing.measurement_cache import Timed
 from tests.measure.fake import FakeBuilt, matmul
 
 

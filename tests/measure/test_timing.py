@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ansorpy.measure.timing import (
+from ansorpy.measure.timing.protocol import (
     FRESH_S,
     LOUD,
     LOUD_TURNS,
@@ -237,7 +237,7 @@ def test_a_thread_that_loses_its_core_disturbs_whoever_waits_for_it() -> None:
     """Two busy threads on one core: one of them is not the one that asks."""
     script = """
 import os, threading, time
-from ansorpy.measure.timing import preemptions
+from ansorpy.measure.timing.protocol import preemptions
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 begun, end = preemptions(), time.monotonic() + 0.5
 def spin():

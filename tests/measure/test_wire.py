@@ -8,10 +8,10 @@ from typing import Any, Literal
 import pytest
 
 from ansorpy.errors import WireError
-from ansorpy.measure.answers import CLASSES, codec_of, limit_bytes
-from ansorpy.measure.child import BuildJob
-from ansorpy.measure.frames import find
-from ansorpy.measure.wire import HEADER_BYTES, Codec
+from ansorpy.measure.workers.answers import CLASSES, codec_of, limit_bytes
+from ansorpy.measure.workers.child import BuildJob
+from ansorpy.measure.workers.frames import find
+from ansorpy.measure.workers.wire import HEADER_BYTES, Codec
 from tests.attack import answers
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final
 
-from ansorpy import te
+from ansorpy import te, topi
 from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
@@ -13,7 +13,6 @@ from ansorpy.plan.plan import Plan, StageChoice
 from ansorpy.rules import RELEASED_CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.te import library
 from ansorpy.te.dag import Dag
 
 TARGET: Final = Target(cores=2)
@@ -107,13 +106,13 @@ _PAD_AT_ROOT: Final = {"pad": "root | w | -"}
 BASES: Final[Mapping[str, Base]] = {
     # A register tile over packed operands, ragged in i, j and k.
     "matmul packed": Base(
-        partial(library.matmul, 9, 21, 7),
+        partial(topi.matmul, 9, 21, 7),
         _PACKED,
         {"C.local.i.3": 4, "C.local.j.3": 32, "C.local.k.1": 4, "C.local.unroll": 64},
     ),
     # Scratch that is loaded into registers for each block of k and stored back.
     "matmul scratch": Base(
-        partial(library.matmul, 9, 21, 7),
+        partial(topi.matmul, 9, 21, 7),
         _IN_PLACE,
         {
             "C.local.i.2": 2,
@@ -125,44 +124,44 @@ BASES: Final[Mapping[str, Base]] = {
         },
     ),
     "matmul square": Base(
-        partial(library.matmul, 8, 8, 5),
+        partial(topi.matmul, 8, 8, 5),
         _PACKED,
         {"C.local.i.3": 4, "C.local.j.3": 8, "C.local.k.1": 5, "C.local.unroll": 64},
     ),
     # 2304 terms: a worst-case bound forgives the loss of one.
     "matmul long": Base(
-        partial(library.matmul, 3, 17, 2304),
+        partial(topi.matmul, 3, 17, 2304),
         _PACKED,
         {"C.local.i.3": 3, "C.local.j.3": 32, "C.local.k.1": 384, "C.local.unroll": 64},
     ),
     "matmul long in place": Base(
-        partial(library.matmul, 3, 17, 2304),
+        partial(topi.matmul, 3, 17, 2304),
         _IN_PLACE,
         {"C.local.i.3": 3, "C.local.j.3": 32},
     ),
     "matmul int8": Base(
-        partial(library.matmul, 5, 19, 11, dtype="int8"),
+        partial(topi.matmul, 5, 19, 11, dtype="int8"),
         _PACKED,
         {"C.local.i.3": 5, "C.local.j.3": 32, "C.local.k.1": 6, "C.local.unroll": 64},
     ),
     "matmul float64": Base(
-        partial(library.matmul, 5, 13, 11, dtype="float64"),
+        partial(topi.matmul, 5, 13, 11, dtype="float64"),
         _PACKED,
         {"C.local.i.3": 5, "C.local.j.3": 16, "C.local.k.1": 6, "C.local.unroll": 64},
     ),
     "dense": Base(  # its weights are packed ahead of the call
-        partial(library.dense, 4, 17, 19, constant_weights=True),
+        partial(topi.dense, 4, 17, 19, constant_weights=True),
         {"product": "at out.j.0 | j | W X", "out": "root | j | -"},
         {"product.i.3": 4, "product.j.3": 32, "product.k.1": 7, "product.unroll": 64},
     ),
     # A GLOBAL intermediate that is added to once for each block of k.
     "gelu": Base(
-        partial(library.matmul_bias_gelu, 5, 17, 7),
+        partial(topi.matmul_bias_gelu, 5, 17, 7),
         {"C": "root | j | -", "gelu": "root | j | -"},
         {"C.i.2": 5, "C.j.3": 32, "C.k.1": 3, "C.unroll": 64, "gelu.vec": 32},
     ),
     "conv2d": Base(  # the padded input is made for each tile, in scratch
-        partial(library.conv2d, 1, 3, 7, 7, 5, 3, library.Window(padding=1)),
+        partial(topi.conv2d, 1, 3, 7, 7, 5, 3, topi.Window(padding=1)),
         {
             "pad": "at conv.local.n.0 | w | -",
             "conv.local": "at conv.w.1 | f | W",
@@ -171,7 +170,7 @@ BASES: Final[Mapping[str, Base]] = {
         {"conv.local.f.3": 5, "conv.local.w.1": 4, "conv.local.unroll": 64},
     ),
     "conv2d padded whole": Base(
-        partial(library.conv2d, 1, 3, 7, 7, 5, 3, library.Window(padding=1)),
+        partial(topi.conv2d, 1, 3, 7, 7, 5, 3, topi.Window(padding=1)),
         {**_PAD_AT_ROOT, "conv.local": "at conv.w.0 | f | W", "conv": "root | f | -"},
         {
             "conv.local.f.3": 5,
@@ -183,7 +182,7 @@ BASES: Final[Mapping[str, Base]] = {
         },
     ),
     "transposed conv2d": Base(
-        partial(library.transposed_conv2d, 1, 3, 3, 5, 5, 4, padding=1),
+        partial(topi.transposed_conv2d, 1, 3, 3, 5, 5, 4, padding=1),
         {"spread": "root | w | -", "conv.local": "at conv.w.1 | w | -", "conv": "root | w | -"},
         {
             "conv.local.f.1": 3,
@@ -196,18 +195,18 @@ BASES: Final[Mapping[str, Base]] = {
         },
     ),
     "max pool": Base(
-        partial(library.max_pool2d, 1, 3, 7, 7, 3, 2, 1),
+        partial(topi.max_pool2d, 1, 3, 7, 7, 3, 2, 1),
         {**_PAD_AT_ROOT, "pool": "root | w | -"},
         {"pool.unroll": 16},
     ),
     "max pool, lanes in the window": Base(
-        partial(library.max_pool2d, 1, 3, 7, 7, 3, 2, 1),
+        partial(topi.max_pool2d, 1, 3, 7, 7, 3, 2, 1),
         {"pad": "at pool.c | w | -", "pool": "root | rx | -"},
         {"pool.unroll": 512},
     ),
     # A reduction over lanes, and one by partial sums.
     "softmax": Base(
-        partial(library.softmax, 3, 37),
+        partial(topi.softmax, 3, 37),
         {
             "maximum": "root | k | -",
             "exponent": "at softmax.i | j | -",
@@ -224,7 +223,7 @@ BASES: Final[Mapping[str, Base]] = {
         },
     ),
     "layer norm": Base(
-        partial(library.layer_norm, 3, 37),
+        partial(topi.layer_norm, 3, 37),
         {
             "total": "root | k | -",
             "squares.rf": "at squares.i | i | -",
@@ -233,26 +232,26 @@ BASES: Final[Mapping[str, Base]] = {
         },
         {"total.vec": 32, "total.unroll": 512, "layer_norm.vec": 32},
     ),
-    "argmax": Base(partial(library.argmax, 3, 37), {"out": "root | k | -"}, {"out.vec": 8}),
+    "argmax": Base(partial(topi.argmax, 3, 37), {"out": "root | k | -"}, {"out.vec": 8}),
     "argmax by partials": Base(
-        partial(library.argmax, 3, 37),
+        partial(topi.argmax, 3, 37),
         {"out.rf": "at out.i | i | -", "out": "root | i | -"},
         {"out.k.1": 19, "out.rf.vec": 8, "out.vec": 8},
     ),
     "row max": Base(
-        partial(library.reduce_rows, 5, 37, "max"), {"out": "root | k | -"}, {"out.unroll": 64}
+        partial(topi.reduce_rows, 5, 37, "max"), {"out": "root | k | -"}, {"out.unroll": 64}
     ),
-    "column min": Base(partial(library.reduce_columns, 37, 5, "min"), {"out": "root | j | -"}, {}),
+    "column min": Base(partial(topi.reduce_columns, 37, 5, "min"), {"out": "root | j | -"}, {}),
     "row product": Base(
-        partial(library.reduce_rows, 7, 5, "prod"), {"out": "root | k | -"}, {"out.unroll": 16}
+        partial(topi.reduce_rows, 7, 5, "prod"), {"out": "root | k | -"}, {"out.unroll": 16}
     ),
     "sum of all": Base(
-        partial(library.reduce_all, 7, 37),
+        partial(topi.reduce_all, 7, 37),
         {"out.rf": "root | - | -", "out": "root | - | -"},
         {"out.i@j.1": 87},
     ),
     "sum of all, partials in lanes": Base(
-        partial(library.reduce_all, 7, 37),
+        partial(topi.reduce_all, 7, 37),
         {"out.rf": "root | @kept | -", "out": "root | - | -"},
         {"out.i@j.1": 32},
     ),

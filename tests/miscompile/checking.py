@@ -14,15 +14,15 @@ from ansorpy.errors import LoweringError
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN
-from ansorpy.measure.cases import Case, make_cases, save_cases
-from ansorpy.measure.crew import WARM
-from ansorpy.measure.inputs import constants
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.slot import Answer, Spec, Worker
-from ansorpy.measure.steps import TRIAL
-from ansorpy.measure.timing import Protocol
-from ansorpy.measure.trial import Checked, Trial
-from ansorpy.measure.verdict import failed_run
+from ansorpy.measure.timing.protocol import Protocol
+from ansorpy.measure.timing.requests import TRIAL
+from ansorpy.measure.timing.trial import Checked, Trial
+from ansorpy.measure.timing.worker_pool import WARM
+from ansorpy.measure.verify.cases import Case, make_cases, save_cases
+from ansorpy.measure.verify.inputs import constants
+from ansorpy.measure.workers.failure_kinds import failed_run
+from ansorpy.measure.workers.worker import Answer, Spec, Worker
 from tests.miscompile.bases import TARGET, dag_of, program_of
 from tests.miscompile.mutant import Mutant
 

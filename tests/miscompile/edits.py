@@ -5,9 +5,9 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Cast, Const, Expr, Read, Select, Var, transform
 from ansorpy.loopir.nodes import For, If, Program, Seq, Stmt, Tile
 from ansorpy.loopir.rewrite import map_own_exprs, map_phases, map_stmt
-from ansorpy.te.expr import Binary, Cast, Const, Expr, Read, Select, Var, transform
 
 Edit = Callable[[Program], Program]
 Change = Callable[[Stmt], Stmt]

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Const, Expr, Var
 from ansorpy.loopir.nodes import If, Stmt, Tile
-from ansorpy.te.expr import Binary, Const, Expr, Var
 from tests.miscompile.edits import (
     branch,
     drop,

@@ -4,8 +4,8 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Select, Var
 from ansorpy.loopir.nodes import For, If, Seq, Stmt, Store, Tile
-from ansorpy.te.expr import Binary, Const, Expr, Read, Select, Var
 from tests.miscompile.edits import (
     both,
     combined,

@@ -3,7 +3,7 @@
 from math import pi, sqrt
 from typing import Final
 
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select
 from tests.miscompile.edits import (
     Rewrite,
     edit,

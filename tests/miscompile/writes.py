@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Select, Var
 from ansorpy.loopir.nodes import For, If, Phase, Program, Seq, Stmt, Store, Tile
-from ansorpy.te.expr import Binary, Const, Expr, Read, Select, Var
 from tests.miscompile.edits import (
     Edit,
     drop,

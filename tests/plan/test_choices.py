@@ -5,7 +5,7 @@ from ansorpy.rules import CPU, RELEASED_CPU
 from ansorpy.sketch import derive
 from ansorpy.state.state import Attached, Inlined, Root
 from ansorpy.target import Target
-from ansorpy.te.library import LIBRARY, attention
+from ansorpy.topi import LIBRARY, attention
 
 TARGET = Target(cores=2)
 

@@ -9,8 +9,8 @@ from ansorpy import te
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.printer import text
-from ansorpy.measure.cases import make_cases
-from ansorpy.measure.check import compare_all
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import compare_all
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.lower import lower

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ansorpy.loopir.interp import run
-from ansorpy.measure.cases import make_cases
-from ansorpy.measure.check import compare_all
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import compare_all
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import all_plans
 from ansorpy.plan.plan import Plan
@@ -15,7 +15,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.state import Attached
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import layer_norm, matmul_relu, softmax
+from ansorpy.topi import layer_norm, matmul_relu, softmax
 
 TARGET = Target(cores=2)
 

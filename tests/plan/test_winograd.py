@@ -6,9 +6,9 @@ import pytest
 from ansorpy import te
 from ansorpy.codegen.load import build, load
 from ansorpy.loopir.interp import run
-from ansorpy.measure.cases import Case, make_cases
-from ansorpy.measure.check import compare_all, verify
-from ansorpy.measure.reformulated import reformulated
+from ansorpy.measure.verify.cases import Case, make_cases
+from ansorpy.measure.verify.check import compare_all, verify
+from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
@@ -19,7 +19,7 @@ from ansorpy.state.state import Inlined, State
 from ansorpy.state.steps import Winograd, meaning
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library.conv import (
+from ansorpy.topi.conv import (
     Window,
     conv1d,
     conv2d,

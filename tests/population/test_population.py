@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansorpy.expr.expr import Binary, Const, Expr, Var
 from ansorpy.plan.plan import Plan
 from ansorpy.population import (
     carry,
@@ -19,7 +20,6 @@ from ansorpy.population import (
     unseen,
 )  # fmt: skip
 from ansorpy.population.factor import divisors, factorizations
-from ansorpy.te.expr import Binary, Const, Expr, Var
 from tests.features.hand import tiled_plan, toy_plan
 
 SPACES = st.builds(

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ansorpy import te
+from ansorpy import te, topi
 from ansorpy.codegen.load import build, load
 from ansorpy.loopir.interp import run
-from ansorpy.measure.cases import make_cases
-from ansorpy.measure.check import compare_all, verify
-from ansorpy.measure.inputs import constants
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import compare_all, verify
+from ansorpy.measure.verify.inputs import constants
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
@@ -20,7 +20,7 @@ from ansorpy.state.state import Attached, Inlined, Root, State
 from ansorpy.state.text import replay, steps_to_json
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import attention
+from ansorpy.topi import attention
 
 TARGET = Target(cores=1)
 CHAINS = FuseChain("SSRSRS", first="SSRS", rows=4)
@@ -122,8 +122,8 @@ def test_the_steps_of_a_chain_replay(name: str) -> None:
     [
         (attention(512, 512, 64), Target(cores=256), "share 512 rows"),
         (attention(64, 40_000, 8), TARGET, "16 rows of scores take 2560000 bytes"),
-        (te.library.matmul(64, 64, 64), TARGET, "comes after no tiled reduction"),
-        (te.library.conv2d(1, 4, 8, 8, 4, 3), TARGET, "comes after no tiled reduction"),
+        (topi.matmul(64, 64, 64), TARGET, "comes after no tiled reduction"),
+        (topi.conv2d(1, 4, 8, 8, 4, 3), TARGET, "comes after no tiled reduction"),
     ],
 )
 def test_what_does_not_fit_is_left_to_the_other_rules(dag: Dag, target: Target, why: str) -> None:

@@ -6,9 +6,9 @@ import pytest
 from ansorpy import te
 from ansorpy.codegen.load import build, load
 from ansorpy.loopir.interp import run
-from ansorpy.measure.cases import make_cases
-from ansorpy.measure.check import compare_all, verify
-from ansorpy.measure.inputs import constants
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import compare_all, verify
+from ansorpy.measure.verify.inputs import constants
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
@@ -17,7 +17,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.state import Inlined
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import transpose_batch_matmul
+from ansorpy.topi import transpose_batch_matmul
 from tests.rules.cursors import at
 
 TARGET = Target(cores=1)

@@ -8,8 +8,9 @@ import pytest
 
 from ansorpy.errors import StepError
 from ansorpy.loopir.interp import run
-from ansorpy.measure.cases import make_cases
-from ansorpy.measure.check import compare_all
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import compare_all
+from ansorpy.oracle.reference import evaluate
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
@@ -20,8 +21,7 @@ from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.check import check
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.te.library import Window, conv2d, conv2d_bias_relu, matmul, transposed_conv2d
-from ansorpy.te.reference import evaluate
+from ansorpy.topi import Window, conv2d, conv2d_bias_relu, matmul, transposed_conv2d
 
 TARGET = Target(cores=2)
 TRANSPOSED = [

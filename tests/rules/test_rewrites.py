@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from ansorpy.frontends.tc.text import parse
 from ansorpy.rules import (
     AddCacheRead,
     AddCacheWrite,
@@ -28,8 +29,7 @@ from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.dag import Attrs, Compute, Dag
-from ansorpy.te.library import Window, conv2d, transposed_conv2d
-from ansorpy.te.text import parse
+from ansorpy.topi import Window, conv2d, transposed_conv2d
 from tests.conftest import Golden
 from tests.golden_dags import (
     dag,

@@ -10,15 +10,18 @@ import pytest
 from ansorpy.codegen.load import build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import StepError
+from ansorpy.expr.expr import variables
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Program, Tile
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.measure.cases import make_cases
-from ansorpy.measure.check import compare_all, verify
-from ansorpy.measure.inputs import constants
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import compare_all, verify
+from ansorpy.measure.verify.inputs import constants
+from ansorpy.oracle.reference import evaluate
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
+from ansorpy.rewrites.padding import find_padding
 from ansorpy.rules import CPU, RELEASED_CPU, SkipPadding
 from ansorpy.sketch import derive
 from ansorpy.state import steps
@@ -26,8 +29,7 @@ from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
-from ansorpy.te.expr import variables
-from ansorpy.te.library import (
+from ansorpy.topi import (
     Window,
     conv1d,
     conv2d,
@@ -37,8 +39,6 @@ from ansorpy.te.library import (
     matmul,
     transposed_conv2d,
 )
-from ansorpy.te.padding import find_padding
-from ansorpy.te.reference import evaluate
 
 TARGET = Target(cores=2)
 # cuts rows, too

@@ -8,8 +8,8 @@ import pytest
 from ansorpy import te
 from ansorpy.codegen.load import build, load
 from ansorpy.loopir.interp import run
-from ansorpy.measure.cases import make_cases
-from ansorpy.measure.check import compare_all, verify
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import compare_all, verify
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
@@ -19,7 +19,7 @@ from ansorpy.state.rule import Verdict
 from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.dag import Attrs, Compute, Dag
-from ansorpy.te.library import argmax, matmul, max_pool2d, reduce_all, reduce_columns, reduce_rows
+from ansorpy.topi import argmax, matmul, max_pool2d, reduce_all, reduce_columns, reduce_rows
 from tests.rules.cursors import at
 
 RULE = StreamReduction()

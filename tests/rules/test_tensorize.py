@@ -13,10 +13,11 @@ from ansorpy.errors import StepError
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Program, Tile
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.measure.cases import make_cases
-from ansorpy.measure.check import verify
 from ansorpy.measure.host import local_target
-from ansorpy.measure.inputs import constants, random_inputs
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import verify
+from ansorpy.measure.verify.inputs import constants, random_inputs
+from ansorpy.oracle.reference import evaluate
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population import sample
@@ -28,7 +29,6 @@ from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.check import check
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.te.reference import evaluate
 from tests.rules.cursors import at
 
 FEATURES = ("avx512bf16", "avx512bw", "avx512f", "avx512vl", "avx512vnni")

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from ansorpy.te.spec import to_json
-from ansorpy.te.text import parse
+from ansorpy.frontends.json.write import to_json
+from ansorpy.frontends.tc.text import parse
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 CANARY = "Xcanary9q"

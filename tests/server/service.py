@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from ansorpy.artifact.package import unbox
+from ansorpy.frontends.tc.text import parse
 from ansorpy.server.access import keys
 from ansorpy.server.app import create_app
 from ansorpy.server.db.engine import now, transaction
@@ -21,7 +22,6 @@ from ansorpy.server.db.models import PackageRow, WorkerRow
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease
 from ansorpy.server.settings import Settings
-from ansorpy.te.text import parse
 from tests.artifact.test_pack import packed
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

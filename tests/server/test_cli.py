@@ -17,11 +17,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import ansorpy.tune as ansorpy_tune
+import ansorpy.tuner.tune as ansorpy_tune
 from ansorpy.artifact.rate import Rate
 from ansorpy.events import Finished, Started
-from ansorpy.measure.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.measure.host import local_target
+from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores, usable_cores
 from ansorpy.progress import as_line
 from ansorpy.records import target_digest
 from ansorpy.server.cli import app, as_text

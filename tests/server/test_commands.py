@@ -10,14 +10,14 @@ from typer.testing import CliRunner, Result
 
 from ansorpy.artifact.package import unbox
 from ansorpy.client.model import Job, job_of
+from ansorpy.frontends.json.write import dumps
+from ansorpy.frontends.tc.text import parse
 from ansorpy.records import MemoryStore, encode, import_jsonl
 from ansorpy.server.cli import app
 from ansorpy.server.commands.watching import as_line, eta_s, facts_of, watcher
 from ansorpy.server.db.records import SqlStore, record_row
 from ansorpy.server.db.upgrade import local_tenant, open_database
 from ansorpy.server.edge.examples import REPLIES
-from ansorpy.te.spec import dumps
-from ansorpy.te.text import parse
 from ansorpy.units import clock, duration
 from tests.server.process import Live, process
 from tests.server.service import MM, Service, package

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed
 from ansorpy.rules import CPU
 from ansorpy.server.db.records import record_row
 from ansorpy.server.service.explain import target_of
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.te.text import parse
 from tests.server.service import MM, Service, service
 from tests.test_records import trial
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed
 from ansorpy.rules import CPU
 from ansorpy.server.db.records import record_row
@@ -17,7 +18,6 @@ from ansorpy.server.service.explain import derived
 from ansorpy.server.service.tree import Row, rows, uses
 from ansorpy.sketch import Derivation, derive
 from ansorpy.target import Target
-from ansorpy.te.text import parse
 from tests.server.service import MM, Service, service
 from tests.server.test_explain import NET
 from tests.test_records import trial

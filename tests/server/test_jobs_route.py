@@ -3,12 +3,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from ansorpy.frontends.json.write import to_json
+from ansorpy.frontends.tc.text import parse
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import PackageRow
 from ansorpy.server.jobs import lease
 from ansorpy.server.schemas.job import JobRequest
-from ansorpy.te.spec import to_json
-from ansorpy.te.text import parse
 from tests.server.service import MM, PROGRESS, RESULT, Service, package, service
 
 UNKNOWN = "0" * 32

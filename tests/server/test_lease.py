@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import Engine, insert, select
 
+from ansorpy.frontends.tc.text import parse
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import JobEventRow, JobRow, PackageRow, TenantRow
 from ansorpy.server.jobs import lease, queries
@@ -11,7 +12,6 @@ from ansorpy.server.jobs.errors import MoveError
 from ansorpy.server.jobs.lease import Claim
 from ansorpy.server.jobs.states import ENDED, MOVES
 from ansorpy.server.jobs.submission import Submission
-from ansorpy.te.text import parse
 
 MM = parse("def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")
 LEASE_S = 30.0

@@ -22,9 +22,9 @@ from ansorpy.server.settings import Settings
 from ansorpy.server.web.words import latency
 from ansorpy.server.worker.driver import run_job
 from ansorpy.server.worker.journal import JobJournal
-from ansorpy.session.pace import Pace
 from ansorpy.target import Target
-from ansorpy.tune import Request, run
+from ansorpy.tuner.time_budget import Pace
+from ansorpy.tuner.tune import Request, run
 from tests.fakes import cost_s, fake_pools
 from tests.server.service import MM, Service, service
 

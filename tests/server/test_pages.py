@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, update
 
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.plan.choices import naive
 from ansorpy.records import Record
@@ -26,7 +27,6 @@ from ansorpy.server.routes.login import HOME, own_path
 from ansorpy.server.service.charts import COLUMNS
 from ansorpy.server.web.words import latency, span
 from ansorpy.target import Target
-from ansorpy.te.text import parse
 from tests.server.service import MM, Service, service
 
 TARGET = Target(vector_bits=256, registers=16)

@@ -2,12 +2,12 @@ import pytest
 from sqlalchemy import Engine
 
 from ansorpy.errors import SpecError
+from ansorpy.frontends.tc.text import parse
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import WorkerRow
 from ansorpy.server.jobs import lease, machines, queries
 from ansorpy.server.jobs.errors import BusyError, KeyReusedError, UnknownError
 from ansorpy.server.jobs.submission import Budget, Submission
-from ansorpy.te.text import parse
 from tests.server.test_lease import LEASE_S, MM, add_tenant, claim, submit
 
 OTHER = parse("def mm(float(4,5) A, float(5,7) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from ansorpy.measure.cores import slot_cores, usable_cores
+from ansorpy.measure.workers.cores import slot_cores, usable_cores
 from ansorpy.server.app import create_app
 from ansorpy.server.db.engine import reading
 from ansorpy.server.db.upgrade import open_database

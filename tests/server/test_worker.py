@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from ansorpy.errors import SpecError
 from ansorpy.events import Delivered, Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import Record
 from ansorpy.server.db.engine import transaction
@@ -32,8 +33,7 @@ from ansorpy.server.worker.keeper import Keeper
 from ansorpy.server.worker.process import Message
 from ansorpy.server.worker.scratch import scratch
 from ansorpy.server.worker.stop import Stop
-from ansorpy.session.journal import Checkpoint
-from ansorpy.te.text import parse
+from ansorpy.tuner.checkpoint import Checkpoint
 from tests.server.test_lease import submit
 
 DERIVED = Derived("mm", 3, 9, 0.1)

@@ -10,14 +10,14 @@ from ansorpy.records import MEASURED
 from ansorpy.replay import plan_from_text
 from ansorpy.rules import CPU, WINOGRAD2, WINOGRAD4
 from ansorpy.search import Candidate
-from ansorpy.session.contestant import Contestant, contestant
-from ansorpy.session.rules import find_rules
-from ansorpy.session.task import Task, rules_name
 from ansorpy.state.rule import Rule
 from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
-from ansorpy.te.library.conv import Window, conv2d
-from ansorpy.tune import Request
+from ansorpy.topi.conv import Window, conv2d
+from ansorpy.tuner.contestant import Contestant, contestant
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.tune import Request
 
 TARGET = Target(vector_bits=256, registers=16)
 DAG = conv2d(1, 8, 8, 8, 8, 3, Window(padding=1))

@@ -12,18 +12,18 @@ from ansorpy.events import Finished, TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.draft import Draft, bound
-from ansorpy.measure.finals import Heated
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing import Race
+from ansorpy.measure.timing.final_race import Heated
+from ansorpy.measure.timing.protocol import Race
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
-from ansorpy.session.delivery import FINALISTS, RACES
-from ansorpy.session.pools import Pools
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import matmul
-from ansorpy.tune import Request, run
+from ansorpy.topi import matmul
+from ansorpy.tuner.delivery import FINALISTS, RACES
+from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.tune import Request, run
 from tests.fakes import FakePool, cost_s
 
 

@@ -11,9 +11,9 @@ from ansorpy.cost.model import Sample
 from ansorpy.errors import RecordError
 from ansorpy.features import NAMES, version
 from ansorpy.records import JsonlStore, MemoryStore
-from ansorpy.session import experience
-from ansorpy.session.experience import PER_TASK, Experience, decode, encode, thinned
 from ansorpy.target import Target
+from ansorpy.tuner import experience
+from ansorpy.tuner.experience import PER_TASK, Experience, decode, encode, thinned
 
 TARGET = Target()
 

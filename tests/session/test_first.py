@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ansorpy
+from ansorpy import topi
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.events import Event, Finished, FirstAnswer, RoundDone, Stopping
 from ansorpy.measure.host import local_target
@@ -16,16 +17,15 @@ from ansorpy.population import sample
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
-from ansorpy.session import first
-from ansorpy.session.task import Task, rules_name
-from ansorpy.te import library
 from ansorpy.te.dag import Dag
-from ansorpy.tune import Request, run
+from ansorpy.tuner import first_answer
+from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.tune import Request, run
 from tests.fakes import fake_pools
 
 
 def matmul(n: int = 48) -> Dag:
-    return replace(library.matmul(n, n, n), name="mm")
+    return replace(topi.matmul(n, n, n), name="mm")
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -58,8 +58,8 @@ def test_the_choice_is_the_best_that_the_model_sees_and_repeats_itself() -> None
 
     def chosen() -> tuple[str, tuple[int, ...], float]:
         task = Task.of(matmul(96), target, rules_name("cpu", CPU))
-        task.explore(CPU, first.PLANS)
-        best, *others = first.choose(task, model, seed=3)
+        task.explore(CPU, first_answer.PLANS)
+        best, *others = first_answer.choose(task, model, seed=3)
         scores = [float(model.predict([task.features(c.plan, [c])])[0][0]) for c in (best, *others)]
         assert scores == sorted(scores, reverse=True)
         return task.texts[best.plan], best.row, scores[0]
@@ -80,11 +80,11 @@ def test_the_choice_is_the_best_that_the_model_sees_and_repeats_itself() -> None
 
 def test_what_was_measured_before_comes_before_what_is_foretold() -> None:
     task = Task.of(matmul(), local_target(1), rules_name("cpu", CPU))
-    task.explore(CPU, first.PLANS)
+    task.explore(CPU, first_answer.PLANS)
     rows = sample(task.plans[2], 3, np.random.default_rng(0))
     slow, fast, lost = (Candidate(2, tuple(row)) for row in rows.tolist())
     task.costs_s |= {slow: 2.0, fast: 1.0, lost: float("inf")}
-    assert first.choose(task, RooflineModel(task.target), 0) == [fast, slow]
+    assert first_answer.choose(task, RooflineModel(task.target), 0) == [fast, slow]
 
 
 def test_the_search_measures_the_first_answer_first(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_the_search_measures_the_first_answer_first(tmp_path: Path) -> None:
     kinds = [type(event) for event in events]
     assert kinds.index(FirstAnswer) < kinds.index(RoundDone)
     task = Task.of(matmul(), request.target, rules_name("cpu", CPU))
-    task.explore(CPU, first.PLANS)
-    best = first.choose(task, RooflineModel(request.target), request.seed)[0]
+    task.explore(CPU, first_answer.PLANS)
+    best = first_answer.choose(task, RooflineModel(request.target), request.seed)[0]
     trial = next(iter(store.export()))
     assert (trial.plan, trial.row) == (task.texts[best.plan], best.row)
     assert isinstance(trial.outcome, Measured)
@@ -131,7 +131,7 @@ def test_where_no_library_can_be_made_a_race_decides(tmp_path: Path) -> None:
 
 
 def test_what_has_edges_and_functions_is_answered_too(tmp_path: Path) -> None:
-    result = ansorpy.tune(library.softmax(17, 33), trials=0, store=MemoryStore(), out=tmp_path)
+    result = ansorpy.tune(topi.softmax(17, 33), trials=0, store=MemoryStore(), out=tmp_path)
     x = np.random.default_rng(0).normal(size=(17, 33)).astype(np.float32)
     e = np.exp(x - x.max(1, keepdims=True))
     (kernel,) = result.kernels.values()

@@ -9,20 +9,20 @@ import pytest
 
 from ansorpy.errors import SpecError
 from ansorpy.events import Derived, Event, Finished, RoundDone
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import MemoryStore, Record, decode, encode
 from ansorpy.search import Candidate
-from ansorpy.session.first import PLANS
-from ansorpy.session.goal import Goal
-from ansorpy.session.journal import Checkpoint, Kept, set_state, state_of
-from ansorpy.session.rules import find_rules
-from ansorpy.session.task import Task
-from ansorpy.session.trust import versions
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import Window, conv2d_bias_relu
-from ansorpy.te.text import parse
-from ansorpy.tune import Request, run
+from ansorpy.topi import Window, conv2d_bias_relu
+from ansorpy.tuner.checkpoint import Checkpoint, Kept, set_state, state_of
+from ansorpy.tuner.first_answer import PLANS
+from ansorpy.tuner.goal import Goal
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import Task
+from ansorpy.tuner.trust import versions
+from ansorpy.tuner.tune import Request, run
 from tests.fakes import fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

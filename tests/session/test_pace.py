@@ -9,21 +9,21 @@ import pytest
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.random import RandomModel
 from ansorpy.events import Delivered, Derived, Finished, TimeSpent
+from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing import Race
+from ansorpy.measure.timing.protocol import Race
 from ansorpy.records import MemoryStore
-from ansorpy.session import first
-from ansorpy.session.pace import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, HURRIED_S, Pace
-from ansorpy.session.pools import Pools
-from ansorpy.session.rules import find_rules
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import Window, conv2d_bias_relu
-from ansorpy.te.text import parse
-from ansorpy.tune import Request, run
+from ansorpy.topi import Window, conv2d_bias_relu
+from ansorpy.tuner import first_answer
+from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.time_budget import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, HURRIED_S, Pace
+from ansorpy.tuner.tune import Request, run
 from tests.fakes import FakePool
 from tests.session.test_journal import MM, TARGET
 
@@ -118,7 +118,7 @@ def test_a_hurry_opens_promising_plans_and_races_one_finalist(
         )
         if isinstance(event, Derived)
     )
-    assert (derived.plans > 2 * first.PLANS) is all_plans
+    assert (derived.plans > 2 * first_answer.PLANS) is all_plans
     finalists = ["tuned 0", "tuned 1", "tuned 2"]
     assert raced == [["naive", *(finalists if all_plans else finalists[:1])]]
 

@@ -8,19 +8,19 @@ import pytest
 
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.model import Batch, Sample, Scores
+from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Outcome
 from ansorpy.population import enumerate_all
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
-from ansorpy.session import contestant
-from ansorpy.session.round import play
-from ansorpy.session.rules import find_rules
-from ansorpy.session.task import Task, rules_name
 from ansorpy.target import Target
-from ansorpy.te.library import matmul
-from ansorpy.te.text import parse
+from ansorpy.topi import matmul
+from ansorpy.tuner import contestant
+from ansorpy.tuner.round import play
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import Task, rules_name
 from tests.fakes import FakePool
 
 TARGET = Target(vector_bits=256, registers=16)

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from ansorpy.rules import CPU
-from ansorpy.session.goal import Goal
-from ansorpy.session.pace import Pace
-from ansorpy.session.standing import FIRST_HELD, HELD, Standing
-from ansorpy.session.task import Task, rules_name
 from ansorpy.target import Target
-from ansorpy.tasks import LARGE_ROUND, Settings, Turn
-from ansorpy.te.library import matmul
+from ansorpy.topi import matmul
+from ansorpy.tuner.goal import Goal
+from ansorpy.tuner.scheduler import LARGE_ROUND, Settings
+from ansorpy.tuner.search_state import FIRST_HELD, HELD, Standing
+from ansorpy.tuner.share import Turn
+from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.time_budget import Pace
 
 TARGET = Target()
 

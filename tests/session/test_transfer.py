@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from ansorpy.events import Event, Finished, Judged, RoundDone, Skipped, Warmed
+from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text as printed
 from ansorpy.measure.outcome import Measured, Outcome
 from ansorpy.progress import as_line
 from ansorpy.records import MemoryStore
-from ansorpy.session.experience import Experience
-from ansorpy.session.journal import StoreJournal
-from ansorpy.session.rules import find_rules
 from ansorpy.target import Target
-from ansorpy.te.text import parse
-from ansorpy.tune import Request, run
+from ansorpy.tuner.checkpoint import StoreJournal
+from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.tune import Request, run
 from tests.fakes import fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

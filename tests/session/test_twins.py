@@ -10,13 +10,13 @@ import pytest
 from ansorpy.artifact import load, unbox
 from ansorpy.cost.random import RandomModel
 from ansorpy.events import Event, Finished, FirstAnswer, RoundDone, Started, TaskDone
+from ansorpy.expr.expr import Const
+from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.records import MemoryStore, Store
 from ansorpy.rules import CPU
-from ansorpy.session.twins import each_told, leaders, renamed, summed, twin_names, united, zips
-from ansorpy.te.expr import Const
-from ansorpy.te.text import parse
-from ansorpy.tune import Request, run
+from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.twins import each_told, leaders, renamed, summed, twin_names, united, zips
 from tests.artifact.test_pack import TARGET
 from tests.fakes import fake_pools
 

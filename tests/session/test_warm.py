@@ -10,19 +10,19 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ansorpy.events import Event, Finished, Improved, RoundDone, Seeded, TaskResult
+from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import IMPORTED, MEASURED, MemoryStore, Origin, Record
 from ansorpy.replay import plan_from_text
-from ansorpy.session.rules import find_rules
-from ansorpy.session.task import rules_name
-from ansorpy.session.trust import CODEGEN, is_current, is_trusted, versions
-from ansorpy.session.warm import LOOKED_AT, NOTES, SEEDS
 from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library.conv import Window, conv2d
-from ansorpy.te.text import parse
-from ansorpy.tune import Request, run
+from ansorpy.topi.conv import Window, conv2d
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import rules_name
+from ansorpy.tuner.trust import CODEGEN, is_current, is_trusted, versions
+from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.warm import LOOKED_AT, NOTES, SEEDS
 from tests.fakes import fake_pools
 
 (MM,) = parse("def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")

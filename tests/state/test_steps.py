@@ -4,6 +4,7 @@ from itertools import pairwise
 import pytest
 
 from ansorpy.errors import StepError
+from ansorpy.expr.expr import Const
 from ansorpy.state.state import Attached, Combine, Inlined, Partial, Root, State, Step
 from ansorpy.state.steps import (
     Annotate,
@@ -20,7 +21,6 @@ from ansorpy.state.steps import (
     Split,
 )
 from ansorpy.te.dag import Attrs, Compute
-from ansorpy.te.expr import Const
 from tests.golden_dags import F32, dag, inp, matmul, matmul_relu, op, read, softmax
 from tests.state.validity import check_state
 

@@ -18,10 +18,10 @@ from ansorpy.state.text import (
 )
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.library import LIBRARY
-from ansorpy.te.random_dag import random_dag
+from ansorpy.topi import LIBRARY
 from tests.conftest import Golden
 from tests.golden_dags import matmul, matmul_relu, softmax
+from tests.random_dag import random_dag
 from tests.state.validity import check_state
 
 

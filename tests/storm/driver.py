@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
-from ansorpy.measure.crew import Settings as Measuring
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing.worker_pool import Settings as Measuring
 from ansorpy.records import Record
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.settings import Settings
 from ansorpy.server.worker.driver import main
 from ansorpy.server.worker.journal import JobJournal
-from ansorpy.session.journal import Checkpoint
 from ansorpy.target import Target
+from ansorpy.tuner.checkpoint import Checkpoint
 from tests.measure.fake import BACKEND, matmul, program
 
 CRASHES, HANGS, ROUNDS = 100, 10, 10

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorpy.te.dag import Compute, ConstantTensor, Dag
-from ansorpy.te.expr import (
+from ansorpy.expr.expr import (
     FLOATS,
     INTS,
     Binary,
@@ -25,6 +24,7 @@ from ansorpy.te.expr import (
     Var,
     dtype_of,
 )
+from ansorpy.te.dag import Compute, ConstantTensor, Dag
 
 Scalar = Any
 CALLS: dict[str, Any] = {

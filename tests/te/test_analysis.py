@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.analysis import (
     access,
     common_outer,
@@ -13,7 +14,6 @@ from ansorpy.te.analysis import (
     workload_key,
 )
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Placeholder
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from tests.golden_dags import (
     F32,
     conv2d_bn_relu,

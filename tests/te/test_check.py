@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ansorpy.errors import SpecError
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
 from ansorpy.te.check import check
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Placeholder
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
 
 H, K = Var("h"), Var("k")
 ONE = Const(1.0, "float32")

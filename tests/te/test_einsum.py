@@ -5,7 +5,7 @@ import pytest
 
 from ansorpy import te
 from ansorpy.errors import SpecError
-from ansorpy.te.random_dag import random_inputs
+from tests.random_dag import random_inputs
 
 
 @pytest.mark.parametrize(

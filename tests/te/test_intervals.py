@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansorpy.errors import SpecError
-from ansorpy.plan.sizes import evaluate
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
-from ansorpy.te.intervals import VALUES, Interval, assume, bounds, linear, simplify
+from ansorpy.expr.evaluate import evaluate
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.expr.intervals import VALUES, Interval, assume, bounds, linear, simplify
 
 X, Y, Z = Var("i"), Var("j"), Var("k")
 RANGES = {"i": (0, 9), "j": (0, 7), "k": (0, 2)}

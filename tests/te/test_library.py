@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from ansorpy import te
-from ansorpy.te.library import LIBRARY, SUITE_SMALL, Window, conv2d, matmul, transposed_conv2d
-from ansorpy.te.random_dag import random_inputs
+from ansorpy.topi import LIBRARY, SUITE_SMALL, Window, conv2d, matmul, transposed_conv2d
+from tests.random_dag import random_inputs
 
 Array = NDArray[Any]
 

@@ -2,10 +2,10 @@ from collections import Counter
 
 import numpy as np
 
+from ansorpy.expr.expr import Binary, Call, Cast, Select, walk
+from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.check import check
-from ansorpy.te.expr import Binary, Call, Cast, Select, walk
-from ansorpy.te.random_dag import DagLimits, random_dag, random_inputs
-from ansorpy.te.reference import evaluate_bounded
+from tests.random_dag import DagLimits, random_dag, random_inputs
 
 
 def test_the_same_seed_gives_the_same_dag() -> None:

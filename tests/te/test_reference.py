@@ -5,11 +5,11 @@ import pytest
 
 from ansorpy import te
 from ansorpy.errors import SpecError
-from ansorpy.te import bounded, reduction
-from ansorpy.te.bounded import Bounded
-from ansorpy.te.library import SUITE_SMALL, Window, conv2d
+from ansorpy.oracle import error_bounds, reduction
+from ansorpy.oracle.error_bounds import Bounded
 from ansorpy.te.numeric import UNIT_ROUNDOFF
-from ansorpy.te.random_dag import DagLimits, random_dag, random_inputs
+from ansorpy.topi import SUITE_SMALL, Window, conv2d
+from tests.random_dag import DagLimits, random_dag, random_inputs
 from tests.te.slow import Slow
 
 SMALL = DagLimits(extent=7, points=400, computes=4)
@@ -222,7 +222,7 @@ def test_a_convolution_of_a_hundred_million_points_is_evaluated_as_a_matrix_prod
 
 def test_a_term_whose_error_leaves_the_domain_of_log_bounds_nothing() -> None:
     terms = Bounded(np.array([[0.5, 8.0]]), np.array([[1.0, 0.25]]))
-    logs = bounded.call("log", terms, "float32")
+    logs = error_bounds.call("log", terms, "float32")
     assert np.isinf(logs.error[0, 0])
     assert np.isfinite(logs.error[0, 1])
     most = reduction.finished(

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansorpy.errors import SpecError
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.frontends.json.write import dumps, from_json, loads, to_json
+from ansorpy.frontends.tc.text import parse
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Placeholder
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
-from ansorpy.te.library import LIBRARY
-from ansorpy.te.spec import dumps, from_json, loads, to_json
-from ansorpy.te.text import parse
+from ansorpy.topi import LIBRARY
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.te"))
 BIND = {"batch_matmul": {"B": 16, "M": 128, "N": 128, "K": 64}}

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ansorpy.expr.expr import Cast, Const, Read
+from ansorpy.frontends.tc.text import parse
+from ansorpy.oracle.reference import evaluate
 from ansorpy.te.check import check
 from ansorpy.te.dag import Attrs, Compute, Dag
-from ansorpy.te.expr import Cast, Const, Read
-from ansorpy.te.reference import evaluate
-from ansorpy.te.text import parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BIND = {"batch_matmul": {"B": 16, "M": 128, "N": 128, "K": 64}}

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from ansorpy import te
 from ansorpy.errors import SpecError
-from ansorpy.te.bounded import Bounded
+from ansorpy.oracle.error_bounds import Bounded
+from ansorpy.oracle.grid import Grid
+from ansorpy.oracle.reference import evaluate, evaluate_bounded
+from ansorpy.rewrites.winograd import known, recognise, rewrite, transforms
+from ansorpy.rewrites.winograd.combine import product
+from ansorpy.rewrites.winograd.matrices import POINTS, Matrix
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.te.grid import Grid
-from ansorpy.te.library import LIBRARY
-from ansorpy.te.library.conv import Window, conv1d, conv2d, conv2d_bn_relu, conv2d_nhwc, conv3d
 from ansorpy.te.numeric import Array
-from ansorpy.te.reference import evaluate, evaluate_bounded
-from ansorpy.te.winograd import known, recognise, rewrite, transforms
-from ansorpy.te.winograd.combine import product
-from ansorpy.te.winograd.matrices import POINTS, Matrix
+from ansorpy.topi import LIBRARY
+from ansorpy.topi.conv import Window, conv1d, conv2d, conv2d_bn_relu, conv2d_nhwc, conv3d
 
 SIZES = [(m, n - m + 1) for n in POINTS for m in range(2, n) if known(m, n - m + 1)]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from ansorpy.errors import SpecError
-from ansorpy.te.text import parse
+from ansorpy.frontends.tc.text import parse
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def types_are_known(place: Place) -> None:
         [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "typed.py"],
         cwd=place.folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if done.returncode or "ansorpy.tune.Result" not in done.stdout:
+    if done.returncode or "ansorpy.result.Result" not in done.stdout:
         raise SystemExit(f"mypy on a user's program:\n{done.stdout}{done.stderr}")
 
 

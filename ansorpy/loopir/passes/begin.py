@@ -5,10 +5,10 @@ for k: { if k == 0: C[i] = 0; C[i] += A[k, i] }      ->      C[i] = 0; for k: C[
 
 from dataclasses import replace
 
+from ansorpy.expr.expr import Binary, Const, Expr, Var, substitute
+from ansorpy.expr.products import conjunction, conjuncts
 from ansorpy.loopir.nodes import For, If, LoopKind, Program, Seq, Stmt
 from ansorpy.loopir.rewrite import in_order, map_phases, map_stmt, substitute_stmt
-from ansorpy.te.expr import Binary, Const, Expr, Var, substitute
-from ansorpy.te.products import conjunction, conjuncts
 
 ZERO = Const(0)
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Const, Expr, Var, variables
+from ansorpy.expr.intervals import Interval, bounds
+from ansorpy.expr.products import conjuncts
 from ansorpy.loopir.nodes import WRITTEN_OUT, Alloc, For, If, LoopKind, Program, Seq, Stmt
 from ansorpy.loopir.passes.fold import refold
 from ansorpy.loopir.rewrite import map_phases, seq, stmt_children, stores, substitute_stmt
-from ansorpy.te.expr import Binary, Const, Expr, Var, variables
-from ansorpy.te.intervals import Interval, bounds
-from ansorpy.te.products import conjuncts
 
 DEPTH: Final = 2  # axes that are split at most: code grows by 3 for each
 

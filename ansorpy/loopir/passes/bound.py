@@ -8,9 +8,9 @@ are remembered by object; the general rules then see little.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ansorpy.te.expr import INDEX, Binary, Call, Const, Expr, Var, children, rebuild, variables
-from ansorpy.te.forms import Form
-from ansorpy.te.intervals import Fact, Interval, simplify
+from ansorpy.expr.affine import Form
+from ansorpy.expr.expr import INDEX, Binary, Call, Const, Expr, Var, children, rebuild, variables
+from ansorpy.expr.intervals import Fact, Interval, simplify
 
 
 @dataclass(frozen=True, slots=True)

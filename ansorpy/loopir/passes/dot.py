@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
+from ansorpy.expr.affine import Form, form
+from ansorpy.expr.expr import Const, Read, Var, variables
 from ansorpy.loopir.nodes import Buffer, For, Store
+from ansorpy.rewrites.intrinsics import LEFT, RIGHT, VECTORS, Intrinsic, unify
 from ansorpy.target import Target
-from ansorpy.te.expr import Const, Read, Var, variables
-from ansorpy.te.forms import Form, form
-from ansorpy.te.intrinsics import LEFT, RIGHT, VECTORS, Intrinsic, unify
 
 
 def dot_function(

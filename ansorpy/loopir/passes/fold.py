@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.expr import Binary, Const, Expr, Var
+from ansorpy.expr.intervals import Fact, Interval, assume, bounds, linear
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -18,8 +20,6 @@ from ansorpy.loopir.nodes import (
     Tile,
 )
 from ansorpy.loopir.passes.bound import Scope
-from ansorpy.te.expr import Binary, Const, Expr, Var
-from ansorpy.te.intervals import Fact, Interval, assume, bounds, linear
 
 Facts = tuple[Fact, ...]
 

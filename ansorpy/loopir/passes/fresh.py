@@ -6,9 +6,9 @@ C[i, j] = 0;  for k in 4: C[i, j] += ...  ->  k = 0 from 0;  for k in 3: C[i, j]
 
 from dataclasses import replace
 
+from ansorpy.expr.expr import Binary, Const, Expr, Var, variables
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt, walk_stmt
-from ansorpy.te.expr import Binary, Const, Expr, Var, variables
 
 
 def fresh(program: Program) -> Program:

@@ -5,10 +5,10 @@ for k: for i in 8: if k > 0: C[i] += A[k, i]      ->      for k: if k > 0: for i
 
 from dataclasses import replace
 
+from ansorpy.expr.expr import Expr, variables
+from ansorpy.expr.products import conjunction, conjuncts
 from ansorpy.loopir.nodes import WRITTEN_OUT, Alloc, For, If, LoopKind, Program, Seq, Stmt
 from ansorpy.loopir.rewrite import map_phases
-from ansorpy.te.expr import Expr, variables
-from ansorpy.te.products import conjunction, conjuncts
 
 
 def hoist(program: Program) -> Program:

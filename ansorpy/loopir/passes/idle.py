@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Stmt, Tile
-from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
-from ansorpy.te.expr import (
+from ansorpy.expr.expr import (
     FLOATS,
     Binary,
     Const,
@@ -27,8 +25,10 @@ from ansorpy.te.expr import (
     substitute,
     variables,
 )
-from ansorpy.te.intervals import Interval, bounds
-from ansorpy.te.products import conjunction, conjuncts
+from ansorpy.expr.intervals import Interval, bounds
+from ansorpy.expr.products import conjunction, conjuncts
+from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Stmt, Tile
+from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 
 
 def idle(program: Program) -> Program:

@@ -2,8 +2,8 @@
 
 from math import prod
 
+from ansorpy.expr.expr import SIZE_BYTES, Const
 from ansorpy.loopir.nodes import Buffer
-from ansorpy.te.expr import SIZE_BYTES, Const
 
 
 def fills(buffer: Buffer, cache_bytes: int) -> bool:

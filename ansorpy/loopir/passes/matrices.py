@@ -7,12 +7,12 @@ unroll i in 32: vector j in 40: group k in 16: dot q in 4: C[i, j] += A[i, 4 k +
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, variables
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Matrix, Stmt, Store, Tile
 from ansorpy.loopir.passes.dot import flat_offset
 from ansorpy.loopir.rewrite import seq, substitute_stmt
+from ansorpy.rewrites.intrinsics import MATRICES, Intrinsic, unify
 from ansorpy.target import Target
-from ansorpy.te.expr import Binary, Const, Expr, Read, Var, variables
-from ansorpy.te.intrinsics import MATRICES, Intrinsic, unify
 
 LANES: Final = 16  # of one block
 

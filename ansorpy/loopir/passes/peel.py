@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import partial, reduce
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Const, Expr, substitute, variables
+from ansorpy.expr.intervals import Interval, bounds, linear, simplify
 from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
 from ansorpy.loopir.passes.fold import refold
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
-from ansorpy.te.expr import Binary, Const, Expr, substitute, variables
-from ansorpy.te.intervals import Interval, bounds, linear, simplify
 
 WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)
 _COUNTED: Final = (LoopKind.UNROLL, LoopKind.GROUP)

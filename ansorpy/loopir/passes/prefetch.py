@@ -18,13 +18,13 @@ from itertools import pairwise
 from math import prod
 from typing import Final
 
+from ansorpy.expr.affine import Form, form
+from ansorpy.expr.expr import SIZE_BYTES, Binary, Const, Read, Var, reads
+from ansorpy.expr.intervals import Interval, bounds
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Prefetch, Program, Scope, Seq, Stmt, Tile
 from ansorpy.loopir.passes.large import fills
 from ansorpy.loopir.rewrite import map_phases, rebuild_stmt, seq, stmt_children
 from ansorpy.target import Target
-from ansorpy.te.expr import SIZE_BYTES, Binary, Const, Read, Var, reads
-from ansorpy.te.forms import Form, form
-from ansorpy.te.intervals import Interval, bounds
 
 LINE_BYTES: Final = 64
 MIN_VECTORS: Final = 4  # of a tile per line that it fetches: it has other work to do

@@ -5,6 +5,8 @@ for k: C[i] += A[k, i]      ->      acc[i] = C[i];  for k: acc[i] += A[k, i];  C
 
 from dataclasses import replace
 
+from ansorpy.expr.expr import Const, Expr, Read, Var, reads, variables
+from ansorpy.expr.products import conjunction, conjuncts
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -20,8 +22,6 @@ from ansorpy.loopir.nodes import (
 )
 from ansorpy.loopir.passes.registers import VECTORS, vectors
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
-from ansorpy.te.expr import Const, Expr, Read, Var, reads, variables
-from ansorpy.te.products import conjunction, conjuncts
 
 
 def promote(program: Program) -> Program:

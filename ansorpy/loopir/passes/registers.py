@@ -5,10 +5,10 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
+from ansorpy.expr.expr import Const, Expr, Read, Var, reads, transform, variables
+from ansorpy.expr.intervals import linear
 from ansorpy.loopir.nodes import Alloc, Buffer, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
-from ansorpy.te.expr import Const, Expr, Read, Var, reads, transform, variables
-from ansorpy.te.intervals import linear
 
 VECTORS: Final = 32  # more than this cannot live in registers
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
+from ansorpy.expr.expr import Const, Read, reads, variables
+from ansorpy.expr.intervals import linear
 from ansorpy.loopir.nodes import For, LoopKind, Program, Stmt, Tile
 from ansorpy.loopir.passes.unroll import budget_of
 from ansorpy.loopir.rewrite import map_phases, rebuild_stmt, stmt_children
-from ansorpy.te.expr import Const, Read, reads, variables
-from ansorpy.te.intervals import linear
 
 
 def slide(program: Program, budgets: Mapping[str, int]) -> Program:

@@ -12,10 +12,10 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Const, Expr, Var, reads, substitute, variables
+from ansorpy.expr.intervals import linear
 from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
-from ansorpy.te.expr import Binary, Const, Expr, Var, reads, substitute, variables
-from ansorpy.te.intervals import linear
 
 SHORT: Final = 16  # vectors of a tile that may as well be written out
 

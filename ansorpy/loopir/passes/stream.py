@@ -8,11 +8,11 @@ A store reads the line that it writes into; one that goes past the caches does n
 from dataclasses import replace
 from typing import Final
 
+from ansorpy.expr.expr import reads
 from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
 from ansorpy.loopir.passes.large import fills
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.target import Target
-from ansorpy.te.expr import reads
 
 FEATURE: Final = "avx512f"  # a vector is a line
 

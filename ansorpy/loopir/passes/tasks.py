@@ -9,10 +9,10 @@ for i in 8192 parallel: body    ->  for t in 256 parallel: for i in 32: body, wi
 from dataclasses import replace
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Const, Expr, Var
+from ansorpy.expr.intervals import Interval, bounds
 from ansorpy.loopir.nodes import For, If, LoopKind, Program, Stmt
 from ansorpy.loopir.rewrite import map_phases, substitute_stmt
-from ansorpy.te.expr import Binary, Const, Expr, Var
-from ansorpy.te.intervals import Interval, bounds
 
 MOST: Final = (
     256  # tasks of a phase, where its innermost parallel loop has a divisor: each is a call

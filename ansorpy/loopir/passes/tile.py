@@ -10,6 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ansorpy.expr.expr import (
+    SIZE_BYTES,
+    Binary,
+    Const,
+    Expr,
+    Var,
+    dtype_of,
+    reads,
+    substitute,
+    variables,
+)
+from ansorpy.expr.intervals import Interval, bounds, linear
 from ansorpy.loopir.nodes import (
     WRITTEN_OUT,
     Alloc,
@@ -29,18 +41,6 @@ from ansorpy.loopir.passes.matrices import matrix_tiles
 from ansorpy.loopir.passes.registers import VECTORS as HELD
 from ansorpy.loopir.rewrite import map_phases
 from ansorpy.target import Target
-from ansorpy.te.expr import (
-    SIZE_BYTES,
-    Binary,
-    Const,
-    Expr,
-    Var,
-    dtype_of,
-    reads,
-    substitute,
-    variables,
-)
-from ansorpy.te.intervals import Interval, bounds, linear
 
 VECTORS: Final = 64  # a tile of more vectors is cut: its code would be longer than the cache
 # What lives in no registers is written out for nothing: so many vectors along the lanes, at most,

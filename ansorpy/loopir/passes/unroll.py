@@ -9,12 +9,12 @@ from functools import partial
 from math import prod
 from typing import Final
 
+from ansorpy.expr.expr import Binary, Const, Var, reads, variables
+from ansorpy.expr.intervals import simplify
+from ansorpy.expr.products import conjuncts
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
 from ansorpy.loopir.passes.registers import vectors
 from ansorpy.loopir.rewrite import in_order, map_phases, map_stmt, seq, substitute_stmt, walk_stmt
-from ansorpy.te.expr import Binary, Const, Var, reads, variables
-from ansorpy.te.intervals import simplify
-from ansorpy.te.products import conjuncts
 
 LONGEST: Final = 16  # iterations that a mask has written out
 _NOTHING: Final = Seq(())

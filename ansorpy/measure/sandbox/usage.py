@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from ansorpy.measure.family import Member, everyone
+from ansorpy.measure.sandbox.family import Member, everyone
 
 PROCESSES: Final = 32  # of a builder: a compiler driver, a linker, their threads' helpers
 BLOCK_BYTES: Final = 512  # of st_blocks

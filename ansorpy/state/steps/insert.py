@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ansorpy.errors import StepError
+from ansorpy.expr.expr import Expr, Read, Var, transform
 from ansorpy.state.axis import AxisKind, Loop
 from ansorpy.state.state import Combine, Partial, Root, Stage, State, whole_loops
 from ansorpy.state.steps.guard import compute_of, free_name, no_guest, untouched
 from ansorpy.te.dag import Attrs, Axis, Compute, Node
-from ansorpy.te.expr import Expr, Read, Var, transform
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ansorpy.errors import SpecError, StepError
+from ansorpy.rewrites.winograd import recognise, rewrite
 from ansorpy.state.state import Stage, State, whole_loops
 from ansorpy.state.steps.guard import compute_of, free_name, untouched
 from ansorpy.state.steps.regroup import SkipPadding, SplitPhases
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
-from ansorpy.te.winograd import recognise, rewrite
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ansorpy.errors import StepError
+from ansorpy.rewrites.grouped_conv import find_group, grouped
+from ansorpy.rewrites.padding import find_padding, skipped
+from ansorpy.rewrites.transposed_conv import find_walks, phased
 from ansorpy.state.state import Stage, State, whole_loops
 from ansorpy.state.steps.guard import compute_of, free_name, untouched
 from ansorpy.te.dag import Compute
-from ansorpy.te.groups import find_group, grouped
-from ansorpy.te.padding import find_padding, skipped
-from ansorpy.te.phases import find_walks, phased
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ansorpy.errors import StepError
+from ansorpy.rewrites.intrinsics import named
+from ansorpy.rewrites.tensorize import STEP, dotted, find_dot
 from ansorpy.state.axis import Loop
 from ansorpy.state.state import Dotted, Stage, State, whole_loops
 from ansorpy.state.steps.guard import compute_of, free_name, untouched
 from ansorpy.te.dag import Compute
-from ansorpy.te.dots import STEP, dotted, find_dot
-from ansorpy.te.intrinsics import named
 
 
 def _loops(node: Compute, steps: int) -> tuple[Loop, ...]:

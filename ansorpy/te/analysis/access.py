@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from ansorpy.expr.affine import linear
+from ansorpy.expr.expr import Expr, Read
 from ansorpy.te.analysis.answer import Answer, no, yes
 from ansorpy.te.dag import Axis, Compute
-from ansorpy.te.expr import Expr, Read
-from ansorpy.te.forms import linear
 
 
 @dataclass(frozen=True, slots=True)

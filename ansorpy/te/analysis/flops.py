@@ -2,8 +2,8 @@
 
 from math import prod
 
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
 
 OPERATORS = ("neg", "not")  # calls that stand for an operator; functions cost their arguments only
 

@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
-from ansorpy.te.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 
 VERSION: Final = "ansorpy-workload/1"
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ansorpy.expr.expr import Call, Expr, Select, variables, walk
 from ansorpy.te.analysis.access import access, reads_by_producer, shifted_axis, wide
 from ansorpy.te.analysis.answer import Answer, no, yes
 from ansorpy.te.dag import Compute, Dag, Node
-from ansorpy.te.expr import Call, Expr, Select, variables, walk
 
 EXPENSIVE: Final = ("exp",)  # as released: no other function counts
 

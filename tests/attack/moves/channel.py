@@ -8,8 +8,8 @@ import socket
 import threading
 import time
 
-from ansorpy.measure import child
-from ansorpy.measure.frames import ANSWER
+from ansorpy.measure.workers import child
+from ansorpy.measure.workers.frames import ANSWER
 from tests.attack.moves.common import (
     FORGED_S,
     MIB,

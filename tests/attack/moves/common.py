@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-from ansorpy.measure.frames import ANSWER
+from ansorpy.measure.workers.frames import ANSWER
 
 MIB: Final = 1 << 20
 # A time that no run here takes. So slow that no candidate is timed beside the one that claims it:

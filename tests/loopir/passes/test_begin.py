@@ -1,3 +1,4 @@
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
 from ansorpy.loopir.nodes import (
     Buffer,
     For,
@@ -11,7 +12,6 @@ from ansorpy.loopir.nodes import (
     Store,
 )
 from ansorpy.loopir.passes.begin import begin
-from ansorpy.te.expr import Binary, Const, Expr, Read, Var
 
 F32 = "float32"
 FOUR = Const(4)

@@ -1,9 +1,9 @@
 """Loops that run once are gone, also where only what is known of outer loops tells."""
 
+from ansorpy.expr.expr import Binary, Expr
 from ansorpy.loopir.nodes import For, Program, Scope, Stmt
 from ansorpy.loopir.passes.fold import fold
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.te.expr import Binary, Expr
 from tests.loopir.samples import add, buffer, c, mul, program, store, v
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from ansorpy.expr.expr import Const, Expr, Read, Select
+from ansorpy.expr.products import conjunction
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Tile
 from ansorpy.loopir.passes.idle import idle
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.loopir.verify import check
-from ansorpy.te.expr import Const, Expr, Read, Select
-from ansorpy.te.products import conjunction
 from tests.loopir.samples import add, buffer, c, f32, lt, mul, program, read, store, v
 
 PLACE = add(mul(v("n"), c(16)), v("l"))

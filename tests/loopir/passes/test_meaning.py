@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, LoopKind, Program, Store
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.measure.cases import make_cases
-from ansorpy.measure.check import compare_all
-from ansorpy.measure.inputs import constants
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import compare_all
+from ansorpy.measure.verify.inputs import constants
 from ansorpy.plan.bind import passes
 from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
@@ -19,8 +20,7 @@ from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.expr import Const
-from ansorpy.te.random_dag import DagLimits, random_dag
+from tests.random_dag import DagLimits, random_dag
 from tests.rules.test_tensorize import matmul
 
 LIMITS = DagLimits(computes=3, extent=12, points=4_000, rank=3)

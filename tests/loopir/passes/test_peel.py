@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from ansorpy.expr.expr import Binary, Expr
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, If, LoopKind, Program, Scope, Seq
 from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.printer import text
 from ansorpy.loopir.rewrite import walk_stmt
-from ansorpy.te.expr import Binary, Expr
 from tests.loopir.samples import add, buffer, c, f32, mul, program, read, store, v
 
 SIZE, TILE = 10, 4

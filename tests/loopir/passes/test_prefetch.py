@@ -6,12 +6,12 @@ from math import prod
 
 import pytest
 
+from ansorpy.expr.expr import Const, Expr, reads, variables
+from ansorpy.expr.intervals import simplify
 from ansorpy.loopir.nodes import For, LoopKind, Prefetch, Program, Scope, Seq, Stmt, Tile
 from ansorpy.loopir.passes.prefetch import prefetch
 from ansorpy.loopir.rewrite import map_stmt, nest, seq, substitute_stmt, walk_stmt
 from ansorpy.target import Target
-from ansorpy.te.expr import Const, Expr, reads, variables
-from ansorpy.te.intervals import simplify
 from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
 
 STEPS = 5

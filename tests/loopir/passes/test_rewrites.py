@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
+from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.plan.bind import passes
 from ansorpy.replay import plan_from_text
 from ansorpy.target import Target
-from ansorpy.te.text import parse
 from tests.conftest import Golden
 
 CASES: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "cases.json").read_text())

@@ -2,11 +2,11 @@
 
 import pytest
 
+from ansorpy.expr.expr import Var
 from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
 from ansorpy.loopir.passes.stream import stream
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.target import Target
-from ansorpy.te.expr import Var
 from tests.loopir.samples import add, buffer, program, read, store, v
 
 LANE = ("l", 16)

@@ -1,0 +1,1 @@
+"""Scalar expressions: affine forms, bounds, simplification, evaluation over sizes."""

@@ -1,0 +1,278 @@
+"""Bounds of index expressions, in exact Python integers, and what a condition adds to them.
+
+`ranges` gives each variable its first and last value; a variable that is not in it may be any
+int64. `facts` are bounds of linear forms, as `assume` makes them: within `0 <= h + kh - 1` the
+form `h + kh` is known to be at least 1, although neither variable is.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import Final
+
+from ansorpy.errors import SpecError
+from ansorpy.expr.affine import Form, form
+from ansorpy.expr.expr import (
+    COMPARISONS,
+    FLOATS,
+    INDEX,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Select,
+    Var,
+    dtype_of,
+)
+
+Interval = tuple[int, int]  # first and last value, inclusive
+Ranges = Mapping[str, Interval]
+
+VALUES: Final[Mapping[str, Interval]] = {
+    "bool": (0, 1),
+    "int8": (-(2**7), 2**7 - 1),
+    "uint8": (0, 2**8 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+}
+FACT_LIMIT: Final = 12  # conditions beyond this are not used: a proof stays cheap on any input
+TRIED: Final = (6, 4)  # facts tried on a form, then on each of what is left of it
+NEGATED: Final = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`low <= sum of coefficient * atom <= high`; the form has no constant, coefs are coprime."""
+
+    form: Form
+    low: int
+    high: int
+    boxes: Mapping[Expr, Interval]  # the bounds of its atoms, so that a proof does not recurse
+
+
+Facts = tuple[Fact, ...]
+NO_FACTS: Final[Facts] = ()
+
+
+def bounds(expr: Expr, ranges: Ranges, facts: Facts = NO_FACTS) -> Interval:
+    """Return the inclusive bounds of an integer or bool expression (False is 0, True is 1).
+
+    Exact for affine expressions in which each variable occurs once, else a safe enclosure.
+
+    Raises:
+        SpecError: `expr` is a float.
+    """
+    if dtype_of(expr) == INDEX:
+        return bounds_of_form(form(expr), ranges, facts)
+    return _of_atom(expr, ranges, facts)
+
+
+def bounds_of_form(of: Form, ranges: Ranges, facts: Facts = NO_FACTS) -> Interval:
+    """Return the inclusive bounds of a linear form."""
+    boxes = {atom: _of_atom(atom, ranges, facts) for atom in of.terms}
+    for fact in facts:
+        boxes = {**fact.boxes, **boxes}
+    return _search(of, boxes, facts, TRIED)
+
+
+def _search(
+    of: Form, boxes: Mapping[Expr, Interval], facts: Facts, tried: tuple[int, ...]
+) -> Interval:
+    """Bound a form by the boxes of its atoms, and by up to len(tried) facts put together."""
+    low = high = of.const
+    for atom, coef in of.terms.items():
+        first, last = boxes[atom]
+        low += coef * (first if coef > 0 else last)
+        high += coef * (last if coef > 0 else first)
+    if not tried or not of.terms:
+        return low, high
+    widest = low, high
+    for known, times in _useful(of, facts)[: tried[0]]:
+        rest = of.plus(known.form, -times)
+        others = tuple(fact for fact in facts if fact is not known)
+        first, last = _search(rest, boxes, others, tried[1:])
+        low = max(low, first + times * (known.low if times > 0 else known.high))
+        high = min(high, last + times * (known.high if times > 0 else known.low))
+    # Facts that contradict each other mark code that never runs; it gets no better bounds.
+    return (low, high) if low <= high else widest
+
+
+def _useful(of: Form, facts: Facts) -> list[tuple[Fact, int]]:
+    """Return the facts that cancel terms of the form, with the multiple; those that leave least.
+
+    The whole form of a padded index is a fact: then nothing is left, and its bounds are exact.
+    """
+    found: list[tuple[int, Fact, int]] = []
+    for fact in facts:
+        cancelled: dict[int, int] = {}
+        for atom, coef in fact.form.terms.items():
+            has = of.terms.get(atom, 0)
+            if has and has % coef == 0:
+                cancelled[has // coef] = cancelled.get(has // coef, 0) + 1
+        if cancelled:
+            times = max(cancelled, key=lambda ratio: (cancelled[ratio], -abs(ratio)))
+            left = len(fact.form.terms) - 2 * cancelled[times]
+            found.append((left, fact, times))
+    found.sort(key=lambda one: one[0])  # stable: of equals, the outermost condition first
+    return [(fact, times) for _, fact, times in found]
+
+
+def _of_atom(expr: Expr, ranges: Ranges, facts: Facts) -> Interval:
+    match expr:
+        case Const(value=value) if not isinstance(value, float):
+            return int(value), int(value)
+        case Var(name=name):
+            return ranges.get(name, VALUES[INDEX])
+        case Select(cond=cond, then=then, other=other):
+            x = bounds(then, ranges, assume(cond, ranges, facts))
+            y = bounds(other, ranges, assume(cond, ranges, facts, holds=False))
+            return min(x[0], y[0]), max(x[1], y[1])
+        case Binary():
+            return _of_binary(expr, ranges, facts)
+        case Call(fn="not", a=a):
+            first, last = bounds(a, ranges, facts)
+            return 1 - last, 1 - first
+        case Cast(a=a) if dtype_of(a) not in FLOATS:
+            return _as_dtype(bounds(a, ranges, facts), expr)
+        case Call(fn="abs", a=a) if dtype_of(a) not in FLOATS:
+            first, last = bounds(a, ranges, facts)
+            return _as_dtype((max(0, first, -last), max(-first, last)), expr)
+        case _:
+            return _any_value(expr)
+
+
+def _any_value(expr: Expr) -> Interval:
+    dtype = dtype_of(expr)
+    if dtype not in VALUES:
+        raise SpecError(f"bounds of {expr}: it is {dtype}, not an integer")
+    return VALUES[dtype]
+
+
+def _as_dtype(interval: Interval, expr: Expr) -> Interval:
+    """Return the interval, or every value of the dtype of `expr` where it would wrap around."""
+    first, last = _any_value(expr)
+    if dtype_of(expr) == INDEX or (first <= interval[0] and interval[1] <= last):
+        return interval
+    return first, last
+
+
+def _of_binary(expr: Binary, ranges: Ranges, facts: Facts) -> Interval:
+    if expr.op in COMPARISONS:
+        return _of_comparison(expr, ranges, facts)
+    if dtype_of(expr) in FLOATS or expr.op not in _INTERVAL_OPS:
+        return _any_value(expr)
+    x, y = bounds(expr.a, ranges, facts), bounds(expr.b, ranges, facts)
+    if expr.op in ("floordiv", "mod") and y[0] <= 0 <= y[1]:
+        return _any_value(expr)
+    return _as_dtype(_INTERVAL_OPS[expr.op](x, y), expr)
+
+
+def _corners(op: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
+    def apply(x: Interval, y: Interval) -> Interval:
+        values = [op(p, q) for p in x for q in y]
+        return min(values), max(values)
+
+    return apply
+
+
+def _mod(x: Interval, y: Interval) -> Interval:
+    if y[0] == y[1] and x[0] // y[0] == x[1] // y[0]:
+        return (x[0] % y[0], x[1] % y[0]) if y[0] > 0 else (min(0, y[0] + 1), 0)
+    return min(0, y[0] + 1), max(0, y[1] - 1)
+
+
+_INTERVAL_OPS: Final[Mapping[str, Callable[[Interval, Interval], Interval]]] = {
+    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "sub": lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    "mul": _corners(lambda p, q: p * q),
+    "floordiv": _corners(lambda p, q: p // q),
+    "mod": _mod,
+    "min": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    "max": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    "and": lambda x, y: (x[0] & y[0], x[1] & y[1]),
+    "or": lambda x, y: (x[0] | y[0], x[1] | y[1]),
+}
+
+
+def _of_comparison(expr: Binary, ranges: Ranges, facts: Facts) -> Interval:
+    if dtype_of(expr.a) in FLOATS:
+        return 0, 1
+    if dtype_of(expr.a) == INDEX:
+        low, high = bounds_of_form(form(expr.a).plus(form(expr.b), -1), ranges, facts)
+    else:
+        x, y = bounds(expr.a, ranges, facts), bounds(expr.b, ranges, facts)
+        low, high = x[0] - y[1], x[1] - y[0]
+    always, never = {
+        "lt": (high < 0, low >= 0),
+        "le": (high <= 0, low > 0),
+        "gt": (low > 0, high <= 0),
+        "ge": (low >= 0, high < 0),
+        "eq": (low == high == 0, low > 0 or high < 0),
+        "ne": (low > 0 or high < 0, low == high == 0),
+    }[expr.op]
+    return int(always), int(not never)
+
+
+def assume(cond: Expr, ranges: Ranges, facts: Facts = NO_FACTS, *, holds: bool = True) -> Facts:
+    """Return `facts` and what follows where `cond` is true (or false, with `holds=False`).
+
+    Understood: comparisons of int64 expressions, conjunctions (negated: disjunctions), `not`.
+    Anything else adds nothing, which is always safe.
+    """
+    match cond:
+        case Call(fn="not", a=a):
+            return assume(a, ranges, facts, holds=not holds)
+        case Binary(op="and" | "or" as op, a=a, b=b):
+            if (op == "and") is holds:
+                return assume(b, ranges, assume(a, ranges, facts, holds=holds), holds=holds)
+            # `not (a and b)` says something only where one side is known.
+            decided = (1, 1) if op == "and" else (0, 0)
+            for known, open_side in ((a, b), (b, a)):
+                if bounds(known, ranges, facts) == decided:
+                    return assume(open_side, ranges, facts, holds=holds)
+            return facts
+        case Binary(op=op, a=a, b=b) if op in COMPARISONS and dtype_of(a) == INDEX:
+            difference = form(a).plus(form(b), -1)
+            return _compared(difference, op if holds else NEGATED[op], ranges, facts)
+        case _:
+            return facts
+
+
+def _compared(difference: Form, op: str, ranges: Ranges, facts: Facts) -> Facts:
+    """Add `difference op 0`."""
+    low, high = bounds_of_form(difference, ranges)
+    match op:
+        case "lt":
+            high = min(high, -1)
+        case "le":
+            high = min(high, 0)
+        case "gt":
+            low = max(low, 1)
+        case "ge":
+            low = max(low, 0)
+        case "eq":
+            low, high = max(low, 0), min(high, 0)
+        case _:  # ne: says something at the ends of the interval only
+            low, high = low + (low == 0), high - (high == 0)
+    return _learn(difference, (low, high), ranges, facts)
+
+
+def _learn(of: Form, within: Interval, ranges: Ranges, facts: Facts) -> Facts:
+    low, high = within
+    if not of.terms or low > high or len(facts) >= FACT_LIMIT:
+        return facts
+    divisor = gcd(*of.terms.values())
+    terms = {atom: coef // divisor for atom, coef in of.terms.items()}
+    low, high = -((of.const - low) // divisor), (high - of.const) // divisor
+    boxes = {atom: _of_atom(atom, ranges, NO_FACTS) for atom in terms}
+    facts = (*facts, Fact(Form(0, terms), low, high, boxes))
+    atom, sign = next(iter(terms.items()))
+    match atom:
+        case Binary(op="floordiv", a=a, b=Const(value=size)) if len(terms) == 1 and size > 0:
+            # low <= a // size <= high  says  size * low <= a < size * (high + 1)
+            first, last = (low, high) if sign > 0 else (-high, -low)
+            inner = int(size) * first, int(size) * (last + 1) - 1
+            return _learn(form(a), inner, ranges, facts)
+        case _:
+            return facts

@@ -1,0 +1,39 @@
+"""Integer reasoning about index expressions: the one door to it.
+
+    bounds(expr, ranges, facts)    smallest and largest value, inclusive
+    assume(cond, ranges, facts)    what is known where a condition holds (or does not)
+    simplify(expr, ranges, facts)  an equal expression, as short as the ranges allow
+    linear(expr)                   (constant, coefficient by variable), or None
+
+`ranges` gives each variable its first and last value; `facts` come from `assume`.
+"""
+
+from ansorpy.expr.affine import Form, form, linear
+from ansorpy.expr.bounds import (
+    NO_FACTS,
+    VALUES,
+    Fact,
+    Facts,
+    Interval,
+    Ranges,
+    assume,
+    bounds,
+    bounds_of_form,
+)
+from ansorpy.expr.simplify import simplify
+
+__all__ = [
+    "NO_FACTS",
+    "VALUES",
+    "Fact",
+    "Facts",
+    "Form",
+    "Interval",
+    "Ranges",
+    "assume",
+    "bounds",
+    "bounds_of_form",
+    "form",
+    "linear",
+    "simplify",
+]

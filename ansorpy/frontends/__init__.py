@@ -1,0 +1,1 @@
+"""Notations that become a Dag: text of Tensor Comprehensions, JSON, einsum."""

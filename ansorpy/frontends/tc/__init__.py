@@ -1,0 +1,1 @@
+"""The text notation of Tensor Comprehensions: lexer, parser, inference of ranges, lowering."""

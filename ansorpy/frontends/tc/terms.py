@@ -1,0 +1,292 @@
+"""Terms to typed expressions: names get their meaning, literals the dtype of their context."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ansorpy.expr.expr import (
+    COMPARISONS,
+    FLOATS,
+    FUNCTIONS,
+    INDEX,
+    INTS,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Select,
+    Var,
+    dtype_of,
+)
+from ansorpy.frontends.tc.ast import (
+    Apply,
+    Cond,
+    Infix,
+    Name,
+    Number,
+    Term,
+    Unary,
+    all_terms,
+    start,
+    written,
+)
+from ansorpy.frontends.tc.lexer import At
+from ansorpy.te.limits import shown
+
+DTYPE_NAMES: Final[Mapping[str, str]] = {
+    "float": "float32", "double": "float64", "half": "float16", "int": "int32",
+    "float16": "float16", "bfloat16": "bfloat16", "float32": "float32", "float64": "float64",
+    "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64", "bool": "bool",
+}  # fmt: skip
+ONE: Final[Mapping[str, str]] = {
+    "fabs": "abs",
+    **{name: name for name in FUNCTIONS if name not in ("neg", "not")},
+}
+TWO: Final[Mapping[str, str]] = {
+    "max": "max", "min": "min", "fmax": "max", "fmin": "min", "pow": "pow",
+}  # fmt: skip
+ARGS: Final = ("argmax", "argmin")
+VALUES: Final[Mapping[str, float]] = {"inf": float("inf"), "nan": float("nan")}
+RESERVED: Final = frozenset((*DTYPE_NAMES, *ONE, *TWO, *ARGS, *VALUES))
+INFIX: Final[Mapping[str, str]] = {
+    "+": "add", "-": "sub", "*": "mul", "%": "mod", "<": "lt", "<=": "le", ">": "gt",
+    ">=": "ge", "==": "eq", "!=": "ne", "&&": "and", "||": "or",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a tensor name stands for: one output of a node."""
+
+    node: str
+    shape: tuple[int, ...]
+    dtype: str
+    output: int = 0
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The names that a term may use.
+
+    `sizes` are numbers; `indices` the index variables that the statement declares (others are
+    reduced over); `later` tensors that are computed further down.
+    """
+
+    tensors: Mapping[str, Source]
+    sizes: Mapping[str, int]
+    indices: frozenset[str]
+    later: frozenset[str]
+
+    def typed(self, term: Term, want: str | None = None) -> Expr:
+        """Return the expression of a term; literals take `want` where no tensor says a dtype.
+
+        Raises:
+            SpecError: an unknown name, a wrong rank, or dtypes that do not agree.
+        """
+        if self.is_weak(term) and want is None:
+            want = self._default(term)
+        match term:
+            case Number() | Name():
+                return self._leaf(term, want)
+            case Apply():
+                return self._apply(term, want)
+            case Unary(op="!", a=a):
+                return Call("not", self._of("bool", a, None))
+            case Unary(a=a):
+                inner = self.typed(a, want)
+                if isinstance(inner, Const):
+                    return Const(-inner.value, inner.dtype)
+                return Call("neg", inner)
+            case Infix():
+                return self._infix(term, want)
+            case Cond(test=test, yes=yes, no=no):
+                cond = self._of("bool", test, None)
+                return Select(cond, *self._pair(yes, no, want, term.at))
+
+    def index(self, term: Term, what: str) -> Expr:
+        """Return an index expression.
+
+        Raises:
+            SpecError: the term is not an int64.
+        """
+        expr = self.typed(term, INDEX)
+        if dtype_of(expr) != INDEX:
+            raise start(term).error(
+                f"{what} is {shown(written(term))} of dtype {dtype_of(expr)}, not an index"
+            )
+        return expr
+
+    def number(self, term: Term) -> int:
+        """Return the value of a term over sizes and whole numbers.
+
+        Raises:
+            SpecError: it mentions something else.
+        """
+        match term:
+            case Number(value=int() as value):
+                return value
+            case Name(name=name, at=at):
+                if name not in self.sizes:
+                    raise at.error(
+                        f"size {name!r} has no value; expected a binding, such as {name}=512"
+                    )
+                return self.sizes[name]
+            case Unary(op="-", a=a):
+                return -self.number(a)
+            case Infix(op="+" | "-" | "*" | "/" | "%" as op, a=a, b=b, at=at):
+                return _arithmetic(op, self.number(a), self.number(b), at)
+            case _:
+                raise start(term).error(f"{shown(written(term))} is not a whole number")
+
+    def is_weak(self, term: Term) -> bool:
+        """Return whether a term has literals and sizes only, so that its context types it."""
+        match term:
+            case Number():
+                return True
+            case Name(name=name):
+                return name not in self.tensors and (name in self.sizes or name in VALUES)
+            case Apply(name=name, args=args):
+                return (name in ONE or name in TWO) and all(map(self.is_weak, args))
+            case Unary(op=op, a=a):
+                return op == "-" and self.is_weak(a)
+            case Infix(op=op, a=a, b=b):
+                arithmetic = INFIX.get(op) in ("add", "sub", "mul", "mod") or op == "/"
+                return arithmetic and self.is_weak(a) and self.is_weak(b)
+            case Cond(yes=yes, no=no):
+                return self.is_weak(yes) and self.is_weak(no)
+
+    def _default(self, term: Term) -> str:
+        for part in all_terms(term):
+            match part:
+                case Number(value=float()) | Apply():
+                    return "float32"
+                case Name(name=name) if name in VALUES:
+                    return "float32"
+                case _:
+                    pass
+        return INDEX
+
+    def _leaf(self, term: Number | Name, want: str | None) -> Expr:
+        if isinstance(term, Number):
+            return self._literal(term.value, want, term.at)
+        name = term.name
+        if name in self.indices:
+            return Var(name)
+        if name in self.tensors:
+            return self._read(Apply(name, (), term.at))
+        if name in self.sizes:
+            return self._literal(self.sizes[name], want, term.at)
+        if name in VALUES:
+            return self._literal(VALUES[name], want, term.at)
+        if name in RESERVED or name in self.later:
+            raise term.at.error(self._unknown(name))
+        return Var(name)
+
+    def _literal(self, value: int | float, want: str | None, at: At) -> Expr:
+        if want in FLOATS:
+            return Const(float(value), want)
+        if isinstance(value, float) or want not in INTS:
+            raise at.error(f"{value} stands where {want} is wanted")
+        return Const(value, want)
+
+    def _apply(self, term: Apply, want: str | None) -> Expr:
+        name, args = term.name, term.args
+        if name in self.tensors:
+            return self._read(term)
+        if name in DTYPE_NAMES:
+            self._arity(term, 1)
+            dtype = DTYPE_NAMES[name]
+            if self.is_weak(args[0]) and dtype != "bool":
+                return self.typed(args[0], dtype)
+            inner = self.typed(args[0])
+            return inner if dtype_of(inner) == dtype else Cast(dtype, inner)
+        if name in ONE:
+            self._arity(term, 1)
+            return Call(ONE[name], self.typed(args[0], want))
+        if name in TWO:
+            self._arity(term, 2)
+            return Binary(TWO[name], *self._pair(args[0], args[1], want, term.at))
+        raise term.at.error(self._unknown(name))
+
+    def _arity(self, term: Apply, count: int) -> None:
+        if len(term.args) != count:
+            raise term.at.error(f"{term.name} takes {count}, not {len(term.args)} arguments")
+
+    def _unknown(self, name: str) -> str:
+        if name in self.later:
+            return f"{name!r} is read before it is computed: no recursion, producers come first"
+        if name in ARGS:
+            return f"{name} stands alone: (V, I)(i) = {name}(k, A(i, k))"
+        if name in RESERVED:
+            return f"{name!r} is a function or a dtype: write {name}(...)"
+        return f"{name!r} is not a tensor, a function or a dtype"
+
+    def _read(self, term: Apply) -> Read:
+        source = self.tensors[term.name]
+        if len(term.args) != len(source.shape):
+            raise term.at.error(
+                f"{shown(written(term))} has {len(term.args)} indices, but {term.name!r} has "
+                f"rank {len(source.shape)}"
+            )
+        indices = tuple(
+            self.index(arg, f"index {position} of {term.name!r}")
+            for position, arg in enumerate(term.args)
+        )
+        return Read(source.node, indices, source.dtype, source.output)
+
+    def _infix(self, term: Infix, want: str | None) -> Expr:
+        if term.op in ("&&", "||"):
+            left = self._of("bool", term.a, None)
+            return Binary(INFIX[term.op], left, self._of("bool", term.b, None))
+        compares = INFIX.get(term.op) in COMPARISONS
+        left, right = self._pair(term.a, term.b, None if compares else want, term.at)
+        if term.op == "/":
+            return Binary("floordiv" if dtype_of(left) in INTS else "div", left, right)
+        return Binary(INFIX[term.op], left, right)
+
+    def _of(self, dtype: str, term: Term, want: str | None) -> Expr:
+        expr = self.typed(term, want)
+        if dtype_of(expr) != dtype:
+            raise start(term).error(
+                f"{shown(written(term))} is {dtype_of(expr)}, not a condition: compare it"
+            )
+        return expr
+
+    def _pair(self, a: Term, b: Term, want: str | None, at: At) -> tuple[Expr, Expr]:
+        """Type two terms that must agree; the one that says no dtype takes that of the other."""
+        if self.is_weak(a) and self.is_weak(b):
+            dtypes = {self._default(a), self._default(b)}
+            want = want or ("float32" if "float32" in dtypes else INDEX)
+            return self.typed(a, want), self.typed(b, want)
+        if self.is_weak(a):
+            right = self.typed(b, want)
+            return self.typed(a, dtype_of(right)), right
+        left = self.typed(a, want)
+        right = self.typed(b, dtype_of(left) if self.is_weak(b) else want)
+        if dtype_of(left) != dtype_of(right):
+            raise at.error(
+                f"{shown(written(a))} is {dtype_of(left)}, but {shown(written(b))} is "
+                f"{dtype_of(right)}: write a cast, such as {_cast(dtype_of(left))}({written(b)})"
+            )
+        return left, right
+
+
+def _cast(dtype: str) -> str:
+    return "float" if dtype == "float32" else dtype
+
+
+def _arithmetic(op: str, a: int, b: int, at: At) -> int:
+    if op in ("/", "%") and b == 0:
+        raise at.error("division by 0")
+    value = {
+        "+": lambda: a + b,
+        "-": lambda: a - b,
+        "*": lambda: a * b,
+        "/": lambda: a // b,
+        "%": lambda: a % b,
+    }[op]()
+    if value.bit_length() > 128:
+        raise at.error("the number is too large")
+    return value

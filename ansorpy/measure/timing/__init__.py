@@ -1,0 +1,1 @@
+"""Timing of kernels: protocol, trials, re-ranking of the shortlist, the final race."""

@@ -1,0 +1,66 @@
+"""One call of a delivered file in a measuring process, as its user calls it."""
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import numpy as np
+
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.timing.trial import workplace
+from ansorpy.measure.verify.cases import Case
+from ansorpy.measure.verify.check import compare
+from ansorpy.measure.verify.inputs import Array, storage
+from ansorpy.measure.workers.child import watch
+
+KERNEL_FILE: Final = "kernel.py"
+
+
+@dataclass(frozen=True)
+class CallJob:
+    """Import the file and run the first case of a folder through it."""
+
+    file: str
+    folder: str
+
+
+def call(job: CallJob) -> Failed | None:
+    """Return what is wrong with the results of one call of `run`; None if they are right.
+
+    Needs a process of its own: numba starts threads, and what is imported stays.
+    """
+    watch(f"a call of {KERNEL_FILE}")
+    case = workplace(job.folder).cases[0]
+    module = _imported(Path(job.file))
+    found = module.run(*(np.array(case.inputs[name]) for name in module.INPUTS))
+    results = found if isinstance(found, tuple) else (found,)
+    wrong = _compared(case, module.OUTPUTS, results)
+    return None if wrong is None else Failed("wrong", f"{KERNEL_FILE}, {case.name} inputs: {wrong}")
+
+
+def _imported(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ansorpy_called_kernel", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _compared(case: Case, names: Sequence[str], results: Sequence[Array]) -> str | None:
+    given = dict(zip(names, results, strict=True))
+    for expected in case.expected:
+        result = given[expected.name]
+        kind = storage(expected.dtype)
+        if (result.dtype, result.shape) != (kind, expected.value.shape):
+            return (
+                f"{expected.name} is {result.dtype}{list(result.shape)},"
+                f" expected {kind}{list(expected.value.shape)}"
+            )
+        message = compare(expected, result, case.nans)
+        if message is not None:
+            return message
+    return None

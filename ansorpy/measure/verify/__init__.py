@@ -1,0 +1,1 @@
+"""Verification of kernels against the oracle: cases, guard pages, poison, accept intervals."""

@@ -1,0 +1,90 @@
+"""The numbers that are right at a glance: from `low` to `high`, element by element.
+
+The whole comparison of `ansorpy.measure.verify.check` takes several passes in float64. Nearly every
+element of nearly every kernel is right, so a band in the dtype of the output is made once per
+task: what lies inside is right by the whole comparison too, what does not is compared in full.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorpy.expr.expr import FLOATS
+from ansorpy.measure.verify.inputs import Array
+from ansorpy.te.numeric import LARGEST
+
+Bools = NDArray[np.bool_]
+Band = tuple[Array, Array]
+
+BLOCK: Final = 1 << 15  # elements
+_SEEN_AS: Final = {"float16": "float32", "bfloat16": "float32"}  # compared in this dtype
+
+
+def is_right(got: Array, value: Array, bound: Array, dtype: str, nans: bool = False) -> Bools:
+    """Return which elements are within `bound` of `value`; shapes as `value`, float64.
+
+    Where the reference is not a number nothing is claimed, or, with `nans`, that the kernel's is
+    none either; where its bound is infinite nothing is claimed. Where it may be beyond the
+    largest number of the dtype, infinity of the same sign is right too.
+    """
+    number = value.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        right = np.abs(got.astype(np.float64) - number) <= bound
+        unclaimed = np.isnan(number) | ~np.isfinite(bound)
+        if nans and dtype in FLOATS:
+            unclaimed &= ~np.isnan(number) | np.isnan(got)
+        right |= (got == number) | unclaimed
+        if dtype in FLOATS:
+            beyond = np.abs(number) + bound >= LARGEST[dtype]
+            right |= beyond & np.isinf(got) & (np.sign(got) == np.sign(number))
+    return np.asarray(right)
+
+
+def band_of(value: Array, bound: Array | None, dtype: str, nans: bool = False) -> Band | None:
+    """Return (low, high), in the dtype that outputs are seen in; None where equality is asked.
+
+    Both ends pass `is_right`, which holds between two numbers for which it holds; an element
+    for which that cannot be had gets an empty band.
+    """
+    if bound is None or dtype not in FLOATS:
+        return None
+    kind = np.dtype(_SEEN_AS.get(dtype, dtype))
+    low, high = np.empty(value.shape, kind), np.empty(value.shape, kind)
+    flat = [np.ravel(value), np.ravel(bound), low.reshape(-1), high.reshape(-1)]
+    for begin in range(0, value.size, BLOCK):  # what a block takes stays in the caches
+        numbers, bounds, *ends = (array[begin : begin + BLOCK] for array in flat)
+        ends[0][:], ends[1][:] = _ends(numbers, bounds, kind, dtype, nans)
+    return low, high
+
+
+def _ends(value: Array, bound: Array, kind: np.dtype[Any], dtype: str, nans: bool) -> Band:
+    number = value.astype(np.float64)
+    free = ~np.isfinite(bound) & ~np.isnan(number)
+    with np.errstate(invalid="ignore", over="ignore"):
+        low = np.where(free, -np.inf, number - bound).astype(kind)
+        high = np.where(free, np.inf, number + bound).astype(kind)
+        fair, nearest = ~np.isnan(number), number.astype(kind)
+        for end in (low, high):
+            # One step inward: rounding has put half of them outside.
+            np.nextafter(end, nearest, out=end, where=~free)
+            right = is_right(end, number, bound, dtype, nans)
+            if not right.all():
+                np.nextafter(end, nearest, out=end, where=~right)
+                right = is_right(end, number, bound, dtype, nans)
+            fair &= right
+    return np.where(fair, low, kind.type(np.inf)), np.where(fair, high, kind.type(-np.inf))
+
+
+def inside(stored: Array, dtype: str, band: Band) -> bool:
+    """Whether all elements of an output lie in the band; a NaN lies in none."""
+    got = seen(stored, dtype)
+    return bool((got >= band[0]).all()) and bool((got <= band[1]).all())
+
+
+def seen(stored: Array, dtype: str) -> Array:
+    """Return the numbers of an output in the dtype that bands have."""
+    if dtype == "bfloat16":
+        wide = stored.astype(np.uint32) << np.uint32(16)
+        return wide.view(np.float32)
+    return stored.astype(_SEEN_AS[dtype]) if dtype in _SEEN_AS else stored

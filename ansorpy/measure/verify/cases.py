@@ -1,0 +1,212 @@
+"""What a kernel is checked with: inputs, and what they must give.
+
+Dense random numbers; small integers where the Dag is exact on them (then equality is asked);
+sparse numbers, whose bound is narrow; edge values; where there are extremes, ramps on one side of
+zero, and NaNs. References are computed once per task (`make_cases`), kept as files
+(`save_cases`), and mapped by the children (`load_cases`).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ansorpy.expr.expr import FLOATS
+from ansorpy.measure.sandbox.seals import Seal, create
+from ansorpy.measure.verify import inputs as make
+from ansorpy.measure.verify.accept import Band, band_of
+from ansorpy.measure.verify.exactness import exact_magnitude
+from ansorpy.measure.verify.guard_pages import Side
+from ansorpy.measure.verify.inputs import Array, Inputs, decode
+from ansorpy.measure.verify.nans import hands_nans_on
+from ansorpy.oracle.reference import evaluate_bounded
+from ansorpy.te.dag import Compute, Dag
+
+SAFETY: Final = 2.0  # once for the kernel, once for the rounding of the reference itself
+TINY: Final[Mapping[str, float]] = {  # results below may be flushed to zero
+    "float16": 2.0**-24, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022,
+}  # fmt: skip
+LONG_SUM: Final = 64  # terms from which a worst-case bound forgives a coarse operand
+INDEX_FILE: Final = "cases.json"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an output must be: |kernel - value| <= bound, in exact numbers where bound is None.
+
+    What lies in the `band` is right without further thought.
+    """
+
+    name: str  # of the output buffer
+    dtype: str
+    value: Array
+    bound: Array | None
+    band: Band | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Inputs in storage form and what they must give."""
+
+    name: str
+    inputs: Inputs
+    expected: tuple[Expected, ...]
+    side: Side = "right"
+    constant: tuple[str, ...] = ()  # the inputs that are there before the call
+    nans: bool = False  # what is not a number in the reference must not be one in the kernel
+
+
+def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
+    """Return the cases of a Dag with their references: the costly part of checking, done once."""
+    return tuple(each_case(dag, seed, edges))
+
+
+def each_case(dag: Dag, seed: int, edges: bool = True) -> Iterator[Case]:
+    """Yield the cases of `make_cases`, each when it is asked for: dense random numbers first."""
+    dense, narrow, edge, sparse, nan = np.random.default_rng(seed).spawn(5)
+    first = _dense_case(dag, dense)
+    yield first
+    magnitude = exact_magnitude(dag)
+    if magnitude:
+        # Many equal values: which of them an argmax answers shows.
+        magnitude = 1 if _combines(dag, "argmax", "argmin") else magnitude
+        integers = make.integer_inputs(dag, narrow, magnitude)
+        yield _case(dag, "small-integer", integers, exact=True, side="left")
+    if not magnitude or make.longest_sum(dag) >= LONG_SUM:
+        yield _case(dag, "sparse", make.sparse_inputs(dag, sparse), side="left")
+    if _combines(dag, "max", "min", "argmax", "argmin"):
+        yield _case(dag, "rising negative", make.ordered_inputs(dag, rising=True))
+        yield _case(dag, "falling positive", make.ordered_inputs(dag, rising=False))
+    if edges:
+        yield _case(dag, "edge", make.edge_inputs(dag, edge))
+        if hands_nans_on(dag) and _all_known(first):
+            spoiled = make.with_nans(dag, first.inputs, nan)
+            yield _case(dag, "NaN", spoiled, nans=True)
+
+
+def _dense_case(dag: Dag, rng: np.random.Generator) -> Case:
+    """Return random numbers, positive ones where nothing is known of the others."""
+    state = rng.bit_generator.state
+    case = _case(dag, "random", make.random_inputs(dag, rng))
+    if _all_known(case):
+        return case
+    rng.bit_generator.state = state
+    positive = _case(dag, "random positive", make.positive_inputs(dag, rng))
+    return positive if _all_known(positive) else case
+
+
+def _case(
+    dag: Dag,
+    name: str,
+    inputs: Inputs,
+    *,
+    exact: bool = False,
+    side: Side = "right",
+    nans: bool = False,
+) -> Case:
+    numbers = {node.name: decode(inputs[node.name], node.dtype) for node in dag.placeholders}
+    known = evaluate_bounded(dag, numbers)
+    expected = []
+    for output in dag.outputs:
+        node = dag.node(output)
+        assert isinstance(node, Compute)
+        for i, (one, dtype) in enumerate(zip(known[output], node.dtypes, strict=True)):
+            bound = None
+            if not exact and not (one.exact and dtype not in FLOATS):
+                error = np.broadcast_to(one.error, one.value.shape)
+                # An index or an integer that depends on rounding has its reach as its error.
+                bound = SAFETY * error + TINY[dtype] if dtype in FLOATS else error
+            band = band_of(one.value, bound, dtype, nans)
+            expected.append(
+                Expected(f"{output}.{i}" if i else output, dtype, one.value, bound, band)
+            )
+    constant = tuple(node.name for node in dag.placeholders if node.constant)
+    return Case(name, inputs, tuple(expected), side, constant, nans)
+
+
+def _combines(dag: Dag, *combiners: str) -> bool:
+    return any(node.combiner in combiners for node in dag.computes)
+
+
+def _all_known(case: Case) -> bool:
+    return all(
+        bool(np.isfinite(one.value).all())
+        and (one.bound is None or bool(np.isfinite(one.bound).all()))
+        for one in case.expected
+    )
+
+
+def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> dict[str, Seal]:
+    """Write cases and constants as plain .npy files with a JSON index, none of which is there yet.
+
+    Returns:
+        By file name, how to tell whether a file was changed.
+    """
+    seals: dict[str, Seal] = {}
+
+    def keep(array: Array | None) -> str | None:
+        if array is None:
+            return None
+        name = f"{len(seals) + 1}.npy"
+        seals[name] = create(folder, name, *_npy(array))
+        return name
+
+    index = {
+        "constants": {name: keep(array) for name, array in constants.items()},
+        "cases": [
+            {
+                "name": case.name,
+                "side": case.side,
+                "constant": case.constant,
+                "nans": case.nans,
+                "inputs": {name: keep(array) for name, array in case.inputs.items()},
+                "expected": [
+                    [one.name, one.dtype, keep(one.value), keep(one.bound)]
+                    + [keep(end) for end in one.band or ()]
+                    for one in case.expected
+                ],
+            }
+            for case in cases
+        ],
+    }
+    seals[INDEX_FILE] = create(folder, INDEX_FILE, json.dumps(index).encode())
+    return seals
+
+
+def _npy(array: Array) -> tuple[bytes, memoryview]:
+    """Return an array as the header and the data of a .npy file."""
+    array = np.asarray(array, order="C")
+    head = BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+    return head.getvalue(), array.reshape(-1).view(np.uint8).data
+
+
+def load_cases(folder: Path) -> tuple[tuple[Case, ...], Inputs]:
+    """Map what `save_cases` wrote; nothing is read before it is used."""
+
+    def array(name: str) -> Array:
+        mapped: Array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+        return mapped
+
+    def expected(name: str, dtype: str, value: str, bound: str | None, *ends: str) -> Expected:
+        low_high = (array(ends[0]), array(ends[1])) if ends else None
+        reach = None if bound is None else array(bound)
+        return Expected(name, dtype, array(value), reach, low_high)
+
+    index: dict[str, Any] = json.loads((folder / INDEX_FILE).read_text())
+    cases = tuple(
+        Case(
+            one["name"],
+            {name: array(file) for name, file in one["inputs"].items()},
+            tuple(expected(*parts) for parts in one["expected"]),
+            one["side"],
+            tuple(one["constant"]),
+            one["nans"],
+        )
+        for one in index["cases"]
+    )
+    return cases, {name: array(file) for name, file in index["constants"].items()}

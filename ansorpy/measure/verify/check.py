@@ -1,0 +1,146 @@
+"""Is a kernel right? Against the float64 reference with its error bound, between guard pages."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.measure.backend import Loaded
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.verify.accept import inside, is_right
+from ansorpy.measure.verify.cases import Case, Expected
+from ansorpy.measure.verify.guard_pages import Arena, Bench, extents, poison
+from ansorpy.measure.verify.inputs import Array, Inputs, decode
+from ansorpy.measure.verify.poison import PATTERNS as STACK_PATTERNS
+from ansorpy.measure.verify.poison import scribbler
+
+Layout = Sequence[tuple[str, int, int, int, int]]
+Watch = Callable[[str, Layout], None]
+
+
+def verify(
+    loaded: Loaded,
+    buffers: Sequence[Buffer],
+    cases: Sequence[Case],
+    constants: Inputs,
+    watch: Watch = lambda phase, layout: None,
+    bench: Bench | None = None,
+) -> Failed | None:
+    """Return what is wrong with a kernel; None where every case holds.
+
+    A kernel that leaves its buffers may end the process: `watch` is told where they lie.
+
+    Args:
+        bench: memory that earlier kernels left in order.
+    """
+    for case in cases:
+        failed = verify_case(loaded, buffers, case, constants, watch, bench)
+        if failed is not None:
+            return failed
+    return None
+
+
+def verify_case(
+    loaded: Loaded,
+    buffers: Sequence[Buffer],
+    case: Case,
+    constants: Inputs,
+    watch: Watch,
+    bench: Bench | None = None,
+) -> Failed | None:
+    """Run one case twice: over poison, then over what the first run left behind, backwards."""
+    arena = Arena(buffers, case.side, bench)
+    failed = _first_run(loaded, arena, case, constants, watch)
+    return failed or _second_run(loaded, arena, case, constants)
+
+
+def glance(
+    loaded: Loaded,
+    buffers: Sequence[Buffer],
+    case: Case,
+    constants: Inputs,
+    watch: Watch,
+    bench: Bench | None = None,
+) -> Failed | None:
+    """Run one case once, over poison: what a kernel must pass to be worth timing."""
+    return _first_run(loaded, Arena(buffers, case.side, bench), case, constants, watch)
+
+
+def _first_run(
+    loaded: Loaded, arena: Arena, case: Case, constants: Inputs, watch: Watch
+) -> Failed | None:
+    """Run over poison; what runs ahead finds poison where inputs come with the call."""
+    scribble = scribbler()
+    arena.fill({**constants, **{name: case.inputs[name] for name in case.constant}}, "nan")
+    watch(f"check with {case.name} inputs", arena.layout)
+    addresses = arena.addresses
+    scribble(STACK_PATTERNS[0])
+    loaded.run_ahead(addresses)
+    arena.put(case.inputs)
+    scribble(STACK_PATTERNS[0])
+    loaded.run(addresses)
+    failed = _trespass(arena, {**case.inputs, **constants}, case)
+    return failed or compare_all(case, arena.array, arena.buffers)
+
+
+def _second_run(loaded: Loaded, arena: Arena, case: Case, constants: Inputs) -> Failed | None:
+    """Run again, the last task first: the same bytes must come out."""
+    outputs = [b for b in arena.buffers.values() if b.scope is Scope.OUTPUT]
+    first = {buffer.name: arena.array(buffer.name).copy() for buffer in outputs}
+    for buffer in outputs:
+        poison(arena.array(buffer.name), buffer.dtype, "bytes")
+    scribbler()(STACK_PATTERNS[1])
+    loaded.run_backwards(arena.addresses)
+    for name, before in first.items():
+        if not arena.holds(name, before):
+            return Failed("wrong", f"{case.name} inputs: two runs differ in {name}")
+    return _trespass(arena, {**case.inputs, **constants}, case)
+
+
+def compare_all(
+    case: Case, array: Callable[[str], Array], buffers: Mapping[str, Buffer]
+) -> Failed | None:
+    """Compare every output of a run with what the case expects."""
+    for expected in case.expected:
+        buffer = buffers.get(expected.name)
+        if buffer is None or extents(buffer) != expected.value.shape:
+            shape = "missing" if buffer is None else extents(buffer)
+            return Failed("wrong", f"output {expected.name} is {shape}, not {expected.value.shape}")
+        message = compare(expected, array(expected.name), case.nans)
+        if message is not None:
+            return Failed("wrong", f"{case.name} inputs: {message}")
+    return None
+
+
+def compare(expected: Expected, stored: Array, nans: bool = False) -> str | None:
+    """Return how many elements are wrong and the first of them; None where all are right."""
+    if expected.band is not None and inside(stored, expected.dtype, expected.band):
+        return None
+    got = decode(stored, expected.dtype)
+    if expected.bound is None:
+        both_nan = (got != got) & (expected.value != expected.value)  # a NaN literal is exact
+        right = (got == expected.value) | both_nan
+    else:
+        right = is_right(got, expected.value, expected.bound, expected.dtype, nans)
+    if right.all():
+        return None
+    at = tuple(int(i) for i in np.argwhere(~right)[0])
+    bound = 0.0 if expected.bound is None else float(expected.bound[at])
+    return (
+        f"{np.count_nonzero(~right)} of {right.size} elements of {expected.name} are wrong, "
+        f"first at {list(at)}: {got[at]!s}, expected {expected.value[at]!s} +- {bound:.3g}"
+    )
+
+
+def _trespass(arena: Arena, given: Inputs, case: Case) -> Failed | None:
+    """Return the write beside a buffer, or into an input, that has happened."""
+    spot = arena.overrun()
+    if spot is not None:
+        return Failed(
+            "out-of-bounds",
+            f"{case.name} inputs: wrote {spot[1]} bytes from the start of {spot[0]}",
+        )
+    for name, before in given.items():
+        if name in arena.buffers and not arena.holds(name, before):
+            return Failed("wrong", f"{case.name} inputs: {name}, an input, was changed")
+    return None

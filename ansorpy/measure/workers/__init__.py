@@ -1,0 +1,1 @@
+"""Worker processes: fork server, sandboxed children, the pool and its pipeline."""

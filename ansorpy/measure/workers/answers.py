@@ -1,0 +1,79 @@
+"""The answers of measuring processes: which types they may be, and which values are possible.
+
+The type of an answer is the return annotation of the function that was asked, and `Raised`. A
+`Built` is the class that the back end of the request declares as `BUILT`.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final, get_type_hints
+
+from ansorpy.expr.expr import DTYPES, INDEX, Const
+from ansorpy.loopir.nodes import Buffer
+from ansorpy.measure.backend import Built, backend
+from ansorpy.measure.workers.frames import find
+from ansorpy.measure.workers.wire import HEADER_BYTES, Codec, Instead
+
+BUILD_BYTES: Final = 64 << 20  # of machine code; seen: 0.4 MiB for the largest unrolled kernels
+EXTENT_LIMIT: Final = 1 << 40
+PHASE_LIMIT: Final = 1 << 40
+
+
+def _any(_: Any) -> bool:
+    return True
+
+
+def _measured(one: Any) -> bool:
+    return bool(one.times_s and min(one.times_s) > 0 and one.slowdown > 0)
+
+
+def _phase(one: Any) -> bool:
+    return bool(one.name.isascii() and one.name.isidentifier() and one.tasks < PHASE_LIMIT)
+
+
+def _buffer(one: Any) -> bool:
+    return bool(one.name) and one.dtype in DTYPES
+
+
+def _extent(one: Any) -> bool:
+    return bool(one.value < EXTENT_LIMIT and one.dtype == INDEX)
+
+
+# Every dataclass that may be part of an answer. By name: the modules import this one.
+CLASSES: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "ansorpy.measure.workers.worker:Raised": _any,
+    "ansorpy.measure.outcome:Measured": _measured,
+    "ansorpy.measure.outcome:Failed": _any,
+    "ansorpy.measure.timing.trial:Checked": _any,
+    "ansorpy.measure.workers.child:BuildDone": _any,
+    "ansorpy.codegen.load:Built": _any,
+    "ansorpy.codegen.exported:Library": _any,
+    "ansorpy.codegen.kernel:PhaseInfo": _phase,
+    "ansorpy.loopir.nodes:Buffer": _buffer,
+    "ansorpy.expr.expr:Const": _extent,
+}
+# A buffer of machine code is bound: its extents are numbers.
+BOUND: Final[Instead] = {(Buffer, "shape"): tuple[Const, ...], (Const, "value"): int}
+
+
+def codec_of(function: str, argument: object) -> Codec:
+    """Return the codec for the answers of `function` ("module:name") to an argument."""
+    return _codec(function, getattr(argument, "backend", ""))
+
+
+def limit_bytes(codec: Codec) -> int:
+    """Return the largest size of an answer: only machine code needs more than a header."""
+    return HEADER_BYTES + (BUILD_BYTES if codec.has_bytes else 0)
+
+
+@cache
+def _codec(function: str, backend_name: str) -> Codec:
+    raised = find("ansorpy.measure.workers.worker:Raised")
+    answer = get_type_hints(find(function))["return"]
+    table: dict[Any, Callable[[Any], bool]] = {find(name): holds for name, holds in CLASSES.items()}
+    instead = dict(BOUND)
+    if backend_name:
+        built = backend(backend_name).BUILT
+        table.setdefault(built, _any)
+        instead[Built] = built
+    return Codec(raised | answer, table, instead)

@@ -1,0 +1,248 @@
+"""Values with a bound on the error of computing them in their own dtype, operator by operator.
+
+Sound for kernels that round every operation (unit roundoff u), fuse multiply and add, add in
+any order, divide by multiplying with an inverse, and compute exp, log, tanh, erf, rsqrt, sigmoid
+and pow within 8 machine epsilons.
+Source: Higham, Accuracy and Stability of Numerical Algorithms, chapters 2 and 3.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from ansorpy.expr.expr import COMPARISONS, FLOATS
+from ansorpy.te import numeric
+from ansorpy.te.numeric import LARGEST, UNDERFLOW, UNIT_ROUNDOFF, Array, FloatArray
+
+TRANSCENDENTAL_ROUNDOFFS: Final = 16  # 8 machine epsilons
+DIVISION_ROUNDOFFS: Final = 3  # a / b, or a * (1 / b) where many are divided by one b
+INEXACT_CALLS: Final = ("exp", "log", "tanh", "erf", "rsqrt", "sigmoid")
+
+ZERO: Final[FloatArray] = np.zeros(())
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bounded:
+    """Values, and per element the largest |computed - value|; `error` broadcasts to `value`."""
+
+    value: Array
+    error: FloatArray = field(default_factory=lambda: ZERO)
+
+    @property
+    def exact(self) -> bool:
+        """Whether no element has an error."""
+        return self.error.ndim == 0 and float(self.error) == 0.0
+
+    @property
+    def magnitude(self) -> FloatArray:
+        """The largest absolute value that a kernel may compute, per element."""
+        return sizes(self.value) + self.error
+
+
+def sizes(value: Array) -> FloatArray:
+    """Return absolute values in float64, where those of integers do not wrap."""
+    size: FloatArray = np.abs(value.astype(np.float64, copy=False))
+    return size
+
+
+def gamma(roundings: int | FloatArray, dtype: str) -> FloatArray:
+    """Return (1 + u)^n - 1: the relative error of `roundings` operations in a row."""
+    if dtype not in FLOATS:
+        return ZERO
+    error: FloatArray = np.expm1(roundings * np.log1p(UNIT_ROUNDOFF[dtype]))
+    return error
+
+
+def settle(value: Array, error: FloatArray, dtype: str) -> FloatArray:
+    """Return the error of a stored value: infinite where the dtype may overflow or all is lost."""
+    if not np.any(error):
+        return ZERO
+    largest = LARGEST[dtype]
+    wide = sizes(value) + error
+    out: FloatArray = np.where((error > 0) & ~(wide <= largest), np.inf, error)
+    out = np.where(np.isnan(out), np.inf, out)
+    return out
+
+
+def binary(op: str, a: Bounded, b: Bounded, dtype: str) -> Bounded:
+    """Return `a op b`; `dtype` is that of both sides."""
+    value = numeric.BINARY[op](a.value, b.value)
+    if a.exact and b.exact and (dtype not in FLOATS or op in _NEVER_ROUND):
+        return Bounded(value)
+    if op in COMPARISONS:
+        return Bounded(value, _comparison(a, b))
+    rule = _FLOAT_RULES.get(op) if dtype in FLOATS else _INT_RULES.get(op)
+    return Bounded(value, (rule or _SHARED_RULES[op])(a, b, value, dtype))
+
+
+def call(fn: str, a: Bounded, dtype: str) -> Bounded:
+    """Return `fn(a)`; `dtype` is that of `a`."""
+    value = numeric.FUNCTION[fn](a.value)
+    if fn in ("neg", "abs", "not"):
+        return Bounded(value, a.error)
+    # All other functions are monotone, so the ends of the interval bound it.
+    error = ZERO
+    if not a.exact:
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            ends = [numeric.FUNCTION[fn](x) for x in (a.value + a.error, a.value - a.error)]
+            error = np.maximum(np.abs(ends[0] - value), np.abs(ends[1] - value))
+        # An end outside of the domain (log of a negative number): a kernel may give anything.
+        error = np.where(np.isnan(error) & ~np.isnan(value), np.inf, error)
+    if fn in INEXACT_CALLS:
+        error = _round(error, value, dtype, TRANSCENDENTAL_ROUNDOFFS)
+    elif fn == "sqrt":
+        error = _round(error, value, dtype, 2)
+    return Bounded(value, error)
+
+
+def cast(a: Bounded, source: str, dtype: str) -> Bounded:
+    """Return `a` (of dtype `source`) as `dtype`."""
+    value = numeric.cast(a.value, dtype)
+    if dtype == "bool":
+        return Bounded(value, ZERO if a.exact else 1.0 * (np.abs(a.value) <= a.error))
+    if dtype in FLOATS:
+        return Bounded(value, a.error + _widening(a, source, dtype) + _flushed(a, source))
+    if a.exact or source not in FLOATS:
+        return Bounded(value, a.error)
+    ends = np.trunc(a.value + a.error), np.trunc(a.value - a.error)
+    middle = np.trunc(a.value)
+    return Bounded(value, np.maximum(ends[0] - middle, middle - ends[1]))
+
+
+def _flushed(a: Bounded, source: str) -> FloatArray:
+    """Return the error where a subnormal bfloat16 is taken for 0, as VDPBF16PS takes it."""
+    if source != "bfloat16":
+        return ZERO
+    size = sizes(a.value)
+    subnormal = (size < UNDERFLOW[source]) & (size > 0)
+    return np.where(subnormal, size, 0.0) if np.any(subnormal) else ZERO
+
+
+def select(cond: Bounded, then: Bounded, other: Bounded) -> Bounded:
+    """Return `then` or `other`; where the condition is uncertain the bound covers both."""
+    value = np.where(cond.value, then.value, other.value)
+    if cond.exact and then.exact and other.exact:
+        return Bounded(value)
+    error = np.where(cond.value, then.error, other.error)
+    if not cond.exact:
+        apart = np.abs(then.value.astype(np.float64) - other.value)
+        missed = apart + np.where(cond.value, other.error, then.error)
+        error = np.where(cond.error > 0, np.maximum(error, missed), error)
+    return Bounded(value, error)
+
+
+def _round(error: FloatArray, value: Array, dtype: str, roundoffs: int = 1) -> FloatArray:
+    size = np.abs(value) + error
+    slack = roundoffs * UNIT_ROUNDOFF[dtype] * size + UNDERFLOW[dtype]
+    # An exact zero stays one, and infinity is not rounded.
+    rounded: FloatArray = error + np.where((size == 0) | np.isinf(value), 0.0, slack)
+    return rounded
+
+
+def _widening(a: Bounded, source: str, dtype: str) -> FloatArray:
+    """Return the rounding error of a conversion to a float dtype."""
+    u = UNIT_ROUNDOFF[dtype]
+    if source in FLOATS:
+        if u <= UNIT_ROUNDOFF[source]:
+            return ZERO
+        return u * a.magnitude + UNDERFLOW[dtype]
+    if a.exact and (source in ("bool", "int8", "uint8") and u <= 2.0**-8):
+        return ZERO
+    return np.where(a.magnitude > 1.0 / u, u * a.magnitude, 0.0)
+
+
+def _comparison(a: Bounded, b: Bounded) -> FloatArray:
+    slack = a.error + b.error
+    apart = np.abs(a.value.astype(np.float64) - b.value)
+    return 1.0 * ((slack > 0) & ~(apart > slack))
+
+
+def _add(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    error: FloatArray = a.error + b.error
+    return error + gamma(1, dtype) * (a.magnitude + b.magnitude)
+
+
+def _spread(a: Bounded, b: Bounded) -> FloatArray:
+    """Return the propagated error of a product."""
+    spread: FloatArray = sizes(a.value) * b.error + a.error * b.magnitude
+    return spread
+
+
+def _mul(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    return _round(_spread(a, b), value, dtype)
+
+
+def _div(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    nearest = np.abs(b.value) - b.error
+    moved = (a.error + np.abs(value) * b.error) / nearest
+    error = moved if b.exact else np.where(nearest > 0, moved, np.inf)
+    return _round(error, value, dtype, DIVISION_ROUNDOFFS)
+
+
+def _pow(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    error = ZERO
+    if not (a.exact and b.exact):
+        corners = [
+            np.abs(np.power(a.value + s * a.error, b.value + t * b.error) - value)
+            for s in (-1, 1)
+            for t in (-1, 1)
+        ]
+        crosses = (np.abs(a.value) <= a.error) & (b.value - b.error < 0)
+        error = np.where(crosses, np.inf, np.maximum.reduce(corners))
+    exponent = np.nan_to_num(np.abs(b.value * np.log(np.abs(a.value))), posinf=0.0)
+    slack = TRANSCENDENTAL_ROUNDOFFS * UNIT_ROUNDOFF[dtype] * (1.0 + exponent)
+    rounded: FloatArray = error + slack * (np.abs(value) + error) + UNDERFLOW[dtype]
+    return rounded
+
+
+def _extreme(a: Bounded, b: Bounded, value: Array, pick: Callable[..., Array]) -> FloatArray:
+    high = pick(a.value + a.error, b.value + b.error) - value
+    low = value - pick(a.value - a.error, b.value - b.error)
+    error: FloatArray = np.maximum(high, low)
+    # inf - inf: both ends are the same infinity.
+    return np.where(np.isnan(error), np.maximum(a.error, b.error), error)
+
+
+def _max(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    return _extreme(a, b, value, np.maximum)
+
+
+def _min(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    return _extreme(a, b, value, np.minimum)
+
+
+def _and(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    doubt = ((a.error > 0) & (b.value | (b.error > 0))) | ((b.error > 0) & a.value)
+    return 1.0 * doubt
+
+
+def _or(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    doubt = ((a.error > 0) & (~b.value | (b.error > 0))) | ((b.error > 0) & ~a.value)
+    return 1.0 * doubt
+
+
+def _int_mul(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    return _spread(a, b)
+
+
+def _int_floordiv(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    divided: FloatArray = a.error / sizes(b.value) + 1.0
+    return np.where((a.error + b.error) == 0, 0.0, np.where(b.error > 0, np.inf, divided))
+
+
+def _int_mod(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    any_rest = np.where(b.error > 0, np.inf, sizes(b.value))
+    return np.where((a.error + b.error) == 0, 0.0, any_rest)
+
+
+_Rule = Callable[[Bounded, Bounded, Array, str], FloatArray]
+_NEVER_ROUND: Final = ("min", "max", *COMPARISONS)
+_SHARED_RULES: Final[Mapping[str, _Rule]] = {
+    "add": _add, "sub": _add, "min": _min, "max": _max, "and": _and, "or": _or,
+}  # fmt: skip
+_FLOAT_RULES: Final[Mapping[str, _Rule]] = {"mul": _mul, "div": _div, "pow": _pow}
+_INT_RULES: Final[Mapping[str, _Rule]] = {
+    "mul": _int_mul, "floordiv": _int_floordiv, "mod": _int_mod,
+}  # fmt: skip

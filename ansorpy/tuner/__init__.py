@@ -1,0 +1,1 @@
+"""The tuning spine: options, tasks, rounds, scheduler, final race, checkpoint, time budget."""

@@ -1,0 +1,256 @@
+"""The end of a task: the race against the baselines, and the zip of the winner."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+
+from ansorpy.artifact import make_test, pack
+from ansorpy.artifact.archive import kernel_files
+from ansorpy.artifact.kernel_file import output_names
+from ansorpy.artifact.rate import rate_of
+from ansorpy.codegen.exported import Export, Library
+from ansorpy.events import TaskResult
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing.protocol import Race as Times
+from ansorpy.measure.timing.race import NUMPY
+from ansorpy.measure.verify.inputs import constants
+from ansorpy.records import Race, Record
+from ansorpy.search import Candidate
+from ansorpy.tuner.contestant import Contestant, untuned
+from ansorpy.tuner.ranking import NAIVE, Ranking, rank
+from ansorpy.tuner.task import Task
+from ansorpy.tuner.trust import versions
+from ansorpy.tuner.twins import renamed, schedule_of
+
+OUTCLASSED = 20.0  # times the best trial
+OUTCLASSED_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Raced:
+    """A finished race: the record that ends the tuning, and what it delivers.
+
+    `native` is the verified library of the same program, or why there is none.
+    """
+
+    record: Record
+    entry: Contestant
+    native: Library | str
+
+    @property
+    def best_s(self) -> float:
+        """The fastest sample of what is delivered."""
+        assert self.record.race is not None
+        return self.record.race.best_s
+
+
+def race(
+    task: Task,
+    finalists: Mapping[Candidate, Contestant | Failed],
+    pool: MeasurePool,
+    request: str,
+    clock: Callable[[], float] = time.time,
+    late: Callable[[], bool] = lambda: False,
+) -> Raced | list[Failed]:
+    """Race the finalists against the untuned kernel and NumPy; return what to deliver.
+
+    What is delivered was called once as its user calls it. Without any kernel that survives the
+    checks in its delivered form: the failures. A finalist that does not is one more failure of the
+    task, and the next one in the race is delivered.
+
+    Args:
+        finalists: as they would be delivered, the most promising first.
+        late: once it says so, one process of the race has to be enough.
+    """
+    entries: dict[str, Contestant | Failed] = {NAIVE: untuned(task)}
+    named = {f"tuned {place}": candidate for place, candidate in enumerate(finalists)}
+    entries |= {name: finalists[candidate] for name, candidate in named.items()}
+    fit = {name: e for name, e in entries.items() if isinstance(e, Contestant)}
+    kernels_of = {name: entry.kernel for name, entry in fit.items()}
+    times = pool.race(kernels_of, looked_at=patience(task), late=late)
+    finished = {name: t for name, t in times.items() if isinstance(t, Times)}
+    failed = {n: one for n, one in (entries | times).items() if isinstance(one, Failed)}
+    without = failed.pop(NUMPY, None)
+    for name, candidate in named.items():
+        if name in failed:
+            task.lose(candidate, failed[name])
+    note = "" if without is None else without.message
+    while any(name in finished for name in fit):
+        ranking = rank(finished, note)
+        entry = fit[ranking.chosen]
+        wrong = pool.verify(entry.kernel) if ranking.chosen == NAIVE else None  # it was looked at
+        if wrong is None:
+            raced = recorded(task, pool, entry, ranking, request, clock())
+            wrong = called(task, pool, raced)
+            if wrong is None:
+                return raced
+        del finished[ranking.chosen]
+        failed[ranking.chosen] = wrong
+        if ranking.chosen in named:
+            task.lose(named[ranking.chosen], wrong)
+    return [one for name, one in failed.items() if name not in named]
+
+
+def recorded(
+    task: Task,
+    pool: MeasurePool,
+    entry: Contestant,
+    ranking: Ranking,
+    request: str,
+    now_s: float,
+) -> Raced:
+    """Return a finished race as a record, with what it delivers."""
+    library, digest, native_s = exported(task, pool, entry)
+    test = make_test(task.dag, entry.kernel.meaning)
+    result = Race(
+        winner=ranking.winner,
+        delivered="naive" if ranking.chosen == NAIVE else "tuned",
+        tuned_s=ranking.tuned_s,
+        naive_s=ranking.naive_s,
+        numpy_s=ranking.numpy_s,
+        span=(test.low, test.high),
+        tolerances=test.tolerances,
+        magnitude=test.magnitude,
+        trials=task.trials + task.known,
+        seconds=task.seconds,
+        request=request,
+        native_sha256=digest,
+        native_s=native_s,
+        native_note=library if isinstance(library, str) else "",
+        reformulated=entry.reformulated,
+        errors=ranking.errors,
+        flop=entry.flop,
+        peak_flop_per_s=pool.attainable_flop_per_s(),
+        numpy_note=ranking.numpy_note,
+    )
+    record = Record(
+        key=task.key,
+        workload=task.workload,
+        rules=task.rules,
+        plan=entry.plan,
+        row=entry.row,
+        outcome=Measured(result.delivered_s),
+        source_sha256=sha256(entry.kernel.source.encode()).hexdigest(),
+        versions=versions(),
+        created_s=now_s,
+        race=result,
+    )
+    return Raced(record, entry, library)
+
+
+def called(task: Task, pool: MeasurePool, raced: Raced) -> Failed | None:
+    """Call the file that is to be delivered as its user will; None if its results are right."""
+    race, entry = raced.record.race, raced.entry
+    assert race is not None
+    files = kernel_files(task.dag, entry.kernel, entry.schedule, race, task.target)
+    return pool.call(files, entry.kernel.meaning)
+
+
+def sealed(task: Task, raced: Raced, request: str) -> Raced:
+    """Return a race as the answer to a request, after a search that found nothing better."""
+    race = raced.record.race
+    assert race is not None
+    trials = task.trials + task.known
+    ended = replace(race, request=request, trials=trials, seconds=task.seconds)
+    return replace(raced, record=replace(raced.record, race=ended))
+
+
+def patience(task: Task) -> dict[str, float]:
+    """Return how many seconds the untuned kernel may take where there is a tuned one.
+
+    It may be hundreds of times slower: then it is out of the race without having run to the end.
+    """
+    return {} if task.best_s is None else {NAIVE: max(OUTCLASSED_S, OUTCLASSED * task.best_s)}
+
+
+def exported(
+    task: Task, pool: MeasurePool, entry: Contestant
+) -> tuple[Library | str, str, tuple[float, ...]]:
+    """Return the verified library of a kernel, the digest of its object, and its times.
+
+    Where none could be made: why, "" and ().
+    """
+    done = pool.export(export_of(task, entry))
+    if isinstance(done, Failed):
+        return f"not exported: {done.message}", "", ()
+    return done.library, done.library.object_sha256, done.outcome.times_s
+
+
+def export_of(task: Task, entry: Contestant) -> Export:
+    """Return what becomes the library of a kernel; equal kernels have equal symbols."""
+    return export_program(task, entry.program, entry.kernel.source)
+
+
+def export_program(task: Task, program: Program, text: str) -> Export:
+    """Return what becomes the library of a program; `text` tells programs apart."""
+    return Export(
+        program=program,
+        inputs=tuple(node.name for node in task.dag.placeholders),
+        outputs=output_names(task.dag),
+        constants={name: array.tobytes() for name, array in constants(task.dag).items()},
+        prefix=f"ansorpy_{sha256(text.encode()).hexdigest()[:12]}",
+    )
+
+
+def deliver(
+    task: Task, record: Record, entry: Contestant, native: Library | str, folder: Path
+) -> Path:
+    """Write the zip, and one for each twin under its own names; return that of the task."""
+    written = []
+    for dag in (task.dag, *task.twins):
+        kernel = replace(entry.kernel, buffers=renamed(entry.kernel.buffers, task, dag))
+        library = native
+        if isinstance(native, Library):
+            library = replace(native, buffers=renamed(native.buffers, task, dag))
+        schedule = schedule_of(entry.schedule, task, dag)
+        written.append(pack(folder, dag, kernel, schedule, record, task.target, library))
+    return written[0]
+
+
+def result_of(task: Task, record: Record, path: Path, from_store: bool = False) -> TaskResult:
+    """Return the result of a task that was raced."""
+    outcome = record.race
+    assert outcome is not None
+    rate = rate_of(task.dag, outcome)
+    return TaskResult(
+        name=task.name,
+        key=task.key,
+        best_s=outcome.best_s,
+        baseline_s=outcome.baseline_s,
+        trials=task.trials,
+        seconds=task.seconds,
+        verified=True,
+        winner="tuned" if outcome.winner == "tuned" else "baseline",
+        kernel=path,
+        flop=task.flop,
+        naive_s=min(outcome.naive_s, default=None),
+        numpy_s=min(outcome.numpy_s, default=None),
+        numpy_note=outcome.numpy_note,
+        failures=dict(task.failures),
+        examples=dict(task.examples),
+        from_store=from_store,
+        rate=rate,
+    )
+
+
+def empty_result(task: Task, failures: list[Failed]) -> TaskResult:
+    """Return the result of a task of which nothing survived."""
+    task.note(failures)
+    return TaskResult(
+        name=task.name,
+        key=task.key,
+        best_s=None,
+        baseline_s=None,
+        trials=task.trials,
+        seconds=task.seconds,
+        verified=False,
+        winner=None,
+        kernel=None,
+        flop=task.flop,
+        failures=dict(task.failures),
+        examples=dict(task.examples),
+    )

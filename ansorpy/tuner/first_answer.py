@@ -1,0 +1,106 @@
+"""The first answer: what the cost model chooses, built and checked before anything is measured.
+
+Source: docs/adr/0058-first-answer.md.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ansorpy.artifact.archive import pack_native
+from ansorpy.artifact.rate import Rate
+from ansorpy.cost.model import CostModel, ForTask
+from ansorpy.errors import LoweringError
+from ansorpy.events import FirstAnswer, TaskResult
+from ansorpy.measure.pool import Exported, MeasurePool
+from ansorpy.plan.bind import bind
+from ansorpy.search import Candidate, Settings, evolve
+from ansorpy.state.steps import reformulations
+from ansorpy.tuner.final_race import export_program
+from ansorpy.tuner.task import Task
+from ansorpy.tuner.twins import renamed
+
+PLANS: Final = 16  # about so many plans are looked at: to record their features takes longest
+ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
+CASES: Final = ("random",)  # what it has passed: dense numbers, both ways, between guard pages
+SETTINGS: Final = Settings(population=2048, iterations=2, keep=ATTEMPTS, keep_of_plan=ATTEMPTS)
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """A delivered first answer."""
+
+    candidate: Candidate
+    kernel: Path
+    best_s: float
+
+    def event(self, task: Task, seconds: float) -> FirstAnswer:
+        """Return what is told, `seconds` after the tuning began."""
+        return FirstAnswer(task.name, self.kernel, self.best_s, seconds, CASES)
+
+    def result(self, task: Task, seconds: float) -> TaskResult:
+        """Return the result of a tuning without trials."""
+        return TaskResult(
+            name=task.name,
+            key=task.key,
+            best_s=self.best_s,
+            baseline_s=None,
+            trials=0,
+            seconds=seconds,
+            verified=True,
+            winner="tuned",
+            kernel=self.kernel,
+            flop=task.flop,
+            rate=Rate(task.flop / self.best_s, effective=True) if task.flop else None,
+        )
+
+
+def choose(task: Task, model: CostModel, seed: int) -> list[Candidate]:
+    """Return the best candidates, best first: as measured where something was, else as foretold.
+
+    The random numbers are its own: a search does not depend on whether it was asked.
+    """
+    measured = task.ranked()[:ATTEMPTS]
+    if measured:
+        return measured
+    rng = np.random.default_rng((seed, 1))
+    ranker = ForTask(model, task.key)
+    found = evolve(task.plans, ranker, (), rng, SETTINGS, target=task.target)
+    return [scored.candidate for scored in found]
+
+
+def answer(
+    task: Task,
+    model: CostModel,
+    pool: MeasurePool,
+    seed: int,
+    out: Path,
+    clock: Callable[[], float] = time.time,
+) -> First | None:
+    """Build and check the best choice and write its zips; None where no attempt came so far."""
+    for candidate in choose(task, model, seed):
+        done = _exported(task, candidate, pool)
+        if done is not None:
+            (record,) = task.records([candidate], [done.outcome], clock)
+            became = "; ".join(map(str, reformulations(task.plans[candidate.plan].state)))
+            paths = []
+            for dag in (task.dag, *task.twins):
+                library = replace(done.library, buffers=renamed(done.library.buffers, task, dag))
+                paths.append(pack_native(out, dag, library, record, task.target, CASES, became))
+            return First(candidate, paths[0], done.outcome.best_s)
+    return None
+
+
+def _exported(task: Task, candidate: Candidate, pool: MeasurePool) -> Exported | None:
+    """Return the checked library of a candidate, None where there is none that can be called."""
+    try:
+        program = bind(task.plans[candidate.plan], candidate.row, task.target)
+    except LoweringError:
+        return None
+    text = f"{task.texts[candidate.plan]} {candidate.row}"
+    done = pool.export(export_program(task, program, text), first_only=True)
+    return done if isinstance(done, Exported) and done.library.linked else None

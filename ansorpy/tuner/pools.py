@@ -1,0 +1,45 @@
+"""The measuring processes of the tasks, a few open at a time."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+
+from ansorpy.closing import Closing
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing.worker_pool import Settings
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.tuner.task import Task
+
+OPEN_POOLS = 3  # of a job with many tasks; each holds a process per core and the references
+
+ONE_KERNEL = Settings(builders=1, runner=False)  # processes that are not needed only delay it
+
+Open = Callable[[Dag, Target], MeasurePool]
+
+
+class Pools(Closing):
+    """A pool per task, opened when it is asked for; the one that rested longest is closed."""
+
+    def __init__(self, open_pool: Open = MeasurePool) -> None:
+        self._open_pool = open_pool
+        self._pools: OrderedDict[str, MeasurePool] = OrderedDict()
+
+    def of(self, task: Task) -> MeasurePool:
+        """Return the open pool of a task."""
+        if task.name not in self._pools:
+            while len(self._pools) >= OPEN_POOLS:
+                self._pools.popitem(last=False)[1].close()
+            self._pools[task.name] = self._open_pool(task.dag, task.target)
+        self._pools.move_to_end(task.name)
+        return self._pools[task.name]
+
+    def close(self) -> None:
+        """End them all."""
+        while self._pools:
+            self._pools.popitem()[1].close()
+
+
+def small_pools() -> Pools:
+    """Return pools that build and check one kernel after the other, and start fast."""
+    return Pools(partial(MeasurePool, settings=ONE_KERNEL))

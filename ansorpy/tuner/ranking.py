@@ -1,0 +1,51 @@
+"""From the times of a race to who won it and what is delivered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final, Literal
+
+from ansorpy.measure.timing.protocol import Race as Times
+from ansorpy.measure.timing.race import NUMPY
+
+NAIVE: Final = "naive"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The times of a race in seconds, who won it, and the name of the kernel to deliver."""
+
+    winner: Literal["tuned", "baseline"]
+    chosen: str
+    tuned_s: tuple[float, ...]  # of the fastest tuned kernel; () if none survived
+    naive_s: tuple[float, ...]
+    numpy_s: tuple[float, ...]
+    numpy_note: str  # why NumPy left the race; "": it did not
+    errors: tuple[float, ...]  # of the kernel to deliver
+
+
+def rank(finished: Mapping[str, Times], numpy_note: str) -> Ranking:
+    """Return the ranking of a race in which a kernel of ours came to its end."""
+    tuned = [name for name in finished if name not in (NAIVE, NUMPY)]
+    best = min(tuned, key=lambda name: finished[name].median_s, default=NAIVE)
+    winner, chosen = judge(best, {name: times.median_s for name, times in finished.items()})
+    own, naive, numpy = (
+        _samples(finished.get(name)) for name in (best if tuned else "", NAIVE, NUMPY)
+    )
+    return Ranking(winner, chosen, own, naive, numpy, numpy_note, finished[chosen].errors)
+
+
+def judge(best: str, times_s: Mapping[str, float]) -> tuple[Literal["tuned", "baseline"], str]:
+    """Return who won, and which of our kernels is delivered: the fastest (ADR-0085).
+
+    Args:
+        best: the name of the fastest tuned kernel, NAIVE where none survived.
+        times_s: of everything that ran: tuned kernels, NAIVE, NUMPY.
+    """
+    own = min((best, NAIVE), key=lambda name: times_s.get(name, inf))
+    beaten = own == NAIVE or times_s.get(NUMPY, inf) < times_s[own]
+    return "baseline" if beaten else "tuned", own
+
+
+def _samples(times: Times | None) -> tuple[float, ...]:
+    return () if times is None else tuple(s for run in times.times_s for s in run)

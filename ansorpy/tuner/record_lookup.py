@@ -1,0 +1,100 @@
+"""What earlier tunings of a task are good for: an answer, or a warm start."""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from ansorpy.codegen import shared
+from ansorpy.codegen.exported import Library
+from ansorpy.errors import BuildError
+from ansorpy.events import TaskResult
+from ansorpy.measure.outcome import Failed
+from ansorpy.records import Race, Record
+from ansorpy.replay import UNFIT, plan_from_text
+from ansorpy.tuner.contestant import Contestant, contestant
+from ansorpy.tuner.final_race import deliver, export_of, result_of
+from ansorpy.tuner.task import Task, failures_of
+from ansorpy.tuner.trust import is_current, is_trusted
+
+
+def request_digest(
+    tasks: Sequence[Task],
+    trials: int,
+    seconds: float | None,
+    seed: int,
+    weights: Mapping[str, float],
+    goal: Sequence[float | None] = (None, None),
+) -> str:
+    """Return the digest of what was asked for: equal requests may have the same answer.
+
+    Args:
+        goal: the latency that is good enough, and the gain below which it is not worth it.
+    """
+    asked: dict[str, object] = {
+        "tasks": [(task.key, task.rules, weights.get(task.name, 1.0)) for task in tasks],
+        "trials": trials,
+        "seconds": seconds,
+        "seed": seed,
+    }
+    if any(part is not None for part in goal):
+        asked["goal"] = list(goal)
+    return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def answer(
+    task: Task, records: Sequence[Record], request: str, trials: int, folder: Path
+) -> TaskResult | None:
+    """Return the finished result of an earlier tuning, None if there is none good enough.
+
+    Good enough: a race that this installation measured with the code generator it has, under the
+    same rules, for the same request or with at least as many trials behind it. Its kernel is made
+    again, and must be the very text that was raced.
+    """
+    for record in reversed(records):
+        outcome = record.race
+        if outcome is None or record.rules != task.rules or not is_trusted(record):
+            continue
+        if outcome.request != request and outcome.trials < trials:
+            continue
+        path = deliver_again(task, record, folder)
+        if path is not None:
+            task.note(failures_of(records))
+            return result_of(task, record, path, from_store=True)
+    return None
+
+
+def deliver_again(task: Task, record: Record, folder: Path) -> Path | None:
+    """Write the zip of a stored race, None if today's code generator makes another kernel."""
+    entry = _again(task, record) if is_current(record) else None
+    if entry is None or record.race is None:
+        return None
+    if entry.reformulated != record.race.reformulated:  # results would be rounded another way
+        return None
+    native = _native_again(task, entry, record.race)
+    return deliver(task, record, entry, native, folder)
+
+
+def _again(task: Task, record: Record) -> Contestant | None:
+    """Return the kernel of a record, None if it has none, or another one than was raced."""
+    try:
+        plan = plan_from_text(task.dag, task.target, record.plan)
+        entry = contestant(task, plan, record.plan, record.row)
+    except UNFIT:
+        return None
+    if isinstance(entry, Failed):
+        return None
+    same = sha256(entry.kernel.source.encode()).hexdigest() == record.source_sha256
+    return entry if same else None
+
+
+def _native_again(task: Task, entry: Contestant, race: Race) -> Library | str:
+    """Return the library of a record where its code is the very code that was verified."""
+    if not race.native_sha256:
+        return race.native_note or "not exported: tuned by an older version"
+    try:
+        library = shared.build(export_of(task, entry), task.target)
+    except BuildError as error:
+        return f"not exported: {error}"
+    same = library.object_sha256 == race.native_sha256
+    return library if same else "not exported: other machine code than what was verified"

@@ -1,0 +1,107 @@
+"""Warm starts: programs of records that are not trusted, to be verified and timed again.
+
+Nothing that such a record claims is believed. Its time only orders the programs to look at; its
+sketch must be one that the rules of this request derive, its row a legal one. Source: ADR-0087.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from ansorpy.errors import RecordError
+from ansorpy.frontends.json.strict import parse_json
+from ansorpy.measure.outcome import Measured
+from ansorpy.plan.bind import bind
+from ansorpy.plan.flatten import flattened
+from ansorpy.plan.plan import Plan
+from ansorpy.population import legal
+from ansorpy.records import Record
+from ansorpy.replay import UNFIT, plan_from_text, plan_text
+from ansorpy.search import Candidate
+from ansorpy.state.text import steps_to_json
+from ansorpy.te.limits import shown
+from ansorpy.tuner.task import Task
+from ansorpy.tuner.trust import is_trusted
+
+SEEDS: Final = 8  # as many trials as the smallest round has
+SHARE: Final = 4  # at most one trial of so many is spent on them
+LOOKED_AT: Final = 32  # programs; to replay one takes some 10 ms
+NOTES: Final = 3  # reasons that are told
+
+
+def seed(task: Task, records: Sequence[Record], trials: int) -> tuple[str, ...]:
+    """Hold the programs of untrusted records, the fastest by their claims, for the first round.
+
+    Args:
+        trials: of the task; the programs take at most a quarter of them.
+
+    Returns:
+        Why others cannot be replayed, a few of the reasons.
+    """
+    most = min(SEEDS, trials // SHARE)
+    claimed = _by_claim(record for record in records if not is_trusted(record))
+    sketches = _sketches(task) if claimed and most else frozenset()
+    notes: list[str] = []
+    for record in claimed[:LOOKED_AT]:
+        if len(task.held) >= most:
+            break
+        try:
+            candidate = _candidate(task, record, sketches)
+        except RecordError as error:
+            notes.append(f"record {record.id[:12]} starts nothing: {error}")
+            continue
+        if candidate not in {*task.costs_s, *task.held}:
+            task.held.append(candidate)
+    return tuple(notes[:NOTES])
+
+
+def _by_claim(records: Iterable[Record]) -> list[Record]:
+    """Return one record of every (plan, row) that claims a complete time, the fastest first."""
+    timed = [
+        (record.best_s, record)
+        for record in records
+        if isinstance(record.outcome, Measured) and not record.outcome.aborted
+    ]
+    timed.sort(key=lambda pair: pair[0] or 0.0)
+    return list({(record.plan, record.row): record for _, record in reversed(timed)}.values())[::-1]
+
+
+def _sketches(task: Task) -> frozenset[str]:
+    return frozenset(_text(steps_to_json(flattened(sketch))) for sketch in task.sketches)
+
+
+def _text(steps: object) -> str:
+    return json.dumps(steps, separators=(",", ":"))
+
+
+def _candidate(task: Task, record: Record, sketches: frozenset[str]) -> Candidate:
+    """Return the candidate of a record.
+
+    Raises:
+        RecordError: the record has no sketch of this request, or its row is not legal.
+    """
+    try:
+        # Before a step is applied: hostile steps may ask for any amount of time or memory.
+        _check_sketch(record.plan, sketches)
+        plan = plan_from_text(task.dag, task.target, record.plan)
+        _check_row(task, plan, record.row)
+        return Candidate(task.add_plan(plan, plan_text(plan)), record.row)
+    except RecordError:
+        raise
+    except UNFIT as error:
+        raise RecordError(f"{type(error).__name__} {shown(error)}") from error
+
+
+def _check_sketch(plan: str, sketches: frozenset[str]) -> None:
+    if _text(parse_json(plan)["steps"]) not in sketches:
+        raise RecordError("its sketch is none of this request")
+
+
+def _check_row(task: Task, plan: Plan, row: tuple[int, ...]) -> None:
+    if len(row) != len(plan.sizes):
+        raise RecordError(f"its row has {len(row)} sizes, expected {len(plan.sizes)}")
+    if not legal(plan, np.array([row], np.int64).reshape(1, len(row))).all():
+        raise RecordError(f"its row {shown(row)} is not legal")
+    bind(plan, row, task.target)
