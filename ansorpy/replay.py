@@ -4,12 +4,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from ansorpy.errors import AnsorError, LoweringError, RecordError, StepError
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind
 from ansorpy.plan.lower import lower
 from ansorpy.plan.plan import Plan, StageChoice
+from ansorpy.population import legal
 from ansorpy.records import Record
 from ansorpy.state.state import Attached, Inlined, Location, Root
 from ansorpy.state.text import replay as replay_steps
@@ -67,10 +70,22 @@ def replay(dag: Dag, target: Target, record: Record) -> Program:
     """
     plan = plan_from_text(dag, target, record.plan)
     try:
+        check_row(plan, record.row)
         return bind(plan, record.row, target)
     except UNFIT as error:
         row = shown(record.row)
         raise RecordError(f"row {row} does not fit {dag.name!r}: {shown(error)}") from error
+
+
+def check_row(plan: Plan, row: tuple[int, ...]) -> None:
+    """Raise RecordError unless a search could have made this row of the plan.
+
+    Before it is bound: sizes that are out of range may ask for any amount of time.
+    """
+    if len(row) != len(plan.sizes):
+        raise RecordError(f"its row has {len(row)} sizes, expected {len(plan.sizes)}")
+    if not legal(plan, np.array([row], np.int64).reshape(1, len(row))).all():
+        raise RecordError(f"its row {shown(row)} is not legal")
 
 
 def _choice_to_json(choice: StageChoice) -> dict[str, Any]:

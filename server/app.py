@@ -55,6 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
         if supervisor is not None:
             supervisor.start()
         yield
+        await parts.streams.feed.close()
         if supervisor is not None:
             supervisor.stop()
         engine.dispose()

@@ -11,7 +11,7 @@ from ansorpy.errors import BuildError
 from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import Race, Record
-from ansorpy.replay import UNFIT, plan_from_text
+from ansorpy.replay import UNFIT, check_row, plan_from_text
 from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.final_race import deliver, export_of, result_of
 from ansorpy.tuner.task import Task, failures_of
@@ -79,6 +79,7 @@ def _again(task: Task, record: Record) -> Contestant | None:
     """Return the kernel of a record, None if it has none, or another one than was raced."""
     try:
         plan = plan_from_text(task.dag, task.target, record.plan)
+        check_row(plan, record.row)
         entry = contestant(task, plan, record.plan, record.row)
     except UNFIT:
         return None

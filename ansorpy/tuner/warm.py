@@ -8,17 +8,13 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import numpy as np
-
 from ansorpy.errors import RecordError
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.measure.outcome import Measured
 from ansorpy.plan.bind import bind
 from ansorpy.plan.flatten import flattened
-from ansorpy.plan.plan import Plan
-from ansorpy.population import legal
 from ansorpy.records import Record
-from ansorpy.replay import UNFIT, plan_from_text, plan_text
+from ansorpy.replay import UNFIT, check_row, plan_from_text, plan_text
 from ansorpy.search import Candidate
 from ansorpy.state.text import steps_to_json
 from ansorpy.te.limits import shown
@@ -86,7 +82,8 @@ def _candidate(task: Task, record: Record, sketches: frozenset[str]) -> Candidat
         # Before a step is applied: hostile steps may ask for any amount of time or memory.
         _check_sketch(record.plan, sketches)
         plan = plan_from_text(task.dag, task.target, record.plan)
-        _check_row(task, plan, record.row)
+        check_row(plan, record.row)
+        bind(plan, record.row, task.target)
         return Candidate(task.add_plan(plan, plan_text(plan)), record.row)
     except RecordError:
         raise
@@ -97,11 +94,3 @@ def _candidate(task: Task, record: Record, sketches: frozenset[str]) -> Candidat
 def _check_sketch(plan: str, sketches: frozenset[str]) -> None:
     if _text(parse_json(plan)["steps"]) not in sketches:
         raise RecordError("its sketch is none of this request")
-
-
-def _check_row(task: Task, plan: Plan, row: tuple[int, ...]) -> None:
-    if len(row) != len(plan.sizes):
-        raise RecordError(f"its row has {len(row)} sizes, expected {len(plan.sizes)}")
-    if not legal(plan, np.array([row], np.int64).reshape(1, len(row))).all():
-        raise RecordError(f"its row {shown(row)} is not legal")
-    bind(plan, row, task.target)

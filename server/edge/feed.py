@@ -79,6 +79,14 @@ class Feed:
         """Forget a reader."""
         self._readers.pop(reader, None)
 
+    async def close(self) -> None:
+        """End all streams, and wait until the poller has given its connection back."""
+        for reader in self._readers:
+            reader.end()
+        self._readers.clear()
+        if self._task is not None:
+            await asyncio.wait([self._task])  # to cancel it would leave its thread at work
+
     async def _poll(self) -> None:
         thread = CapacityLimiter(1)
         checked_s, silent = self.clock(), False

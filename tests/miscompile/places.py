@@ -59,10 +59,10 @@ def modless(expr: Expr) -> Expr | None:
             return None
 
 
-def columns_first(row: Expr) -> tuple[Expr, Expr]:
-    """Take a flat index apart as if the array were stored by columns."""
-    assert isinstance(row, Binary)
-    return Binary("mod", row.a, Const(9)), Binary("floordiv", row.a, Const(9))
+def columns_first(row: Expr, column: Expr) -> tuple[Expr, Expr]:
+    """Take the flat index of an element of 9 x 37 apart as if the array were stored by columns."""
+    flat = Binary("add", Binary("mul", row, Const(37)), column)
+    return Binary("mod", flat, Const(9)), Binary("floordiv", flat, Const(9))
 
 
 def half(stmt: Stmt) -> Stmt:
@@ -239,7 +239,7 @@ PLACES: Final = (
     Mutant(
         "fused index in the wrong order",
         "squashed",
-        edit(tile("out"), exprs(reading("X", lambda i: columns_first(i[0]))), None),
+        edit(tile("out"), exprs(reading("X", lambda i: columns_first(*i))), None),
     ),
     Mutant("index of 32 bits wraps around", "scattered", edit(tile("out"), exprs(of_32_bits))),
 )

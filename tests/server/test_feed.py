@@ -1,6 +1,7 @@
 """One poller for all streams: what it asks, and what each reader is given."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -162,3 +163,30 @@ def test_a_bug_in_the_poller_ends_the_streams_and_the_next_reader_starts_another
             feed.leave(second)
 
     asyncio.run(run())
+
+
+def test_closing_ends_the_streams_after_the_look_that_is_under_way() -> None:
+    asked, answer = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    class Slow(Source):
+        def news(self, after: Mapping[str, int]) -> Mapping[str, Followed]:
+            asked.set()
+            assert answer.wait(SOON_S)
+            order.append("looked")
+            return super().news(after)
+
+    async def run() -> None:
+        reader = Reader("job", None, 0, live=True)
+        async with feeding(Slow(last={"job": 0}), reader) as feed:
+            assert await asyncio.to_thread(asked.wait, SOON_S)
+            closing = asyncio.create_task(feed.close())
+            await asyncio.sleep(0)
+            answer.set()
+            await closing
+            order.append("closed")
+            assert reader.over
+            await feed.close()  # again: nothing is left to do
+
+    asyncio.run(run())
+    assert order == ["looked", "closed"]
