@@ -25,7 +25,7 @@ from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.time_budget import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, HURRIED_S, Pace
 from ansorpy.tuner.tune import Request, run
 from tests.fakes import FakePool
-from tests.session.test_journal import MM, TARGET
+from tests.tuner.test_journal import MM, TARGET
 
 
 class Clock:
