@@ -108,7 +108,7 @@ class Alloc:
 class Matrix:
     """How the function of a Tile takes matrices: their rows and groups of steps are two dims.
 
-    `fresh` is part of the meaning: the sum begins with 0 instead of what the target held.
+    `zero_init` is part of the meaning: the sum begins with 0 instead of what the target held.
     """
 
     row: str
@@ -127,7 +127,7 @@ class Tile:
     A variable absent from the index of a combining store is reduced over, inside the tile.
     A REGISTER buffer is indexed by exactly a sub-sequence of (dims vars..., lane var).
     `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what. So is
-    `matrix`, but for its `fresh`; and
+    `matrix`, but for its `zero_init`; and
     `apart`: an element that other tiles read too is read once more, not kept in a register.
     `streamed`: whole lines that it stores go past the caches.
     """

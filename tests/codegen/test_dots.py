@@ -12,7 +12,7 @@ from ansorpy.codegen.llvm_ir import module_text
 from ansorpy.expr.expr import Binary, Cast, Const, Expr, Var
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import Alloc, For, LoopKind, Program, Scope, Seq, Stmt, Store, Tile
-from ansorpy.loopir.passes.promote import promote
+from ansorpy.loopir.passes.promote_accumulators import promote_accumulators
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.verify import check
 from ansorpy.measure.host import local_target
@@ -126,7 +126,7 @@ def test_a_matmul_by_one_instruction_is_exact(one: Intrinsic, swap: bool, source
     target = Target(
         vector_bits=32 * one.lanes, cpu=LOCAL.cpu, features=LOCAL.features, registers=32
     )
-    prog = promote(tile(matmul(one, n, m, k, swap), target))
+    prog = promote_accumulators(tile(matmul(one, n, m, k, swap), target))
     check(prog, level="tiled")
     assert set(dots(prog)) == {one.function}
     dtypes = (one.right, one.left) if swap else (one.left, one.right)
@@ -170,7 +170,7 @@ def test_sums_wrap_and_do_not_saturate() -> None:
     one = VPDPBUSD[0]
     if not one.on(LOCAL.features):
         pytest.skip("this processor has no vpdpbusd")
-    prog = promote(tile(matmul(one, 1, 16, 80_000, rows=1), LOCAL))
+    prog = promote_accumulators(tile(matmul(one, 1, 16, 80_000, rows=1), LOCAL))
     a, b = np.full((1, 80_000), 255, np.uint8), np.full((80_000, 16), 127, np.int8)
     got = run_llvm(prog, {"A": a, "B": packed(one, b)}, LOCAL)["C"]
     assert np.all(got == np.int64(80_000 * 255 * 127).astype(np.int32))
@@ -204,7 +204,7 @@ def _mapped(stmt: Stmt, change: Any) -> Stmt:
 
 @pytest.mark.parametrize("one", [VPDPBUSD[0], VDPBF16PS[0]], ids=lambda one: one.name)
 def test_without_the_feature_the_meaning_is_the_same(one: Intrinsic) -> None:
-    prog = promote(tile(matmul(one, 4, 37, 2 * one.steps), Target(vector_bits=512)))
+    prog = promote_accumulators(tile(matmul(one, 4, 37, 2 * one.steps), Target(vector_bits=512)))
     assert dots(prog) == []
     rng = np.random.default_rng(0)
     a, b = drawn(one.left, (4, 2 * one.steps), rng), drawn(one.right, (2 * one.steps, 37), rng)
@@ -228,6 +228,6 @@ def test_the_interpreter_gives_the_meaning() -> None:
 def test_the_text_names_the_instruction(one: Intrinsic) -> None:
     features = ("avx512f", "avx512bw", "avx512vl", "avx512vnni", "avx512bf16")
     target = Target(vector_bits=512, features=features, cpu="x86-64")
-    text = module_text(promote(tile(matmul(one, 6, 64, 8), target)), target)
+    text = module_text(promote_accumulators(tile(matmul(one, 6, 64, 8), target)), target)
     assert f'@"{one.function}"' in text
     llvm.parse_assembly(text).verify()

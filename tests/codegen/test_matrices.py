@@ -18,10 +18,10 @@ from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Binary, Cast, Const, Var
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import For, LoopKind, Matrix, Program, Scope, Seq, Stmt, Tile
-from ansorpy.loopir.passes.fresh import fresh
-from ansorpy.loopir.passes.promote import promote
-from ansorpy.loopir.passes.registers import registers
+from ansorpy.loopir.passes.promote_accumulators import promote_accumulators
+from ansorpy.loopir.passes.scalar_replacement import scalar_replacement
 from ansorpy.loopir.passes.tile import tile
+from ansorpy.loopir.passes.zero_init import zero_init
 from ansorpy.loopir.printer import text
 from ansorpy.loopir.rewrite import map_stmt, substitute_stmt, walk_stmt
 from ansorpy.loopir.verify import check
@@ -85,7 +85,7 @@ def _at_first(made: Program) -> Program:
 
 
 def tiled(made: Program, target: Target = AMX) -> Program:
-    done = promote(registers(fresh(tile(made, target))))
+    done = promote_accumulators(scalar_replacement(zero_init(tile(made, target))))
     check(done, level="tiled")
     return done
 

@@ -72,9 +72,23 @@ def test_the_passes_run_in_one_order() -> None:
     plan = first_plan(topi.matmul_relu(8, 16, 4), 1)
     names = [name for name, _ in passes(plan, row_of(plan), TARGET)]
     assert names == [
-        "fold", "begin", "tasks", "border", "peel", "hoist", "tile", "fresh", "registers",
-        "promote", "idle", "slide", "unroll", "squares", "stream", "prefetch",
-    ]  # fmt: skip
+        "bind_sizes",
+        "hoist_init",
+        "normalize_parallel",
+        "partition_boundary",
+        "peel",
+        "hoist",
+        "tile",
+        "zero_init",
+        "scalar_replacement",
+        "promote_accumulators",
+        "drop_masks",
+        "reuse_window",
+        "unroll",
+        "transpose_blockwise",
+        "non_temporal_stores",
+        "prefetch",
+    ]
 
 
 def test_a_row_of_the_wrong_length_is_refused() -> None:

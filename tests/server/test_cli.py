@@ -67,7 +67,9 @@ def test_the_loops_after_a_pass_are_printed(env: dict[str, str], file: str) -> N
     assert every.exit_code == 0, every.output
     titles = [line for line in every.stdout.splitlines() if line.startswith("# ")]
     assert (titles[0], titles[-1]) == ("# mm, after plan", "# mm, after prefetch")
-    untuned = ansorpy(env, "lower", file, "--bind", "N=16", "--untuned", "--print-after", "fold")
+    untuned = ansorpy(
+        env, "lower", file, "--bind", "N=16", "--untuned", "--print-after", "bind_sizes"
+    )
     assert "C[C:i, C:j] += A[C:i, C:k] * B[C:k, C:j]" in untuned.stdout
     wrong = ansorpy(env, "lower", file, "--bind", "N=16", "--print-after", "nope")
     assert wrong.exit_code == 2

@@ -1,4 +1,4 @@
-"""Which instruction sums a product over a few steps, if one does."""
+"""Selection of the dot-product instruction for a sum of products over a few steps."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Ask a condition as far out as its variables allow.
+"""Hoist conditions out of loops that they do not depend on.
 
 for k: for i in 8: if k > 0: C[i] += A[k, i]      ->      for k: if k > 0: for i in 8: C[i] += ...
 """

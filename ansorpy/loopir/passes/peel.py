@@ -12,7 +12,7 @@ from typing import Final
 from ansorpy.expr.expr import Binary, Const, Expr, substitute, variables
 from ansorpy.expr.intervals import Interval, bounds, linear, simplify
 from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Seq, Stmt
-from ansorpy.loopir.passes.fold import refold
+from ansorpy.loopir.passes.bind_sizes import refold
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 
 WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)

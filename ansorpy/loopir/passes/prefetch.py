@@ -1,4 +1,4 @@
-"""Fetch the next block of a large input while this one is used, and ahead of what is walked.
+"""Prefetch the next block of inputs that exceed the last-level cache.
 
 for p in n:                               for p in n:
     for j in m:                               for j in m:
@@ -22,7 +22,7 @@ from ansorpy.expr.affine import Form, form
 from ansorpy.expr.expr import SIZE_BYTES, Binary, Const, Read, Var, reads
 from ansorpy.expr.intervals import Interval, bounds
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Prefetch, Program, Scope, Seq, Stmt, Tile
-from ansorpy.loopir.passes.large import fills
+from ansorpy.loopir.passes.exceeds_cache import fills
 from ansorpy.loopir.rewrite import map_phases, rebuild_stmt, seq, stmt_children
 from ansorpy.target import Target
 

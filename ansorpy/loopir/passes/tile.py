@@ -1,4 +1,4 @@
-"""Turn written-out loops into register tiles.
+"""Convert UNROLL and VECTOR loops to register tiles.
 
 unroll i in 8: vector l in 48: store      ->      Tile(i < 8, v < 3, lane l < 16): store
 unroll i in 8: vector l in 48: dot q in 4: store   ->   the same, q < 4 summed by one instruction
@@ -38,7 +38,7 @@ from ansorpy.loopir.nodes import (
 )
 from ansorpy.loopir.passes.dot import dot_function
 from ansorpy.loopir.passes.matrices import matrix_tiles
-from ansorpy.loopir.passes.registers import VECTORS as HELD
+from ansorpy.loopir.passes.scalar_replacement import VECTORS as HELD
 from ansorpy.loopir.rewrite import map_phases
 from ansorpy.target import Target
 

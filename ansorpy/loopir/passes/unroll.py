@@ -1,4 +1,4 @@
-"""Write out the innermost reduction loop, as far as the budget goes.
+"""Unroll the innermost reduction loop within the unroll budget.
 
 for k in 64: acc += A[k]      ->      for k in 16: acc += A[4 k]; ... acc += A[4 k + 3]
 """
@@ -13,7 +13,7 @@ from ansorpy.expr.expr import Binary, Const, Var, reads, variables
 from ansorpy.expr.intervals import simplify
 from ansorpy.expr.products import conjuncts
 from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
-from ansorpy.loopir.passes.registers import vectors
+from ansorpy.loopir.passes.scalar_replacement import vectors
 from ansorpy.loopir.rewrite import in_order, map_phases, map_stmt, seq, substitute_stmt, walk_stmt
 
 LONGEST: Final = 16  # iterations that a mask has written out

@@ -55,10 +55,10 @@ def shown(name: str) -> tuple[str, str]:
 
 
 def test_every_pass_of_the_pipeline_has_a_case() -> None:
-    (dag,) = parse(CASES["fold"]["text"])
+    (dag,) = parse(CASES["bind_sizes"]["text"])
     target = TARGETS["T1"]
-    plan = plan_from_text(dag, target, CASES["fold"]["plan"])
-    assert [name for name, _ in passes(plan, CASES["fold"]["row"], target)] == list(CASES)
+    plan = plan_from_text(dag, target, CASES["bind_sizes"]["plan"])
+    assert [name for name, _ in passes(plan, CASES["bind_sizes"]["row"], target)] == list(CASES)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -7,7 +7,7 @@ import pytest
 
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Seq, Stmt, Store, Tile
-from ansorpy.loopir.passes.squares import squares
+from ansorpy.loopir.passes.transpose_blockwise import transpose_blockwise
 from ansorpy.loopir.rewrite import walk_stmt
 from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
 
@@ -49,7 +49,7 @@ def test_one_square_is_left(
     rows: int, columns: int, lanes: int, loops: list[int], dims: tuple[int, ...]
 ) -> None:
     before = around(transposed(rows, columns, lanes), rows, columns, lanes)
-    after = squares(before)
+    after = transpose_blockwise(before)
     assert [s.extent for s in statements(after, For) if isinstance(s, For)] == list(map(c, loops))
     (tile,) = [s for s in statements(after, Tile) if isinstance(s, Tile)]
     assert tuple(n for _, n in tile.dims) == dims
@@ -82,10 +82,10 @@ OWN = add(read("B", v("h"), v("l"), v("w")), c(1))
 )
 def test_other_tiles_stay(tile: Tile) -> None:
     before = around(tile, 1, 56)
-    assert squares(before) == before
+    assert transpose_blockwise(before) == before
 
 
 def test_points_of_a_register_tile_stay() -> None:
     held = buffer("A", 1, 56, 16, scope=Scope.REGISTER)
     before = around(Alloc(held, Seq((ACROSS,))), 1, 56)
-    assert squares(before) == before
+    assert transpose_blockwise(before) == before

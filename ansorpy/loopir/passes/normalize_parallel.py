@@ -1,4 +1,4 @@
-"""Give every phase a number of tasks: parallel loops with constant extents.
+"""Normalise parallel loops: perfectly nested, with constant extents.
 
 for i in 4 parallel: for j in min(3, 10 - 3 i) parallel: body
     ->  for i in 4 parallel: for j in 3 parallel: if j < min(3, 10 - 3 i): body
@@ -19,7 +19,7 @@ MOST: Final = (
 )
 
 
-def tasks(program: Program) -> Program:
+def normalize_parallel(program: Program) -> Program:
     """Return the program whose parallel loops have constant extents.
 
     Needs a bound program, before it is peeled. Keeps the meaning. Afterwards the parallel loops

@@ -1,4 +1,4 @@
-"""Sum over a window inside of a tile whose rows slide over it: a vector is loaded once for all.
+"""Move the loop over a sliding window into the tile, so that each vector is loaded once.
 
 for r: for s: acc[u, l] += X[u + r, l + s] * W[r, s]      ->      the same as one tile, u first
 
@@ -17,7 +17,7 @@ from ansorpy.loopir.passes.unroll import budget_of
 from ansorpy.loopir.rewrite import map_phases, rebuild_stmt, stmt_children
 
 
-def slide(program: Program, budgets: Mapping[str, int]) -> Program:
+def reuse_window(program: Program, budgets: Mapping[str, int]) -> Program:
     """Return the program with windows summed over inside of the tiles that slide over them.
 
     Needs a tiled program; `budgets` are those of `unroll`, which comes next. Keeps the meaning

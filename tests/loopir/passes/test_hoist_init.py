@@ -11,7 +11,7 @@ from ansorpy.loopir.nodes import (
     Stmt,
     Store,
 )
-from ansorpy.loopir.passes.begin import begin
+from ansorpy.loopir.passes.hoist_init import hoist_init
 
 F32 = "float32"
 FOUR = Const(4)
@@ -35,7 +35,7 @@ def of(body: Stmt) -> Stmt:
         Buffer("A", F32, (Const(4),), Scope.INPUT),
         Buffer("C", F32, (Const(1),), Scope.OUTPUT),
     )
-    (phase,) = begin(Program("p", buffers, (Phase("C", body),))).phases
+    (phase,) = hoist_init(Program("p", buffers, (Phase("C", body),))).phases
     return phase.body
 
 

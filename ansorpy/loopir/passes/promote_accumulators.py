@@ -1,4 +1,4 @@
-"""Accumulate in registers while a reduction loop runs.
+"""Keep accumulators in registers across reduction loops.
 
 for k: C[i] += A[k, i]      ->      acc[i] = C[i];  for k: acc[i] += A[k, i];  C[i] = acc[i]
 """
@@ -20,11 +20,11 @@ from ansorpy.loopir.nodes import (
     Store,
     Tile,
 )
-from ansorpy.loopir.passes.registers import VECTORS, vectors
+from ansorpy.loopir.passes.scalar_replacement import VECTORS, vectors
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 
 
-def promote(program: Program) -> Program:
+def promote_accumulators(program: Program) -> Program:
     """Return the program with combining stores of serial loops kept in register tiles.
 
     Needs a tiled program. Keeps the meaning, with the order of combining. Afterwards a combining

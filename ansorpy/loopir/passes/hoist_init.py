@@ -1,4 +1,4 @@
-"""Set accumulators before the loops that fill them, not in their first iteration.
+"""Hoist the initialisation of accumulators out of the loops that fill them.
 
 for k: { if k == 0: C[i] = 0; C[i] += A[k, i] }      ->      C[i] = 0; for k: C[i] += A[k, i]
 """
@@ -13,12 +13,12 @@ from ansorpy.loopir.rewrite import in_order, map_phases, map_stmt, substitute_st
 ZERO = Const(0)
 
 
-def begin(program: Program) -> Program:
+def hoist_init(program: Program) -> Program:
     """Return the program with what runs first in a first iteration moved before the loop.
 
     Needs a bound program. Keeps the meaning: the order of all stores is the same. Afterwards no
     serial loop of known extent begins with a guard `var == 0`; a reduction whose inner part runs
-    once can then stay in registers (see `promote`).
+    once can then stay in registers (see `promote_accumulators`).
     """
     return map_phases(program, lambda body: map_stmt(body, _begin))
 

@@ -1,4 +1,4 @@
-"""Let lanes of a register tile idle where nobody looks at them, instead of masking every step.
+"""Drop the mask of a store to a register tile if every load of the tile has the same mask.
 
 if l < 14: acc[l] += X[l] * w;  if l < 14: C[l] = acc[l]
         ->      acc[l] += (X[l] if l < 14 else 0) * w;  if l < 14: C[l] = acc[l]
@@ -31,7 +31,7 @@ from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 
 
-def idle(program: Program) -> Program:
+def drop_masks(program: Program) -> Program:
     """Return the program with register tiles written without masks that all their readers have.
 
     Needs a tiled program. Keeps the meaning of everything outside of register tiles. Afterwards a

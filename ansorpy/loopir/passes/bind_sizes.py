@@ -1,4 +1,4 @@
-"""Put numbers for sizes, fold what they decide, drop loops that run once or never."""
+"""Substitute sizes, fold what they decide, drop loops of zero or one iteration."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,12 +19,12 @@ from ansorpy.loopir.nodes import (
     Store,
     Tile,
 )
-from ansorpy.loopir.passes.bound import Scope
+from ansorpy.loopir.passes.simplify_scope import Scope
 
 Facts = tuple[Fact, ...]
 
 
-def fold(program: Program, values: Mapping[str, int]) -> Program:
+def bind_sizes(program: Program, values: Mapping[str, int]) -> Program:
     """Return the bound program: every size replaced by its value.
 
     Needs a symbolic program and a value for each of its sizes. Keeps the meaning. Afterwards

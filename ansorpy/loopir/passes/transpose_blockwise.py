@@ -1,4 +1,4 @@
-"""Store what lies across the lanes square by square, in a loop: each is a transpose in registers.
+"""Store transposed tiles in a loop of square blocks, each transposed in registers.
 
 tile w:56 lane f:16: B[f, w] = A[w, f]    ->    for q in 4: tile w:16 lane f:16: B[f, at + w] = ...
                                                 with at = min(16 q, 40)
@@ -20,7 +20,7 @@ from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 SHORT: Final = 16  # vectors of a tile that may as well be written out
 
 
-def squares(program: Program) -> Program:
+def transpose_blockwise(program: Program) -> Program:
     """Return the program in which a tile that is transposed when it is stored has one square.
 
     Needs a tiled program. Keeps the meaning. Tiles stay as they are that combine, that have a

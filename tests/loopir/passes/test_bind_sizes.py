@@ -2,7 +2,7 @@
 
 from ansorpy.expr.expr import Binary, Expr
 from ansorpy.loopir.nodes import For, Program, Scope, Stmt
-from ansorpy.loopir.passes.fold import fold
+from ansorpy.loopir.passes.bind_sizes import bind_sizes
 from ansorpy.loopir.rewrite import walk_stmt
 from tests.loopir.samples import add, buffer, c, mul, program, store, v
 
@@ -35,6 +35,6 @@ def variables(made: Program) -> list[str]:
 
 def test_a_loop_over_one_row_is_gone_though_the_tile_around_it_is_cut_off() -> None:
     # 56 rows in tiles of 16: the last has 8, and every inner tile is one row.
-    assert variables(fold(tiled(56, 16, 1), {})) == ["i0", "i1"]
-    assert variables(fold(tiled(56, 16, 2), {})) == ["i0", "i1", "i2"]
-    assert variables(fold(tiled(55, 16, 3), {})) == ["i0", "i1", "i2"]
+    assert variables(bind_sizes(tiled(56, 16, 1), {})) == ["i0", "i1"]
+    assert variables(bind_sizes(tiled(56, 16, 2), {})) == ["i0", "i1", "i2"]
+    assert variables(bind_sizes(tiled(55, 16, 3), {})) == ["i0", "i1", "i2"]

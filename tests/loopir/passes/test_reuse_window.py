@@ -5,7 +5,7 @@ import pytest
 
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, Program, Scope, Tile
-from ansorpy.loopir.passes.slide import slide
+from ansorpy.loopir.passes.reuse_window import reuse_window
 from ansorpy.loopir.rewrite import walk_stmt
 from tests.loopir.samples import add, buffer, c, mul, program, read, store, v
 
@@ -45,7 +45,7 @@ def test_a_window_is_taken_in_where_rows_overlap(
     rows: int, window: tuple[int, int], stride: int, left: int
 ) -> None:
     before = windowed(rows, 16, window, stride)
-    after = slide(before, {"Y": 512})
+    after = reuse_window(before, {"Y": 512})
     assert loops(after) == left
     rng = np.random.default_rng(0)
     high, wide = window

@@ -1,4 +1,4 @@
-"""Let sums of matrices begin at zero in their registers, not with zeros in memory.
+"""Start sums of a matrix instruction at zero in its registers instead of storing zeros first.
 
 C[i, j] = 0;  C[i, j] += A[i, k] * B[k, j] on matrices      ->      the second alone, from 0
 C[i, j] = 0;  for k in 4: C[i, j] += ...  ->  k = 0 from 0;  for k in 3: C[i, j] += ... k + 1
@@ -11,12 +11,12 @@ from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt, walk_stmt
 
 
-def fresh(program: Program) -> Program:
+def zero_init(program: Program) -> Program:
     """Return the program without zeros that only a tile on matrices reads, which comes next.
 
-    Needs a tiled program. Keeps the meaning. Afterwards no sequence stands in a sequence: `promote`
-    sees what is set just before a loop. Both may stand in equal loops, one after the other,
-    as long as each iteration has elements of its own.
+    Needs a tiled program. Keeps the meaning. Afterwards no sequence stands in a sequence:
+    `promote_accumulators` sees what is set just before a loop. Both may stand in equal loops, one
+    after the other, as long as each iteration has elements of its own.
     """
     return map_phases(program, _freshened)
 

@@ -1,4 +1,4 @@
-"""Keep scratch buffers in registers where every access is the same register tile."""
+"""Replace scratch buffers by registers if every access is the same register tile (mem2reg)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ VECTORS: Final = 32  # more than this cannot live in registers
 Shape = tuple[tuple[int, ...], ...]  # per buffer dimension: the extents of its tile variables
 
 
-def registers(program: Program) -> Program:
+def scalar_replacement(program: Program) -> Program:
     """Return the program with LOCAL buffers turned into REGISTER ones where that is possible.
 
     Needs a tiled program. Keeps the meaning. Afterwards a LOCAL buffer is left only where two

@@ -1,4 +1,4 @@
-"""What does not fit into a cache."""
+"""Size of a buffer against the size of a cache."""
 
 from math import prod
 

@@ -5,7 +5,7 @@ import pytest
 
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, LoopKind, Program, Scope
-from ansorpy.loopir.passes.tasks import tasks
+from ansorpy.loopir.passes.normalize_parallel import normalize_parallel
 from ansorpy.loopir.rewrite import walk_stmt
 from tests.loopir.samples import add, buffer, c, program, read, store, v
 
@@ -41,7 +41,7 @@ def extents(made: Program, kind: LoopKind) -> list[object]:
 def test_tasks_are_grouped_along_the_innermost_parallel_loop(
     rows: int, columns: int, parallel: list[int], serial: list[int]
 ) -> None:
-    made = tasks(doubled(rows, columns))
+    made = normalize_parallel(doubled(rows, columns))
     assert extents(made, LoopKind.PARALLEL) == [c(n) for n in parallel]
     assert extents(made, LoopKind.SERIAL) == [c(n) for n in serial]
     a = np.random.default_rng(0).random((rows, columns), np.float32)

@@ -4,7 +4,7 @@ import pytest
 
 from ansorpy.expr.expr import Var
 from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
-from ansorpy.loopir.passes.stream import stream
+from ansorpy.loopir.passes.non_temporal_stores import non_temporal_stores
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.target import Target
 from tests.loopir.samples import add, buffer, program, read, store, v
@@ -26,7 +26,7 @@ def writes(*tiles: Stmt, scope: Scope = Scope.OUTPUT) -> Program:
 
 def streamed(made: Program, l3_bytes: int = 64, features: tuple[str, ...] = AVX512) -> list[bool]:
     """Return which tiles go past the caches."""
-    after = stream(made, Target(l3_bytes=l3_bytes, features=features))
+    after = non_temporal_stores(made, Target(l3_bytes=l3_bytes, features=features))
     parts = [part for phase in after.phases for part in walk_stmt(phase.body)]
     return [part.streamed for part in parts if isinstance(part, Tile)]
 

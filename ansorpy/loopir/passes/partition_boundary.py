@@ -1,4 +1,4 @@
-"""Separate the first and last tile along an axis where a condition holds for a part of them.
+"""Partition a loop into first, middle and last iterations if a boundary condition decides there.
 
 for h in 4: unroll i in 7: if 7 h + i > 0: S     ->     unroll i in 7: if i > 0: S
                                                         for h in 3: unroll i in 7: S
@@ -12,13 +12,13 @@ from ansorpy.expr.expr import Binary, Const, Expr, Var, variables
 from ansorpy.expr.intervals import Interval, bounds
 from ansorpy.expr.products import conjuncts
 from ansorpy.loopir.nodes import WRITTEN_OUT, Alloc, For, If, LoopKind, Program, Seq, Stmt
-from ansorpy.loopir.passes.fold import refold
+from ansorpy.loopir.passes.bind_sizes import refold
 from ansorpy.loopir.rewrite import map_phases, seq, stmt_children, stores, substitute_stmt
 
 DEPTH: Final = 2  # axes that are split at most: code grows by 3 for each
 
 
-def border(program: Program) -> Program:
+def partition_boundary(program: Program) -> Program:
     """Return the program with serial loops split into first, middle and last iterations.
 
     Needs a bound program. Keeps the meaning. Afterwards, where loops over elements decide with

@@ -7,7 +7,7 @@ from ansorpy.expr.expr import Const, Expr, Read, Select
 from ansorpy.expr.products import conjunction
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Tile
-from ansorpy.loopir.passes.idle import idle
+from ansorpy.loopir.passes.drop_masks import drop_masks
 from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.loopir.verify import check
 from tests.loopir.samples import add, buffer, c, f32, lt, mul, program, read, store, v
@@ -68,7 +68,7 @@ def same(a: Program, b: Program, columns: int = 24, weights: int = 5) -> bool:
 
 def test_a_mask_that_the_reader_has_is_left_out() -> None:
     before = row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)))
-    after = idle(before)
+    after = drop_masks(before)
     check(after, level="tiled")
     assert sum_of(before).mask is not None
     assert sum_of(after).mask is None
@@ -76,7 +76,7 @@ def test_a_mask_that_the_reader_has_is_left_out() -> None:
 
 
 def test_what_is_loaded_keeps_the_mask_and_what_does_not_move_has_none() -> None:
-    (value,) = sum_of(idle(row_sums(lt(PLACE, c(24)), lt(PLACE, c(24))))).store.values
+    (value,) = sum_of(drop_masks(row_sums(lt(PLACE, c(24)), lt(PLACE, c(24))))).store.values
     selects = [part for part in (value.a, value.b) if isinstance(part, Select)]  # type: ignore[union-attr]
     assert [part.then for part in selects] == [read("X", v("k"), PLACE)]
 
@@ -88,7 +88,7 @@ def test_a_condition_of_a_load_is_joined_with_the_mask() -> None:
     tile = sum_of(before)
     (phase,) = before.phases
     with_select = program(before.buffers, _replaced(phase.body, tile, mul(inside, f32(2.0))))
-    after = idle(with_select)
+    after = drop_masks(with_select)
     (value,) = sum_of(after).store.values
     assert isinstance(value.a.then, Read)  # type: ignore[union-attr]  # one select, not two
     assert same(with_select, after)
@@ -117,19 +117,19 @@ def _replaced(body: object, tile: Tile, value: Expr) -> Alloc:
     ids=["no mask", "more", "late", "moving", "integers", "outside", "registers"],
 )
 def test_other_masks_stay(before: Program) -> None:
-    assert idle(before) == before
+    assert drop_masks(before) == before
 
 
 def test_what_does_not_move_is_read_where_all_conditions_meet() -> None:
     """X[k, j] * W[k] for j > k + 20: W has four elements, and nothing is summed for the fifth k."""
     beyond = lt(add(v("k"), c(20)), PLACE)
     before = row_sums(conjunction([lt(PLACE, c(24)), beyond]), lt(PLACE, c(24)), weights=4)
-    assert idle(before) == before
-    assert same(before, idle(before), weights=4)
+    assert drop_masks(before) == before
+    assert same(before, drop_masks(before), weights=4)
     early = lt(add(v("k"), c(3)), PLACE)  # whatever k is, the ninth place has both
     before = row_sums(conjunction([lt(PLACE, c(24)), early]), lt(PLACE, c(24)))
-    assert sum_of(idle(before)).mask == early
-    assert same(before, idle(before))
+    assert sum_of(drop_masks(before)).mask == early
+    assert same(before, drop_masks(before))
 
 
 @pytest.mark.parametrize("other", [0.0, 1.0])
@@ -137,7 +137,7 @@ def test_what_a_value_reads_at_chosen_places_is_not_read_where_lanes_idle(other:
     beyond = lt(add(v("k"), c(20)), PLACE)
     weight = Select(beyond, mul(read("W", v("k")), f32(2.0)), f32(other))
     before = row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)), weight=weight, weights=4)
-    after = idle(before)
+    after = drop_masks(before)
     assert sum_of(after).mask is None
     assert same(before, after, weights=4)
 
@@ -145,6 +145,6 @@ def test_what_a_value_reads_at_chosen_places_is_not_read_where_lanes_idle(other:
 def test_only_the_part_that_the_reader_has_is_left_out() -> None:
     odd = lt(v("k"), c(3))
     both = row_sums(conjunction([lt(PLACE, c(24)), odd]), lt(PLACE, c(24)))
-    after = idle(both)
+    after = drop_masks(both)
     assert sum_of(after).mask == odd
     assert same(both, after)

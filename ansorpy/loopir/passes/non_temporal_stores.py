@@ -1,4 +1,4 @@
-"""Let large results go past the caches: whoever reads them comes when they would be gone anyway.
+"""Use non-temporal stores for outputs that exceed the last-level cache.
 
 C[i, l] = ...        ->        streamed: C[i, l] = ...        where C fills the last cache
 
@@ -10,14 +10,14 @@ from typing import Final
 
 from ansorpy.expr.expr import reads
 from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
-from ansorpy.loopir.passes.large import fills
+from ansorpy.loopir.passes.exceeds_cache import fills
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.target import Target
 
 FEATURE: Final = "avx512f"  # a vector is a line
 
 
-def stream(program: Program, target: Target) -> Program:
+def non_temporal_stores(program: Program, target: Target) -> Program:
     """Return the program whose tiles go past the caches with the outputs that fill the last one.
 
     Needs a tiled program. Keeps the meaning. Nothing changes for outputs that are read, or that

@@ -1,0 +1,65 @@
+"""The passes of lowering, in order, with the reason for each pass's place."""
+
+from collections.abc import Iterator, Mapping
+
+from ansorpy.loopir.nodes import Program
+from ansorpy.loopir.passes.bind_sizes import bind_sizes
+from ansorpy.loopir.passes.drop_masks import drop_masks
+from ansorpy.loopir.passes.hoist import hoist
+from ansorpy.loopir.passes.hoist_init import hoist_init
+from ansorpy.loopir.passes.non_temporal_stores import non_temporal_stores
+from ansorpy.loopir.passes.normalize_parallel import normalize_parallel
+from ansorpy.loopir.passes.partition_boundary import partition_boundary
+from ansorpy.loopir.passes.peel import peel
+from ansorpy.loopir.passes.prefetch import prefetch
+from ansorpy.loopir.passes.promote_accumulators import promote_accumulators
+from ansorpy.loopir.passes.reuse_window import reuse_window
+from ansorpy.loopir.passes.scalar_replacement import scalar_replacement
+from ansorpy.loopir.passes.tile import tile
+from ansorpy.loopir.passes.transpose_blockwise import transpose_blockwise
+from ansorpy.loopir.passes.unroll import unroll
+from ansorpy.loopir.passes.zero_init import zero_init
+from ansorpy.target import Target
+
+
+def lower_for_cpu(
+    program: Program, sizes: Mapping[str, int], budgets: Mapping[str, int], target: Target
+) -> Iterator[tuple[str, Program]]:
+    """Yield the program after every pass, in order, with the name of the pass.
+
+    Args:
+        program: symbolic, as a plan holds it.
+        sizes: the value of every size that the program mentions.
+        budgets: by stage, how many vector statements one unrolled body may have.
+    """
+    # First: every other pass needs constant extents.
+    yield "bind_sizes", (program := bind_sizes(program, sizes))
+    # Before loops are split: the guard `var == 0` of an initialisation is still a single one.
+    yield "hoist_init", (program := hoist_init(program))
+    # Before peeling: a task must hold whole tiles and their tail.
+    yield "normalize_parallel", (program := normalize_parallel(program))
+    # Before peeling: the middle part then has no condition left that a peeled loop would repeat.
+    yield "partition_boundary", (program := partition_boundary(program))
+    # Before tiling: a register tile has a constant extent.
+    yield "peel", (program := peel(program))
+    # After peeling, which adds conditions; before tiling, which turns what is left into masks.
+    yield "hoist", (program := hoist(program))
+    # The border between loops over elements and register tiles: all passes below see tiles.
+    yield "tile", (program := tile(program, target))
+    # Before accumulators are promoted: a sum of matrices then begins in its registers.
+    yield "zero_init", (program := zero_init(program))
+    # Before accumulators are promoted: a scratch buffer that is one tile needs no second copy.
+    yield "scalar_replacement", (program := scalar_replacement(program))
+    # Before masks are dropped: only register tiles may hold lanes that nobody reads.
+    yield "promote_accumulators", (program := promote_accumulators(program))
+    # Before windows and unrolling, both of which take tiles without masks only.
+    yield "drop_masks", (program := drop_masks(program))
+    # Before unrolling: a window that is taken into the tile leaves no loop to unroll.
+    yield "reuse_window", (program := reuse_window(program, budgets))
+    # After all passes that look for a loop around one tile.
+    yield "unroll", (program := unroll(program, budgets, target.registers))
+    # After unrolling: tiles that unrolling names one by one stay as they are.
+    yield "transpose_blockwise", (program := transpose_blockwise(program))
+    # Hints of stores and loads come last: they change no statement that a pass above looks for.
+    yield "non_temporal_stores", (program := non_temporal_stores(program, target))
+    yield "prefetch", prefetch(program, target)
