@@ -28,7 +28,7 @@ class Winograd:
     """Compute a convolution by F(outputs, taps) in every sliding dimension.
 
     Condition   the stage is a convolution whose window slides by 1, or a dilated one, apart by
-                the remainders of its positions (te.winograd.recognise), its loops whole, with
+                the remainders of its positions (rewrites.winograd.recognise), its loops whole, with
                 transforms for its taps, of at most 64 places, and at least `outputs` long in
                 every sliding dimension
     Rewrite     (S, i)  ->  (S', i - 1); later rules are tried too. With `host` the one consumer

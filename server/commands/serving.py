@@ -3,10 +3,10 @@
 import socket
 from contextlib import suppress
 from ipaddress import ip_address
+from typing import Final
 
 import typer
 from fastapi import FastAPI
-from uvicorn.config import STARTUP_FAILURE
 
 from ansorpy.server.edge.serving import (
     QueueingServer,
@@ -16,6 +16,8 @@ from ansorpy.server.edge.serving import (
     server_config,
 )
 from ansorpy.server.settings import Settings
+
+STARTUP_FAILURE: Final = 3  # exit code, as uvicorn's own command has it
 
 
 class Server(QueueingServer):

@@ -40,7 +40,7 @@ def test_a_file_is_decided_by_its_seed() -> None:
 @pytest.mark.parametrize(
     ("patches", "harm"),
     [
-        ({"past.is_trusted": lambda record: True}, "answered from the store"),
+        ({"record_lookup.is_trusted": lambda record: True}, "answered from the store"),
         ({"warm.SEEDS": 99, "warm.SHARE": 1}, "programs of the file would be measured"),
         ({"Task.recall": lambda task, known: setattr(task, "known", 1)}, "took times"),
     ],

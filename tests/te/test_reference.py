@@ -5,6 +5,7 @@ import pytest
 
 from ansorpy import te
 from ansorpy.errors import SpecError
+from ansorpy.expr.expr import Var
 from ansorpy.oracle import error_bounds, reduction
 from ansorpy.oracle.error_bounds import Bounded
 from ansorpy.te.numeric import UNIT_ROUNDOFF
@@ -93,7 +94,7 @@ def test_the_branch_not_taken_is_not_read_and_others_must_be_inside() -> None:
     dag = te.dag(good)
     (out,) = te.evaluate(dag, {"x": np.array([1, -2, 3, -4], "f4")})
     assert out.tolist() == [-1, -2, -1, -4, -1, -2]
-    node = te.Compute("y", (te.Axis("i", 5),), (x[te.Scalar(te.expr.Var("i"))].expr,), ("float32",))
+    node = te.Compute("y", (te.Axis("i", 5),), (x[te.Scalar(Var("i"))].expr,), ("float32",))
     broken = te.Dag((te.Placeholder(x.draft.node.name, (4,)), node), ("y",))
     with pytest.raises(SpecError, match="reads index 4 of dimension 0, which has 4"):
         te.evaluate(broken, {x.draft.node.name: np.zeros(4, "f4")})

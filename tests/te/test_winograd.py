@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ansorpy import te
 from ansorpy.errors import SpecError
+from ansorpy.expr.expr import Const, substitute
 from ansorpy.oracle.error_bounds import Bounded
 from ansorpy.oracle.grid import Grid
 from ansorpy.oracle.reference import evaluate, evaluate_bounded
@@ -236,8 +237,8 @@ def stepwise(node: Compute, values: dict[str, Array]) -> Array:
     total = np.zeros(node.shape, np.float32)
     (axis,) = node.reduce_axes
     for k in range(axis.extent):
-        at = te.expr.Const(k)
-        body = tuple(te.expr.substitute(part, {axis.name: at}) for part in node.body)
+        at = Const(k)
+        body = tuple(substitute(part, {axis.name: at}) for part in node.body)
         step = replace(node, body=body, reduce_axes=(), combiner=None)
         total = total + one(step, values).astype(np.float32)
     return total.astype(float)

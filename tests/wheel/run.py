@@ -58,7 +58,8 @@ class Place:
     def environ(self) -> Mapping[str, str]:
         """Variables of a user who works in the folder."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("ANSORPY_", "PYTHON"))}
-        return {**kept, "PYTHONPATH": ".", "ANSORPY_DATA_DIR": str(self.folder / "data")}
+        data = {"ANSORPY_DATA_DIR": str(self.folder / "data"), "XDG_DATA_HOME": str(self.folder)}
+        return {**kept, **data, "PYTHONPATH": "."}
 
     def run(self, program: str, *arguments: str, **environ: str) -> str:
         """Return what a program of the environment prints; it must end with 0."""
@@ -77,11 +78,13 @@ def environment(kind: str, wheel: Path, venv: Path) -> None:
     subprocess.run([*UV, "venv", "--python", sys.executable, str(venv)], check=True)
     install = [*UV, "pip", "install", "--python", str(venv / "bin" / "python")]
     if kind == "lowest":
-        lowest = ["--resolution", "lowest-direct", "--only-binary", ":all:"]
-        subprocess.run([*install, *lowest, str(wheel)], check=True)
-        return
-    lock = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / "requirements.lock")]
-    subprocess.run([*install, *lock], check=True)
+        pins = venv.with_suffix(".txt")
+        lowest = ["--resolution", "lowest-direct", "--python", sys.executable, "-o", str(pins)]
+        subprocess.run([*UV, "pip", "compile", *lowest, str(ROOT / "pyproject.toml")], check=True)
+        subprocess.run([*install, "--only-binary", ":all:", "-r", str(pins)], check=True)
+    else:
+        lock = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / "requirements.lock")]
+        subprocess.run([*install, *lock], check=True)
     subprocess.run([*install, "--no-deps", str(wheel)], check=True)
 
 

@@ -24,7 +24,7 @@ class Tensorize:
     """Take the sum of a stage in steps of an instruction, by its name.
 
     The stages "<stage>_wide", "<stage>_narrow" and "<stage>_sums", as far as they are needed, come
-    just before; the stage keeps its name and its values (see `te.dots`).
+    just before; the stage keeps its name and its values (see `rewrites.tensorize`).
     """
 
     code: ClassVar[str] = "TZ"
