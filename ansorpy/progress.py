@@ -34,7 +34,7 @@ from ansorpy.units import clock, duration, eta_s
 Report = Callable[[Event], None]
 
 TICK_S: Final = 0.5  # between two repaints: the elapsed time goes on while nothing happens
-COLUMNS: Final = 100  # of a stream that does not say how wide it is
+COLUMNS: Final = 100  # width of a stream that does not tell its own
 BAR: Final = 20  # characters
 IN_STATUS: Final = (RoundDone, Racing)  # the status line says as much
 
@@ -89,7 +89,7 @@ class Tally:
     phase: str = "starting"
     searching: bool = False
     stopping: bool = False
-    end_s: float | None = None  # of the search, as it was foreseen after the last round
+    end_s: float | None = None  # end of the search, forecast after the last round
 
     def take(self, event: Event, now_s: float) -> Event | None:
         """Note an event; return it as it is shown, None if it says nothing new."""
@@ -175,7 +175,7 @@ class Painter:
 
     def __init__(self, stream: TextIO, status: Callable[[], str], tick_s: float = TICK_S) -> None:
         self._stream, self._status, self._tick_s = stream, status, tick_s
-        self._width = 0  # of the line that is painted
+        self._width = 0  # characters of the painted line
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tick, name="ansorpy-progress", daemon=True)

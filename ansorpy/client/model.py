@@ -66,7 +66,7 @@ class Job:
     priority: int = 0
     attempts: int = 0
     events: int = 0
-    waiting_for: str | None = None  # what a queued job lacks: "no live worker for cpu"
+    waiting_for: str | None = None  # reason of a queued job, such as "no live worker for cpu"
     how: str = ""  # of a submission: created, repeated, coalesced, answered
 
     @property

@@ -38,11 +38,11 @@ def lower_for_cpu(
     yield "hoist_init", (program := hoist_init(program))
     # Before peeling: a task must hold whole tiles and their tail.
     yield "normalize_parallel", (program := normalize_parallel(program))
-    # Before peeling: the middle part then has no condition left that a peeled loop would repeat.
+    # Before peeling: the middle part then has no boundary condition, and peeling repeats none.
     yield "partition_boundary", (program := partition_boundary(program))
     # Before tiling: a register tile has a constant extent.
     yield "peel", (program := peel(program))
-    # After peeling, which adds conditions; before tiling, which turns what is left into masks.
+    # After peeling, which adds conditions; before tiling, which turns conditions into masks.
     yield "hoist", (program := hoist(program))
     # The border between loops over elements and register tiles: all passes below see tiles.
     yield "tile", (program := tile(program, target))
@@ -50,7 +50,7 @@ def lower_for_cpu(
     yield "zero_init", (program := zero_init(program))
     # Before accumulators are promoted: a scratch buffer that is one tile needs no second copy.
     yield "scalar_replacement", (program := scalar_replacement(program))
-    # Before masks are dropped: only register tiles may hold lanes that nobody reads.
+    # Before masks are dropped: only register tiles may hold lanes that no store reads.
     yield "promote_accumulators", (program := promote_accumulators(program))
     # Before windows and unrolling, both of which take tiles without masks only.
     yield "drop_masks", (program := drop_masks(program))

@@ -1,4 +1,4 @@
-"""What a trial leaves behind, as a value and as a line of JSON.
+"""The record of a trial, as a value and as a line of JSON.
 
 A record holds what is needed to replay a trial (workload, rule set, plan identity, row) and to
 trust it (target features, versions, every sample, the error text).

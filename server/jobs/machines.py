@@ -23,7 +23,7 @@ WORKER_ALIVE_S: Final = 30.0  # how old the heartbeat of a living worker may be
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a worker takes: jobs for one of its names, or for none, of at most so many threads."""
+    """The jobs that a worker may take: for one of its names or no target, within its threads."""
 
     names: tuple[str, ...]  # digest, KIND, KIND:ARCH
     cores: int

@@ -1,4 +1,4 @@
-"""What the routes are given: the objects that `ansorpy.server.app` made, and who asks."""
+"""Dependencies of the routes: the objects that `ansorpy.server.app` made, and the principal."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a worker says of itself: its target, cores and versions."""
+"""The description that a worker stores of itself: target, cores and versions."""
 
 import json
 from dataclasses import asdict, dataclass

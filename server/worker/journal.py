@@ -24,7 +24,7 @@ from ansorpy.tuner.twins import leaders, summed
 
 
 class JobJournal:
-    """What `ansorpy.tuner.tune.run` takes as `store` and as `journal`.
+    """The store and the journal of a job, as `ansorpy.tuner.tune.run` takes them.
 
     As a store it holds the records that the tenant had when the job began: a resumed search must
     know no more than the first attempt did.

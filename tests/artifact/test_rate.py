@@ -1,4 +1,4 @@
-"""Which operations per second are shown, and as what."""
+"""Rates of kernels: executed, effective, or not shown."""
 
 from dataclasses import replace
 

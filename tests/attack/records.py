@@ -49,7 +49,7 @@ MOST: Final = TRIALS // 4  # programs of a file that may be measured
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one file showed; `harm` is "" if there was none."""
+    """The finding of one file; `harm` is "" if the file did none."""
 
     seed: int
     kind: str

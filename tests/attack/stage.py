@@ -41,7 +41,7 @@ IPC: Final = ("shm", "sem", "msg")
 
 @dataclass
 class Stage:
-    """What is attacked, beside the measuring processes themselves."""
+    """The targets of an attack, beside the measuring processes themselves."""
 
     folder: Path
     aims: Aims

@@ -1,4 +1,4 @@
-"""Whether the correction by a control ranks candidates better than their measured times do.
+"""Comparison of rankings: by cost corrected with the reference kernel, and by measured time.
 
 A machine made up, with seeded noise: no clock is read. Source: docs/adr/0089.
 """

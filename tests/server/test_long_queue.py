@@ -156,7 +156,7 @@ def test_two_claims_at_once_take_two_jobs(
 
 @dataclass(frozen=True)
 class Wish:
-    """What decides when a job is claimed."""
+    """The fields of a job that decide when it is claimed."""
 
     job_id: str
     tenant: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-ROUNDS: Final = 1_000  # of looking for processes to kill; each round kills all that it finds
+ROUNDS: Final = 1_000  # rounds of a kill at most; each kills every process that it finds
 END_S: Final = 1.0  # a killed process that runs longer waits for a device
 
 

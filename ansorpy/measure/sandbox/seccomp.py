@@ -21,7 +21,7 @@ ALLOW: Final = 0x7FFF0000
 REFUSE: Final = 0x00050000  # | errno
 NUMBER_AT: Final = 0
 ARCH_AT: Final = 4
-ARGUMENT_AT: Final = (16, 24)  # of the first and second, their lower halves (little endian)
+ARGUMENT_AT: Final = (16, 24)  # offsets of the lower halves of arguments 1 and 2 (little endian)
 LOAD: Final = 0x20  # BPF_LD | BPF_W | BPF_ABS
 EQUAL: Final = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
 AT_LEAST: Final = 0x35  # BPF_JMP | BPF_JGE | BPF_K
@@ -78,7 +78,7 @@ NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "clone": (56, 220), "clone3": (435, 435), "kill": (62, 129), "tgkill": (234, 131),
 }  # fmt: skip
 PROGRAMS: Final = ("execve", "execveat", "fork", "vfork")  # what only builders need: the linker
-BINDS: Final = ("sched_setaffinity",)  # what only OpenMP runtimes need, for other threads
+BINDS: Final = ("sched_setaffinity",)  # calls that only OpenMP runtimes need, for other threads
 OWN_ONLY: Final = ("kill", "tgkill", "prlimit64")  # the first argument is the process itself
 # Second arguments that make a file send signals to another process, or lock out its writers:
 # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE; FIOSETOWN, SIOCSPGRP, TIOCSTI.

@@ -1,4 +1,4 @@
-"""What a child and its descendants use in all, where no limit of the kernel counts the sum.
+"""Memory, processes and files of a child and its descendants, summed: the kernel limits each alone.
 
 Standard library only; the daemon calls it about twice a second while a call goes on.
 """
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ansorpy.measure.sandbox.family import Member, everyone
 
-PROCESSES: Final = 32  # of a builder: a compiler driver, a linker, their threads' helpers
-BLOCK_BYTES: Final = 512  # of st_blocks
+PROCESSES: Final = 32  # processes of a builder at most: compiler driver, linker, their helpers
+BLOCK_BYTES: Final = 512  # bytes per unit of st_blocks
 
 
 def excess(group: int, orders: Mapping[str, Any]) -> str:

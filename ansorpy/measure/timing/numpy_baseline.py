@@ -20,7 +20,7 @@ MAX_POINTS: Final = 1 << 24  # of a reduction that needs its whole body in memor
 
 Values = dict[tuple[str, int], Array]
 _Step = Callable[[Values], Any]
-_Shapes = Mapping[str, tuple[int, ...]]  # of the tensors, by name
+_Shapes = Mapping[str, tuple[int, ...]]  # shapes of tensors, by name
 
 _BINARY: Final[Mapping[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,

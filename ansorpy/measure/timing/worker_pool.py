@@ -79,7 +79,7 @@ class Crew:
         self.settings = settings
         self._folder = TemporaryDirectory(prefix="ansorpy-measure-", dir=settings.folder)
         self.sealed = Sealed(self._made("cases"))
-        self.cases = self.sealed.folder()  # of all cases of the task
+        self.cases = self.sealed.folder()  # folder with all cases of the task
         self._scratch, self._compiled = self._made("scratch"), self._made("compiled")
         self._cases: dict[tuple[Path, Dag], Path] = {}
         self._begun: dict[BuildJob, Worker] = {}  # who remembers the machine code

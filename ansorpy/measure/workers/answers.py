@@ -14,7 +14,7 @@ from ansorpy.measure.backend import Built, backend
 from ansorpy.measure.workers.frames import find
 from ansorpy.measure.workers.wire import HEADER_BYTES, Codec, Instead
 
-BUILD_BYTES: Final = 64 << 20  # of machine code; seen: 0.4 MiB for the largest unrolled kernels
+BUILD_BYTES: Final = 64 << 20  # machine code at most; 0.4 MiB for the largest unrolled kernel
 EXTENT_LIMIT: Final = 1 << 40
 PHASE_LIMIT: Final = 1 << 40
 

@@ -32,9 +32,9 @@ SERVE: Final = "ansorpy.measure.workers.child:serve"
 class Limits:
     """What one child may use; memory counts on top of what its daemon has mapped."""
 
-    memory_bytes: int = 4 << 30  # of each process, and of all together
-    file_bytes: int = 16 << 20  # of each file
-    folder_bytes: int = 256 << 20  # of all files in the scratch folder
+    memory_bytes: int = 4 << 30  # limit of each process, and of their sum
+    file_bytes: int = 16 << 20  # limit of each file
+    folder_bytes: int = 256 << 20  # limit of the sum of all files in the scratch folder
     open_files: int = 256  # a pipe holds up to a megabyte
     cpu_s: int = -1  # unlimited: the supervisor's time-outs count wall time
 
@@ -116,7 +116,7 @@ class Worker:
         self._timeout_s = 0.0
         self._ready = False
         self._call: tuple[dict[str, Any], bytes] = ({}, b"")  # in progress
-        self._codec: Codec | None = None  # of the answer to it
+        self._codec: Codec | None = None  # codec of the answer to the call
         self._left = 0  # daemons that may still die of it
         self._begun = False  # a call whose answer nobody waits for
 

@@ -1,4 +1,4 @@
-"""What the moves share: aims, the table, and how to write to the link."""
+"""Shared parts of the moves: aims, the table, and writing to the link."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,7 @@ NAP_S: Final = 60.0  # much longer than any time-out of the stage
 
 @dataclass(frozen=True)
 class Aims:
-    """What a move is aimed at: all outside of the sandbox."""
+    """The aims of a move, all of them outside of the sandbox."""
 
     outside: str  # a folder with files
     crew: str  # the folder of the pool

@@ -1,4 +1,4 @@
-"""Whole tiles and tails, each folded under the condition that tells them apart."""
+"""Peeling of tails: each branch is folded under its own condition."""
 
 import numpy as np
 import pytest
