@@ -80,7 +80,7 @@ MIN_GAIN = 1e-9  # seconds; what counts as an improvement
 class Request:
     """What to tune, for what, and how hard. `trials` and `seconds` are shared by all tasks.
 
-    Without trials the model's choice is the answer (`session.first`).
+    Without trials the model's choice is the answer (`tuner.first_answer`).
     """
 
     dags: tuple[Dag, ...]
