@@ -12,7 +12,8 @@ from ansorpy.loopir.printer import text
 from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import Exported, MeasurePool
-from ansorpy.measure.timing.final_race import Heated
+from ansorpy.measure.timing.delivered import CallJob
+from ansorpy.measure.timing.final_race import Calling, Heated
 from ansorpy.measure.timing.protocol import Race
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -95,7 +96,11 @@ class FakePool(Closing):
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
 
-    def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
+    def begin_call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Calling:
+        self.called = files
+        return Calling(CallJob("kernel.py", ""), None)
+
+    def end_call(self, calling: Calling) -> Failed | None:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
 
     def export(self, what: Export, first_only: bool = False) -> Exported | Failed:

@@ -17,6 +17,15 @@ from ansorpy.errors import BuildError
 from ansorpy.target import Target
 
 
+def warm(_box: object = None) -> None:
+    """Compile an empty function: numba registers its types and operators at the first one."""
+    numba.njit(nogil=True)(_nothing)()
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
 def source_object(kernel: Kernel, target: Target) -> bytes:
     """Return the object file of a kernel's source: its phases, by name.
 

@@ -205,19 +205,25 @@ class MeasurePool(Closing):
                 verdict = at_once(final_race.fit(self.crew, done, kernel.meaning, None))
         return verdict if isinstance(verdict, Failed) else None
 
-    def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
-        """Import a delivered `kernel.py` and run the first case through its `run`, as users do.
+    def begin_call(
+        self, files: Mapping[str, bytes], meaning: Dag | None = None
+    ) -> final_race.Calling:
+        """Begin to import a delivered `kernel.py` and to run the first case through its `run`.
+
+        The call goes on beside what follows if a core is free for it; `end_call` has its result.
 
         Args:
             files: `kernel.py` and what lies beside it, by name.
             meaning: what it was reformulated to compute.
-
-        Returns:
-            None if the results are right and of the right dtypes and shapes.
         """
         self._references.all()
-        with self._intact(), self.crew.hold():
-            return final_race.called(self.crew, files, meaning)
+        with self._intact():
+            return final_race.begin_call(self.crew, files, meaning)
+
+    def end_call(self, calling: final_race.Calling) -> Failed | None:
+        """Return the failure of a call; None if results, dtypes and shapes are right."""
+        with self._intact():
+            return final_race.end_call(self.crew, calling)
 
     def export(self, what: Export, first_only: bool = False) -> Exported | Failed:
         """Build a library, run every case through its own functions, and time it.

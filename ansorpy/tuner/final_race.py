@@ -85,9 +85,9 @@ def race(
         wrong = pool.verify(entry.kernel) if ranking.chosen == NAIVE else None  # it was looked at
         if wrong is None:
             raced = recorded(task, pool, entry, ranking, request, clock())
-            wrong = called(task, pool, raced)
-            if wrong is None:
+            if isinstance(raced, Raced):
                 return raced
+            wrong = raced
         del finished[ranking.chosen]
         failed[ranking.chosen] = wrong
         if ranking.chosen in named:
@@ -102,9 +102,12 @@ def recorded(
     ranking: Ranking,
     request: str,
     now_s: float,
-) -> Raced:
-    """Return a finished race as a record, with what it delivers."""
-    library, digest, native_s = exported(task, pool, entry)
+) -> Raced | Failed:
+    """Return a finished race as a record, with what it delivers; or the failure of its file.
+
+    The file that is to be delivered is called as its user will call it. That goes on beside the
+    export of the library.
+    """
     test = make_test(task.dag, entry.kernel.meaning)
     result = Race(
         winner=ranking.winner,
@@ -118,14 +121,23 @@ def recorded(
         trials=task.trials + task.known,
         seconds=task.seconds,
         request=request,
-        native_sha256=digest,
-        native_s=native_s,
-        native_note=library if isinstance(library, str) else "",
         reformulated=entry.reformulated,
         errors=ranking.errors,
         flop=entry.flop,
         peak_flop_per_s=pool.attainable_flop_per_s(),
         numpy_note=ranking.numpy_note,
+    )
+    files = kernel_files(task.dag, entry.kernel, entry.schedule, result, task.target)
+    calling = pool.begin_call(files, entry.kernel.meaning)
+    library, digest, native_s = exported(task, pool, entry)
+    wrong = pool.end_call(calling)
+    if wrong is not None:
+        return wrong
+    result = replace(
+        result,
+        native_sha256=digest,
+        native_s=native_s,
+        native_note=library if isinstance(library, str) else "",
     )
     record = Record(
         key=task.key,
@@ -140,14 +152,6 @@ def recorded(
         race=result,
     )
     return Raced(record, entry, library)
-
-
-def called(task: Task, pool: MeasurePool, raced: Raced) -> Failed | None:
-    """Call the file that is to be delivered as its user will; None if its results are right."""
-    race, entry = raced.record.race, raced.entry
-    assert race is not None
-    files = kernel_files(task.dag, entry.kernel, entry.schedule, race, task.target)
-    return pool.call(files, entry.kernel.meaning)
 
 
 def sealed(task: Task, raced: Raced, request: str) -> Raced:

@@ -1,6 +1,6 @@
 """A kernel file runs as its user runs it, for every dtype over the operators."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ from ansorpy.artifact import load, unbox
 from ansorpy.expr.expr import DTYPES
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
+from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.population import sample
 from ansorpy.rules import CPU
@@ -88,13 +89,18 @@ def test_float16_arrays_go_in_and_come_out(half: Path) -> None:
         kernel(a.view(np.uint16), b)
 
 
+def called(pool: MeasurePool, files: Mapping[str, bytes]) -> Failed | None:
+    return pool.end_call(pool.begin_call(files))
+
+
 @pytest.mark.parametrize("cores", [1, 2])
 def test_a_kernel_file_is_called_in_a_measuring_process(cores: int, half: Path) -> None:
     with MeasurePool(parse(HALF)[0], local_target(cores)) as pool:
-        assert pool.call(unbox(half.read_bytes(), "half").files) is None
+        assert called(pool, unbox(half.read_bytes(), "half").files) is None
 
 
-def test_a_kernel_file_that_cannot_be_called_is_refused(half: Path) -> None:
+@pytest.mark.parametrize("aside", [False, True])
+def test_a_kernel_file_that_cannot_be_called_is_refused(aside: bool, half: Path) -> None:
     files = unbox(half.read_bytes(), "half").files
     run = b"run = RUNNER.run\n"
 
@@ -103,11 +109,13 @@ def test_a_kernel_file_that_cannot_be_called_is_refused(half: Path) -> None:
         return {"kernel.py": files["kernel.py"].replace(old, new)}
 
     with MeasurePool(parse(HALF)[0], local_target(1)) as pool:
-        raises = pool.call(edited(b"array.view(np.uint16) if", b"array if"))
-        bits = pool.call(edited(run, b"run = lambda *a: RUNNER.run(*a).view(np.uint16)\n"))
-        twice = pool.call(edited(run, b"run = lambda *a: RUNNER.run(*a) * np.float16(2)\n"))
-        ends = pool.call(edited(run, b"import os\nos._exit(3)\n"))
-        assert pool.call(files) is None
+        if aside:
+            pool.crew.start_caller()
+        raises = called(pool, edited(b"array.view(np.uint16) if", b"array if"))
+        bits = called(pool, edited(run, b"run = lambda *a: RUNNER.run(*a).view(np.uint16)\n"))
+        twice = called(pool, edited(run, b"run = lambda *a: RUNNER.run(*a) * np.float16(2)\n"))
+        ends = called(pool, edited(run, b"import os\nos._exit(3)\n"))
+        assert called(pool, files) is None
     assert raises is not None
     assert raises.message == "in a call of kernel.py: NotImplementedError: float16"
     assert bits is not None

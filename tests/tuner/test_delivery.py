@@ -14,7 +14,7 @@ from ansorpy.loopir.printer import text
 from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.final_race import Heated
+from ansorpy.measure.timing.final_race import Calling, Heated
 from ansorpy.measure.timing.protocol import Race
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
@@ -124,8 +124,8 @@ def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad:
     called: list[bytes] = []
 
     class Pool(FakePool):
-        def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
-            called.append(files["kernel.py"])
+        def end_call(self, calling: Calling) -> Failed | None:
+            called.append(self.called["kernel.py"])
             broken = len(called) <= bad
             return Failed("crash", "NotImplementedError: float16") if broken else None
 
@@ -141,7 +141,7 @@ def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad:
 
 def test_where_every_kernel_file_fails_its_call_nothing_is_delivered(tmp_path: Path) -> None:
     class Pool(FakePool):
-        def call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Failed | None:
+        def end_call(self, calling: Calling) -> Failed | None:
             return Failed("crash", "NotImplementedError: float16")
 
     result = tuned(tmp_path, Pool)

@@ -44,6 +44,14 @@ class Heated:
     code: int
 
 
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """A call of a delivered file; `worker` has begun it, if there was a core for it."""
+
+    job: CallJob
+    worker: Worker | None
+
+
 def race(
     crew: Crew,
     dag: Dag,
@@ -71,6 +79,7 @@ def race(
             found[name] = verdict
         else:
             kernels[name] = verdict
+    crew.start_caller()
     with crew.hold():
         rival = dag if numpy and numpy_call(dag) is not None else None
         processes, protocol = crew.settings.race_processes, crew.settings.protocol
@@ -134,14 +143,27 @@ def fit(
     return verdict if isinstance(verdict, Failed) else Fit(done.built, verdict.errors)
 
 
-def called(crew: Crew, files: Mapping[str, bytes], meaning: Dag | None) -> Failed | None:
-    """Call a delivered file once in a fresh process; as `MeasurePool.call`."""
+def begin_call(crew: Crew, files: Mapping[str, bytes], meaning: Dag | None) -> Calling:
+    """Seal a delivered file and begin to call it; as `MeasurePool.begin_call`."""
     place = crew.sealed.folder()  # a constant may be larger than a file that a child may write
     crew.sealed.keep(place, {name: create(place, name, data) for name, data in files.items()})
     job = CallJob(str(place / KERNEL_FILE), str(crew.cases_of(meaning)))
-    with crew.racers(1) as (worker,):
-        fresh = worker is crew.slot
-        reply = worker.call(f"{CALLED}:call", job, crew.settings.source_timeout_s, fresh=fresh)
+    if crew.caller is not None:
+        crew.caller.send(f"{CALLED}:call", job, crew.settings.source_timeout_s, fresh=True)
+    return Calling(job, crew.caller)
+
+
+def end_call(crew: Crew, calling: Calling) -> Failed | None:
+    """Return what is wrong with a call that was begun; None if its results are right.
+
+    Without a core for it the call is made now, in a fresh process on the cores of the slot.
+    """
+    if calling.worker is not None:
+        reply = calling.worker.receive()
+    else:
+        with crew.hold(), crew.racers(1) as (worker,):
+            fresh, timeout_s = worker is crew.slot, crew.settings.source_timeout_s
+            reply = worker.call(f"{CALLED}:call", calling.job, timeout_s, fresh=fresh)
     if isinstance(reply, Answer) and reply.value is None:
         return None
     return failed_run(reply, 0.0)

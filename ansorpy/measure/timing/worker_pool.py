@@ -42,6 +42,7 @@ THREAD_COUNTS: Final = (
     "OMP_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+NUMBA: Final = "ansorpy.codegen.numba_object"  # loads numba's front end
 WARM: Final = (f"{CHILD}:warm",)
 
 T = TypeVar("T")
@@ -93,6 +94,7 @@ class Crew:
         ]
         self.slot = self.worker(self._cores)
         self.runner = self.worker(self._cores, threads=target.cores, bare=True, early=True)
+        self.caller: Worker | None = None  # a process that has loaded numba, on a core of its own
 
     @property
     def folder(self) -> Path:
@@ -107,7 +109,8 @@ class Crew:
     @property
     def workers(self) -> tuple[Worker, ...]:
         """All of them."""
-        return (*self.builders, self.slot, self.runner)
+        callers = () if self.caller is None else (self.caller,)
+        return (*self.builders, self.slot, self.runner, *callers)
 
     def start(self) -> None:
         """Start what a first answer needs; it imports while the caller goes on."""
@@ -123,6 +126,20 @@ class Crew:
             worker.start()
         if self.target.cores > 1 and self.settings.runner:
             self.runner.begin(f"{CHILD}:prepare", self.settings.backend, START_S)
+
+    def start_caller(self) -> None:
+        """Start the process that calls delivered files, if a core is free beside the slot.
+
+        It loads numba (half a second) while the caller goes on. Several threads need all cores:
+        they are called in a racer.
+        """
+        free = frozenset(usable_cores()) - with_twins(self._cores)
+        if self.caller is None and self.target.cores == 1 and free:
+            core = frozenset({min(free)})
+            spec = self.worker(core).spec
+            preload, warm = (*spec.preload, NUMBA), (*spec.warm, f"{NUMBA}:warm")
+            self.caller = Worker(replace(spec, importing=core, preload=preload, warm=warm))
+            self.caller.start()
 
     def begin(self, job: BuildJob, aside: bool = False, builders: int = 1) -> None:
         """Have a builder make something beside what the caller does.
