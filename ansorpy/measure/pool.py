@@ -27,8 +27,8 @@ from ansorpy.measure.timing.protocol import CONTROL_RATIO, QUIET, Race
 from ansorpy.measure.timing.requests import built, trial, trial_of_library
 from ansorpy.measure.timing.worker_pool import Crew, Settings
 from ansorpy.measure.verify.references import References
-from ansorpy.measure.workers.child import BuildDone, BuildJob
 from ansorpy.measure.workers.pipeline import Steps, at_once
+from ansorpy.measure.workers.worker_main import BuildDone, BuildJob
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 

@@ -232,7 +232,7 @@ class WorkerRow(Base):
     state: Mapped[str] = mapped_column(String(16))  # starting, idle, busy, stopped
     job_id: Mapped[str | None] = mapped_column(JobId)
     target: Mapped[str] = mapped_column(String(32))  # digest
-    facts: Mapped[str]  # JSON: the target, versions, sandbox rungs
+    facts: Mapped[str]  # JSON: the target, versions, isolation levels
     started_s: Mapped[float]
     heartbeat_s: Mapped[float] = mapped_column(index=True)
     jobs_done: Mapped[int] = mapped_column(default=0)

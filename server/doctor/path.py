@@ -13,9 +13,10 @@ from ansorpy.errors import RunError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.sandbox.ladder import Ladder, climb
+from ansorpy.measure.sandbox.isolation import Isolation, isolation_for
 from ansorpy.measure.timing.worker_pool import Settings as Measuring
-from ansorpy.measure.workers.worker import Answer, Worker
+from ansorpy.measure.workers.replies import Returned
+from ansorpy.measure.workers.worker import Worker
 from ansorpy.server.doctor.finding import Finding
 from ansorpy.server.settings import Settings
 from ansorpy.tuner import final_race
@@ -30,27 +31,28 @@ TOLERANCE: Final = 1e-4  # of sums of 32 products of numbers below 1
 
 
 def sandbox(settings: Settings) -> Finding:
-    """Say which rungs are there, and how to get those that are not."""
+    """Report the isolation levels of this machine, and how to get the missing ones."""
     if settings.sandbox == "off":
         return Finding("sandbox", "note", "limits only: ANSORPY_SANDBOX=off")
     try:
-        ladder = climb(settings.sandbox)
+        isolation = isolation_for(settings.sandbox)
     except RunError as error:
         return Finding("sandbox", "bad", str(error))
-    active, missing = rungs(ladder)
+    active, missing = levels(isolation)
     told = f"active: {', '.join(active)}"
     if missing:
         told += f"; not here: {'; '.join(missing)}"
-    return Finding("sandbox", "ok" if ladder.isolates else "note", told)
+    return Finding("sandbox", "ok" if isolation.isolates else "note", told)
 
 
-def rungs(ladder: Ladder) -> tuple[list[str], list[str]]:
-    """Return the rungs that hold, and what the others need."""
+def levels(isolation: Isolation) -> tuple[list[str], list[str]]:
+    """Return the available levels, and the requirements of the others."""
+    version = isolation.landlock
     found = (
         ("limits", True, ""),
-        (f"landlock {ladder.landlock}", ladder.landlock > 0, "landlock (Linux 5.13 or newer)"),
-        ("seccomp", ladder.seccomp, "seccomp (x86-64 or arm64)"),
-        ("bubblewrap", bool(ladder.bwrap), "bubblewrap (`apt-get install bubblewrap`; in a"
+        (f"landlock {version}", version > 0, "landlock (Linux 5.13 or newer)"),
+        ("seccomp", isolation.seccomp, "seccomp (x86-64 or arm64)"),
+        ("bubblewrap", bool(isolation.bwrap), "bubblewrap (`apt-get install bubblewrap`; in a"
          " container it also needs user namespaces)"),
     )  # fmt: skip
     active = [name for name, holds, _ in found if holds]
@@ -90,7 +92,7 @@ def kernel(settings: Settings) -> list[Finding]:
 
 def _proof(name: str, worker: Worker) -> Finding:
     reply = worker.call(PROOF, None, PROOF_S, fresh=True)
-    if not isinstance(reply, Answer):
+    if not isinstance(reply, Returned):
         return Finding("isolation", "bad", f"{name}: {reply}")
     held: Mapping[str, bool] = reply.value
     able = [what for what, holds in held.items() if not holds]

@@ -21,10 +21,10 @@ from ansorpy.measure.backend import CODEGEN, SHARED
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.timing.trial import Checked
 from ansorpy.measure.workers.answers import codec_of
-from ansorpy.measure.workers.child import BuildDone, BuildJob
+from ansorpy.measure.workers.codec import Codec
 from ansorpy.measure.workers.crash import explain
-from ansorpy.measure.workers.wire import Codec
-from ansorpy.measure.workers.worker import Raised
+from ansorpy.measure.workers.replies import Raised
+from ansorpy.measure.workers.worker_main import BuildDone, BuildJob
 from ansorpy.target import Target
 
 BUFFERS: Final = (
@@ -36,7 +36,7 @@ BUILT: Final = load.Built((b"\x7fELF" * 40, b"code"), PHASES, BUFFERS, 0.01, Tru
 LIBRARY: Final = Library(
     b"\x7fELF" * 9, "0" * 64, BUFFERS, PHASES, "mm", ("avx2",), 4096, 0.2, "no linker"
 )
-BUILD: Final = "ansorpy.measure.workers.child:build"
+BUILD: Final = "ansorpy.measure.workers.worker_main:build"
 TRIAL: Final = "ansorpy.measure.timing.trial"
 ANSWERS: Final[tuple[tuple[str, str, object], ...]] = (
     (BUILD, CODEGEN, BuildDone(BUILT, 0.02)),
@@ -46,7 +46,7 @@ ANSWERS: Final[tuple[tuple[str, str, object], ...]] = (
     (f"{TRIAL}:trial", CODEGEN, Failed("wrong", "C[0] is 1, not 2", "", 0.1)),
     (f"{TRIAL}:check", CODEGEN, Checked(0.1, 0.2, (1e-7, 0.0))),
     ("ansorpy.measure.timing.race:race", CODEGEN, {"winner": (1e-4, 2e-4), "numpy": (3e-4,)}),
-    ("ansorpy.measure.workers.child:prepare", CODEGEN, None),
+    ("ansorpy.measure.workers.worker_main:prepare", CODEGEN, None),
 )
 NOTE: Final = json.dumps(["check", [["A", 4096, 8192, 4096, 8192]]]).encode()
 JUNK: Final[tuple[Any, ...]] = (

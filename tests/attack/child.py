@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ansorpy.measure.sandbox import ladder
+from ansorpy.measure.sandbox import isolation
 from tests.attack.moves import MOVES
 from tests.attack.stage import stage
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--bwrap", choices=("with", "without", "both"), default="both")
     parser.add_argument("--verbose", action="store_true")
     chosen = parser.parse_args()
-    bwrap = ladder._bwrap()
+    bwrap = isolation._bwrap()
     cages = [bwrap] * (chosen.bwrap != "without" and bool(bwrap)) + [""] * (chosen.bwrap != "with")
     wrong = []
     for cage in cages:

@@ -19,11 +19,11 @@ from unittest.mock import patch
 from ansorpy.errors import AnsorError
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.sandbox import ladder, landlock, seccomp
+from ansorpy.measure.sandbox import isolation, landlock, seccomp
 from ansorpy.measure.timing.measurement_cache import Timed
 from ansorpy.measure.timing.protocol import Protocol
 from ansorpy.measure.timing.worker_pool import Settings
-from ansorpy.measure.workers.worker import Limits
+from ansorpy.measure.workers.spec import Limits
 from ansorpy.target import Target
 from tests.attack.hostile import BACKEND
 from tests.attack.moves import FORGED_S, IPC_KEY, Aims
@@ -124,9 +124,9 @@ def _misjudged(found: list[Outcome | None]) -> list[str]:
     return wrong
 
 
-def caged(bwrap: str) -> "ladder.Ladder":
-    """Return the rungs of this machine, with or without bubblewrap."""
-    return ladder.Ladder(bwrap, landlock.version(), seccomp.supported())
+def caged(bwrap: str) -> "isolation.Isolation":
+    """Return the isolation levels of this machine, with or without bubblewrap."""
+    return isolation.Isolation(bwrap, landlock.version(), seccomp.supported())
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def stage(bwrap: str = "") -> Generator[Stage]:
         (folder / "victim").write_text("victim")
         (folder / "secret").write_text(SECRET)
         (folder / "secret").chmod(0o600)
-        held.enter_context(patch.object(ladder, "_here", lambda: caged(bwrap)))
+        held.enter_context(patch.object(isolation, "_here", lambda: caged(bwrap)))
         marker = f"attack-{os.getpid()}-{folder.name}"
         secrets = dict.fromkeys(SECRETS, SECRET)
         held.enter_context(patch.dict(os.environ, {**secrets, MARK: marker}))

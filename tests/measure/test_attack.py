@@ -15,7 +15,9 @@ import pytest
 from ansorpy.measure.sandbox import family, landlock, scratch, seccomp, usage
 from ansorpy.measure.sandbox.environment import harmless
 from ansorpy.measure.workers import frames
-from ansorpy.measure.workers.worker import Answer, Broke, Limits, Spec, Worker
+from ansorpy.measure.workers.replies import Misbehaved, Returned
+from ansorpy.measure.workers.spec import Limits, WorkerSpec
+from ansorpy.measure.workers.worker import Worker
 from tests.attack import moves
 from tests.attack.moves import FAST, MOVES
 from tests.attack.stage import Stage, stage
@@ -52,7 +54,7 @@ def test_there_are_enough_moves() -> None:
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[Worker]:
-    worker = Worker(Spec(frozenset({min(os.sched_getaffinity(0))}), folder=str(tmp_path)))
+    worker = Worker(WorkerSpec(frozenset({min(os.sched_getaffinity(0))}), folder=str(tmp_path)))
     yield worker
     worker.close()
 
@@ -95,7 +97,7 @@ def lingers(text: str) -> str:
 
 def ask(worker: Worker, function: str, text: str = "mine", fresh: bool = False) -> Any:
     reply = worker.call(f"{__name__}:{function}", text, 30.0, fresh=fresh)
-    return reply.value if isinstance(reply, Answer) else reply
+    return reply.value if isinstance(reply, Returned) else reply
 
 
 def test_an_answer_too_many_is_never_the_answer_to_another_call(worker: Worker) -> None:
@@ -117,10 +119,10 @@ def test_a_child_that_answers_badly_is_killed_and_replaced(
     worker: Worker, function: str, words: str
 ) -> None:
     bad = ask(worker, function)
-    assert isinstance(bad, Broke)
+    assert isinstance(bad, Misbehaved)
     assert words in bad.why
     before = ask(worker, "own_pid")
-    assert isinstance(ask(worker, function), Broke)  # after an innocent call: tried once more
+    assert isinstance(ask(worker, function), Misbehaved)  # after an innocent call: tried once more
     assert ask(worker, "own_pid") not in (before, bad)
 
 
@@ -154,9 +156,9 @@ def runs(pid: int) -> bool:
     return any(one.pid == pid for one in family.everyone())
 
 
-@pytest.mark.parametrize("how", ["kill", "daemon killed", "next child", "without seccomp"])
+@pytest.mark.parametrize("how", ["kill", "fork server killed", "next child", "without seccomp"])
 def test_nothing_that_a_child_forked_outlives_it(tmp_path: Path, how: str) -> None:
-    spec = Spec(
+    spec = WorkerSpec(
         frozenset({min(os.sched_getaffinity(0))}), folder=str(tmp_path), programs=True,
         sandbox="off" if how == "without seccomp" else "auto",
     )  # fmt: skip
@@ -167,7 +169,7 @@ def test_nothing_that_a_child_forked_outlives_it(tmp_path: Path, how: str) -> No
         match how:
             case "next child":
                 assert ask(worker, "same", "next", fresh=True) == "next"
-            case "daemon killed":
+            case "fork server killed":
                 assert worker._process is not None
                 os.kill(worker._process.pid, signal.SIGKILL)
                 assert ask(worker, "same", "next") == "next"
@@ -180,7 +182,7 @@ def test_nothing_that_a_child_forked_outlives_it(tmp_path: Path, how: str) -> No
 
 def ask_forks(worker: Worker) -> list[int]:
     reply = worker.call(f"{__name__}:forks", 600.0, 30.0)
-    assert isinstance(reply, Answer), reply
+    assert isinstance(reply, Returned), reply
     pids: list[int] = reply.value
     return pids
 
@@ -206,12 +208,12 @@ def fills_without_names(_: object) -> int:
 @pytest.mark.parametrize("mode", ["auto", "off"])
 def test_a_folder_is_bounded_in_all(tmp_path: Path, mode: Any, how: str) -> None:
     limits = Limits(folder_bytes=8 << 20)
-    spec = Spec(frozenset({0}), folder=str(tmp_path), limits=limits, sandbox=mode)
+    spec = WorkerSpec(frozenset({0}), folder=str(tmp_path), limits=limits, sandbox=mode)
     worker = Worker(spec)
     try:
         reply = worker.call(f"{__name__}:{how}", None, 60.0)
-        assert not isinstance(reply, Answer)
-        if isinstance(reply, Broke):
+        assert not isinstance(reply, Returned)
+        if isinstance(reply, Misbehaved):
             assert "its folder holds" in reply.why
         assert usage.folder_bytes(str(tmp_path)) == 0  # emptied with the child, or never here
     finally:
@@ -227,10 +229,10 @@ def crowds(_: object) -> int:
 
 
 def test_the_processes_of_a_builder_are_counted(tmp_path: Path) -> None:
-    worker = Worker(Spec(frozenset({0}), folder=str(tmp_path), programs=True))
+    worker = Worker(WorkerSpec(frozenset({0}), folder=str(tmp_path), programs=True))
     try:
         reply = worker.call(f"{__name__}:crowds", None, 60.0)
-        assert isinstance(reply, Broke)
+        assert isinstance(reply, Misbehaved)
         assert f"processes; expected at most {usage.PROCESSES}" in reply.why
     finally:
         worker.kill()
@@ -269,7 +271,7 @@ def test_the_parent_reads_no_more_than_the_limit() -> None:
     os.close(wrote)
 
 
-def test_the_daemon_imports_no_library() -> None:
+def test_the_fork_server_imports_no_library() -> None:
     """It must stay single-threaded, and small."""
     code = "import sys; import ansorpy.measure.workers.fork_server; print('numpy' in sys.modules)"
     env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -11,7 +11,9 @@ import pytest
 
 from ansorpy.measure.workers import cores
 from ansorpy.measure.workers.cores import exclusive
-from ansorpy.measure.workers.worker import Answer, Spec, Worker
+from ansorpy.measure.workers.replies import Returned
+from ansorpy.measure.workers.spec import WorkerSpec
+from ansorpy.measure.workers.worker import Worker
 
 PATIENCE_S = 30.0
 
@@ -90,8 +92,8 @@ def own_cores(_: object) -> frozenset[int]:
 
 def test_a_process_that_is_ready_keeps_to_its_own_cores(tmp_path: Path) -> None:
     first, *_, last = (*cores.usable_cores(), *cores.usable_cores())
-    spec = Spec(frozenset({first}), importing=frozenset({last}), folder=str(tmp_path))
+    spec = WorkerSpec(frozenset({first}), importing=frozenset({last}), folder=str(tmp_path))
     with closing(Worker(spec)) as worker:
         answer = worker.call(f"{__name__}:own_cores", None, 10.0)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Returned)
     assert answer.value == {first}

@@ -17,8 +17,9 @@ from ansorpy.measure.timing import final_race
 from ansorpy.measure.timing.build_cache import Kept
 from ansorpy.measure.timing.protocol import Protocol, Race
 from ansorpy.measure.timing.worker_pool import Settings
-from ansorpy.measure.workers.child import BuildDone, BuildJob
-from ansorpy.measure.workers.worker import Limits, Worker
+from ansorpy.measure.workers.spec import Limits
+from ansorpy.measure.workers.worker import Worker
+from ansorpy.measure.workers.worker_main import BuildDone, BuildJob
 from ansorpy.target import Target
 from tests.measure.fake import BACKEND, FakeBuilt, matmul, program
 
@@ -229,7 +230,7 @@ def test_no_process_no_folder_and_no_descriptor_is_left() -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_a_child_ends_when_its_daemon_is_killed() -> None:
+def test_a_child_ends_when_its_fork_server_is_killed() -> None:
     with MeasurePool(DAG, Target(cores=1), SETTINGS) as pool:
         measure(pool, "good")
         slot = pool.crew.slot._process
@@ -257,7 +258,7 @@ def test_a_storm_costs_no_more_than_its_timeouts(
         assert kinds(measure(hasty, *["hang"] * hangs)) == ["run-timeout"] * hangs
         assert kinds(measure(hasty, "good")) == ["good"]
 
-    # A crash costs a child, a hang its timeout; no candidate is sent twice, no daemon is replaced.
+    # A crash costs a child, a hang its timeout; no call is repeated, no fork server replaced.
     for run, slot, calls in (
         (crash, pool.crew.slot, crashes + 1),
         (hang, hasty.crew.slot, hangs + 1),
@@ -274,7 +275,7 @@ def kinds(outcomes: list[Outcome | None]) -> list[str]:
 
 
 def counted(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that grows by the function of every call that goes to the daemon."""
+    """Return a list that grows by the function of every call that goes to the fork server."""
     sent: list[str] = []
     send = worker._send
 
@@ -327,7 +328,7 @@ def killed_soon(worker: Worker, after_s: float) -> threading.Thread:
     return thread
 
 
-def test_a_daemon_that_is_killed_costs_no_candidate_its_name(pool: MeasurePool) -> None:
+def test_a_fork_server_killed_while_idle_or_starting_fails_no_candidate(pool: MeasurePool) -> None:
     good = program("good", DAG)
     assert isinstance(pool.measure([good])[0], Measured)
     for worker in (pool.crew.slot, pool.crew.builders[0]):
@@ -340,7 +341,7 @@ def test_a_daemon_that_is_killed_costs_no_candidate_its_name(pool: MeasurePool) 
         thread.join()
 
 
-def test_a_daemon_that_is_killed_in_a_call_is_replaced_and_called_again(hasty: MeasurePool) -> None:
+def test_a_fork_server_killed_in_a_call_is_replaced_and_called_again(hasty: MeasurePool) -> None:
     thread = killed_soon(hasty.crew.slot, 0.3)
     (outcome,) = hasty.measure([program("hang", DAG)])
     thread.join()
@@ -351,11 +352,11 @@ def test_a_daemon_that_is_killed_in_a_call_is_replaced_and_called_again(hasty: M
 def test_a_child_that_somebody_kills_is_not_the_fault_of_its_candidate(hasty: MeasurePool) -> None:
     hasty.measure([program("good", DAG)])
     assert hasty.crew.slot._process is not None
-    daemon = hasty.crew.slot._process.pid
+    server = hasty.crew.slot._process.pid
 
     def kill() -> None:
         time.sleep(0.3)
-        (child,) = Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()
+        (child,) = Path(f"/proc/{server}/task/{server}/children").read_text().split()
         os.kill(int(child), signal.SIGKILL)
 
     thread = threading.Thread(target=kill)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from ansorpy.measure.workers.pipeline import Call, Pump, Steps, at_once
-from ansorpy.measure.workers.worker import Answer, Reply, Spec, Worker
+from ansorpy.measure.workers.replies import Reply, Returned
+from ansorpy.measure.workers.spec import WorkerSpec
+from ansorpy.measure.workers.worker import Worker
 
 pytestmark = pytest.mark.measure
 
@@ -27,7 +29,7 @@ def nap(seconds: float) -> Span:
 @contextmanager
 def crew(folder: Path, *cores: int) -> Generator[list[Worker]]:
     # Two names for one real core: who rests beside whom goes by the numbers of the `area`.
-    workers = [Worker(Spec(frozenset({0}), folder=str(folder))) for _ in cores]
+    workers = [Worker(WorkerSpec(frozenset({0}), folder=str(folder))) for _ in cores]
     try:
         for worker in workers:
             worker.call(NAP, 0.0, 60.0)  # it is there when it is needed
@@ -38,7 +40,7 @@ def crew(folder: Path, *cores: int) -> Generator[list[Worker]]:
 
 
 def spans(reply: Reply) -> Span:
-    assert isinstance(reply, Answer), reply
+    assert isinstance(reply, Returned), reply
     begin, end = reply.value
     return begin, end
 
@@ -130,7 +132,7 @@ def test_steps_alone_wait_for_every_reply(tmp_path: Path) -> None:
 
 def test_a_builder_that_was_begun_on_something_joins_in_when_it_is_done(tmp_path: Path) -> None:
     with crew(tmp_path, 0, 1, 2) as (a, b, slot):
-        a.begin(NAP, 10 * NAP_S, 5.0)
+        a.call_in_background(NAP, 10 * NAP_S, 5.0)
         over = time.monotonic() + 10 * NAP_S
         assert a.busy
         found, _ = flow([a, b], slot, frozenset(), 4)
@@ -162,7 +164,7 @@ def test_a_builder_answers_first_what_it_was_begun_on_and_nobody_else_does(tmp_p
 def test_nothing_is_timed_on_the_core_of_what_was_begun(tmp_path: Path) -> None:
     with crew(tmp_path, 0, 1) as (a, slot):
         begin = time.monotonic()
-        a.begin(NAP, 5 * NAP_S, 5.0)
+        a.call_in_background(NAP, 5 * NAP_S, 5.0)
         found, _ = flow([a], slot, frozenset({0}), 2)
     assert min(start for _, (start, _) in found) >= begin + 5 * NAP_S
 
@@ -170,7 +172,7 @@ def test_nothing_is_timed_on_the_core_of_what_was_begun(tmp_path: Path) -> None:
 def test_a_call_waits_for_what_was_begun_and_gets_its_own_answer(tmp_path: Path) -> None:
     with crew(tmp_path, 0) as (a,):
         begin = time.monotonic()
-        a.begin(NAP, 4 * NAP_S, 5.0)
+        a.call_in_background(NAP, 4 * NAP_S, 5.0)
         start, _ = spans(a.call(NAP, NAP_S, 5.0))
     assert start >= begin + 4 * NAP_S  # the begun call itself has started before that
 
@@ -192,7 +194,7 @@ def test_what_comes_after_begins_once_where_nothing_is_timed(
         return number
 
     with crew(tmp_path, 0, 1, 2) as (a, b, slot):
-        b.spec = Spec(frozenset({1}), folder=str(tmp_path))  # by its number; see `crew`
+        b.spec = WorkerSpec(frozenset({1}), folder=str(tmp_path))  # by its number; see `crew`
         pump = Pump[int](
             [a, b], area, build, measure, nullcontext, after=lambda: left.append(5 - len(built))
         )

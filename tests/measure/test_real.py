@@ -13,7 +13,7 @@ from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.protocol import Race
 from ansorpy.measure.timing.worker_pool import CHILD, Settings
-from ansorpy.measure.workers.worker import Answer
+from ansorpy.measure.workers.replies import Returned
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.target import Target
@@ -71,9 +71,9 @@ def test_candidates_that_were_begun_are_built_when_they_are_measured(cores: int)
         owner = pool.crew._begun.get(job)
         if len(pool.crew.builders) > 1:
             assert owner is not None
-            owner.settle()
+            owner.join()
             reply = owner.call(f"{CHILD}:build", job, 60.0)
-            assert isinstance(reply, Answer)
+            assert isinstance(reply, Returned)
         good, bad = pool.measure(drafts)
         assert isinstance(good, Measured), good
         assert isinstance(bad, Failed)

@@ -1,4 +1,4 @@
-"""Every rung by itself, then all of them on a measuring process."""
+"""Each isolation level alone, then all of them around a measuring process."""
 
 import errno
 import os
@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from ansorpy.errors import RunError
-from ansorpy.measure.sandbox import ladder, landlock, seccomp
-from ansorpy.measure.sandbox.ladder import Ladder, climb
-from ansorpy.measure.workers.worker import Answer, Died, Spec, Worker
+from ansorpy.measure.sandbox import isolation, landlock, seccomp
+from ansorpy.measure.sandbox.isolation import Isolation, isolation_for
+from ansorpy.measure.workers.replies import Died, Returned
+from ansorpy.measure.workers.spec import WorkerSpec
+from ansorpy.measure.workers.worker import Worker
 
 pytestmark = pytest.mark.measure
 
@@ -172,17 +174,17 @@ def test_the_filter_of_either_architecture_judges_every_call(machine: str) -> No
         assert verdict(alone, seccomp.X32 + read, arch) == refused
 
 
-def test_off_is_no_rung_at_all() -> None:
-    assert climb("off") == Ladder()
-    assert climb("off").wrap(["a"], "/tmp", 1, "") == ["a"]
-    assert not Ladder().isolates
+def test_mode_off_has_no_isolation_level() -> None:
+    assert isolation_for("off") == Isolation()
+    assert isolation_for("off").wrap(["a"], "/tmp", 1, "") == ["a"]
+    assert not Isolation().isolates
 
 
 def test_what_is_required_and_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder, "_here", lambda: Ladder(landlock=3))
-    assert climb("auto") == Ladder(landlock=3)
-    with pytest.raises(RunError, match="sandbox required, but there is neither bubblewrap"):
-        climb("required")
+    monkeypatch.setattr(isolation, "_here", lambda: Isolation(landlock=3))
+    assert isolation_for("auto") == Isolation(landlock=3)
+    with pytest.raises(RunError, match="cannot isolate candidates because there is neither"):
+        isolation_for("required")
 
 
 # --- on a measuring process
@@ -190,7 +192,7 @@ def test_what_is_required_and_missing_is_refused(monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture(params=["run", "build"])
 def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worker]:
-    spec = Spec(
+    spec = WorkerSpec(
         frozenset({min(os.sched_getaffinity(0))}),
         folder=str(tmp_path),
         programs=request.param == "build",
@@ -204,9 +206,9 @@ def test_a_measuring_process_holds_what_is_promised(
     worker: Worker, request: pytest.FixtureRequest
 ) -> None:
     reply = worker.call("ansorpy.measure.sandbox.proof:held", None, 30.0)
-    assert isinstance(reply, Answer), reply
+    assert isinstance(reply, Returned), reply
     builds = worker.spec.programs
-    here = climb("auto")
+    here = isolation_for("auto")
     confined = here.seccomp and here.landlock
     assert reply.value["gains no privileges"]
     assert reply.value["has no capabilities"]
@@ -231,16 +233,16 @@ def connect(port: int) -> None:
 
 def test_a_measuring_process_writes_its_own_folder_only(worker: Worker, tmp_path: Path) -> None:
     good = worker.call(f"{__name__}:write", str(tmp_path / "file"), 30.0)
-    assert isinstance(good, Answer), good
+    assert isinstance(good, Returned), good
     bad = worker.call(f"{__name__}:write", str(tmp_path.parent / "stray"), 30.0)
-    assert not isinstance(bad, (Answer, Died)), bad
+    assert not isinstance(bad, (Returned, Died)), bad
     assert not (tmp_path.parent / "stray").exists()
 
 
 def test_a_measuring_process_reaches_no_server_of_this_machine(worker: Worker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         bad = worker.call(f"{__name__}:connect", server.getsockname()[1], 30.0)
-    assert not isinstance(bad, (Answer, Died)), bad
+    assert not isinstance(bad, (Returned, Died)), bad
 
 
 def test_a_measuring_process_knows_no_settings(
@@ -248,5 +250,5 @@ def test_a_measuring_process_knows_no_settings(
 ) -> None:
     monkeypatch.setenv("ANSORPY_DATABASE_URL", "postgresql://ann:secret@host/x")
     reply = worker.call(f"{__name__}:settings_of_the_service", None, 30.0)
-    assert isinstance(reply, Answer)
+    assert isinstance(reply, Returned)
     assert reply.value == []

@@ -10,7 +10,7 @@ from ansorpy.measure.timing.protocol import QUIET, Protocol
 from ansorpy.measure.timing.requests import trial
 from ansorpy.measure.timing.trial import Checked, Trial
 from ansorpy.measure.timing.worker_pool import Crew, Settings
-from ansorpy.measure.workers.worker import Answer
+from ansorpy.measure.workers.replies import Returned
 from tests.measure.fake import FakeBuilt
 
 QUICK = Measured((2e-4,))
@@ -32,7 +32,7 @@ def asked(cores: int, best_s: float | None, *found: Outcome) -> tuple[Outcome, i
         if call.function.endswith((":trial", ":time_parallel")):
             reply = left.pop(0)
         try:
-            call = steps.send(Answer(reply))
+            call = steps.send(Returned(reply))
         except StopIteration as end:
             return end.value, len(found) - len(left)
 

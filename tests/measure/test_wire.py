@@ -9,9 +9,9 @@ import pytest
 
 from ansorpy.errors import WireError
 from ansorpy.measure.workers.answers import CLASSES, codec_of, limit_bytes
-from ansorpy.measure.workers.child import BuildJob
+from ansorpy.measure.workers.codec import HEADER_BYTES, Codec
 from ansorpy.measure.workers.frames import find
-from ansorpy.measure.workers.wire import HEADER_BYTES, Codec
+from ansorpy.measure.workers.worker_main import BuildJob
 from tests.attack import answers
 
 

@@ -22,7 +22,9 @@ from ansorpy.measure.timing.worker_pool import WARM
 from ansorpy.measure.verify.cases import Case, make_cases, save_cases
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.measure.workers.failure_kinds import failed_run
-from ansorpy.measure.workers.worker import Answer, Spec, Worker
+from ansorpy.measure.workers.replies import Returned
+from ansorpy.measure.workers.spec import WorkerSpec
+from ansorpy.measure.workers.worker import Worker
 from tests.miscompile.bases import TARGET, dag_of, program_of
 from tests.miscompile.mutant import Mutant
 
@@ -36,7 +38,7 @@ class Checker:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.worker = Worker(
-            Spec(
+            WorkerSpec(
                 frozenset({0}),
                 preload=(CODEGEN,),
                 warm=WARM,
@@ -53,7 +55,7 @@ class Checker:
             save_cases(cases_of(base), constants(dag_of(base)), folder)
         job = Trial(CODEGEN, built, str(folder), Protocol())
         reply = self.worker.call(f"{TRIAL}:check", job, TIMEOUT_S)
-        if isinstance(reply, Answer) and isinstance(reply.value, Checked):
+        if isinstance(reply, Returned) and isinstance(reply.value, Checked):
             return None
         return failed_run(reply, 0.0)
 

@@ -1,4 +1,4 @@
-"""A child gives up what it does not need, before it sees its first candidate.
+"""Drop the privileges of a child before its first candidate.
 
 Standard library only: it runs between the fork and everything else.
 """
@@ -20,11 +20,11 @@ SYSTEM: Final = (
     "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives",
 )  # fmt: skip
 
-_left: Final[list[str]] = []  # the folders that stay writable when the early one does not
+_left: Final[list[str]] = []  # folders that stay writable once the early folder does not
 
 
 def confine(orders: Mapping[str, Any]) -> None:
-    """Put up the rungs that `orders` names, in this process, for good.
+    """Apply the isolation levels in `orders` to this process, irrevocably.
 
     landlock   whether files are confined; `folder` is the only one that stays writable, `reads`
                are folders that may be read besides the system and Python
@@ -52,14 +52,14 @@ def is_early() -> bool:
 
 
 def settle() -> None:
-    """Give up the early folder, before the first candidate; it can be read on."""
+    """Make the early folder read-only, before the first candidate."""
     if _left:
         landlock.restrict(("/",), (*_left, "/dev/null"))
         _left.clear()
 
 
 def drop_capabilities() -> None:
-    """Give up every privilege that comes with being root; does nothing for others."""
+    """Drop every capability of root; for other users this does nothing."""
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in range(CAPABILITIES):
         libc.prctl(CAPBSET_DROP, capability, 0, 0, 0)

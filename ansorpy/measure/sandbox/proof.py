@@ -1,4 +1,4 @@
-"""What a measuring process can no longer do, found out by trying: what `ansorpy doctor` tells."""
+"""Try from inside a measuring process what the sandbox should refuse, for `ansorpy doctor`."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ STATUS: Final = Path("/proc/self/status")
 
 
 def held(_: object = None) -> Mapping[str, bool]:
-    """Return what is given up; runs in the process that is asked about."""
+    """Return for each privilege whether this process has lost it."""
     status = dict(line.split(":\t", 1) for line in STATUS.read_text().splitlines() if ":\t" in line)
     return {
         "gains no privileges": status["NoNewPrivs"] == "1",

@@ -1,7 +1,7 @@
-"""A scratch folder of bounded size: a memory file system that only the daemon and its children see.
+"""A scratch folder of bounded size: a memory file system seen by one fork server and its children.
 
-Standard library only. Root mounts it in a mount namespace of the daemon; other users need a user
-namespace too, which some systems refuse: then `usage` looks at the folder.
+Standard library only. Root mounts it in a mount namespace of the fork server; other users need a
+user namespace too, which some systems refuse: then `usage` checks the size of the folder.
 """
 
 import ctypes
@@ -58,7 +58,7 @@ def empty(folder: str) -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:
                 with suppress(OSError):
-                    os.unlink(entry.path)  # noqa: PTH108 - in a daemon, between two candidates
+                    os.unlink(entry.path)  # noqa: PTH108 - in a fork server, between two candidates
 
 
 def fill(folder: str, seeds: str) -> None:

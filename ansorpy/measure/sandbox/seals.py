@@ -1,4 +1,4 @@
-"""Files that one process writes and others only read: made without following links, and sealed.
+"""Files written once by one process without following links, and sealed against changes.
 
 A measuring process cannot write them (see `sandbox`). Where a machine has no sandbox, a change is
 at least noticed: no process can set the time of the last change of a file.

@@ -1,6 +1,6 @@
 """Memory, processes and files of a child and its descendants, summed: the kernel limits each alone.
 
-Standard library only; the daemon calls it about twice a second while a call goes on.
+Standard library only; the fork server calls it about twice a second while a call goes on.
 """
 
 import os

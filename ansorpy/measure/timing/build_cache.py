@@ -3,7 +3,7 @@
 from typing import Final
 
 from ansorpy.measure.backend import Built
-from ansorpy.measure.workers.child import BuildJob
+from ansorpy.measure.workers.worker_main import BuildJob
 
 KEPT: Final = 32  # each some tens of kilobytes
 

@@ -14,7 +14,7 @@ from ansorpy.measure.timing.trial import workplace
 from ansorpy.measure.verify.cases import Case
 from ansorpy.measure.verify.check import compare
 from ansorpy.measure.verify.inputs import Array, storage
-from ansorpy.measure.workers.child import watch
+from ansorpy.measure.workers.worker_main import watch
 
 KERNEL_FILE: Final = "kernel.py"
 

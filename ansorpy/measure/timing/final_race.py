@@ -17,10 +17,11 @@ from ansorpy.measure.timing.protocol import Protocol, Race, rivals
 from ansorpy.measure.timing.race import NUMPY, RaceJob
 from ansorpy.measure.timing.requests import check
 from ansorpy.measure.timing.worker_pool import Crew
-from ansorpy.measure.workers.child import BuildDone
 from ansorpy.measure.workers.failure_kinds import failed_run
 from ansorpy.measure.workers.pipeline import Steps
-from ansorpy.measure.workers.worker import Answer, Reply, Worker
+from ansorpy.measure.workers.replies import Reply, Returned
+from ansorpy.measure.workers.worker import Worker
+from ansorpy.measure.workers.worker_main import BuildDone
 from ansorpy.te.dag import Dag
 
 CALLED: Final = "ansorpy.measure.timing.delivered"
@@ -124,7 +125,7 @@ def core_peak(crew: Crew) -> float:
     with crew.hold():
         timeout_s = crew.settings.run_timeout_s
         reply = crew.slot.call(f"{ROOFLINE}:core_peak", crew.target, timeout_s, fresh=True)
-    return reply.value if isinstance(reply, Answer) and isinstance(reply.value, float) else 0.0
+    return reply.value if isinstance(reply, Returned) and isinstance(reply.value, float) else 0.0
 
 
 def fit(
@@ -164,7 +165,7 @@ def end_call(crew: Crew, calling: Calling) -> Failed | None:
         with crew.hold(), crew.racers(1) as (worker,):
             fresh, timeout_s = worker is crew.slot, crew.settings.source_timeout_s
             reply = worker.call(f"{CALLED}:call", calling.job, timeout_s, fresh=fresh)
-    if isinstance(reply, Answer) and reply.value is None:
+    if isinstance(reply, Returned) and reply.value is None:
         return None
     return failed_run(reply, 0.0)
 
@@ -186,12 +187,12 @@ def _race_all(
             if number and late():
                 break
             reply = _race_in(crew, racer, kernels, numpy, left, protocol)
-            if NUMPY in left and not isinstance(reply, Answer):
+            if NUMPY in left and not isinstance(reply, Returned):
                 lost[NUMPY] = failed_run(reply, 0.0)
                 runs.pop(NUMPY, None)
                 left = [name for name in left if name != NUMPY]
                 reply = _race_in(crew, racer, kernels, numpy, left, protocol)
-            if not isinstance(reply, Answer):
+            if not isinstance(reply, Returned):
                 return dict.fromkeys(everyone, failed_run(reply, 0.0))
             times: Mapping[str, tuple[float, ...]] = reply.value
             if set(times) != set(left) or not all(map(_is_timed, times.values())):

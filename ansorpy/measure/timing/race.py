@@ -11,7 +11,7 @@ from ansorpy.measure.timing.protocol import Protocol, interleave
 from ansorpy.measure.timing.trial import workplace
 from ansorpy.measure.verify.guard_pages import aligned_empty
 from ansorpy.measure.verify.inputs import Array, Inputs
-from ansorpy.measure.workers.child import watch
+from ansorpy.measure.workers.worker_main import watch
 from ansorpy.te.dag import Dag
 
 NUMPY: Final = "numpy"

@@ -11,10 +11,11 @@ from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.timing.protocol import QUIET
 from ansorpy.measure.timing.trial import Checked, Trial
 from ansorpy.measure.timing.worker_pool import CHILD, Crew, build_of
-from ansorpy.measure.workers.child import BuildDone, BuildJob
 from ansorpy.measure.workers.failure_kinds import failed_run
 from ansorpy.measure.workers.pipeline import Call, Steps
-from ansorpy.measure.workers.worker import START_S, Answer, Worker
+from ansorpy.measure.workers.replies import Returned
+from ansorpy.measure.workers.worker import START_S, Worker
+from ansorpy.measure.workers.worker_main import BuildDone, BuildJob
 
 TRIAL: Final = "ansorpy.measure.timing.trial"
 
@@ -83,7 +84,7 @@ def check(
     """Run every case on one thread, or only `look` at the first."""
     start = time.monotonic()
     reply = yield Call(crew.slot, f"{TRIAL}:{how}", job, timeout_s, fresh)
-    if isinstance(reply, Answer) and isinstance(reply.value, Checked):
+    if isinstance(reply, Returned) and isinstance(reply.value, Checked):
         return reply.value
     return failed_run(reply, time.monotonic() - start)
 
@@ -92,6 +93,6 @@ def _run(crew: Crew, worker: Worker, function: str, job: Trial, fresh: bool) -> 
     start = time.monotonic()
     timeout_s = crew.settings.run_timeout_s
     reply = yield Call(worker, f"{TRIAL}:{function}", job, timeout_s, fresh)
-    if isinstance(reply, Answer) and isinstance(reply.value, Measured):
+    if isinstance(reply, Returned) and isinstance(reply.value, Measured):
         return reply.value
     return failed_run(reply, time.monotonic() - start)

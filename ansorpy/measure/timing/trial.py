@@ -18,7 +18,7 @@ from ansorpy.measure.verify.cases import Case, load_cases
 from ansorpy.measure.verify.check import compare_all, glance, verify
 from ansorpy.measure.verify.guard_pages import Bench, aligned_empty, extents, poison
 from ansorpy.measure.verify.inputs import Array, Inputs, decode, storage
-from ansorpy.measure.workers.child import watch
+from ansorpy.measure.workers.worker_main import watch
 
 WRITTEN_LINE: Final = 1  # of a page, at which what is written begins; what is read: line 0
 

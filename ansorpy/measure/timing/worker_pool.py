@@ -12,14 +12,13 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN, Built
 from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.sandbox.ladder import Mode, climb
+from ansorpy.measure.sandbox.isolation import Mode, isolation_for
 from ansorpy.measure.sandbox.scratch import make_writable
 from ansorpy.measure.sandbox.seals import Sealed
 from ansorpy.measure.timing.protocol import Protocol
 from ansorpy.measure.timing.trial import Trial
 from ansorpy.measure.verify.cases import load_cases, save_cases
 from ansorpy.measure.verify.reformulated import reformulated
-from ansorpy.measure.workers.child import BuildDone, BuildJob
 from ansorpy.measure.workers.cores import (
     exclusive,
     importing_cores,
@@ -30,11 +29,14 @@ from ansorpy.measure.workers.cores import (
 )
 from ansorpy.measure.workers.failure_kinds import failed_build
 from ansorpy.measure.workers.pipeline import Call, Pump, Steps
-from ansorpy.measure.workers.worker import START_S, Answer, Limits, Reply, Spec, Worker
+from ansorpy.measure.workers.replies import Reply, Returned
+from ansorpy.measure.workers.spec import Limits, WorkerSpec
+from ansorpy.measure.workers.worker import START_S, Worker
+from ansorpy.measure.workers.worker_main import BuildDone, BuildJob
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
-CHILD: Final = "ansorpy.measure.workers.child"
+CHILD: Final = "ansorpy.measure.workers.worker_main"
 THREAD_COUNTS: Final = (
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -125,7 +127,7 @@ class Crew:
         for worker in self.builders[1:]:
             worker.start()
         if self.target.cores > 1 and self.settings.runner:
-            self.runner.begin(f"{CHILD}:prepare", self.settings.backend, START_S)
+            self.runner.call_in_background(f"{CHILD}:prepare", self.settings.backend, START_S)
 
     def start_caller(self) -> None:
         """Start the process that calls delivered files, if a core is free beside the slot.
@@ -154,7 +156,7 @@ class Crew:
         for number, builder in enumerate(sorted(able, key=lambda one: one.busy)[:builders]):
             if number and builder.busy:
                 break
-            builder.begin(f"{CHILD}:build", job, self.settings.source_timeout_s)
+            builder.call_in_background(f"{CHILD}:build", job, self.settings.source_timeout_s)
             self._begun.setdefault(job, builder)
 
     def begin_all(self, jobs: Sequence[BuildJob]) -> None:
@@ -169,7 +171,9 @@ class Crew:
         for number, builder in enumerate(idle):
             share = tuple(jobs[number :: len(idle)])
             if share:
-                builder.begin(f"{CHILD}:build_ahead", share, self.settings.build_timeout_s)
+                builder.call_in_background(
+                    f"{CHILD}:build_ahead", share, self.settings.build_timeout_s
+                )
                 self._begun |= dict.fromkeys(share, builder)
 
     def forget(self, jobs: Sequence[BuildJob]) -> None:
@@ -182,7 +186,7 @@ class Crew:
         area = with_twins(self._cores)
         for builder in self.builders:
             if builder.spec.cores & area:
-                builder.settle()
+                builder.join()
 
     def close(self) -> None:
         """End every process and remove the folder; may be called twice."""
@@ -223,13 +227,13 @@ class Crew:
         # worth sharing: `early` workers compile it, and cannot write there any more when they see
         # their first candidate; others get a copy.
         compiled = str(self._compiled)
-        early = early and threads > 1 and bool(climb(self.settings.sandbox).landlock)
+        early = early and threads > 1 and bool(isolation_for(self.settings.sandbox).landlock)
         env["NUMBA_CACHE_DIR"] = compiled if early else scratch
         if threads > 1:
             # Without the binding a launch after a pause costs milliseconds.
             env |= {"OMP_PROC_BIND": "true", "NUMBA_THREADING_LAYER": "omp"}
         return Worker(
-            Spec(
+            WorkerSpec(
                 frozenset(cores),
                 importing=frozenset() if bare else importing_cores(frozenset(cores)),
                 preload=() if bare else (self.settings.backend,),
@@ -263,9 +267,9 @@ class Crew:
         racers = [self.bare_worker(self.target.cores) for _ in range(count)]
         try:
             for racer in racers:
-                racer.begin(f"{CHILD}:prepare", self.settings.backend, START_S)
+                racer.call_in_background(f"{CHILD}:prepare", self.settings.backend, START_S)
             for racer in racers:
-                racer.settle()
+                racer.join()
             yield racers
         finally:
             for racer in racers:
@@ -376,6 +380,6 @@ class Crew:
 
 def build_of(reply: Reply, seconds: float) -> BuildDone | Failed:
     """Return what a builder answered."""
-    if isinstance(reply, Answer) and isinstance(reply.value, BuildDone):
+    if isinstance(reply, Returned) and isinstance(reply.value, BuildDone):
         return reply.value
     return failed_build(reply, seconds)

@@ -1,6 +1,6 @@
-"""The answers of measuring processes: which types they may be, and which values are possible.
+"""Types and possible values of the answers of measuring processes.
 
-The type of an answer is the return annotation of the function that was asked, and `Raised`. A
+The type of an answer is the return annotation of the called function, or `Raised`. A
 `Built` is the class that the back end of the request declares as `BUILT`.
 """
 
@@ -11,10 +11,10 @@ from typing import Any, Final, get_type_hints
 from ansorpy.expr.expr import DTYPES, INDEX, Const
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.backend import Built, backend
+from ansorpy.measure.workers.codec import HEADER_BYTES, Codec, Instead
 from ansorpy.measure.workers.frames import find
-from ansorpy.measure.workers.wire import HEADER_BYTES, Codec, Instead
 
-BUILD_BYTES: Final = 64 << 20  # machine code at most; 0.4 MiB for the largest unrolled kernel
+BUILD_BYTES: Final = 64 << 20  # limit of machine code; the largest unrolled kernel: 0.4 MiB
 EXTENT_LIMIT: Final = 1 << 40
 PHASE_LIMIT: Final = 1 << 40
 
@@ -39,13 +39,13 @@ def _extent(one: Any) -> bool:
     return bool(one.value < EXTENT_LIMIT and one.dtype == INDEX)
 
 
-# Every dataclass that may be part of an answer. By name: the modules import this one.
+# Every dataclass that may be part of an answer, by name, because the modules import this one.
 CLASSES: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "ansorpy.measure.workers.worker:Raised": _any,
+    "ansorpy.measure.workers.replies:Raised": _any,
     "ansorpy.measure.outcome:Measured": _measured,
     "ansorpy.measure.outcome:Failed": _any,
     "ansorpy.measure.timing.trial:Checked": _any,
-    "ansorpy.measure.workers.child:BuildDone": _any,
+    "ansorpy.measure.workers.worker_main:BuildDone": _any,
     "ansorpy.codegen.load:Built": _any,
     "ansorpy.codegen.exported:Library": _any,
     "ansorpy.codegen.kernel:PhaseInfo": _phase,
@@ -68,7 +68,7 @@ def limit_bytes(codec: Codec) -> int:
 
 @cache
 def _codec(function: str, backend_name: str) -> Codec:
-    raised = find("ansorpy.measure.workers.worker:Raised")
+    raised = find("ansorpy.measure.workers.replies:Raised")
     answer = get_type_hints(find(function))["return"]
     table: dict[Any, Callable[[Any], bool]] = {find(name): holds for name, holds in CLASSES.items()}
     instead = dict(BOUND)

@@ -1,7 +1,7 @@
-"""Learn the address of a memory fault, so that a crash can name the buffer it ran out of.
+"""Crash handler: record the address of a memory fault, so that a failure names the buffer.
 
 A Python handler cannot run at the point of a fault, so the handler is native: it stores the
-address into memory shared with the supervisor, restores the default action and returns; the
+address into memory shared with the fork server, restores the default action and returns; the
 instruction faults again and the process dies as it would have.
 """
 
@@ -16,8 +16,8 @@ import llvmlite.binding as llvm
 
 from ansorpy.errors import WireError
 from ansorpy.measure.verify.guard_pages import GUARD_PAGES, PAGE_BYTES
+from ansorpy.measure.workers.codec import Codec
 from ansorpy.measure.workers.forked import BOX_BYTES, NOTE
-from ansorpy.measure.workers.wire import Codec
 
 SA_SIGINFO: Final = 4
 SA_ONSTACK: Final = 0x0800_0000
@@ -54,7 +54,7 @@ class _Stack(ctypes.Structure):
 
 
 class Recorder:
-    """Writes what the child is doing, and where a fault was, into the supervisor's black box."""
+    """Writer of the current phase and of fault addresses into the black box of the fork server."""
 
     def __init__(self, box: mmap.mmap) -> None:
         self._box = box
@@ -81,7 +81,7 @@ class Recorder:
         self._keep += [memory, action]
 
     def note(self, phase: str, layout: Sequence[tuple[str, int, int, int, int]] = ()) -> None:
-        """Say what is done now, and where `Arena` memory lies."""
+        """Note the current phase, and the addresses of `Arena` memory."""
         text = json.dumps([phase, layout]).encode()
         if NOTE.size + len(text) > BOX_BYTES:
             text = json.dumps([phase, []]).encode()
@@ -92,11 +92,11 @@ class Recorder:
 def explain(note: str, fault: int | None) -> tuple[str, str | None]:
     """Return the phase, and the out-of-bounds access that a fault was, if it was one.
 
-    A note that is none, as a damaged process may leave it, explains nothing.
+    A malformed note, as a damaged process may leave it, explains nothing.
     """
     try:
         phase, layout = _NOTE.decode(note.encode(), memoryview(b""))
-    except WireError:  # the process that wrote it was damaged, or had nothing to note
+    except WireError:  # written by a damaged process, or never
         return "", None
     margin = GUARD_PAGES * PAGE_BYTES
     for name, start, end, first, last in layout:

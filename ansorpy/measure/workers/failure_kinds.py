@@ -1,16 +1,16 @@
-"""From how a call ended to the failure that is recorded."""
+"""Map the reply of a worker to the failure that is recorded."""
 
 import signal
 
 from ansorpy.measure.outcome import Failed, FailureKind
 from ansorpy.measure.workers.crash import explain
-from ansorpy.measure.workers.worker import Answer, Broke, Died, Late, Raised, Reply
+from ansorpy.measure.workers.replies import Died, Misbehaved, Raised, Reply, Returned, TimedOut
 
 
 def failed_build(reply: Reply, seconds: float) -> Failed:
     """Return the failure of a build that gave no machine code."""
     match reply:
-        case Late(timeout_s=timeout_s, excerpt=excerpt):
+        case TimedOut(timeout_s=timeout_s, excerpt=excerpt):
             message = f"not built within {timeout_s:g} s"
             return Failed("build-timeout", message, excerpt, seconds)
         case Raised(error="MemoryError", message=message, traceback=trace):
@@ -19,20 +19,20 @@ def failed_build(reply: Reply, seconds: float) -> Failed:
             return Failed("build", _line(f"{error}: {message}"), trace, seconds)
         case Died(code=code, excerpt=excerpt):
             return Failed("build", f"the compiler ended: {ending(code)}", excerpt, seconds)
-        case Broke(why=why, excerpt=excerpt):
+        case Misbehaved(why=why, excerpt=excerpt):
             return Failed("build", _line(f"the compiler was killed: {why}"), excerpt, seconds)
-        case Answer(value=value):
+        case Returned(value=value):
             return Failed("build", f"no machine code but {value!r}"[:500], reply.excerpt, seconds)
 
 
 def failed_run(reply: Reply, seconds: float) -> Failed:
     """Return the failure of a check or a timing that gave no time."""
     match reply:
-        case Answer(value=Failed() as failed):
+        case Returned(value=Failed() as failed):
             return Failed(failed.kind, failed.message, reply.excerpt, seconds)
-        case Answer(value=value):
+        case Returned(value=value):
             return Failed("crash", f"no outcome but {value!r}"[:500], reply.excerpt, seconds)
-        case Late(timeout_s=timeout_s, note=note, excerpt=excerpt):
+        case TimedOut(timeout_s=timeout_s, note=note, excerpt=excerpt):
             phase, _ = explain(note, None)
             return Failed(
                 "run-timeout", f"no end within {timeout_s:g} s ({phase})", excerpt, seconds
@@ -44,7 +44,7 @@ def failed_run(reply: Reply, seconds: float) -> Failed:
             return Failed(kind, _line(f"in {phase}: {error}: {message}"), trace, seconds)
         case Died():
             return _died(reply, seconds)
-        case Broke(why=why, note=note, excerpt=excerpt):
+        case Misbehaved(why=why, note=note, excerpt=excerpt):
             phase, _ = explain(note, None)
             return Failed("crash", _line(f"{phase}: killed: {why}"), excerpt, seconds)
 
@@ -66,7 +66,7 @@ def _died(died: Died, seconds: float) -> Failed:
         return Failed("out-of-bounds", f"{phase}: {overrun} ({how})", died.excerpt, seconds)
     if died.code == -signal.SIGXCPU:
         return Failed("run-timeout", f"{phase}: out of CPU time", died.excerpt, seconds)
-    if died.code == -signal.SIGKILL:  # not by us: then the system was short of memory
+    if died.code == -signal.SIGKILL:  # sent by the kernel: out of memory
         return Failed("memory", f"{phase}: killed", died.excerpt, seconds)
     where = f" at address {died.fault:#x}" if died.fault else ""
     return Failed("crash", f"{phase}: {how}{where}", died.excerpt, seconds)

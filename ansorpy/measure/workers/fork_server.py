@@ -1,20 +1,21 @@
-"""The process that owns a core set: it forks one disposable child and supervises its calls.
+"""The fork server of a worker: owns a set of cores, forks disposable children, supervises calls.
 
 Run as a script, with one JSON argument (`Orders`), by `workers.worker.Worker`. It uses the
-standard library only, never runs a candidate itself, and stays single-threaded, so that its
-children start warm in milliseconds and may die in any way.
+standard library only, runs no candidate itself, and stays single-threaded, so that its children
+start warm in milliseconds and may die in any way.
 
-    client --(frame: header, blob)--> daemon --(number, blob)--> child      a call
-    client <--(frame: header, blob)-- daemon <--(number, blob)-- child      its answer
+    client --(frame: header, blob)--> fork server --(number, blob)--> child      a call
+    client <--(frame: header, blob)-- fork server <--(number, blob)-- child      its answer
 
-A header is JSON, a blob belongs to client and child. Reply headers: {"is": "ready"} once;
+A header is JSON; client and child define the blob. Reply headers: {"is": "ready"} once;
 {"is": "answer"}; {"is": "died", "status": wait status}; {"is": "late"}; {"is": "broke", "why"};
-the last three carry "note" (what the child was doing), "fault" (address or null) and "excerpt"
-(its output). The daemon ends when its standard input does: no orphan survives the client.
+the last three carry "note" (the phase of the child), "fault" (address or null) and "excerpt"
+(the output of the child). The fork server ends at the end of its standard input, so that no orphan
+survives the client.
 
-The daemon does not trust the child. Each call has a random number that the answer must repeat;
-sizes are checked before memory is allocated; every wait has the deadline of the call; a child that
-breaks a rule, or that wrote although it was not asked, is killed and replaced.
+The fork server does not trust the child. Each call has a random number that the answer must repeat;
+sizes are checked before memory is allocated; every wait ends at the deadline of the call; a child
+that breaks a rule, or writes outside of a call, is killed and replaced.
 """
 
 import ctypes
@@ -37,11 +38,11 @@ from ansorpy.measure.workers.forked import BOX_BYTES, CONFINE, NOTE, Child, Orde
 from ansorpy.measure.workers.frames import ANSWER, CALL, NUMBER_BYTES, find, receive, send
 
 SUBREAPER: Final = 36  # prctl option
-WATCH_S: Final = 0.5  # between two looks at what a child uses
+WATCH_S: Final = 0.5  # seconds between two checks of a child's resource usage
 
 
-class Broke(Exception):  # noqa: N818 - an outcome of the child, not an error of the daemon
-    """The child broke a rule of the protocol or used more than it may."""
+class RuleBroken(Exception):  # noqa: N818 - an outcome of the child, not an error in this process
+    """The child broke a rule of the protocol or exceeded a limit."""
 
 
 def _was_killed(reply: dict[str, Any]) -> bool:
@@ -50,8 +51,8 @@ def _was_killed(reply: dict[str, Any]) -> bool:
     return died and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-class Daemon:
-    """The supervisor: at most one child, at most one call at a time."""
+class ForkServer:
+    """Supervisor of at most one child and at most one call at a time."""
 
     def __init__(self, orders: Orders, inlet: int, outlet: int) -> None:
         self.orders = orders
@@ -59,22 +60,22 @@ class Daemon:
         self.outlet = outlet
         self.box = mmap.mmap(-1, BOX_BYTES)  # shared with the child: survives its death
         self.child: Child | None = None
-        self.calls = 0  # that the present child has answered
-        self.looked = 0.0  # when its usage was last looked at
+        self.calls = 0  # calls that the present child has answered
+        self.looked = 0.0  # time of the last check of its resource usage
 
     def run(self) -> None:
         """Answer calls until the client closes its end."""
         while True:
             header, blob = receive(self.inlet)
-            # A child that wrote without being asked: what it wrote answers nothing.
+            # Output of a child outside of a call is no answer: retire the child.
             if header["fresh"] or (self.child is not None and self.child.speaks()):
                 self.retire()
             if header.get("retire"):
                 continue
             reply, answer = self._call(header, blob)
             if reply["is"] in ("died", "broke") and (reply["served"] or _was_killed(reply)):
-                # An earlier candidate may have hurt the child, or somebody killed it: the accused
-                # gets a fresh one.
+                # An earlier candidate may have damaged the child, or another process killed it:
+                # repeat the call in a fresh child.
                 reply, answer = self._call(header, blob)
             send(self.outlet, reply, answer)
 
@@ -84,7 +85,7 @@ class Daemon:
             self._end(self.child)
 
     def _end(self, child: Child) -> int:
-        """End the child and all that it left behind; return its wait status."""
+        """Kill the child and its descendants, empty its scratch folder; return its wait status."""
         status = child.end()
         self.child, self.calls = None, 0
         if self.orders["sandbox"]["folder"] != "/":
@@ -108,7 +109,7 @@ class Daemon:
             return self._report("died", served), b""
         except TimeoutError:
             return self._report("late", served), b""
-        except Broke as broke:
+        except RuleBroken as broke:
             return {**self._report("broke", served), "why": str(broke)}, b""
         self.calls += 1
         reply = {"is": "answer", "excerpt": child.excerpt(), "split": split, "served": served}
@@ -124,16 +125,16 @@ class Daemon:
         Raises:
             EOFError, ConnectionError: the child exited.
             TimeoutError: the deadline is over.
-            Broke: the answer is another call's, or too large.
+            RuleBroken: the answer belongs to another call, or is too large.
         """
         number = os.urandom(NUMBER_BYTES)
         self._check(child)
         self._give(child, CALL.pack(number, len(blob)) + blob, deadline)
         repeated, first, second = ANSWER.unpack(self._take(child, ANSWER.size, deadline))
         if repeated != number:
-            raise Broke("its answer does not repeat the number of the call")
+            raise RuleBroken("its answer does not repeat the number of the call")
         if first + second > limit_bytes:
-            raise Broke(f"an answer of {first + second} bytes; expected at most {limit_bytes}")
+            raise RuleBroken(f"an answer of {first + second} bytes; expected at most {limit_bytes}")
         return self._take(child, first + second, deadline), first
 
     def _give(self, child: Child, data: bytes | bytearray, deadline: float) -> None:
@@ -169,30 +170,30 @@ class Daemon:
                 return
             if child.exit_fd in ready:
                 raise EOFError
-            if self.inlet in ready:  # the client is gone: it never speaks during a call
+            if self.inlet in ready:  # the client is gone: it sends nothing during a call
                 raise SystemExit(0)
             if left_s <= 0:
                 raise TimeoutError
             self._check(child)
 
     def _check(self, child: Child) -> None:
-        """Look, once in a while, whether the child uses more than it may.
+        """Check the resource usage of the child, at most every `WATCH_S`.
 
         Raises:
-            Broke: it does.
+            RuleBroken: the child exceeds a limit.
         """
         now = time.monotonic()
         if now - self.looked >= WATCH_S:
             self.looked = now
             why = usage.excess(child.pid, self.orders)
             if why:
-                raise Broke(why)
+                raise RuleBroken(why)
 
     def _report(self, what: str, served: int) -> dict[str, Any]:
         assert self.child is not None
         fault, size = NOTE.unpack_from(self.box)
         note = self.box[NOTE.size : NOTE.size + min(size, BOX_BYTES - NOTE.size)]
-        if what == "died":  # let it finish dying, so that the status is its own
+        if what == "died":  # wait for its end, so that the wait status is final
             poll = select.poll()
             poll.register(self.child.exit_fd, select.POLLIN)
             poll.poll(1000)
@@ -216,27 +217,27 @@ def main(orders: Orders) -> None:
     if sandbox["scratch"] and scratch.bound(sandbox["folder"], orders["limits"]["folder_bytes"]):
         sandbox["counted"] = False  # the kernel counts
     os.sched_setaffinity(0, orders["importing"])
-    daemon = Daemon(orders, inlet, outlet)
+    server = ForkServer(orders, inlet, outlet)
     find(CONFINE)  # loaded before the first fork, so that no child has to
     for name in orders["preload"]:
         importlib.import_module(name)
     for name in orders["warm"]:
-        find(name)(daemon.box)
+        find(name)(server.box)
     threads = sum(1 for _ in Path("/proc/self/task").iterdir())
     if threads != 1:
         raise SystemExit(f"{threads} threads after preloading: forking would not be safe")
     os.sched_setaffinity(0, orders["cores"])
     gc.collect()
     gc.freeze()  # so that collections in the children do not copy the pages shared with us
-    # After the imports: until then there is no child, and the default action ends the daemon.
+    # After the imports: before them there is no child, and the default action ends this process.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     send(outlet, {"is": "ready"})
     try:
-        daemon.run()
+        server.run()
     except (EOFError, BrokenPipeError):
         pass
     finally:
-        daemon.retire()
+        server.retire()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One forked process, and what it does before its first call. Standard library only."""
+"""A forked child process and its preparation before the first call. Standard library only."""
 
 import ctypes
 import fcntl
@@ -40,14 +40,14 @@ class Child:
             self.link.close()
             _be_child(orders, box, theirs, self.output, parent)
         theirs.close()
-        with suppress(ProcessLookupError, PermissionError):  # whoever is first, child or we
+        with suppress(ProcessLookupError, PermissionError):  # the child does so, too
             os.setpgid(self.pid, self.pid)
         self.exit_fd = os.pidfd_open(self.pid)
 
     def end(self) -> int:
-        """Kill the whole group, collect the child, close what it held; return its wait status."""
-        # Before the wait: as long as the child is not collected its number belongs to it.
-        # The group is killed as one, and nothing leaves it: see `sandbox.seccomp`.
+        """Kill the process group, collect the child, close its files; return its wait status."""
+        # Before the wait: the process id cannot be reused until the child is collected.
+        # No process can leave the group: see `sandbox.seccomp`.
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
@@ -79,12 +79,12 @@ class Child:
 def _be_child(
     orders: Orders, box: mmap.mmap, link: socket.socket, output: int, parent: int
 ) -> None:
-    """Run calls until the daemon closes the link; never returns."""
+    """Run calls until the fork server closes the link; never returns."""
     status = 1
     try:
         os.setpgid(0, 0)
         ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the line above
+        if os.getppid() != parent:  # the parent died before the line above
             os._exit(1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -93,7 +93,7 @@ def _be_child(
             os.dup2(output, fd)
         for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
             if fd > 2 and fd != link_fd:
-                with suppress(OSError):  # that of the listing itself
+                with suppress(OSError):  # the descriptor of the listing itself
                     os.close(fd)
         _limit(orders)
         find(CONFINE)(orders["sandbox"])
@@ -105,7 +105,7 @@ def _be_child(
     except BaseException:  # noqa: BLE001 - the boundary of a process: all goes to the excerpt
         traceback.print_exc()
     finally:
-        os._exit(status)  # never back into the daemon's stack
+        os._exit(status)  # never return into the stack of the fork server
 
 
 def _limit(orders: Orders) -> None:

@@ -1,4 +1,4 @@
-"""Frames between client, daemon and child, and functions by their names. Standard library only."""
+"""Frames between client, fork server and child, and functions by name. Standard library only."""
 
 import importlib
 import json
@@ -11,7 +11,7 @@ HEADER: Final = struct.Struct("<II")  # header bytes, blob bytes
 CALL: Final = struct.Struct("<16sI")  # number of the call, blob bytes
 ANSWER: Final = struct.Struct("<16sII")  # number of the call, bytes of header and of raw part
 NUMBER_BYTES: Final = 16
-FRAME_HEADER_BYTES: Final = 1 << 18  # of a reply of the daemon: excerpt and note, as JSON
+FRAME_HEADER_BYTES: Final = 1 << 18  # bytes of a reply header: excerpt and note, as JSON
 
 
 def read_exactly(fd: int, count: int) -> bytearray:

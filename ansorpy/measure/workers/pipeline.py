@@ -15,7 +15,8 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ansorpy.measure.workers.worker import GRACE_S, Reply, Worker
+from ansorpy.measure.workers.replies import Reply
+from ansorpy.measure.workers.worker import GRACE_S, Worker
 
 T = TypeVar("T")
 
@@ -103,7 +104,7 @@ class Pump(Generic[T]):
         if not self._holding:
             for worker in self._idle:
                 if worker.spec.cores & self._area:
-                    worker.settle()
+                    worker.join()
             held.enter_context(self._hold())
             self._holding = True
         while self._timed is None and self._ready:

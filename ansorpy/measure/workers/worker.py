@@ -1,4 +1,4 @@
-"""A worker process on its own cores, seen from the parent: a call gives a value, whatever dies."""
+"""The parent's side of a worker process: every call ends with a `Reply`, even if processes die."""
 
 import json
 import os
@@ -9,127 +9,49 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ansorpy.errors import RunError, WireError
 from ansorpy.measure.sandbox import family
 from ansorpy.measure.sandbox.environment import harmless
-from ansorpy.measure.sandbox.ladder import Mode, climb
+from ansorpy.measure.sandbox.isolation import isolation_for
 from ansorpy.measure.workers import fork_server, frames
 from ansorpy.measure.workers.answers import codec_of, limit_bytes
+from ansorpy.measure.workers.codec import Codec
 from ansorpy.measure.workers.forked import EXCERPT_BYTES
-from ansorpy.measure.workers.wire import Codec
+from ansorpy.measure.workers.replies import Died, Misbehaved, Raised, Reply, Returned, TimedOut
+from ansorpy.measure.workers.spec import Limits, WorkerSpec
 
-GRACE_S: Final = 10.0  # how long after its own time-out a daemon may stay silent
-START_S: Final = 120.0  # numba and llvmlite from a cold disk
-END_S: Final = 1.0  # for a daemon to end all that descends from it
-ATTEMPTS: Final = 3  # a daemon runs no candidate: where one dies, it is nobody's fault here
-SERVE: Final = "ansorpy.measure.workers.child:serve"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one child may use; memory counts on top of what its daemon has mapped."""
-
-    memory_bytes: int = 4 << 30  # limit of each process, and of their sum
-    file_bytes: int = 16 << 20  # limit of each file
-    folder_bytes: int = 256 << 20  # limit of the sum of all files in the scratch folder
-    open_files: int = 256  # a pipe holds up to a megabyte
-    cpu_s: int = -1  # unlimited: the supervisor's time-outs count wall time
-
-
-@dataclass(frozen=True)
-class Spec:
-    """How to start a worker: its cores, what its daemon preloads, its environment."""
-
-    cores: frozenset[int]
-    importing: frozenset[int] = frozenset()  # the cores it imports on; none: its own
-    preload: tuple[str, ...] = ()  # modules
-    warm: tuple[str, ...] = ()  # "module:function", called with the black box before any fork
-    env: tuple[tuple[str, str], ...] = ()
-    limits: Limits = Limits()
-    folder: str = "/"  # scratch: the working directory, TMPDIR, all that may be written
-    reads: tuple[str, ...] = ()  # folders that may be read as well
-    early: str = ""  # a folder that a child may write until it sees its first candidate
-    seeds: str = ""  # a folder whose files are copied into the scratch folder of each child
-    sandbox: Mode = "auto"
-    programs: bool = False  # whether a child may start others: the linker
-    binds: bool = False  # whether a child may choose cores: an OpenMP runtime binds its threads
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The function returned; `value` is what it returned."""
-
-    value: Any
-    excerpt: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The function raised: where it was, and the exception's type, message and traceback."""
-
-    phase: str
-    error: str
-    message: str
-    traceback: str
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    """The child ended without an answer: a signal (negative) or an exit code."""
-
-    code: int
-    note: str
-    fault: int | None
-    excerpt: str
-
-
-@dataclass(frozen=True, slots=True)
-class Late:
-    """The child was killed at its time-out."""
-
-    timeout_s: float
-    note: str
-    excerpt: str
-
-
-@dataclass(frozen=True, slots=True)
-class Broke:
-    """The child was killed because its answer was none, or because it used more than it may."""
-
-    why: str
-    note: str
-    excerpt: str
-
-
-Reply = Answer | Raised | Died | Late | Broke
+GRACE_S: Final = 10.0  # seconds of silence after a time-out, then the fork server is killed
+START_S: Final = 120.0  # seconds to import numba and llvmlite from a cold disk
+END_S: Final = 1.0  # seconds for a fork server to end all of its descendants
+ATTEMPTS: Final = 3  # fork servers per call: they run no candidate, so their death is no verdict
+SERVE: Final = "ansorpy.measure.workers.worker_main:serve"
 
 
 class Worker:
-    """One daemon process; `send` then `receive`, or `call` for both."""
+    """One fork server; `send` then `receive`, or `call` for both."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: WorkerSpec) -> None:
         self.spec = spec
         self._process: subprocess.Popen[bytes] | None = None
         self._timeout_s = 0.0
         self._ready = False
         self._call: tuple[dict[str, Any], bytes] = ({}, b"")  # in progress
         self._codec: Codec | None = None  # codec of the answer to the call
-        self._left = 0  # daemons that may still die of it
-        self._begun = False  # a call whose answer nobody waits for
+        self._left = 0  # fork servers that may still be started for the call
+        self._in_background = False  # a call is in progress whose reply will be discarded
 
     def start(self) -> None:
-        """Start the daemon, unless it runs; it preloads while the caller goes on."""
+        """Start the fork server unless it runs; it preloads while the caller goes on."""
         if self._process is not None:
             return
-        ladder = climb(self.spec.sandbox)
+        isolation = isolation_for(self.spec.sandbox)
         orders = {
             "cores": sorted(self.spec.cores), "serve": SERVE,
             "importing": sorted(self.spec.importing or self.spec.cores),
             "preload": self.spec.preload, "warm": self.spec.warm,
-            "sandbox": ladder.orders(
+            "sandbox": isolation.orders(
                 self.spec.folder, self.spec.programs, self.spec.binds, self.spec.reads,
                 self.spec.early, self.spec.seeds,
             ),
@@ -139,11 +61,11 @@ class Worker:
             **harmless(os.environ), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "TMPDIR": self.spec.folder, **dict(self.spec.env),
         }  # fmt: skip
-        # -P: the script's own folder must not shadow other modules. A session of its own, so
-        # that Ctrl-C reaches the parent only, and one kill reaches all of it.
+        # -P: the script's own folder must not shadow other modules. A separate session, so that
+        # Ctrl-C reaches the parent only, and one kill reaches all processes of the worker.
         command = [sys.executable, "-P", fork_server.__file__, json.dumps(orders)]
         self._process = subprocess.Popen(
-            ladder.wrap(
+            isolation.wrap(
                 command, self.spec.folder, self.spec.limits.folder_bytes, self.spec.early
             ),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -151,35 +73,35 @@ class Worker:
         )  # fmt: skip
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when `receive` has something."""
+        """Return the descriptor that becomes readable when `receive` would not block."""
         return self._pipes()[1]
 
     @property
     def busy(self) -> bool:
-        """Whether what was begun goes on."""
-        return self._begun and not self._readable(0.0)
+        """Whether a call in the background is still in progress."""
+        return self._in_background and not self._readable(0.0)
 
     @property
     def idle(self) -> bool:
-        """Whether it has started, and would answer a call at once."""
+        """Whether the fork server has started and would answer a call at once."""
         return self._ready and not self.busy
 
-    def begin(self, function: str, argument: object, timeout_s: float) -> None:
-        """Ask for `function(argument)`, for its effect: whoever calls next waits for its end."""
+    def call_in_background(self, function: str, argument: object, timeout_s: float) -> None:
+        """Call `function(argument)` for its effect; the next call waits for its end."""
         self.send(function, argument, timeout_s)
-        self._begun = True
+        self._in_background = True
 
-    def settle(self) -> None:
-        """Wait until what was begun is over."""
-        if self._begun:
-            self._begun = False
+    def join(self) -> None:
+        """Wait for the end of a call in the background, if there is one."""
+        if self._in_background:
+            self._in_background = False
             self.receive()
 
     def send(
         self, function: str, argument: object, timeout_s: float, *, fresh: bool = False
     ) -> None:
-        """Ask for `function(argument)` ("module:function"); `fresh`: in a new child."""
-        self.settle()
+        """Call `function(argument)` ("module:function"); `fresh`: in a new child."""
+        self.join()
         self._timeout_s = timeout_s
         self._codec = codec_of(function, argument)
         limit = limit_bytes(self._codec)
@@ -189,18 +111,18 @@ class Worker:
         self._send()
 
     def receive(self) -> Reply:
-        """Return the reply to the call in progress; a silent daemon counts as late.
+        """Return the reply to the call in progress; a silent fork server counts as timed out.
 
-        Where the daemon was killed, another one gets the call.
+        If the fork server was killed, another one gets the call.
         """
         while True:
             try:
                 reply = self._reply(*self._frame(self._timeout_s * 2 + GRACE_S))  # may try twice
             except TimeoutError:
                 self.kill()
-                return Late(self._timeout_s, "", "the worker process did not answer")
+                return TimedOut(self._timeout_s, "", "the worker process did not answer")
             except (EOFError, ConnectionError):
-                excerpt = self._last_words()
+                excerpt = self._stderr_excerpt()
                 self.kill()
                 if self._left <= 0:
                     return Died(-signal.SIGKILL, "", None, excerpt)
@@ -219,14 +141,14 @@ class Worker:
         return self.receive()
 
     def dismiss(self) -> None:
-        """Let the daemon and its child end by themselves."""
+        """Close the input of the fork server, which then ends itself and its child."""
         if self._process is not None:
             assert self._process.stdin is not None
             with suppress(OSError):
                 self._process.stdin.close()
 
     def close(self) -> None:
-        """End the daemon and its child; kill them if that takes longer than two seconds."""
+        """End the fork server and its child; kill them if that takes longer than two seconds."""
         self.dismiss()
         if self._process is None:
             return
@@ -235,12 +157,12 @@ class Worker:
         self.kill()
 
     def kill(self) -> None:
-        """End the daemon and all that descends from it. The next `send` starts another."""
+        """Kill the fork server and all of its descendants; the next `send` starts another."""
         process, self._process, self._ready = self._process, None, False
-        self._begun = False
+        self._in_background = False
         if process is None:
             return
-        if process.returncode is None:  # not collected: the number is still its own
+        if process.returncode is None:  # not collected yet, so the process id is not reused
             family.end(process.pid, END_S)
             process.wait()
         for pipe in (process.stdin, process.stdout, process.stderr):
@@ -254,7 +176,7 @@ class Worker:
         return self._process.stdin.fileno(), self._process.stdout.fileno()
 
     def _send(self) -> None:
-        """Hand the call to the daemon; it may have been killed while it was idle."""
+        """Hand the call to the fork server; it may have been killed while it was idle."""
         while True:
             self._left -= 1
             self._await_ready()
@@ -263,7 +185,9 @@ class Worker:
             except BrokenPipeError:
                 self.kill()
                 if self._left <= 0:
-                    raise RunError("a measuring process ended whenever it was called") from None
+                    raise RunError(
+                        f"cannot measure because a worker process died {ATTEMPTS} times in a row"
+                    ) from None
             else:
                 return
 
@@ -276,48 +200,50 @@ class Worker:
                 self._frame(START_S)
                 self._ready = True
             except (EOFError, TimeoutError) as error:
-                excerpt = self._last_words()
+                excerpt = self._stderr_excerpt()
                 self.kill()
                 if not left:
-                    raise RunError(f"a measuring process did not start: {excerpt}") from error
+                    raise RunError(f"cannot start a worker process: {excerpt}") from error
 
-    def _frame(self, patience_s: float) -> tuple[Mapping[str, Any], bytearray]:
-        if not self._readable(patience_s):
+    def _frame(self, timeout_s: float) -> tuple[Mapping[str, Any], bytearray]:
+        if not self._readable(timeout_s):
             raise TimeoutError
         limit = 0 if self._codec is None else limit_bytes(self._codec)
         return frames.receive(self.fileno(), limit)
 
-    def _readable(self, patience_s: float) -> bool:
+    def _readable(self, timeout_s: float) -> bool:
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno(), selectors.EVENT_READ)
-            return bool(selector.select(patience_s))
+            return bool(selector.select(timeout_s))
 
-    def _last_words(self) -> str:
+    def _stderr_excerpt(self) -> str:
         assert self._process is not None
         family.end_session(self._process.pid)
-        _, words = self._process.communicate()
-        return words.decode(errors="replace")[-EXCERPT_BYTES:]
+        _, text = self._process.communicate()
+        return text.decode(errors="replace")[-EXCERPT_BYTES:]
 
     def _reply(self, header: Mapping[str, Any], blob: bytearray) -> Reply | None:
-        """Return what a frame says; None if an earlier candidate may have damaged the child."""
+        """Return the reply in a frame; None if an earlier candidate may have damaged the child."""
         excerpt = header["excerpt"]
         match header["is"]:
             case "answer":
                 return self._answer(header, blob)
             case "late":
-                return Late(self._timeout_s, header["note"], excerpt)
+                return TimedOut(self._timeout_s, header["note"], excerpt)
             case "broke":
-                return Broke(header["why"], header["note"], excerpt)
+                return Misbehaved(header["why"], header["note"], excerpt)
             case _:
                 code = os.waitstatus_to_exitcode(header["status"])
                 return Died(code, header["note"], header["fault"], excerpt)
 
     def _answer(self, header: Mapping[str, Any], blob: bytearray) -> Reply | None:
         assert self._codec is not None
-        split = header["split"]
+        split, excerpt = header["split"], header["excerpt"]
         try:
             value = self._codec.decode(bytes(blob[:split]), memoryview(blob)[split:])
         except WireError as error:
             frames.send(self._pipes()[0], {"retire": True, "fresh": True})
-            return None if header["served"] else Broke(f"no answer: {error}", "", header["excerpt"])
-        return value if isinstance(value, Raised) else Answer(value, header["excerpt"])
+            if header["served"]:
+                return None
+            return Misbehaved(f"no answer: {error}", "", excerpt)
+        return value if isinstance(value, Raised) else Returned(value, excerpt)

@@ -1,4 +1,4 @@
-"""Moves on the link to the daemon and on the black box."""
+"""Moves on the link to the fork server and on the black box."""
 
 import ctypes
 import json
@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 
-from ansorpy.measure.workers import child
+from ansorpy.measure.workers import worker_main
 from ansorpy.measure.workers.frames import ANSWER
 from tests.attack.moves.common import (
     FORGED_S,
@@ -197,7 +197,7 @@ def dribble(aims: Aims) -> None:
 
 @move
 def garbage_in_the_black_box(aims: Aims) -> None:
-    recorder = child._State.recorder
+    recorder = worker_main._State.recorder
     assert recorder is not None
     recorder._box[:] = (b"\xff" * 12 + b"[" * len(recorder._box))[: len(recorder._box)]
     os.abort()
@@ -205,7 +205,7 @@ def garbage_in_the_black_box(aims: Aims) -> None:
 
 @move
 def forged_note(aims: Aims) -> None:
-    recorder = child._State.recorder
+    recorder = worker_main._State.recorder
     assert recorder is not None
     text = b'[{"a": 1}, [["C", "x", null, 1e999, -1]]]'
     recorder._box[: 12 + len(text)] = (
@@ -217,4 +217,4 @@ def forged_note(aims: Aims) -> None:
 @move
 def hooked_encoder(aims: Aims) -> None:
     """Let this process answer its later calls with what no codec would write."""
-    child._answer = lambda request: (b"{}" * 100, b"raw")
+    worker_main._answer = lambda request: (b"{}" * 100, b"raw")

@@ -26,7 +26,7 @@ class Aims:
     """The aims of a move, all of them outside of the sandbox."""
 
     outside: str  # a folder with files
-    crew: str  # the folder of the pool
+    pool: str  # the folder of the pool
     driver: int
     bystander: int  # a process of the same user
     port: int
@@ -51,7 +51,7 @@ LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def link() -> int:
-    """Return the descriptor of the link to the daemon."""
+    """Return the descriptor of the link to the fork server."""
     for name in os.listdir("/proc/self/fd"):
         with tried:
             if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):

@@ -31,9 +31,9 @@ def everywhere(aims: Aims) -> Iterator[Path]:
     """Yield every folder that a child may know of."""
     own = Path(os.environ["TMPDIR"])
     yield own
-    yield from (Path(aims.crew), Path(aims.outside), Path("/tmp"), Path("/var/tmp"))
+    yield from (Path(aims.pool), Path(aims.outside), Path("/tmp"), Path("/var/tmp"))
     yield from case_folders()
-    for top in (aims.crew, os.environ.get("NUMBA_CACHE_DIR", "")):
+    for top in (aims.pool, os.environ.get("NUMBA_CACHE_DIR", "")):
         yield from (Path(place) for place, _, _ in os.walk(top))
 
 
@@ -60,7 +60,7 @@ def links_that_wait(aims: Aims) -> None:
 
 @move
 def rewritten_cases(aims: Aims) -> None:
-    for place in {*map(str, case_folders()), *(place for place, _, _ in os.walk(aims.crew))}:
+    for place in {*map(str, case_folders()), *(place for place, _, _ in os.walk(aims.pool))}:
         for name in ("cases.json", *(f"{n}.npy" for n in range(1, 40))):
             path = f"{place}/{name}"
             for attempt in (
@@ -93,7 +93,7 @@ def rewritten_cases_in_memory(aims: Aims) -> None:
 
 @move
 def files_outside(aims: Aims) -> None:
-    for folder in (aims.outside, aims.crew, "/tmp", "/var/tmp", "/dev/shm", str(Path.home()), "/"):
+    for folder in (aims.outside, aims.pool, "/tmp", "/var/tmp", "/dev/shm", str(Path.home()), "/"):
         for attempt in (
             lambda folder=folder: Path(f"{folder}/ansorpy-attack").write_text("x"),
             lambda folder=folder: os.mkdir(f"{folder}/ansorpy-attack-folder"),

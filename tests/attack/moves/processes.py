@@ -106,7 +106,7 @@ def leaves_its_group(aims: Aims) -> None:
         os.setpgid(0, 0)
     with tried:
         os.setpgid(0, os.getpgid(aims.bystander))
-    LIBC.prctl(1, 0, 0, 0, 0)  # no signal when the daemon ends
+    LIBC.prctl(1, 0, 0, 0, 0)  # no signal when the fork server ends
 
 
 @move

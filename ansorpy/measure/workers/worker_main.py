@@ -1,6 +1,6 @@
-"""What the measuring processes run: answering calls, and building.
+"""Main loop of a child process: answer calls; and the builds that a builder answers.
 
-Everything here happens in a disposable process: it may hang, crash or be killed at any point.
+All of it runs in a disposable process, which may hang, crash or be killed at any point.
 """
 
 import gc
@@ -25,12 +25,12 @@ from ansorpy.measure.verify.poison import scribbler
 from ansorpy.measure.workers.answers import codec_of
 from ansorpy.measure.workers.crash import Recorder
 from ansorpy.measure.workers.frames import ANSWER, CALL, find, read_exactly, write_all
-from ansorpy.measure.workers.worker import Raised
+from ansorpy.measure.workers.replies import Raised
 from ansorpy.target import Target
 
-PREPARE: Final = "ansorpy.measure.workers.child:prepare"
-TRACEBACK_CHARS: Final = 2_000
-PILED_UP: Final = 300_000  # objects since the last collection: megabytes
+PREPARE: Final = "ansorpy.measure.workers.worker_main:prepare"
+TRACEBACK_CHARS: Final = 2_000  # characters of a traceback in an answer
+GARBAGE_OBJECTS: Final = 300_000  # allocations since the last collection; some megabytes
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class BuildDone:
 
 
 class _State:
-    """Of one process."""
+    """State of this process."""
 
     recorder: Recorder | None = None
     phase = "start"
@@ -59,17 +59,17 @@ class _State:
 
 
 def warm(box: mmap) -> None:
-    """Prepare, before any fork, what every child needs."""
+    """Prepare before the first fork: crash handler, poison functions, kernel driver."""
     _State.recorder = Recorder(box)
     scribbler()
     driver()
 
 
 def serve(link: int, box: mmap) -> None:
-    """Answer calls until the supervisor closes the link (EOFError).
+    """Answer calls until the fork server closes the link (EOFError).
 
-    Garbage is collected between calls: a builder keeps plans by the dozen, which would be walked
-    through in the middle of most candidates.
+    Garbage is collected between calls only: a builder caches dozens of plans, and a collection
+    that walks them would otherwise interrupt most builds.
     """
     gc.disable()
     if _State.recorder is None:
@@ -80,7 +80,7 @@ def serve(link: int, box: mmap) -> None:
         number, count = CALL.unpack(read_exactly(link, CALL.size))
         header, raw = _answer(read_exactly(link, count))
         write_all(link, ANSWER.pack(number, len(header), len(raw)) + header, raw)
-        if gc.get_count()[0] > PILED_UP:
+        if gc.get_count()[0] > GARBAGE_OBJECTS:
             gc.collect()
 
 
@@ -88,32 +88,32 @@ def _answer(request: bytearray) -> tuple[bytes, bytes]:
     """Return the encoded value of a call, or the encoded exception."""
     watch("start")
     try:
-        function, argument = pickle.loads(request)  # of the parent, which is trusted
+        function, argument = pickle.loads(request)  # written by the parent, which is trusted
         if function != PREPARE:
-            _settle(getattr(argument, "backend", ""))
+            _lock_down(getattr(argument, "backend", ""))
         return codec_of(function, argument).encode(find(function)(argument))
-    except BaseException as error:  # noqa: BLE001 - the boundary of a process: all is answered
+    except BaseException as error:  # noqa: BLE001 - the boundary of a process: every exception is an answer
         trace = traceback.format_exc()[-TRACEBACK_CHARS:]
         raised = Raised(_State.phase, type(error).__name__, str(error)[:500], trace)
         return codec_of(PREPARE, "").encode(raised)
 
 
 def watch(phase: str, layout: Layout = ()) -> None:
-    """Note what is done now, and where the buffers lie, for the case that it is the end."""
+    """Note the current phase and the addresses of the buffers, for the report of a crash."""
     _State.phase = phase
     if _State.recorder is not None:
         _State.recorder.note(phase, layout)
 
 
 def prepare(name: str) -> None:
-    """Import the back end, where the supervisor has not done it."""
+    """Import the back end, unless the fork server preloaded it."""
     module = backend(name)
     if is_early():
         module.prepare_threads()
 
 
-def _settle(name: str) -> None:
-    """Fill the folder of compiled code, if that is still possible, then give it up."""
+def _lock_down(name: str) -> None:
+    """Fill the folder of compiled code while it is writable, then make it read-only."""
     if is_early() and name:
         backend(name).prepare_threads()
     settle()

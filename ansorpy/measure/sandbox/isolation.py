@@ -1,4 +1,4 @@
-"""Which rungs this machine has, and what each measuring process is told to put up."""
+"""Isolation levels of this machine, and the directives for each measuring process."""
 
 import shutil
 import subprocess
@@ -20,8 +20,8 @@ SIZED: Final = ("--size", "4096", "--tmpfs", "/tmp")  # bubblewrap 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
-    """The rungs that hold here: the path of bwrap, Landlock's version, whether seccomp filters."""
+class Isolation:
+    """The levels available here: path of bwrap, version of Landlock, whether seccomp filters."""
 
     bwrap: str = ""
     landlock: int = 0
@@ -29,7 +29,7 @@ class Ladder:
 
     @property
     def isolates(self) -> bool:
-        """Whether a candidate has neither network nor files of others."""
+        """Whether a candidate can reach neither the network nor files of other users."""
         return bool(self.bwrap) or (self.landlock > 0 and self.seccomp)
 
     def orders(
@@ -41,7 +41,7 @@ class Ladder:
         early: str,
         seeds: str,
     ) -> Mapping[str, Any]:
-        """Return what a daemon and its children put up.
+        """Return the directives of a fork server and its children.
 
         Args:
             folder: the scratch folder, the only one that stays writable.
@@ -69,30 +69,31 @@ class Ladder:
         return [self.bwrap, *BWRAP, *own, *shared, "--chdir", folder, "--", *command]
 
 
-def climb(mode: Mode) -> Ladder:
-    """Return the rungs to use.
+def isolation_for(mode: Mode) -> Isolation:
+    """Return the levels to use.
 
     Raises:
         RunError: isolation is required, and this machine has none.
     """
     if mode == "off":
-        return Ladder()
-    ladder = _here()
-    if mode == "required" and not ladder.isolates:
+        return Isolation()
+    found = _here()
+    if mode == "required" and not found.isolates:
         raise RunError(
-            "sandbox required, but there is neither bubblewrap (`apt-get install bubblewrap`) nor"
-            " Landlock with seccomp (Linux 5.13, x86-64 or arm64)"
+            "cannot isolate candidates because there is neither bubblewrap (`apt-get install"
+            " bubblewrap`) nor Landlock with seccomp (Linux 5.13, x86-64 or arm64); expected one of"
+            " them in mode `required`"
         )
-    return ladder
+    return found
 
 
 @cache
-def _here() -> Ladder:
-    return Ladder(_bwrap(), landlock.version(), seccomp.supported())
+def _here() -> Isolation:
+    return Isolation(_bwrap(), landlock.version(), seccomp.supported())
 
 
 def _bwrap() -> str:
-    """Return the path of a bubblewrap that works here: in a container it may not."""
+    """Return the path of bubblewrap if it works here; in a container it may fail."""
     found = shutil.which("bwrap")
     if found is None:
         return ""
