@@ -8,8 +8,9 @@ from ansorpy.errors import LoweringError
 from ansorpy.plan.flatten import flattened
 from ansorpy.plan.inline import is_input, works
 from ansorpy.plan.lower import Choices, lower
-from ansorpy.plan.options import (
-    Choosing,
+from ansorpy.plan.plan import Plan, StageChoice
+from ansorpy.plan.stage_choices import (
+    SketchContext,
     followed_axes,
     is_tiled,
     lane_and_pack,
@@ -18,7 +19,6 @@ from ansorpy.plan.options import (
     source_of,
     tasks,
 )
-from ansorpy.plan.plan import Plan, StageChoice
 from ansorpy.state.state import Attached, Inlined, Root, Stage, State
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -45,11 +45,11 @@ def plans(sketch: State, target: Target, limit: int = PLANS) -> tuple[Plan, ...]
     seen: set[Choices] = set()
     location = {stage.name: stage.location for stage in sketch.stages}
     meaning = {work.name: work for work in works(sketch.stages, location)}
-    choosing = Choosing(sketch, meaning, target)
-    for attempt, chosen in enumerate(_by_rank(choosing)):
+    context = SketchContext(sketch, meaning, target)
+    for attempt, chosen in enumerate(_by_rank(context)):
         if len(answer) >= limit or attempt >= ATTEMPTS:
             break
-        choices = _settled(choosing, chosen)
+        choices = _settled(context, chosen)
         if choices in seen:
             continue
         seen.add(choices)
@@ -68,76 +68,76 @@ def all_plans(
     return tuple(plan for sketch in sketches[:limit] for plan in plans(sketch, target, share))
 
 
-def _by_rank(choosing: Choosing) -> Iterator[dict[str, StageChoice]]:
+def _by_rank(context: SketchContext) -> Iterator[dict[str, StageChoice]]:
     """Yield choices by the sum of their ranks: the first of every list, then one off, ..."""
     order = [
         stage
-        for stage in reversed(choosing.state.stages)
+        for stage in reversed(context.state.stages)
         if not is_input(stage.node) and not isinstance(stage.location, Inlined)
     ]
     for rank in range(RANKS):
-        yield from _choose(choosing, order, {}, rank)
+        yield from _choose(context, order, {}, rank)
 
 
 def _choose(
-    choosing: Choosing, order: list[Stage], chosen: dict[str, StageChoice], rank: int
+    context: SketchContext, order: list[Stage], chosen: dict[str, StageChoice], rank: int
 ) -> Iterator[dict[str, StageChoice]]:
     if not order:
         if rank == 0:
             yield chosen
         return
     stage, *rest = order
-    for cost, choice in _stage_options(choosing, stage, chosen):
+    for cost, choice in _stage_options(context, stage, chosen):
         if cost <= rank:
-            yield from _choose(choosing, rest, {**chosen, stage.name: choice}, rank - cost)
+            yield from _choose(context, rest, {**chosen, stage.name: choice}, rank - cost)
 
 
 def _stage_options(
-    choosing: Choosing, stage: Stage, chosen: dict[str, StageChoice]
+    context: SketchContext, stage: Stage, chosen: dict[str, StageChoice]
 ) -> Iterator[tuple[int, StageChoice]]:
     """Yield (rank, choice) of one stage, given the choices of the stages after it."""
-    for i, place in enumerate(locations(choosing, stage, chosen)):
+    for i, place in enumerate(locations(context, stage, chosen)):
         if isinstance(place, Inlined):
             yield i, StageChoice(place)
             continue
-        parallel = tasks(choosing, stage) if isinstance(place, Root) else [0]
-        lanes = _lanes(choosing, stage, chosen)
-        free = [option for option in lanes if option[0] not in pinned(choosing, stage, place)]
+        parallel = tasks(context, stage) if isinstance(place, Root) else [0]
+        lanes = _lanes(context, stage, chosen)
+        free = [option for option in lanes if option[0] not in pinned(context, stage, place)]
         for j, (lane, pack) in enumerate(free or lanes):
             for k, count in enumerate(parallel):
                 yield i + j + k, StageChoice(place, count, lane, pack)
 
 
 def _lanes(
-    choosing: Choosing, stage: Stage, chosen: dict[str, StageChoice]
+    context: SketchContext, stage: Stage, chosen: dict[str, StageChoice]
 ) -> list[tuple[str | None, tuple[str, ...]]]:
     """Return lane and pack options; a fused consumer and its tiled producer share their lanes."""
-    source = source_of(choosing, stage)
+    source = source_of(context, stage)
     if source is not None:
         axes = followed_axes(source, stage)
-        lanes = [lane and axes.get(lane) for lane, _ in lane_and_pack(choosing, source)]
+        lanes = [lane and axes.get(lane) for lane, _ in lane_and_pack(context, source)]
         return [(lane, ()) for lane in dict.fromkeys(lanes)]
-    options = lane_and_pack(choosing, stage)
+    options = lane_and_pack(context, stage)
     if is_tiled(stage) and isinstance(stage.location, Attached):
-        host = choosing.state.stage(stage.location.stage)
-        if host.name in chosen and source_of(choosing, host) is stage:
+        host = context.state.stage(stage.location.stage)
+        if host.name in chosen and source_of(context, host) is stage:
             axes = followed_axes(stage, host)
             lane = chosen[host.name].lane
             return [option for option in options if option[0] and axes.get(option[0]) == lane]
     return options
 
 
-def _settled(choosing: Choosing, chosen: dict[str, StageChoice]) -> Choices:
+def _settled(context: SketchContext, chosen: dict[str, StageChoice]) -> Choices:
     """Return the choices in stage order; loops inside an attach point do not run in parallel."""
     limits: dict[str, int] = {}
     for choice in chosen.values():
         if isinstance(choice.location, Attached):
-            host = choosing.state.stage(choice.location.stage)
+            host = context.state.stage(choice.location.stage)
             names = [loop.name for loop in host.loops]
             at = names.index(choice.location.loop) + 1
             limits[host.name] = min(limits.get(host.name, at), at)
     answer = []
-    for stage in choosing.state.stages:
+    for stage in context.state.stages:
         if stage.name in chosen:
             choice = chosen[stage.name]
             most = min(choice.parallel, limits.get(stage.name, choice.parallel))

@@ -30,16 +30,17 @@ from ansorpy.loopir.nodes import (
     Stmt,
     Store,
 )
-from ansorpy.plan.columns import columns, conditions
+from ansorpy.plan.bounds_inference import BoundsInference
+from ansorpy.plan.constraints import constraints
 from ansorpy.plan.domain import Domain, Part, domain
 from ansorpy.plan.forward import Forward, forwards
 from ansorpy.plan.identity import identity
 from ansorpy.plan.inline import KEPT, Work, works
-from ansorpy.plan.lane import LaneReduce, with_lane, with_steps
 from ansorpy.plan.pack import Pack, pack_of, pack_phase, packed_index
+from ansorpy.plan.params import params
 from ansorpy.plan.plan import Plan, StageChoice
-from ansorpy.plan.regions import Regions
-from ansorpy.plan.rows import with_rows
+from ansorpy.plan.row_blocking import with_row_blocks
+from ansorpy.plan.vectorize import LaneReduce, vectorize, with_steps
 from ansorpy.state.query import fixed_sizes
 from ansorpy.state.state import Attached, Combine, Root, State
 from ansorpy.state.steps import meaning
@@ -124,8 +125,8 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
         state.dag.name, tuple(buffers), tuple(phases), None if became is state.dag else became
     )
     domains = {name: made for name, made in work.domains.items() if name not in work.forwarded}
-    sizes = columns(state, domains, target)
-    return Plan(state, choices, sizes, program, conditions(state, sizes, domains, program, target))
+    sizes = params(state, domains, target)
+    return Plan(state, choices, sizes, program, constraints(state, sizes, domains, program, target))
 
 
 def _constants(work: Lowering) -> set[str]:
@@ -153,17 +154,17 @@ def _make_domains(work: Lowering) -> None:
         if stage.name not in work.works:
             continue
         each = work.works[stage.name]
-        spans = Regions(work.works, location, work.domains).spans(stage.name)
+        spans = BoundsInference(work.works, location, work.domains).spans(stage.name)
         kept = None
         if isinstance(stage.role, Combine):
             partial = work.state.stage(stage.role.of)
             kept = domain(partial, work.works[partial.name], {}, fixed).kept_extent
-        made, lane = with_lane(
+        made, lane = vectorize(
             domain(stage, each, spans, fixed, kept), work.choice[stage.name].lane, work.target
         )
         if stage.dot is not None:
             made = with_steps(made, stage.dot.step, stage.dot.group)
-        made = with_rows(made, work.choice, work.works)
+        made = with_row_blocks(made, work.choice, work.works)
         work.domains[stage.name] = made
         if lane is not None:
             work.lanes[stage.name] = lane

@@ -14,7 +14,9 @@ from ansorpy.state.state import Attached, Root
 ROWS: Final = (1, 2, 4)  # of a block: more of them leave the first cache, and gain nothing
 
 
-def with_rows(made: Domain, choice: Mapping[str, StageChoice], works: Mapping[str, Work]) -> Domain:
+def with_row_blocks(
+    made: Domain, choice: Mapping[str, StageChoice], works: Mapping[str, Work]
+) -> Domain:
     """Return the domain with its rows in blocks, by the size "<stage>.rows".
 
     The row is the loop at which reductions are attached to this stage, at root, and is whole. A

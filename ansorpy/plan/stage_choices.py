@@ -30,7 +30,7 @@ TASKS_PER_CORE = 4  # enough tasks to even out their lengths
 
 
 @dataclass(frozen=True)
-class Choosing:
+class SketchContext:
     """A sketch, and the meaning of its stages where nothing further is inlined."""
 
     state: State
@@ -53,12 +53,12 @@ def is_tiled(stage: Stage) -> bool:
     )
 
 
-def source_of(choosing: Choosing, stage: Stage) -> Stage | None:
+def source_of(context: SketchContext, stage: Stage) -> Stage | None:
     """Return the tiled stage whose splits this stage follows."""
     if stage.role is not None or is_tiled(stage):
         return None
     sizes = {loop.length[0] for loop in stage.loops if loop.length}
-    for other in choosing.state.stages:
+    for other in context.state.stages:
         if is_tiled(other) and any(loop.length and loop.length[0] in sizes for loop in other.loops):
             return other
     return None
@@ -75,23 +75,23 @@ def followed_axes(source: Stage, follower: Stage) -> dict[str, str]:
 
 
 def locations(
-    choosing: Choosing, stage: Stage, chosen: Mapping[str, StageChoice]
+    context: SketchContext, stage: Stage, chosen: Mapping[str, StageChoice]
 ) -> list[Location]:
     """Return where a stage may be computed, given the choices of its consumers (B4)."""
-    if not isinstance(stage.location, Root) or stage.name in choosing.state.dag.outputs:
+    if not isinstance(stage.location, Root) or stage.name in context.state.dag.outputs:
         return [stage.location]
     if stage.prepares:
         return [Root()]
-    consumers = choosing.consumers(stage.name)
-    if is_tiled(stage) or source_of(choosing, stage) is not None or not consumers:
+    consumers = context.consumers(stage.name)
+    if is_tiled(stage) or source_of(context, stage) is not None or not consumers:
         return [Root()]
     places: list[Location] = []
     host = consumers[0] if len(consumers) == 1 else _common_root(consumers, chosen)
     if host is not None:
-        places += _places(choosing, stage, host)
+        places += _places(context, stage, host)
         at = chosen[host].location
         if isinstance(at, Attached):
-            outer = choosing.state.stage(at.stage)
+            outer = context.state.stage(at.stage)
             upto = [loop.name for loop in outer.loops].index(at.loop) + 1
             places += [
                 Attached(at.stage, loop.name)
@@ -123,12 +123,12 @@ def _common_root(consumers: tuple[str, ...], chosen: Mapping[str, StageChoice]) 
     return tops.pop() if len(tops) == 1 else None
 
 
-def _places(choosing: Choosing, stage: Stage, host: str) -> list[Location]:
+def _places(context: SketchContext, stage: Stage, host: str) -> list[Location]:
     """Return the loops of a consumer to compute at: without recomputing first, then others."""
-    loops = _leading(choosing.state.stage(host))
+    loops = _leading(context.state.stage(host))
     if not loops:
         return []
-    free = _without_recompute(choosing, stage, host, loops)
+    free = _without_recompute(context, stage, host, loops)
     order = sorted(range(len(loops)), key=lambda i: (i >= free, -i if i < free else i))
     return [Attached(host, loops[i].name) for i in order[:PLACES]]
 
@@ -151,11 +151,11 @@ def _leading(stage: Stage) -> list[Loop]:
     return answer[:-1] if whole and len(answer) == len(spatial) and len(answer) > 1 else answer
 
 
-def _without_recompute(choosing: Choosing, stage: Stage, host: str, loops: list[Loop]) -> int:
+def _without_recompute(context: SketchContext, stage: Stage, host: str, loops: list[Loop]) -> int:
     """Return how many of the host's leading loops all move the stage's elements."""
     if isinstance(stage.role, Partial):
         return sum(loop.kind is AxisKind.SPATIAL for loop in loops)
-    dag = choosing.state.dag
+    dag = context.state.dag
     if stage.name not in dag.index or host not in dag.index:
         return 0
     shared = common_outer(dag, stage.name, host).count
@@ -170,14 +170,14 @@ def _without_recompute(choosing: Choosing, stage: Stage, host: str, loops: list[
     return count
 
 
-def pinned(choosing: Choosing, stage: Stage, place: Location) -> frozenset[str]:
+def pinned(context: SketchContext, stage: Stage, place: Location) -> frozenset[str]:
     """Return the axes of which a stage has one element at its place: no lanes run along them."""
-    dag = choosing.state.dag
+    dag = context.state.dag
     if not isinstance(place, Attached) or stage.role is not None:
         return frozenset()
     if stage.name not in dag.index or place.stage not in dag.index:
         return frozenset()
-    host = choosing.state.stage(place.stage)
+    host = context.state.stage(place.stage)
     outer = host.loops[: [loop.name for loop in host.loops].index(place.loop) + 1]
     whole = {loop.axes[0] for loop in outer if loop.extent is not None and len(loop.axes) == 1}
     shared = common_outer(dag, stage.name, host.name).count
@@ -188,15 +188,15 @@ def pinned(choosing: Choosing, stage: Stage, place: Location) -> frozenset[str]:
     return frozenset(own.name for own, axis in pairs if axis.name in whole)
 
 
-def lane_and_pack(choosing: Choosing, stage: Stage) -> list[tuple[str | None, tuple[str, ...]]]:
+def lane_and_pack(context: SketchContext, stage: Stage) -> list[tuple[str | None, tuple[str, ...]]]:
     """Return (lane axis, packed operands) of a stage, the most promising first."""
-    work = choosing.works[stage.name]
+    work = context.works[stage.name]
     if stage.dot is not None:
         return _dot_lanes(stage.dot, work)
     if isinstance(stage.role, Partial):
         return [(lane, ()) for lane in _partial_lanes(stage, work)]
     if is_tiled(stage):
-        return _tiled_lanes(choosing, stage, work)
+        return _tiled_lanes(context, stage, work)
     return [(lane, ()) for lane in _plain_lanes(stage, work)]
 
 
@@ -256,15 +256,15 @@ def _last_moves(indices: tuple[Expr, ...], axis: str) -> bool:
 
 
 def _tiled_lanes(
-    choosing: Choosing, stage: Stage, work: Work
+    context: SketchContext, stage: Stage, work: Work
 ) -> list[tuple[str | None, tuple[str, ...]]]:
     operands = tuple(dict.fromkeys(read.tensor for read in work.reads))
-    whole = [name for name in operands if not _in_parts(choosing, name)]
-    order = {name: packable(work, name, _size(choosing, name)) for name in whole}
+    whole = [name for name in operands if not _in_parts(context, name)]
+    order = {name: packable(work, name, _size(context, name)) for name in whole}
     marked = _marked(stage)
     ranked = sorted(
         (name for name, extent in work.axes if extent > 1 and _split(stage, name)),
-        key=lambda name: -_lane_score(choosing, work, name),
+        key=lambda name: -_lane_score(context, work, name),
     )
     if marked is not None:
         ranked = [marked]
@@ -275,7 +275,7 @@ def _tiled_lanes(
             for name, indices in order.items()
             if indices is not None
             and lane in indexed_by(indices)
-            and not _as_it_lies(choosing, work, name, indices, lane)
+            and not _as_it_lies(context, work, name, indices, lane)
         ]
         contiguous = all(
             _last_moves(read.indices, lane)
@@ -296,37 +296,37 @@ def _tiled_lanes(
     return answer or [(None, ())]
 
 
-def _in_parts(choosing: Choosing, name: str) -> bool:
+def _in_parts(context: SketchContext, name: str) -> bool:
     """Whether a tensor is never there as a whole: it is computed inside of another stage."""
-    return isinstance(choosing.state.stage(name).location, Attached)
+    return isinstance(context.state.stage(name).location, Attached)
 
 
 def _as_it_lies(
-    choosing: Choosing, work: Work, name: str, indices: tuple[Expr, ...], lane: str
+    context: SketchContext, work: Work, name: str, indices: tuple[Expr, ...], lane: str
 ) -> bool:
     """Whether an operand is best read where it is: each element once, vectors contiguous.
 
     Constants are packed before the call, which costs nothing.
     """
-    node = choosing.state.stage(name).node
+    node = context.state.stage(name).node
     if isinstance(node, ConstantTensor) or (isinstance(node, Placeholder) and node.constant):
         return False
     reads = prod(extent for _, extent in (*work.axes, *work.reduce_axes))
     return reads <= prod(node.shape) and _last_moves(indices, lane)
 
 
-def _size(choosing: Choosing, tensor: str) -> int:
-    return prod(choosing.state.stage(tensor).node.shape)
+def _size(context: SketchContext, tensor: str) -> int:
+    return prod(context.state.stage(tensor).node.shape)
 
 
 def _split(stage: Stage, axis: str) -> bool:
     return any(loop.axes == (axis,) and loop.length is not None for loop in stage.loops)
 
 
-def _lane_score(choosing: Choosing, work: Work, axis: str) -> float:
+def _lane_score(context: SketchContext, work: Work, axis: str) -> float:
     """Return how well an axis suits the lanes: contiguous or packable reads, full vectors."""
     extent = dict(work.axes)[axis]
-    lanes = choosing.target.lanes(work.dtypes[0])
+    lanes = context.target.lanes(work.dtypes[0])
     filled = extent / (-(-extent // lanes) * lanes)
     score = 0.0
     reused = any(axis not in indexed_by(read.indices) for read in work.reads)
@@ -334,7 +334,7 @@ def _lane_score(choosing: Choosing, work: Work, axis: str) -> float:
         names = {e.name for index in read.indices for e in walk(index) if isinstance(e, Var)}
         if axis not in names:
             continue
-        size = _size(choosing, read.tensor)
+        size = _size(context, read.tensor)
         if _last_moves(read.indices, axis):
             score += 1.0
         elif packable(work, read.tensor, size) is not None:
@@ -346,9 +346,9 @@ def _lane_score(choosing: Choosing, work: Work, axis: str) -> float:
     return score + 2.0 * filled
 
 
-def tasks(choosing: Choosing, stage: Stage) -> list[int]:
+def tasks(context: SketchContext, stage: Stage) -> list[int]:
     """Return how many leading loops may run in parallel at root, the most promising first."""
-    cores = choosing.target.cores
+    cores = context.target.cores
     if cores == 1:
         return [0]
     leading = []

@@ -56,7 +56,7 @@ class LaneReduce:
         return tuple(buffer.dtype for buffer in self.buffers)
 
 
-def with_lane(made: Domain, lane: str | None, target: Target) -> tuple[Domain, LaneReduce | None]:
+def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, LaneReduce | None]:
     """Return the domain with its lane loop marked VECTOR and moved innermost.
 
     A split axis gives its innermost part to the lanes, and the other innermost parts are written

@@ -32,7 +32,7 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Regions:
+class BoundsInference:
     """Asks how much of a stage its consumers need while some loop variables are fixed.
 
     Attributes:

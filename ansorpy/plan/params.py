@@ -1,0 +1,74 @@
+"""The sizes of a plan (its tunable parameters), in column order."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ansorpy.expr.expr import Const, Var
+from ansorpy.loopir.nodes import LoopKind
+from ansorpy.plan.domain import Domain, Part
+from ansorpy.plan.plan import Size
+from ansorpy.plan.row_blocking import row_counts
+from ansorpy.plan.vectorize import lanes_of
+from ansorpy.state.state import Dotted, Partial, State
+from ansorpy.target import Target
+
+UNROLL_VALUES: Final = (0, 16, 64, 512)  # unrolled iterations at most, as in released Ansor
+VECTORS: Final = (1, 2, 4, 8)  # vectors per iteration of an untiled vector loop
+
+
+def params(state: State, domains: Mapping[str, Domain], target: Target) -> tuple[Size, ...]:
+    """Return the sizes in column order: stage by stage, axis by axis, outer part first."""
+    answer: list[Size] = []
+    for stage in state.stages:
+        if stage.name not in domains:
+            continue
+        made = domains[stage.name]
+        lanes = lanes_of(made.work, target)
+        owner = stage.role.of if isinstance(stage.role, Partial) else stage.name
+        for axis in made.spans:
+            answer += _tile_sizes(made, f"{owner}.{axis}", axis, lanes, stage.dot)
+        vec, rows = Var(f"{stage.name}.vec"), Var(f"{stage.name}.rows")
+        for part in made.parts:
+            if part.length == rows:
+                answer.append(Size(rows.name, "rows", values=row_counts(made, part.axis)))
+            if part.length == vec:
+                answer.append(Size(vec.name, "vector", values=_steps(made, part.axis, lanes)))
+        if any(part.reduce for part in made.parts):
+            answer.append(Size(f"{stage.name}.unroll", "unroll", values=UNROLL_VALUES))
+    return tuple(answer)
+
+
+def _steps(made: Domain, axis: str, lanes: int) -> tuple[int, ...]:
+    """Return the lengths of a step of an untiled vector loop: no longer than its axis."""
+    extent = made.spans[axis].extent
+    most = int(extent.value) if isinstance(extent, Const) else max(VECTORS) * lanes
+    return tuple(n * lanes for n in VECTORS if n == 1 or (n - 1) * lanes < most)
+
+
+def _tile_sizes(made: Domain, group: str, axis: str, lanes: int, dot: Dotted | None) -> list[Size]:
+    """Return the sizes that this stage owns along one axis (a follower owns none)."""
+    extent = made.spans[axis].extent
+    answer = []
+    for part in made.of_axis(axis):
+        if not isinstance(part.length, Var) or not part.length.name.startswith(f"{group}."):
+            continue
+        if not isinstance(extent, Const):
+            continue
+        whole = int(extent.value)
+        if isinstance(part.stride, Const):  # parts of a fixed length count as one
+            whole = -(-whole // int(part.stride.value))
+        multiple = min(instruction_block(part, lanes, dot), whole)
+        level = int(part.length.name.rsplit(".", 1)[1])
+        answer.append(Size(part.length.name, "tile", whole, group, level, multiple))
+    return answer
+
+
+def instruction_block(part: Part, lanes: int, dot: Dotted | None) -> int:
+    """Return how many iterations of a loop one instruction does."""
+    if part.kind is LoopKind.VECTOR:
+        return lanes
+    if dot is not None and part.kind is LoopKind.UNROLL and part.axis == dot.row:
+        return dot.rows
+    if dot is not None and part.kind is LoopKind.GROUP and part.axis == dot.group:
+        return dot.groups
+    return 1
