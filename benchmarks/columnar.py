@@ -25,7 +25,7 @@ from ansorpy.plan.choices import plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import mutate, sample, unique
 from ansorpy.rules import CPU
-from ansorpy.search import Settings, evolve
+from ansorpy.search import EvolutionSettings, evolve
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -84,7 +84,7 @@ def rates(plan: Plan, model: GbmModel, rows: int, repeats: int) -> dict[str, flo
 
 def evolve_rate(found: Sequence[Plan], model: GbmModel, repeats: int) -> float:
     """Return candidates per second of a whole round of evolution."""
-    settings = Settings()
+    settings = EvolutionSettings()
 
     class Counting:
         asked = 0
@@ -126,7 +126,13 @@ def main() -> None:
         if args.profile:
             profile = cProfile.Profile()
             profile.runcall(
-                evolve, found, model, (), np.random.default_rng(3), Settings(), target=TARGET
+                evolve,
+                found,
+                model,
+                (),
+                np.random.default_rng(3),
+                EvolutionSettings(),
+                target=TARGET,
             )
             pstats.Stats(profile).sort_stats("tottime").print_stats(16)
 

@@ -1,7 +1,7 @@
 """Search: one round of evolution, and the choice of what to measure."""
 
 from ansorpy.search.candidate import Candidate, Scored
-from ansorpy.search.evolve import Settings, evolve
+from ansorpy.search.evolve import EvolutionSettings, evolve
 from ansorpy.search.pick import eps_greedy, random_search
 
-__all__ = ["Candidate", "Scored", "Settings", "eps_greedy", "evolve", "random_search"]
+__all__ = ["Candidate", "EvolutionSettings", "Scored", "eps_greedy", "evolve", "random_search"]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ansorpy.features import extract
 from ansorpy.plan.plan import Plan
-from ansorpy.population import carry, cross, keys, mutate, sample, unique
+from ansorpy.population import crossover, keys, migrate, mutate, sample, unique
 from ansorpy.population.mutate import Weights
 from ansorpy.search.candidate import Candidate, KeyArray, Scored, keys_by_plan
 from ansorpy.search.siblings import Moves, moves
@@ -19,11 +19,11 @@ from ansorpy.target import Target
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-_LUMP: Final = 128  # rows of one plan that are bred together: a pass over fewer costs as much
+_BATCH: Final = 128  # rows of one plan that are bred together: a pass over fewer costs as much
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EvolutionSettings:
     """How a round evolves; the defaults are released Ansor's (OSDI 2020 and its source).
 
     `plan_floor` is ours: the share of the population that goes to plans in turn, at random,
@@ -58,7 +58,7 @@ def evolve(
     model: Predictor,
     seen: Collection[Candidate],
     rng: np.random.Generator,
-    settings: Settings | None = None,
+    settings: EvolutionSettings | None = None,
     measured: Sequence[Candidate] = (),
     target: Target | None = None,
 ) -> list[Scored]:
@@ -71,17 +71,19 @@ def evolve(
     Fewer than `keep` come back where the spaces hold no more. Same arguments and rng state,
     same answer.
     """
-    return _Round(plans, model, seen, rng, settings or Settings(), target or Target()).run(measured)
+    return _Evolution(
+        plans, model, seen, rng, settings or EvolutionSettings(), target or Target()
+    ).run(measured)
 
 
-class _Round:
+class _Evolution:
     def __init__(
         self,
         plans: Sequence[Plan],
         model: Predictor,
         seen: Collection[Candidate],
         rng: np.random.Generator,
-        settings: Settings,
+        settings: EvolutionSettings,
         target: Target,
     ) -> None:
         self.plans = plans
@@ -90,7 +92,7 @@ class _Round:
         self.settings = settings
         self.target = target
         self.moves: list[Moves] = moves(plans)
-        self.best = _Best(settings, keys_by_plan(seen, len(plans)))
+        self.best = _TopCandidates(settings, keys_by_plan(seen, len(plans)))
 
     def run(self, measured: Sequence[Candidate]) -> list[Scored]:
         if not self.plans:
@@ -121,9 +123,9 @@ class _Round:
         return answer
 
     def _fresh(self, rest: int, first: bool) -> list[int]:
-        """Deal random rows: at first to every plan, later in lumps to some of many plans."""
+        """Deal random rows: at first to every plan, later in batches to some of many plans."""
         count = len(self.plans)
-        drawn = count if first else min(count, max(1, rest // _LUMP))
+        drawn = count if first else min(count, max(1, rest // _BATCH))
         shares = np.zeros(count, np.int64)
         shares[self.rng.permutation(count)[:drawn]] = max(1, rest // drawn)
         return [int(share) for share in shares]
@@ -137,43 +139,43 @@ class _Round:
 
     def _next(self, population: Sequence[IntArray], scores: Sequence[FloatArray]) -> list[IntArray]:
         parents = self._parents(population, scores)
-        born: list[list[IntArray]] = [[] for _ in self.plans]
+        children: list[list[IntArray]] = [[] for _ in self.plans]
         for plan, (rows, chosen) in enumerate(zip(population, parents, strict=True)):
             if not len(chosen):
                 continue
             mutated = self.rng.random(len(chosen)) < self.settings.mutation
-            born[plan].append(rows[chosen[~mutated]])
-            self._mutate(plan, rows[chosen[mutated]], rows, born)
+            children[plan].append(rows[chosen[~mutated]])
+            self._mutate(plan, rows[chosen[mutated]], rows, children)
         return [
             unique(np.concatenate(found)) if found else population[plan][:0]
-            for plan, found in enumerate(born)
+            for plan, found in enumerate(children)
         ]
 
     def _mutate(
-        self, plan: int, parents: IntArray, rows: IntArray, born: list[list[IntArray]]
+        self, plan: int, parents: IntArray, rows: IntArray, children: list[list[IntArray]]
     ) -> None:
-        """Put the mutated `parents` of a plan into `born`: some become rows of a sibling."""
+        """Put the mutated `parents` of a plan into `children`: some become rows of a sibling."""
         own, near = self.plans[plan], self.moves[plan]
         inside = self.settings.weights
         share = near.total / (inside.total + near.total)
-        count = _lump(share * len(parents), _LUMP // 4, self.rng)
+        count = _batch_size(share * len(parents), _BATCH // 4, self.rng)
         if count:
             movers = parents[self.rng.integers(0, len(parents), count)]
             sibling = int(self.rng.choice(near.plans, p=near.weights / near.total))
-            born[sibling].append(carry(own, movers, self.plans[sibling], self.rng))
+            children[sibling].append(migrate(own, movers, self.plans[sibling], self.rng))
         staying = parents[count:]
         if self.settings.crossover > 0:
             mates = rows[self.rng.integers(0, len(rows), len(staying))]
             crossed = self.rng.random(len(staying)) < self.settings.crossover
-            staying[crossed] = cross(own, staying[crossed], mates[crossed], self.rng)
-        born[plan].append(mutate(own, staying, self.rng, self.settings.exact, inside))
+            staying[crossed] = crossover(own, staying[crossed], mates[crossed], self.rng)
+        children[plan].append(mutate(own, staying, self.rng, self.settings.exact, inside))
 
     def _parents(
         self, population: Sequence[IntArray], scores: Sequence[FloatArray]
     ) -> list[IntArray]:
         """Return positions of parents per plan: by score over all, plus the floor.
 
-        Both are dealt in lumps, because every plan that has rows costs a pass of its own.
+        Both are dealt in batches, because every plan that has rows costs a pass of its own.
         """
         floor = int(self.settings.plan_floor * self.settings.population)
         weights = [np.maximum(score, 0.0) ** self.settings.pressure for score in scores]
@@ -182,8 +184,8 @@ class _Round:
             weights = [np.ones(len(rows)) for rows in population]
             totals = np.array([float(len(rows)) for rows in population])
         alive = np.flatnonzero([len(rows) > 0 for rows in population])
-        counts = _lumps(totals, self.settings.population - floor, self.rng)
-        spared = self.rng.permutation(alive)[: max(1, floor // _LUMP)]
+        counts = _deal(totals, self.settings.population - floor, self.rng)
+        spared = self.rng.permutation(alive)[: max(1, floor // _BATCH)]
         for plan in spared.tolist():
             counts[plan] += floor // len(spared)
         return [
@@ -192,16 +194,16 @@ class _Round:
         ]
 
 
-def _lumps(totals: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
-    """Deal `n` in lumps, each plan as many as its share on average (systematic sampling)."""
-    lumps = max(1, n // _LUMP)
-    ends = np.cumsum(totals) / totals.sum() * lumps
-    ticks = np.arange(lumps) + rng.random()
+def _deal(totals: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
+    """Deal `n` in batches, each plan as many as its share on average (systematic sampling)."""
+    batches = max(1, n // _BATCH)
+    ends = np.cumsum(totals) / totals.sum() * batches
+    ticks = np.arange(batches) + rng.random()
     owners = np.minimum(np.searchsorted(ends, ticks, side="right"), len(totals) - 1)
-    return np.asarray(np.bincount(owners, minlength=len(totals)) * (n // lumps), np.int64)
+    return np.asarray(np.bincount(owners, minlength=len(totals)) * (n // batches), np.int64)
 
 
-def _lump(expected: float, least: int, rng: np.random.Generator) -> int:
+def _batch_size(expected: float, least: int, rng: np.random.Generator) -> int:
     """Return `expected` on average, and never a number between 0 and `least`."""
     if expected >= least:
         return int(expected)
@@ -219,10 +221,10 @@ def _draw(weights: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
     return np.asarray(np.minimum(drawn, len(weights) - 1), np.int64)
 
 
-class _Best:
+class _TopCandidates:
     """The best candidates offered so far that are unseen: so many of each plan, so many in all."""
 
-    def __init__(self, settings: Settings, seen: list[KeyArray]) -> None:
+    def __init__(self, settings: EvolutionSettings, seen: list[KeyArray]) -> None:
         self._keep = settings.keep
         self._limit = min(settings.keep, settings.keep_of_plan)
         self._known = seen

@@ -15,7 +15,7 @@ IntArray = npt.NDArray[np.int64]
 
 EPSILON: Final = 0.05  # released Ansor's: 3 of 64 at random
 LEAST_OF_FAMILY: Final = 3  # trials before the model's opinion of a family counts
-NEGLECTED: Final = 0.25  # of a batch, at most, for families that have fewer
+UNDERSAMPLED: Final = 0.25  # of a batch, at most, for families that have fewer
 CROWDING: Final = 0.03  # of the best score, for each candidate already taken from the plan
 _ROUNDS: Final = 4
 
@@ -36,14 +36,14 @@ def eps_greedy(
     """
     random = round(epsilon * n)
     unseen_ones = [scored for scored in ranked if scored.candidate not in seen]
-    chosen = neglected(unseen_ones, plans, seen, int(NEGLECTED * n), rng)
+    chosen = undersampled(unseen_ones, plans, seen, int(UNDERSAMPLED * n), rng)
     left = [scored for scored in unseen_ones if scored.candidate not in chosen]
     chosen += spread(left, n - random - len(chosen))
     taken = {*seen, *chosen}
     return [*chosen, *random_search(plans, taken, n - len(chosen), rng)]
 
 
-def neglected(
+def undersampled(
     ranked: Sequence[Scored],
     plans: Sequence[Plan],
     seen: Collection[Candidate],

@@ -18,7 +18,7 @@ from ansorpy.errors import LoweringError
 from ansorpy.events import FirstAnswer, TaskResult
 from ansorpy.measure.pool import Exported, MeasurePool
 from ansorpy.plan.bind import bind
-from ansorpy.search import Candidate, Settings, evolve
+from ansorpy.search import Candidate, EvolutionSettings, evolve
 from ansorpy.state.steps import reformulations
 from ansorpy.tuner.final_race import export_program
 from ansorpy.tuner.task import Task
@@ -27,7 +27,9 @@ from ansorpy.tuner.twins import renamed
 PLANS: Final = 16  # about so many plans are looked at: to record their features takes longest
 ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
 CASES: Final = ("random",)  # what it has passed: dense numbers, both ways, between guard pages
-SETTINGS: Final = Settings(population=2048, iterations=2, keep=ATTEMPTS, keep_of_plan=ATTEMPTS)
+SETTINGS: Final = EvolutionSettings(
+    population=2048, iterations=2, keep=ATTEMPTS, keep_of_plan=ATTEMPTS
+)
 
 
 @dataclass(frozen=True, slots=True)

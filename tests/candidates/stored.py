@@ -21,7 +21,7 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.population import sample
 from ansorpy.replay import plan_from_text
 from ansorpy.rules import CPU, WINOGRAD4
-from ansorpy.search import Candidate, Settings, evolve
+from ansorpy.search import Candidate, EvolutionSettings, evolve
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -45,7 +45,7 @@ FOLDER: Final = Path(__file__).parent / "data"
 ROWS: Final = 32
 RANKED: Final = 16  # of them, those that the cost model ranks first
 PLANS: Final = 24  # plans that are opened
-SEARCH: Final = Settings(population=512, iterations=2, keep=RANKED, keep_of_plan=4)
+SEARCH: Final = EvolutionSettings(population=512, iterations=2, keep=RANKED, keep_of_plan=4)
 
 # Features of the named processors, written out: no digest depends on the machine that makes it.
 _AVX2: Final = "avx,avx2,bmi,bmi2,f16c,fma,lzcnt,popcnt,sse,sse2,sse3,sse4.1,sse4.2,ssse3"

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from ansorpy.expr.expr import Binary, Const, Expr, Var
 from ansorpy.plan.plan import Plan
 from ansorpy.population import (
-    carry,
-    cross,
+    crossover,
     enumerate_all,
     fit,
     keys,
     legal,
+    migrate,
     mutate,
     sample,
     unique,
@@ -66,7 +66,7 @@ def test_every_sampled_and_mutated_row_is_legal(plan: Plan, seed: int, exact: bo
     assert legal(plan, rows).all()
     children = mutate(plan, rows, rng, exact)
     assert legal(plan, children).all()
-    assert legal(plan, cross(plan, rows, children, rng)).all()
+    assert legal(plan, crossover(plan, rows, children, rng)).all()
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -160,11 +160,11 @@ def test_carry_keeps_sizes_by_name_and_draws_the_missing_ones() -> None:
     source, target = toy_plan((32, 64), 1), toy_plan((32, 64, 9), 2)
     rng = np.random.default_rng(6)
     rows = sample(source, 50, rng)
-    moved = carry(source, rows, target, rng)
+    moved = migrate(source, rows, target, rng)
     assert moved.shape == (50, 6)
     assert legal(target, moved).all()
     narrow = toy_plan((32,), 1)
-    assert (carry(source, rows, narrow, rng)[:, 0] == rows[:, 0]).all()
+    assert (migrate(source, rows, narrow, rng)[:, 0] == rows[:, 0]).all()
 
 
 def test_unique_keeps_the_first_of_equal_rows_in_order() -> None:

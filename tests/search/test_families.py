@@ -43,7 +43,7 @@ def test_every_family_gets_its_trials_though_the_model_likes_one() -> None:
     assert trials[plans[0].family] == max(trials.values())
 
 
-def test_a_lone_family_is_not_neglected() -> None:
+def test_a_single_family_gets_no_reserved_trials() -> None:
     plans = every_plan()
     mine = tuple(plan for plan in plans if plan.family == plans[0].family)
     ranked = in_love_with(mine, 0)

@@ -8,7 +8,7 @@ import pytest
 from ansorpy.features import extract
 from ansorpy.plan.plan import Plan, StageChoice
 from ansorpy.population import legal, sample
-from ansorpy.search import Candidate, Scored, Settings, eps_greedy, evolve, random_search
+from ansorpy.search import Candidate, EvolutionSettings, Scored, eps_greedy, evolve, random_search
 from ansorpy.search.siblings import moves
 from ansorpy.state.state import Attached, Root
 from ansorpy.target import Target
@@ -47,7 +47,7 @@ def near_to_some_row(plan: Plan, seed: int) -> NearTo:
     return NearTo(extract(plan, row, Target())[0])
 
 
-SMALL = Settings(population=200, iterations=10, keep=20)
+SMALL = EvolutionSettings(population=200, iterations=10, keep=20)
 
 
 def test_evolution_finds_what_random_search_with_four_times_the_budget_does_not() -> None:

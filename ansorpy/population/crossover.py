@@ -11,7 +11,7 @@ from ansorpy.population.sample import draw, sample
 IntArray = npt.NDArray[np.int64]
 
 
-def cross(plan: Plan, a: IntArray, b: IntArray, rng: np.random.Generator) -> IntArray:
+def crossover(plan: Plan, a: IntArray, b: IntArray, rng: np.random.Generator) -> IntArray:
     """Return children that take every axis whole from `a` or from `b`; shape as both.
 
     Axes are not mixed inside: the parts of one axis only mean something together. A child
@@ -26,7 +26,7 @@ def cross(plan: Plan, a: IntArray, b: IntArray, rng: np.random.Generator) -> Int
     return children
 
 
-def carry(plan_from: Plan, rows: IntArray, plan_to: Plan, rng: np.random.Generator) -> IntArray:
+def migrate(plan_from: Plan, rows: IntArray, plan_to: Plan, rng: np.random.Generator) -> IntArray:
     """Return the rows as rows of another plan, its columns filled by name.
 
     Columns that `plan_from` lacks are drawn at random; what does not fit is cut to fit, and a
