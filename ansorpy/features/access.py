@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Final
 
+from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.region import LINE_BYTES, Footprint
-from ansorpy.features.tape import Tape, Value
-from ansorpy.features.walk import Loop, Statement, Walk
+from ansorpy.features.walk import EnclosingLoop, ProgramStores, StoreStatement
 
 BUFFERS: Final = 5
 _FIELDS: Final = (
@@ -26,24 +26,24 @@ NAMES: Final = tuple(f"B{i}.{field}" for i in range(BUFFERS) for field in _FIELD
 class Touched:
     """The footprints of a whole program: who touches what inside which loop."""
 
-    made: Walk
+    made: ProgramStores
     footprints: tuple[tuple[Footprint, ...], ...]  # per statement, per access
 
-    _per_iteration: dict[int, Value] = field(default_factory=dict)
+    _per_iteration: dict[int, ColumnValue] = field(default_factory=dict)
     _sharers: dict[tuple[int, str], int] = field(default_factory=dict)
 
     @cached_property
-    def whole_bytes(self) -> Value:
+    def whole_bytes(self) -> ColumnValue:
         """The size of all buffers that outlive their statements."""
         sizes = {
-            access.buffer: _product_of(self.made.tape, access.shape) * access.element_bytes
+            access.buffer: _product_of(self.made.builder, access.shape) * access.element_bytes
             for statement in self.made.statements
             for access in statement.accesses
             if access.allocated_at == 0
         }
-        return reduce(Value.__add__, sizes.values(), self.made.tape.const(0))
+        return reduce(ColumnValue.__add__, sizes.values(), self.made.builder.const(0))
 
-    def per_iteration(self, loop: Loop) -> Value:
+    def per_iteration(self, loop: EnclosingLoop) -> ColumnValue:
         """Return the bytes that one iteration of a loop touches, all its statements together.
 
         A buffer counts once: with the largest region that a statement touches.
@@ -52,14 +52,16 @@ class Touched:
             self._per_iteration[loop.number] = self.together(loop, _bytes)
         return self._per_iteration[loop.number]
 
-    def together(self, loop: Loop, size: Callable[[Footprint, int], Value]) -> Value:
+    def together(
+        self, loop: EnclosingLoop, size: Callable[[Footprint, int], ColumnValue]
+    ) -> ColumnValue:
         """Return the sum over the buffers that an iteration of a loop touches.
 
         Args:
             size: of a footprint while so many of its outermost loops stand still; of a buffer
                 that several statements touch the largest counts.
         """
-        largest: dict[str, Value] = {}
+        largest: dict[str, ColumnValue] = {}
         for statement, footprints in zip(self.made.statements, self.footprints, strict=True):
             depth = _depth(statement, loop)
             if depth is None:
@@ -68,9 +70,9 @@ class Touched:
                 here = size(footprint, depth + 1)
                 known = largest.get(footprint.access.buffer)
                 largest[footprint.access.buffer] = here if known is None else known.at_least(here)
-        return reduce(Value.__add__, largest.values())
+        return reduce(ColumnValue.__add__, largest.values())
 
-    def sharers(self, loop: Loop, buffer: str) -> int:
+    def sharers(self, loop: EnclosingLoop, buffer: str) -> int:
         """Return how many statements inside a loop touch a buffer."""
         key = (loop.number, buffer)
         if key not in self._sharers:
@@ -82,11 +84,11 @@ class Touched:
         return self._sharers[key]
 
 
-def _bytes(footprint: Footprint, depth: int) -> Value:
+def _bytes(footprint: Footprint, depth: int) -> ColumnValue:
     return footprint.elements[depth] * footprint.access.element_bytes
 
 
-def touched(made: Walk) -> Touched:
+def touched(made: ProgramStores) -> Touched:
     """Return the footprints of every statement."""
     return Touched(
         made,
@@ -97,48 +99,48 @@ def touched(made: Walk) -> Touched:
     )
 
 
-def features(found: Touched, position: int) -> list[Value]:
+def features(found: Touched, position: int) -> list[ColumnValue]:
     """Return the 90 features of the statement at `position`, in the order of NAMES.
 
     The written buffer is first, then the others in order of appearance; of more than five the
     later ones are left out. Missing buffers are zeros.
     """
-    tape = found.made.tape
-    answer: list[Value] = []
+    builder = found.made.builder
+    answer: list[ColumnValue] = []
     for footprint in found.footprints[position][:BUFFERS]:
         answer += _buffer(found, found.made.statements[position], footprint)
     missing = BUFFERS * len(_FIELDS) - len(answer)
-    return answer + [tape.const(0)] * missing
+    return answer + [builder.const(0)] * missing
 
 
 @dataclass(frozen=True, eq=False)
 class _Reuse:
     """One-hot kind, distance in iterations and bytes, and how often."""
 
-    loop: Value
-    serial: Value
-    none: Value
-    iterations: Value
-    bytes: Value
-    count: Value
+    loop: ColumnValue
+    serial: ColumnValue
+    none: ColumnValue
+    iterations: ColumnValue
+    bytes: ColumnValue
+    count: ColumnValue
 
 
-def _buffer(found: Touched, statement: Statement, footprint: Footprint) -> list[Value]:
-    tape, access = found.made.tape, footprint.access
-    size = tape.const(access.element_bytes)
-    iterations = _product(tape, statement.loops)
+def _buffer(found: Touched, statement: StoreStatement, footprint: Footprint) -> list[ColumnValue]:
+    builder, access = found.made.builder, footprint.access
+    size = builder.const(access.element_bytes)
+    iterations = _product(builder, statement.loops)
     all_bytes = iterations * size
     unique_bytes = footprint.elements[0] * size
-    stride, lines = _lines(tape, statement, footprint)
+    stride, lines = _lines(builder, statement, footprint)
     run_bytes = (footprint.run(0) * size).at_most(LINE_BYTES)
     unique_lines = unique_bytes / run_bytes
     reuse = _reuse(found, statement, footprint)
     # Without reuse: half a use, so that the ratios are above those of a single reuse.
-    uses = tape.where(reuse.count > 0.5, reuse.count, 0.5)
+    uses = builder.where(reuse.count > 0.5, reuse.count, 0.5)
     one_hot = (access.reads and not access.writes, access.writes and not access.reads,
                access.reads and access.writes)  # fmt: skip
     return [
-        *(tape.const(flag) for flag in one_hot),
+        *(builder.const(flag) for flag in one_hot),
         all_bytes, unique_bytes, lines, unique_lines,
         reuse.loop, reuse.serial, reuse.none,
         reuse.iterations, reuse.bytes, reuse.count,
@@ -147,15 +149,17 @@ def _buffer(found: Touched, statement: Statement, footprint: Footprint) -> list[
     ]  # fmt: skip
 
 
-def _lines(tape: Tape, statement: Statement, footprint: Footprint) -> tuple[Value, Value]:
+def _lines(
+    builder: ColumnBuilder, statement: StoreStatement, footprint: Footprint
+) -> tuple[ColumnValue, ColumnValue]:
     """Return the stride of the innermost loop, and how many cache lines the accesses ask for.
 
     Walking outward, loops that do not move the address are skipped; the first that does, by
     `stride` elements, asks for min(1, stride * element / 64) lines per iteration.
     """
-    innermost, per_line = tape.const(0), tape.const(0)
-    skipped = tape.const(1)
-    chain: list[tuple[Value, Value, Value]] = []
+    innermost, per_line = builder.const(0), builder.const(0)
+    skipped = builder.const(1)
+    chain: list[tuple[ColumnValue, ColumnValue, ColumnValue]] = []
     for loop in reversed(statement.loops):
         if footprint.moves(loop):
             chain.append((loop.extent, footprint.stride(loop), skipped))
@@ -166,29 +170,29 @@ def _lines(tape: Tape, statement: Statement, footprint: Footprint) -> tuple[Valu
     for extent, stride, inside in reversed(chain):
         runs = extent > 1
         share = (stride * fraction).at_most(1) / inside
-        innermost = tape.where(runs, tape.where(inside > 1, 0, stride), innermost)
-        per_line = tape.where(runs, share, per_line)
-    lines = (_product(tape, statement.loops) * per_line).at_least(1)
+        innermost = builder.where(runs, builder.where(inside > 1, 0, stride), innermost)
+        per_line = builder.where(runs, share, per_line)
+    lines = (_product(builder, statement.loops) * per_line).at_least(1)
     return innermost, lines
 
 
-def _reuse(found: Touched, statement: Statement, footprint: Footprint) -> _Reuse:
+def _reuse(found: Touched, statement: StoreStatement, footprint: Footprint) -> _Reuse:
     """Return the innermost reuse: a loop that does not move, or another statement.
 
     Loops that run once are passed over, row by row. A loop outside of a scratch buffer does
     not read the same data again: it only counts where another statement shares the buffer.
     """
-    tape = found.made.tape
-    zero, one = tape.const(0), tape.const(1)
+    builder = found.made.builder
+    zero, one = builder.const(0), builder.const(1)
     answer = _Reuse(zero, zero, one, zero, zero, zero)
-    stops: list[tuple[Loop, _Reuse]] = []
+    stops: list[tuple[EnclosingLoop, _Reuse]] = []
     iterations = one
     for depth in range(len(statement.loops) - 1, -1, -1):
         loop = statement.loops[depth]
         others = found.sharers(loop, footprint.access.buffer) - 1
         still = depth >= footprint.access.allocated_at and not footprint.moves(loop)
         if still or others:
-            count = loop.extent if still else tape.const(others)
+            count = loop.extent if still else builder.const(others)
             kind = (one, zero) if still else (zero, one)
             size = found.per_iteration(loop)
             stops.append((loop, _Reuse(*kind, zero, iterations, size, count)))
@@ -196,30 +200,30 @@ def _reuse(found: Touched, statement: Statement, footprint: Footprint) -> _Reuse
                 break
         iterations = iterations * loop.extent
     for loop, here in reversed(stops):
-        answer = _choose(tape, loop.extent > 1, here, answer)
+        answer = _choose(builder, loop.extent > 1, here, answer)
     return answer
 
 
-def _choose(tape: Tape, test: Value, a: _Reuse, b: _Reuse) -> _Reuse:
+def _choose(builder: ColumnBuilder, test: ColumnValue, a: _Reuse, b: _Reuse) -> _Reuse:
     return _Reuse(
-        tape.where(test, a.loop, b.loop),
-        tape.where(test, a.serial, b.serial),
-        tape.where(test, a.none, b.none),
-        tape.where(test, a.iterations, b.iterations),
-        tape.where(test, a.bytes, b.bytes),
-        tape.where(test, a.count, b.count),
+        builder.where(test, a.loop, b.loop),
+        builder.where(test, a.serial, b.serial),
+        builder.where(test, a.none, b.none),
+        builder.where(test, a.iterations, b.iterations),
+        builder.where(test, a.bytes, b.bytes),
+        builder.where(test, a.count, b.count),
     )
 
 
-def _product(tape: Tape, loops: Sequence[Loop]) -> Value:
-    return _product_of(tape, [loop.extent for loop in loops])
+def _product(builder: ColumnBuilder, loops: Sequence[EnclosingLoop]) -> ColumnValue:
+    return _product_of(builder, [loop.extent for loop in loops])
 
 
-def _product_of(tape: Tape, values: Sequence[Value]) -> Value:
-    return reduce(Value.__mul__, values, tape.const(1))
+def _product_of(builder: ColumnBuilder, values: Sequence[ColumnValue]) -> ColumnValue:
+    return reduce(ColumnValue.__mul__, values, builder.const(1))
 
 
-def _depth(statement: Statement, loop: Loop) -> int | None:
+def _depth(statement: StoreStatement, loop: EnclosingLoop) -> int | None:
     for depth, mine in enumerate(statement.loops):
         if mine.number == loop.number:
             return depth

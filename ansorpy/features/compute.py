@@ -21,9 +21,9 @@ from ansorpy.expr.expr import (
     variables,
     walk,
 )
+from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.integers import divides
-from ansorpy.features.tape import Tape, Value
-from ansorpy.features.walk import Loop, Statement
+from ansorpy.features.walk import EnclosingLoop, StoreStatement
 from ansorpy.loopir.nodes import LoopKind, Store
 
 _CLASSES: Final = ("mad", "addsub", "mul", "divmod", "cmp", "math_func", "other_func")
@@ -62,17 +62,17 @@ _COMBINER_CLASS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-def features(tape: Tape, statement: Statement) -> list[Value]:
+def features(builder: ColumnBuilder, statement: StoreStatement) -> list[ColumnValue]:
     """Return the 57 features of the group, in the order of NAMES; `is_gpu` is left at 0."""
-    one = tape.const(1)
+    one = builder.const(1)
     # Steps that one instruction may sum count as one operation.
     loops = (loop for loop in statement.loops if loop.kind is not LoopKind.DOT)
-    iterations = reduce(Value.__mul__, (loop.extent for loop in loops), one)
+    iterations = reduce(ColumnValue.__mul__, (loop.extent for loop in loops), one)
     counts = operations(statement.store)
     answer = [iterations * counts[name] for name in OPERATIONS]
     for kind in _KINDS.values():
-        answer += _annotation(tape, statement, kind)
-    return [*answer, tape.const(0), *[one] * len(_THREADS)]
+        answer += _annotation(builder, statement, kind)
+    return [*answer, builder.const(0), *[one] * len(_THREADS)]
 
 
 def operations(store: Store) -> Counter[str]:
@@ -135,20 +135,24 @@ def _divisions(index: Expr) -> int:
     return sum(map(divides, walk(index)))
 
 
-def _annotation(tape: Tape, statement: Statement, kind: LoopKind) -> list[Value]:
+def _annotation(
+    builder: ColumnBuilder, statement: StoreStatement, kind: LoopKind
+) -> list[ColumnValue]:
     """Return number, product, innermost extent and position one-hot of the loops of a kind."""
-    zero, one = tape.const(0), tape.const(1)
+    zero, one = builder.const(0), builder.const(1)
     found = [loop for loop in statement.loops if loop.kind is kind]
     # A loop that runs once is none: in a population that is a matter of the row.
-    number = reduce(Value.__add__, (tape.where(loop.extent > 1, 1, 0) for loop in found), zero)
-    product = reduce(Value.__mul__, (loop.extent for loop in found), one)
+    number = reduce(
+        ColumnValue.__add__, (builder.where(loop.extent > 1, 1, 0) for loop in found), zero
+    )
+    product = reduce(ColumnValue.__mul__, (loop.extent for loop in found), one)
     innermost = found[-1].extent if found else one
     position = POSITIONS.index(_position(statement, found))
     one_hot = [one if i == position else zero for i in range(len(POSITIONS))]
     return [number, product, innermost, *one_hot]
 
 
-def _position(statement: Statement, found: Sequence[Loop]) -> str:
+def _position(statement: StoreStatement, found: Sequence[EnclosingLoop]) -> str:
     if not found:
         return "none"
     stored = frozenset[str]().union(*map(variables, statement.store.index))

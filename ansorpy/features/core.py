@@ -16,12 +16,12 @@ from ansorpy.expr.expr import (
     variables,
     walk,
 )
+from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.integers import combines_integers, integers
 from ansorpy.features.occupancy import Caches
 from ansorpy.features.region import Footprint
-from ansorpy.features.tape import Tape, Value
 from ansorpy.features.traffic import Traffic
-from ansorpy.features.walk import Loop, Statement
+from ansorpy.features.walk import EnclosingLoop, StoreStatement
 from ansorpy.loopir.nodes import LoopKind
 from ansorpy.target import Target
 
@@ -45,7 +45,7 @@ _MATRIX_LOADS: Final = 8  # vectors whose loads take as long as that of a matrix
 _MATRIX_MOVES: Final = 3  # vectors whose moves take as long as that of a matrix
 
 
-def features(caches: Caches, position: int, target: Target) -> list[Value]:
+def features(caches: Caches, position: int, target: Target) -> list[ColumnValue]:
     """Return the features of the statement at `position`, in the order of NAMES.
 
     timed        1, or 0 in a phase that is done ahead
@@ -79,18 +79,18 @@ def features(caches: Caches, position: int, target: Target) -> list[Value]:
 class _Count:
     """Executions of a group of loops that share axes: one by one, as vectors, as tiles."""
 
-    work: Value
-    steps: Value
-    tiles: Value
+    work: ColumnValue
+    steps: ColumnValue
+    tiles: ColumnValue
 
 
 class _Core:
     def __init__(self, caches: Caches, position: int, target: Target) -> None:
         self.caches = caches
         self.found = found = caches.found
-        self.tape: Tape = found.made.tape
+        self.builder: ColumnBuilder = found.made.builder
         self.target = target
-        self.statement: Statement = found.made.statements[position]
+        self.statement: StoreStatement = found.made.statements[position]
         self.footprints: Sequence[Footprint] = found.footprints[position]
         widest = max(access.element_bytes for access in self.statement.accesses)
         self.lanes = max(1, target.vector_bits // 8 // widest)
@@ -102,7 +102,7 @@ class _Core:
             first -= 1
         self.outer, self.tile = loops[:first], loops[first:]
 
-    def features(self) -> list[Value]:
+    def features(self) -> list[ColumnValue]:
         count = self._counted()
         vectors = self._product(self.tile)
         share = count.steps / vectors  # of a tile, for each of its vectors
@@ -112,17 +112,17 @@ class _Core:
             for each in (traffic.past(self.caches.first), traffic.far())
         )
         return [
-            self.tape.const(not self.statement.ahead),
+            self.builder.const(not self.statement.ahead),
             count.work, *self._issued(count, vectors, share),
             near, far, traffic.waits(), traffic.stretches(),
-            self.tape.where(self.found.whole_bytes <= self.target.l3_bytes, 0, far),
+            self.builder.where(self.found.whole_bytes <= self.target.l3_bytes, 0, far),
         ]  # fmt: skip
 
-    def _asked_for(self, past: Value, _share: Value) -> Value:
+    def _asked_for(self, past: ColumnValue, _share: ColumnValue) -> ColumnValue:
         """Return the bytes from beyond a cache where every iteration asks for its own."""
         return past
 
-    def _issued(self, count: _Count, vectors: Value, share: Value) -> list[Value]:
+    def _issued(self, count: _Count, vectors: ColumnValue, share: ColumnValue) -> list[ColumnValue]:
         """Return the features from `steps` to `index_divides`."""
         kept = self._product([loop for loop in self.tile if self._written.moves(loop)])
         *reads, turned = self._reads(share)
@@ -134,7 +134,7 @@ class _Core:
             kept + self._operands(),
             *reads,
             moved, transposed + turned,
-            count.steps if self._across_lanes else self.tape.const(0),
+            count.steps if self._across_lanes else self.builder.const(0),
             functions, divides, *self._integers(count.steps),
         ]  # fmt: skip
 
@@ -147,7 +147,7 @@ class _Core:
         return self.statement.store.combiner is not None
 
     @property
-    def _vector(self) -> Loop | None:
+    def _vector(self) -> EnclosingLoop | None:
         return next((loop for loop in self.tile if loop.kind is LoopKind.VECTOR), None)
 
     @property
@@ -155,21 +155,21 @@ class _Core:
         lane = self._vector
         return self._combines and lane is not None and not self._written.moves(lane)
 
-    def _extent(self, loop: Loop, extent: Value | None = None) -> Value:
+    def _extent(self, loop: EnclosingLoop, extent: ColumnValue | None = None) -> ColumnValue:
         """Return the extent of a loop, in vectors where it is the lanes'."""
         extent = loop.extent if extent is None else extent
         return extent.ceildiv(self.lanes) if loop.kind is LoopKind.VECTOR else extent
 
-    def _product(self, loops: Sequence[Loop]) -> Value:
-        return reduce(Value.__mul__, map(self._extent, loops), self.tape.const(1))
+    def _product(self, loops: Sequence[EnclosingLoop]) -> ColumnValue:
+        return reduce(ColumnValue.__mul__, map(self._extent, loops), self.builder.const(1))
 
     def _counted(self) -> _Count:
         """Return how often the statement runs, tails at their true length."""
-        zero, one = self.tape.const(0), self.tape.const(1)
+        zero, one = self.builder.const(0), self.builder.const(1)
         values = self.found.made.zeroed(self.loops)
-        last: dict[str, Value] = {}
+        last: dict[str, ColumnValue] = {}
         for loop in self.loops:
-            extent = self.tape.of(loop.length, {**values, **self._minus_one(last)})
+            extent = self.builder.of(loop.length, {**values, **self._minus_one(last)})
             last[loop.var] = extent.at_least(1)
         answer = _Count(one, one, one)
         for group in _groups(self.loops):
@@ -191,24 +191,26 @@ class _Core:
             answer = _Count(answer.work * work, answer.steps * steps, answer.tiles * tiles)
         return answer
 
-    def _minus_one(self, last: dict[str, Value]) -> dict[str, Value]:
+    def _minus_one(self, last: dict[str, ColumnValue]) -> dict[str, ColumnValue]:
         return {var: value - 1 for var, value in last.items()}
 
-    def _operands(self) -> Value:
+    def _operands(self) -> ColumnValue:
         """Return how many vectors are loaded for one step through the tile, and a broadcast."""
         lane = self._vector
         if lane is None:
-            return self.tape.const(2)
+            return self.builder.const(2)
         moved = any(each.access.reads and each.moves(lane) for each in self.footprints[1:])
-        return self._extent(lane) + 1 if moved else self.tape.const(1)
+        return self._extent(lane) + 1 if moved else self.builder.const(1)
 
-    def _reads(self, share: Value) -> tuple[Value, Value, Value, Value, Value]:
+    def _reads(
+        self, share: ColumnValue
+    ) -> tuple[ColumnValue, ColumnValue, ColumnValue, ColumnValue, ColumnValue]:
         """Return vectors loaded, those of them that are split, broadcast, gathered, transposed.
 
         Every other element comes from two vectors and a shuffle; lanes far apart are transposed
         where the tile walks along memory (`codegen.simd.strided`).
         """
-        zero = self.tape.const(0)
+        zero = self.builder.const(0)
         loads, splits, broadcasts, gathers, turned = zero, zero, zero, zero, zero
         lane = self._vector
         for footprint in self.footprints:
@@ -222,43 +224,45 @@ class _Core:
                 broadcasts = broadcasts + count
             else:
                 near = self._near(footprint, lane)
-                count = self.tape.where(near, count * self._slid(footprint, lane), count)
-                far = self.tape.where(near, 0, count)
+                count = self.builder.where(near, count * self._slid(footprint, lane), count)
+                far = self.builder.where(near, 0, count)
                 other = self._lanes_apart(footprint, lane).same(2)
-                loads = loads + self.tape.where(near, count, self.tape.where(other, far * 3, 0))
-                far = self.tape.where(other, 0, far)
+                loads = loads + self.builder.where(
+                    near, count, self.builder.where(other, far * 3, 0)
+                )
+                far = self.builder.where(other, 0, far)
                 rows = self._along(footprint, lane)
-                turned = turned + self.tape.where(rows, far, 0)
-                gathers = gathers + self.tape.where(rows, 0, far)
-                split = self.tape.where(self._aligned(footprint, lane), 0, count)
-                splits = splits + self.tape.where(near, split, 0)
+                turned = turned + self.builder.where(rows, far, 0)
+                gathers = gathers + self.builder.where(rows, 0, far)
+                split = self.builder.where(self._aligned(footprint, lane), 0, count)
+                splits = splits + self.builder.where(near, split, 0)
         return loads, splits, broadcasts, gathers, turned
 
-    def _near(self, footprint: Footprint, lane: Loop) -> Value:
+    def _near(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
         """Return whether the lanes of an access lie side by side."""
         return self._lanes_apart(footprint, lane).same(1)
 
-    def _lanes_apart(self, footprint: Footprint, lane: Loop) -> Value:
+    def _lanes_apart(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
         """Return how far apart lanes lie, in elements or in what one instruction sums of them."""
         together = [loop for loop in self.summed if footprint.moves(loop)]
         return footprint.step(lane) / self._product(together)
 
-    def _along(self, footprint: Footprint, lane: Loop) -> Value:
+    def _along(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
         """Return whether an unrolled loop of the tile walks along memory far enough."""
-        answer = self.tape.const(0)
+        answer = self.builder.const(0)
         for loop in self.tile:
             if loop is not lane and footprint.moves(loop):
                 near = footprint.step(loop).same(1)
-                enough = self.tape.apply("and", near, loop.extent > _WORTH - 1)
-                answer = self.tape.apply("or", answer, enough)
+                enough = self.builder.apply("and", near, loop.extent > _WORTH - 1)
+                answer = self.builder.apply("or", answer, enough)
         return answer
 
-    def _slid(self, footprint: Footprint, lane: Loop) -> Value:
+    def _slid(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
         """Return the share of its vectors that is loaded by a tile that sums a window by itself.
 
         Its rows slide over the window (`loopir.passes.slide`): of r * p vectors r + p - 1 differ.
         """
-        one = self.tape.const(1)
+        one = self.builder.const(1)
         window = self._window()
         if not window or not self._written.moves(lane):
             return one
@@ -268,42 +272,42 @@ class _Core:
             if row is lane:
                 continue
             if not footprint.moves(row):  # what it reads would have to wait for the next row
-                fits = self.tape.apply("and", fits, row.extent <= 1)
+                fits = self.builder.apply("and", fits, row.extent <= 1)
                 continue
             for point in filter(footprint.moves, window):
                 differ = (row.extent + point.extent - 1) / (row.extent * point.extent)
                 same = footprint.step(row).same(footprint.step(point))
-                share = share * self.tape.where(same, differ, 1)
-        return one if share.is_constant else self.tape.where(fits, share, 1)
+                share = share * self.builder.where(same, differ, 1)
+        return one if share.is_constant else self.builder.where(fits, share, 1)
 
-    def _written_out(self, window: Sequence[Loop]) -> Value:
+    def _written_out(self, window: Sequence[EnclosingLoop]) -> ColumnValue:
         """Return whether the tile and the loops around it are written out together."""
         return self._product(self.tile) * self._product(window) <= self.statement.unroll
 
-    def _window(self) -> list[Loop]:
+    def _window(self) -> list[EnclosingLoop]:
         """Return the innermost loops around the tile that the target does not move with."""
-        found: list[Loop] = []
+        found: list[EnclosingLoop] = []
         for loop in reversed(self.outer):
             if not self._combines or self._written.moves(loop) or loop.kind is not LoopKind.SERIAL:
                 break
             found.append(loop)
         return found
 
-    def _aligned(self, footprint: Footprint, lane: Loop) -> Value:
+    def _aligned(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
         """Return whether every loop moves the vectors of an access by whole vectors."""
-        answer = self.tape.const(1)
+        answer = self.builder.const(1)
         for loop in self.loops:
             if loop is lane or not footprint.moves(loop):
                 continue
             step = footprint.step(loop)
             whole = step.floordiv(self.lanes) * self.lanes
-            fits = self.tape.apply("or", step.same(whole), loop.extent <= 1)
-            answer = self.tape.apply("and", answer, fits)
+            fits = self.builder.apply("or", step.same(whole), loop.extent <= 1)
+            answer = self.builder.apply("and", answer, fits)
         return answer
 
-    def _heavy(self, steps: Value) -> tuple[Value, Value]:
+    def _heavy(self, steps: ColumnValue) -> tuple[ColumnValue, ColumnValue]:
         """Return vectors of functions, and of divisions and roots."""
-        functions, divides = self.tape.const(0), self.tape.const(0)
+        functions, divides = self.builder.const(0), self.builder.const(0)
         for value in self.statement.store.values:
             for part in walk(value):
                 kind = _weight(part)
@@ -313,12 +317,12 @@ class _Core:
                     divides = divides + self._hoisted(part, steps)
         return functions, divides
 
-    def _integers(self, steps: Value) -> tuple[Value, Value]:
+    def _integers(self, steps: ColumnValue) -> tuple[ColumnValue, ColumnValue]:
         """Return vectors of integers and conditions that are computed, and of divided indices.
 
         What a condition is about are places: only its comparisons are counted, not the sums in it.
         """
-        plain, divided = self.tape.const(0), self.tape.const(0)
+        plain, divided = self.builder.const(0), self.builder.const(0)
         store = self.statement.store
         if combines_integers(store):
             plain = plain + steps
@@ -331,20 +335,20 @@ class _Core:
                 plain = plain + self._distinct(part, steps)
         return plain, divided
 
-    def _distinct(self, expr: Expr, steps: Value) -> Value:
+    def _distinct(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
         """Return how often an expression is computed where a tile computes equal ones once."""
         needed = self.found.made.variables(expr)
         window = self._window()
-        times, innermost, one = steps, True, self.tape.const(1)
+        times, innermost, one = steps, True, self.builder.const(1)
         for loop in reversed(self.loops):
             innermost = innermost and loop.var not in needed
             if innermost or (loop in self.tile and loop.var not in needed):
                 times = times / self._extent(loop)
             elif loop in window and loop.var not in needed:
-                times = times / self.tape.where(self._written_out(window), loop.extent, one)
+                times = times / self.builder.where(self._written_out(window), loop.extent, one)
         return times.at_least(1)
 
-    def _hoisted(self, expr: Expr, steps: Value) -> Value:
+    def _hoisted(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
         """Return how often an expression is computed that stands in no loop it does not need."""
         needed = self.found.made.variables(expr)
         times = steps
@@ -354,37 +358,39 @@ class _Core:
             times = times / self._extent(loop)
         return times.at_least(1)
 
-    def _moves(self, steps: Value, kept: Value, stored: Value) -> tuple[Value, Value]:
+    def _moves(
+        self, steps: ColumnValue, kept: ColumnValue, stored: ColumnValue
+    ) -> tuple[ColumnValue, ColumnValue]:
         """Return vectors stored, and read before where they accumulate; and those across lines.
 
         A tile that the registers hold stays there while the loops around it do not move it.
         Vectors whose lanes do not lie side by side are transposed in registers.
         """
         moved = self._moved(steps, kept, stored)
-        lane, zero = self._vector, self.tape.const(0)
+        lane, zero = self._vector, self.builder.const(0)
         if lane is None or not self._written.moves(lane):
             return moved, zero
         near = self._near(self._written, lane)
-        return self.tape.where(near, moved, 0), self.tape.where(near, 0, moved)
+        return self.builder.where(near, moved, 0), self.builder.where(near, 0, moved)
 
-    def _moved(self, steps: Value, kept: Value, stored: Value) -> Value:
+    def _moved(self, steps: ColumnValue, kept: ColumnValue, stored: ColumnValue) -> ColumnValue:
         if not self._combines:
             return steps
-        held, still = self.tape.const(1), self.tape.const(1)
+        held, still = self.builder.const(1), self.builder.const(1)
         for loop in reversed(self.outer):
             if self._written.moves(loop):
-                still = self.tape.where(loop.extent > 1, 0, still)
+                still = self.builder.where(loop.extent > 1, 0, still)
             else:
-                held = self.tape.where(still, held * loop.extent, held)
-        held = self.tape.where(kept > _HELD, 1, held)
+                held = self.builder.where(still, held * loop.extent, held)
+        held = self.builder.where(kept > _HELD, 1, held)
         return stored * 2 / held
 
 
 class _Matrices(_Core):
     """A statement that one instruction on matrices sums (`loopir.passes.dot`)."""
 
-    def _issued(self, count: _Count, vectors: Value, share: Value) -> list[Value]:
-        zero = self.tape.const(0)
+    def _issued(self, count: _Count, vectors: ColumnValue, share: ColumnValue) -> list[ColumnValue]:
+        zero = self.builder.const(0)
         sums, products, loaded = self._products(share)
         return [
             products * _BLOCK, products, sums.at_most(_MATRIX_SUMS), sums,
@@ -393,33 +399,33 @@ class _Matrices(_Core):
             zero, zero, zero, zero, zero,
         ]  # fmt: skip
 
-    def _asked_for(self, past: Value, share: Value) -> Value:
+    def _asked_for(self, past: ColumnValue, share: ColumnValue) -> ColumnValue:
         """Return at most what is loaded, and sums that are read and written back."""
         sums, _, loaded = self._products(share)
         return past.at_most((loaded + share * sums * 2) * _MATRIX_BYTES)
 
-    def _moved_twice(self) -> Value:
+    def _moved_twice(self) -> ColumnValue:
         """Return 2, or 1 where a tile has its sums from the beginning: nothing is read before."""
-        answer = self.tape.const(1)
+        answer = self.builder.const(1)
         for loop in self.outer:
             if not self._written.moves(loop):
-                answer = self.tape.where(loop.extent > 1, 2, answer)
+                answer = self.builder.where(loop.extent > 1, 2, answer)
         return answer
 
-    def _products(self, share: Value) -> tuple[Value, Value, Value]:
+    def _products(self, share: ColumnValue) -> tuple[ColumnValue, ColumnValue, ColumnValue]:
         """Return the sums of a tile, and the products and matrices loaded of all `share` tiles."""
         rows, columns, groups = self._blocks()
         products = share * rows * columns * groups
         loaded = products * (self._shared(rows) + self._shared(columns))
         return rows * columns, products, loaded
 
-    def _shared(self, blocks: Value) -> Value:
+    def _shared(self, blocks: ColumnValue) -> ColumnValue:
         """Return how many matrices of the other operand are loaded for one product."""
-        return self.tape.const(1) / blocks.at_most(2)
+        return self.builder.const(1) / blocks.at_most(2)
 
-    def _blocks(self) -> tuple[Value, Value, Value]:
+    def _blocks(self) -> tuple[ColumnValue, ColumnValue, ColumnValue]:
         """Return the blocks of rows, of lanes and of groups of a tile."""
-        one = self.tape.const(1)
+        one = self.builder.const(1)
         rows = [loop for loop in self.tile if loop.kind is LoopKind.UNROLL]
         lane = self._vector
         wide = [x for x in self.footprints[1:] if lane is not None and x.moves(lane)]
@@ -433,9 +439,9 @@ class _Matrices(_Core):
         return blocks, one if lane is None else lane.extent.ceildiv(_BLOCK), groups
 
 
-def _groups(loops: Sequence[Loop]) -> list[list[Loop]]:
+def _groups(loops: Sequence[EnclosingLoop]) -> list[list[EnclosingLoop]]:
     """Return the loops by the axes that they share: the extent of one mentions the other."""
-    groups: list[list[Loop]] = []
+    groups: list[list[EnclosingLoop]] = []
     for loop in loops:
         mentioned = variables(loop.length)
         mine = [group for group in groups if any(each.var in mentioned for each in group)]

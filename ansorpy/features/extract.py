@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorpy.features import access, allocation, compute, core, intensity, occupancy, outer
-from ansorpy.features.tape import Value
+from ansorpy.features.column_program import ColumnValue
 from ansorpy.features.walk import walk
 from ansorpy.plan.plan import Plan
 from ansorpy.plan.remember import per_plan
@@ -62,19 +62,19 @@ class Prepared:
         held = occupancy.caches(found, target)
         self.stores = len(made.statements)
         fixed = np.zeros(self.stores * len(NAMES), np.float32)
-        outputs: list[Value] = []
+        outputs: list[ColumnValue] = []
         logged: list[int] = []
         raw: list[int] = []
-        raw_outputs: list[Value] = []
+        raw_outputs: list[ColumnValue] = []
         self._curves: list[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.intp]]] = []
         curves = []
         for position, statement in enumerate(made.statements):
             start = position * len(NAMES)
             values = [
-                *compute.features(made.tape, statement), *access.features(found, position),
-                *[made.tape.const(0)] * intensity.SAMPLES,
-                *allocation.features(made.tape, statement),
-                *outer.features(made.tape, statement),
+                *compute.features(made.builder, statement), *access.features(found, position),
+                *[made.builder.const(0)] * intensity.SAMPLES,
+                *allocation.features(made.builder, statement),
+                *outer.features(made.builder, statement),
                 *core.features(held, position, target),
             ]  # fmt: skip
             for i, value in enumerate(values):
@@ -87,12 +87,12 @@ class Prepared:
                 else:
                     logged.append(start + i)
                     outputs.append(value)
-            line = intensity.curve(made.tape, statement, found.footprints[position])
+            line = intensity.curve(made.builder, statement, found.footprints[position])
             if line is not None:
                 curves.append((start + _CURVE, line))
         # Equal features (of two stores in one nest, say) share a slot: play each once.
         self._fixed = fixed[:, None]
-        points: list[Value] = []
+        points: list[ColumnValue] = []
         for start, line in curves:
             first = len(outputs) + len(raw_outputs) + len(points)
             middle = first + len(line.work)
@@ -102,24 +102,24 @@ class Prepared:
         self._logged = np.array(logged, np.intp)
         self._raw = np.array(raw, np.intp)
         self._outputs = [*outputs, *raw_outputs, *points]
-        self._player = made.tape.player(self._outputs)
+        self._program = made.builder.program(self._outputs)
 
     @property
     def steps(self) -> int:
         """How many column operations one pass takes."""
-        return self._player.steps
+        return self._program.steps
 
     def fill(self, rows: IntArray, out: FloatArray) -> None:
         """Write the features of `rows` into `out`, shape (n, stores * F)."""
         n = len(rows)
-        played = np.empty((len(self._outputs), n), np.float32)
-        self._player.play(np.ascontiguousarray(rows.T, dtype=np.float64), played)
+        computed = np.empty((len(self._outputs), n), np.float32)
+        self._program.run(np.ascontiguousarray(rows.T, dtype=np.float64), computed)
         block = np.empty((len(self._fixed), n), np.float32)
         block[:] = self._fixed
-        block[self._logged] = _log(played[: len(self._logged)])
-        block[self._raw] = played[len(self._logged) : len(self._logged) + len(self._raw)]
+        block[self._logged] = _log(computed[: len(self._logged)])
+        block[self._raw] = computed[len(self._logged) : len(self._logged) + len(self._raw)]
         for start, work, height in self._curves:
-            sampled = intensity.samples(played[work], played[height])
+            sampled = intensity.samples(computed[work], computed[height])
             block[start : start + intensity.SAMPLES] = _log(sampled)
         out[:] = block.T
 
@@ -129,7 +129,7 @@ def _log(values: FloatArray) -> FloatArray:
     return logged
 
 
-class Targets:
+class PreparedByTarget:
     """What is known of a plan, target by target: nearly always one."""
 
     def __init__(self, plan: Plan) -> None:
@@ -146,7 +146,7 @@ class Targets:
         return self._known[target]
 
 
-prepare = per_plan(Targets)
+prepare = per_plan(PreparedByTarget)
 
 
 def named(features: FloatArray) -> Sequence[dict[str, float]]:

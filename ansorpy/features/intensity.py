@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.compute import flops, operations
 from ansorpy.features.region import Footprint
-from ansorpy.features.tape import Tape, Value
-from ansorpy.features.walk import Statement
+from ansorpy.features.walk import StoreStatement
 
 SAMPLES: Final = 10
 NAMES: Final = tuple(f"arith_intensity_{i + 1}0pct" for i in range(SAMPLES))
@@ -25,23 +25,25 @@ class Curve:
     that they touch.
     """
 
-    work: tuple[Value, ...]
-    intensity: tuple[Value, ...]
+    work: tuple[ColumnValue, ...]
+    intensity: tuple[ColumnValue, ...]
 
 
-def curve(tape: Tape, statement: Statement, footprints: tuple[Footprint, ...]) -> Curve | None:
+def curve(
+    builder: ColumnBuilder, statement: StoreStatement, footprints: tuple[Footprint, ...]
+) -> Curve | None:
     """Return the curve of a statement; None where it computes nothing or has no loop."""
     per_iteration = flops(operations(statement.store))
     if per_iteration == 0 or not statement.loops:
         return None
-    done = tape.const(per_iteration)
+    done = builder.const(per_iteration)
     work, intensity = [], []
     for depth in range(len(statement.loops) - 1, -1, -1):
         extent = statement.loops[depth].extent
         if extent.equals(1):
             continue
         done = done * extent
-        size = tape.const(0)
+        size = builder.const(0)
         for footprint in footprints:
             size = size + footprint.elements[depth] * footprint.access.element_bytes
         work.append(done.unary("log2"))

@@ -7,9 +7,9 @@ cache of eight ways holds eight of them, however large it is.
 from dataclasses import dataclass, field
 
 from ansorpy.features.access import Touched
+from ansorpy.features.column_program import ColumnValue
 from ansorpy.features.region import LINE_BYTES, PAGE_BYTES, Footprint
-from ansorpy.features.tape import Value
-from ansorpy.features.walk import Loop
+from ansorpy.features.walk import EnclosingLoop
 from ansorpy.target import Target
 
 
@@ -20,22 +20,22 @@ class Occupancy:
     found: Touched
     size_bytes: int
 
-    _known: dict[int, Value] = field(default_factory=dict)
+    _known: dict[int, ColumnValue] = field(default_factory=dict)
 
-    def per_iteration(self, loop: Loop) -> Value:
+    def per_iteration(self, loop: EnclosingLoop) -> ColumnValue:
         """Return the bytes of one iteration. A buffer counts once, with its largest part."""
         if loop.number not in self._known:
             self._known[loop.number] = self.found.together(loop, self._bytes)
         return self._known[loop.number]
 
-    def _bytes(self, footprint: Footprint, depth: int) -> Value:
+    def _bytes(self, footprint: Footprint, depth: int) -> ColumnValue:
         plain = footprint.lines(depth) * footprint.access.element_bytes
         places = footprint.places(depth)
         if places is None:
             return plain
         piled = plain / LINE_BYTES / places  # a cache holds as many of them as it holds pages
         crowded = piled > self.size_bytes // PAGE_BYTES
-        return footprint.tape.where(crowded, piled * PAGE_BYTES, plain)
+        return footprint.builder.where(crowded, piled * PAGE_BYTES, plain)
 
 
 @dataclass(frozen=True, eq=False)

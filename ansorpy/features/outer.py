@@ -3,19 +3,21 @@
 from functools import reduce
 from typing import Final
 
-from ansorpy.features.tape import Tape, Value
-from ansorpy.features.walk import Statement
+from ansorpy.features.column_program import ColumnBuilder, ColumnValue
+from ansorpy.features.walk import StoreStatement
 from ansorpy.loopir.nodes import LoopKind
 
 NAMES: Final = ("outer_prod", "num_loops", "auto_unroll_max_step")
 
 
-def features(tape: Tape, statement: Statement) -> list[Value]:
+def features(builder: ColumnBuilder, statement: StoreStatement) -> list[ColumnValue]:
     """Return all iterations, the number of loops that run more than once, the unroll budget."""
     # Steps that one instruction sums are none (as in `compute`).
     extents = [loop.extent for loop in statement.loops if loop.kind is not LoopKind.DOT]
-    product = reduce(Value.__mul__, extents, tape.const(1))
+    product = reduce(ColumnValue.__mul__, extents, builder.const(1))
     number = reduce(
-        Value.__add__, (tape.where(extent > 1, 1, 0) for extent in extents), tape.const(0)
+        ColumnValue.__add__,
+        (builder.where(extent > 1, 1, 0) for extent in extents),
+        builder.const(0),
     )
     return [product, number, statement.unroll]

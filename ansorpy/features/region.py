@@ -6,8 +6,8 @@ from math import gcd
 from typing import Final
 
 from ansorpy.expr.expr import Binary, Expr, Select
-from ansorpy.features.tape import Value
-from ansorpy.features.walk import Access, Loop, Statement, Walk
+from ansorpy.features.column_program import ColumnValue
+from ansorpy.features.walk import BufferAccess, EnclosingLoop, ProgramStores, StoreStatement
 
 LINE_BYTES: Final = 64
 PAGE_BYTES: Final = 4096
@@ -21,8 +21,8 @@ class Index:
     is known.
     """
 
-    base: Value
-    coefficients: dict[str, Value]
+    base: ColumnValue
+    coefficients: dict[str, ColumnValue]
     rest: tuple[Expr, ...]
     variables: frozenset[str]  # the loop variables that occur
 
@@ -38,13 +38,15 @@ class Footprint:
     `dims[d]` its extent per dimension.
     """
 
-    def __init__(self, made: Walk, statement: Statement, access: Access) -> None:
+    def __init__(
+        self, made: ProgramStores, statement: StoreStatement, access: BufferAccess
+    ) -> None:
         self.access = access
         loops = statement.loops
-        self._made, self.tape = made, made.tape
-        self._lines: dict[int, Value] = {}
-        self._rows: dict[int, list[Value]] = {}
-        self._places: dict[int, Value | None] = {}
+        self._made, self.builder = made, made.builder
+        self._lines: dict[int, ColumnValue] = {}
+        self._rows: dict[int, list[ColumnValue]] = {}
+        self._places: dict[int, ColumnValue | None] = {}
         self._values = made.zeroed(loops)
         names = frozenset(loop.var for loop in loops)
         self._indices = tuple(
@@ -52,8 +54,8 @@ class Footprint:
         )
         parts = (part.variables for index in self._indices for part in index)
         self._moving = frozenset[str]().union(*parts)
-        spans = [[self.tape.const(0)] * len(access.shape) for _ in access.indices]
-        self.dims: list[tuple[Value, ...]] = [self._extents(spans)]
+        spans = [[self.builder.const(0)] * len(access.shape) for _ in access.indices]
+        self.dims: list[tuple[ColumnValue, ...]] = [self._extents(spans)]
         for depth in range(len(loops) - 1, -1, -1):
             if not self.moves(loops[depth]):
                 self.dims.append(self.dims[-1])
@@ -62,41 +64,41 @@ class Footprint:
                 self._widen(span, index, loops, depth)
             self.dims.append(self._extents(spans))
         self.dims.reverse()
-        one = self.tape.const(1)
-        self.elements = [reduce(Value.__mul__, dims, one) for dims in self.dims]
+        one = self.builder.const(1)
+        self.elements = [reduce(ColumnValue.__mul__, dims, one) for dims in self.dims]
         self._inner = list(range(len(self.dims)))  # the innermost depth with the same dims
         for depth in reversed(range(len(loops))):
             if self.dims[depth] is self.dims[depth + 1]:
                 self._inner[depth] = self._inner[depth + 1]
 
-    def lines(self, depth: int) -> Value:
+    def lines(self, depth: int) -> ColumnValue:
         """Return the elements at a depth, and those that share a cache line with one of them."""
         depth = self._inner[depth]
         if depth not in self._lines:
             in_line = LINE_BYTES // self.access.element_bytes
-            limit = reduce(Value.__mul__, self.access.shape, self.tape.const(1))
+            limit = reduce(ColumnValue.__mul__, self.access.shape, self.builder.const(1))
             found = self.elements[depth] / self.run(depth).at_most(in_line) * in_line
             self._lines[depth] = found.at_most(limit)
         return self._lines[depth]
 
-    def run(self, depth: int) -> Value:
+    def run(self, depth: int) -> ColumnValue:
         """Return how many elements lie in a row at a depth: whole rows go on in the next one."""
-        return reduce(Value.__mul__, self.in_a_row(depth), self.tape.const(1))
+        return reduce(ColumnValue.__mul__, self.in_a_row(depth), self.builder.const(1))
 
-    def in_a_row(self, depth: int) -> list[Value]:
+    def in_a_row(self, depth: int) -> list[ColumnValue]:
         """Return the factors of `run`, those of the last dimensions first: 1 once a row ends."""
         depth = self._inner[depth]
         if depth not in self._rows:
-            factors, whole = [], self.tape.const(1)
+            factors, whole = [], self.builder.const(1)
             for extent, limit in zip(self.dims[depth][::-1], self.access.shape[::-1], strict=True):
-                factors.append(self.tape.where(whole, extent, 1))
-                whole = self.tape.where(whole, extent.same(limit), 0)
+                factors.append(self.builder.where(whole, extent, 1))
+                whole = self.builder.where(whole, extent.same(limit), 0)
                 if whole.equals(0):
                     break
             self._rows[depth] = factors
         return self._rows[depth]
 
-    def places(self, depth: int) -> Value | None:
+    def places(self, depth: int) -> ColumnValue | None:
         """Return at how many places of a page lines begin, None where they spread over all.
 
         In any cache the lines at one place of a page share the same sets.
@@ -106,10 +108,10 @@ class Footprint:
             self._places[depth] = self._counted_places(depth)
         return self._places[depth]
 
-    def _counted_places(self, depth: int) -> Value | None:
+    def _counted_places(self, depth: int) -> ColumnValue | None:
         row, size = self.in_a_row(depth), self.access.element_bytes
         count, crowded = PAGE_BYTES // LINE_BYTES, False
-        begun, apart, pitch = self.tape.const(1), self.tape.const(1), self.tape.const(size)
+        begun, apart, pitch = self.builder.const(1), self.builder.const(1), self.builder.const(size)
         for d in range(1, len(self.access.shape)):
             extent = self.dims[depth][-1 - d]
             pitch = pitch * self.access.shape[-d]
@@ -122,44 +124,44 @@ class Footprint:
             places = PAGE_BYTES // gcd(int(pitch.constant), PAGE_BYTES)
             crowded |= places < count
             begun = begun * extent.at_most(places)
-            apart = apart.at_least(self.tape.where(extent > 1, places, 1))
+            apart = apart.at_least(self.builder.where(extent > 1, places, 1))
         if not crowded:
             return None
         lines = self.run(depth) * (size / LINE_BYTES) + (1 - 1 / LINE_BYTES)
         return (lines.unary("floor").at_least(1) * begun.at_most(apart)).at_most(count)
 
-    def moves(self, loop: Loop) -> bool:
+    def moves(self, loop: EnclosingLoop) -> bool:
         """Whether the loop moves the address of some access."""
         return loop.var in self._moving
 
-    def stride(self, loop: Loop) -> Value:
+    def stride(self, loop: EnclosingLoop) -> ColumnValue:
         """Return by how many elements the loop moves the address, first access, absolute."""
-        answer = self.tape.const(0)
-        step = self.tape.const(1)
+        answer = self.builder.const(0)
+        step = self.builder.const(1)
         for part, extent in zip(self._indices[0][::-1], self.access.shape[::-1], strict=True):
             answer = answer + self._coefficient(part, loop.var) * step
             step = step * extent
         return answer.unary("abs")
 
-    def step(self, loop: Loop) -> Value:
+    def step(self, loop: EnclosingLoop) -> ColumnValue:
         """Return by how many elements the first iteration of the loop moves the first access."""
-        one = {**self._values, loop.var: self.tape.const(1)}
-        answer, pitch = self.tape.const(0), self.tape.const(1)
+        one = {**self._values, loop.var: self.builder.const(1)}
+        answer, pitch = self.builder.const(0), self.builder.const(1)
         indices = self.access.indices[0]
         for part, extent in zip(indices[::-1], self.access.shape[::-1], strict=True):
             if loop.var in self._made.variables(part):
-                moved = self.tape.of(part, one) - self.tape.of(part, self._values)
+                moved = self.builder.of(part, one) - self.builder.of(part, self._values)
                 answer = answer + moved * pitch
             pitch = pitch * extent
         return answer.unary("abs")
 
     def _affine(self, expr: Expr, loops: frozenset[str]) -> Index:
-        coefficients: dict[str, Value] = {}
+        coefficients: dict[str, ColumnValue] = {}
         rest: list[Expr] = []
         variables = self._made.variables
-        base = self.tape.of(expr, self._values)
+        base = self.builder.of(expr, self._values)
 
-        def go(part: Expr, factor: Value) -> None:
+        def go(part: Expr, factor: ColumnValue) -> None:
             mine = variables(part) & loops
             if not mine:
                 return
@@ -168,9 +170,9 @@ class Footprint:
                     go(a, factor)
                     go(b, factor if op == "add" else factor * -1)
                 case Binary(op="mul", a=a, b=b) if not variables(b) & loops:
-                    go(a, factor * self.tape.of(b, self._values))
+                    go(a, factor * self.builder.of(b, self._values))
                 case Binary(op="mul", a=a, b=b) if not variables(a) & loops:
-                    go(b, factor * self.tape.of(a, self._values))
+                    go(b, factor * self.builder.of(a, self._values))
                 case _ if mine == {str(part)}:
                     (name,) = mine
                     known = coefficients.get(name)
@@ -178,21 +180,25 @@ class Footprint:
                 case _:
                     rest.append(part)
 
-        go(expr, self.tape.const(1))
+        go(expr, self.builder.const(1))
         return Index(base, coefficients, tuple(rest), variables(expr) & loops)
 
-    def _coefficient(self, index: Index, var: str) -> Value:
+    def _coefficient(self, index: Index, var: str) -> ColumnValue:
         """Return index(var = 1, others 0) - index(all 0); 1 where a division hides the step."""
-        answer = index.coefficients.get(var, self.tape.const(0))
-        one = {**self._values, var: self.tape.const(1)}
+        answer = index.coefficients.get(var, self.builder.const(0))
+        one = {**self._values, var: self.builder.const(1)}
         for part in index.rest:
             if var in self._made.variables(part):
-                step = self.tape.of(part, one) - self.tape.of(part, self._values)
-                answer = answer + (self.tape.const(1) if step.equals(0) else step)
+                step = self.builder.of(part, one) - self.builder.of(part, self._values)
+                answer = answer + (self.builder.const(1) if step.equals(0) else step)
         return answer
 
     def _widen(
-        self, span: list[Value], index: tuple[Index, ...], loops: tuple[Loop, ...], depth: int
+        self,
+        span: list[ColumnValue],
+        index: tuple[Index, ...],
+        loops: tuple[EnclosingLoop, ...],
+        depth: int,
     ) -> None:
         """Add to the span of every dimension what the loop at `depth` adds."""
         loop = loops[depth]
@@ -204,7 +210,7 @@ class Footprint:
                 span[d] = span[d] + step * (loop.extent - 1)
                 continue
             running = {each.var: each.extent - 1 for each in loops[depth:]}
-            total = self.tape.const(0)
+            total = self.builder.const(0)
             for var, factor in part.coefficients.items():
                 if var in running:
                     total = total + factor.unary("abs") * running[var]
@@ -212,36 +218,38 @@ class Footprint:
                 total = total + _reach(self._made, rest, running, self._values)
             span[d] = total
 
-    def _extents(self, spans: list[list[Value]]) -> tuple[Value, ...]:
+    def _extents(self, spans: list[list[ColumnValue]]) -> tuple[ColumnValue, ...]:
         """Return the hull of all accesses per dimension, at most the extent of the buffer."""
         answer = []
         for d, limit in enumerate(self.access.shape):
             bases = [index[d].base for index in self._indices]
-            width = reduce(Value.at_least, (span[d] for span in spans))
-            low, high = reduce(Value.at_most, bases), reduce(Value.at_least, bases)
+            width = reduce(ColumnValue.at_least, (span[d] for span in spans))
+            low, high = reduce(ColumnValue.at_most, bases), reduce(ColumnValue.at_least, bases)
             answer.append((width + (high - low) + 1).at_most(limit))
         return tuple(answer)
 
 
-def _reach(made: Walk, expr: Expr, running: dict[str, Value], values: dict[str, Value]) -> Value:
+def _reach(
+    made: ProgramStores, expr: Expr, running: dict[str, ColumnValue], values: dict[str, ColumnValue]
+) -> ColumnValue:
     """Return an upper bound of (largest - smallest) value of `expr` while the loops run."""
-    tape, variables = made.tape, made.variables
+    builder, variables = made.builder, made.variables
     if not variables(expr) & running.keys():
-        return tape.const(0)
+        return builder.const(0)
     match expr:
         case Binary(op="add" | "sub", a=a, b=b):
             return _reach(made, a, running, values) + _reach(made, b, running, values)
         case Binary(op="min" | "max", a=a, b=b) | Select(then=a, other=b):
             return _reach(made, a, running, values).at_least(_reach(made, b, running, values))
         case Binary(op="mul", a=a, b=b) if not variables(b) & running.keys():
-            return _reach(made, a, running, values) * tape.of(b, values).unary("abs")
+            return _reach(made, a, running, values) * builder.of(b, values).unary("abs")
         case Binary(op="mul", a=a, b=b) if not variables(a) & running.keys():
-            return _reach(made, b, running, values) * tape.of(a, values).unary("abs")
+            return _reach(made, b, running, values) * builder.of(a, values).unary("abs")
         case Binary(op="floordiv", a=a, b=b) if not variables(b) & running.keys():
-            return _reach(made, a, running, values).ceildiv(tape.of(b, values))
+            return _reach(made, a, running, values).ceildiv(builder.of(b, values))
         case Binary(op="mod", a=a, b=b) if not variables(b) & running.keys():
-            return _reach(made, a, running, values).at_most(tape.of(b, values) - 1)
+            return _reach(made, a, running, values).at_most(builder.of(b, values) - 1)
         case _:
             # Its value with every loop at its last iteration: right for what grows with them.
             last = {**values, **running}
-            return (tape.of(expr, last) - tape.of(expr, values)).unary("abs")
+            return (builder.of(expr, last) - builder.of(expr, values)).unary("abs")

@@ -6,7 +6,7 @@ from itertools import count
 
 from ansorpy.errors import LoweringError
 from ansorpy.expr.expr import SIZE_BYTES, Binary, Const, Expr, Var, children, reads
-from ansorpy.features.tape import Tape, Value
+from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -24,7 +24,7 @@ from ansorpy.plan.plan import Size
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
+class EnclosingLoop:
     """A loop. `extent` is the largest it takes: tails are shorter; `number` tells loops apart.
 
     `length` is the extent as written: it may mention variables of outer loops.
@@ -32,13 +32,13 @@ class Loop:
 
     number: int
     var: str
-    extent: Value
+    extent: ColumnValue
     kind: LoopKind
     length: Expr
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class BufferAccess:
     """All that one store does with one buffer; `shape` in elements.
 
     `allocated_at` is how many of the loops are outside the buffer: each of their iterations
@@ -46,7 +46,7 @@ class Access:
     """
 
     buffer: str
-    shape: tuple[Value, ...]
+    shape: tuple[ColumnValue, ...]
     element_bytes: int
     reads: bool
     writes: bool
@@ -55,24 +55,24 @@ class Access:
 
 
 @dataclass(frozen=True, eq=False)
-class Statement:
+class StoreStatement:
     """A store with its loops, outermost first, and its buffers, the written one first."""
 
     store: Store
-    loops: tuple[Loop, ...]
-    accesses: tuple[Access, ...]
-    unroll: Value  # budget of written-out statements that holds here
+    loops: tuple[EnclosingLoop, ...]
+    accesses: tuple[BufferAccess, ...]
+    unroll: ColumnValue  # budget of written-out statements that holds here
     ahead: bool = False  # part of a phase that is done once, before the timed ones
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
-    """The statements of a program in program order, over one tape."""
+class ProgramStores:
+    """The statements of a program in program order, over one builder."""
 
-    tape: Tape
+    builder: ColumnBuilder
     numbers: Iterator[int]
-    sizes: Mapping[str, Value]
-    statements: tuple[Statement, ...]
+    sizes: Mapping[str, ColumnValue]
+    statements: tuple[StoreStatement, ...]
 
     _variables: dict[int, frozenset[str]] = field(default_factory=dict)
 
@@ -88,9 +88,9 @@ class Walk:
             self._variables[id(expr)] = known
         return known
 
-    def zeroed(self, loops: Sequence[Loop]) -> dict[str, Value]:
+    def zeroed(self, loops: Sequence[EnclosingLoop]) -> dict[str, ColumnValue]:
         """Return the sizes, and 0 for every loop variable."""
-        zero = self.tape.const(0)
+        zero = self.builder.const(0)
         return {**self.sizes, **{loop.var: zero for loop in loops}}
 
 
@@ -98,20 +98,20 @@ class Walk:
 class _Place:
     """Where the walk stands."""
 
-    loops: tuple[Loop, ...] = ()
+    loops: tuple[EnclosingLoop, ...] = ()
     buffers: Mapping[str, tuple[Buffer, int]] = field(default_factory=dict)
     first: frozenset[str] = frozenset()  # loop variables that are known to be 0
 
 
-def walk(program: Program, sizes: Sequence[Size]) -> Walk:
+def walk(program: Program, sizes: Sequence[Size]) -> ProgramStores:
     """Return the statements of a symbolic program.
 
     Raises:
         LoweringError: the program has passed the symbolic level (it has a Tile), or names a
             buffer or a size that is not there.
     """
-    tape = Tape([(size.name, _only_value(size)) for size in sizes])
-    made = Walk(tape, count(), tape.column, ())
+    builder = ColumnBuilder([(size.name, _only_value(size)) for size in sizes])
+    made = ProgramStores(builder, count(), builder.column, ())
     buffers = {buffer.name: (buffer, 0) for buffer in program.buffers}
     found = [
         replace(_statement(made, sizes, store, place), ahead=phase.ahead)
@@ -128,13 +128,13 @@ def _only_value(size: Size) -> int | None:
     return size.multiple_of if size.extent <= size.multiple_of else None
 
 
-def _stores(made: Walk, stmt: Stmt, place: _Place) -> Iterator[tuple[Store, _Place]]:
+def _stores(made: ProgramStores, stmt: Stmt, place: _Place) -> Iterator[tuple[Store, _Place]]:
     match stmt:
         case Store():
             yield stmt, place
         case For(var=var, extent=extent, body=body, kind=kind):
-            largest = made.tape.of(extent, made.zeroed(place.loops))
-            loop = Loop(next(made.numbers), var, largest, kind, extent)
+            largest = made.builder.of(extent, made.zeroed(place.loops))
+            loop = EnclosingLoop(next(made.numbers), var, largest, kind, extent)
             inside = replace(place, loops=(*place.loops, loop))
             yield from _stores(made, body, inside)
         case Seq(stmts=stmts):
@@ -162,18 +162,20 @@ def _first(cond: Expr) -> frozenset[str]:
             return frozenset()
 
 
-def _statement(made: Walk, sizes: Sequence[Size], store: Store, place: _Place) -> Statement:
-    one = made.tape.const(1)
+def _statement(
+    made: ProgramStores, sizes: Sequence[Size], store: Store, place: _Place
+) -> StoreStatement:
+    one = made.builder.const(1)
     # What runs in the first iteration of a loop only is not counted once per iteration.
     loops = tuple(
         replace(loop, extent=one, length=Const(1)) if loop.var in place.first else loop
         for loop in place.loops
     )
     accesses = _accesses(made, store, place)
-    return Statement(store, loops, accesses, _unroll(made, sizes, store, loops))
+    return StoreStatement(store, loops, accesses, _unroll(made, sizes, store, loops))
 
 
-def _accesses(made: Walk, store: Store, place: _Place) -> tuple[Access, ...]:
+def _accesses(made: ProgramStores, store: Store, place: _Place) -> tuple[BufferAccess, ...]:
     """Return the buffers of a store, the written ones first, then in order of appearance."""
     found: dict[str, list[tuple[Expr, ...]]] = {name: [store.index] for name in store.buffers}
     read: set[str] = set(store.buffers) if store.combiner is not None else set()
@@ -187,9 +189,9 @@ def _accesses(made: Walk, store: Store, place: _Place) -> tuple[Access, ...]:
         if name not in place.buffers:
             raise LoweringError(f"buffer {name!r} is not declared")
         buffer, depth = place.buffers[name]
-        shape = tuple(made.tape.of(extent, zeroed) for extent in buffer.shape)
+        shape = tuple(made.builder.of(extent, zeroed) for extent in buffer.shape)
         answer.append(
-            Access(
+            BufferAccess(
                 name, shape, SIZE_BYTES[buffer.dtype], name in read, name in store.buffers,
                 depth,
                 tuple(dict.fromkeys(indices)),
@@ -198,7 +200,9 @@ def _accesses(made: Walk, store: Store, place: _Place) -> tuple[Access, ...]:
     return tuple(answer)
 
 
-def _unroll(made: Walk, sizes: Sequence[Size], store: Store, loops: Sequence[Loop]) -> Value:
+def _unroll(
+    made: ProgramStores, sizes: Sequence[Size], store: Store, loops: Sequence[EnclosingLoop]
+) -> ColumnValue:
     """Return the budget of the stage that the store belongs to, 0 where it has none.
 
     A size "<stage>.unroll" belongs to the stores into a buffer of that stage, and to those in
@@ -208,4 +212,4 @@ def _unroll(made: Walk, sizes: Sequence[Size], store: Store, loops: Sequence[Loo
     for size in sizes:
         if size.role == "unroll" and size.name.rsplit(".", 1)[0] in owners:
             return made.sizes[size.name]
-    return made.tape.const(0)
+    return made.builder.const(0)

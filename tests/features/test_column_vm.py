@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.column_vm import OPERATIONS, ROWS, instruction, run
-from ansorpy.features.tape import Tape, Value
 
 MEANING: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
@@ -61,21 +61,21 @@ def test_a_tape_plays_what_was_recorded(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 3 * ROWS))
     columns = rng.integers(1, 60, (3, n)).astype(np.float64)
-    tape = Tape([("a", None), ("b", None), ("c", None)])
-    values: list[tuple[Value, Any]] = [
-        (value, columns[i]) for i, value in enumerate(tape.column.values())
+    builder = ColumnBuilder([("a", None), ("b", None), ("c", None)])
+    values: list[tuple[ColumnValue, Any]] = [
+        (value, columns[i]) for i, value in enumerate(builder.column.values())
     ]
-    values += [(tape.const(k), np.full(n, float(k))) for k in (0, 1, 3)]
+    values += [(builder.const(k), np.full(n, float(k))) for k in (0, 1, 3)]
     kinds = [name for name in OPERATIONS if name not in ("div", "log2")]
     with np.errstate(all="ignore"):
         for _ in range(60):
             name = str(rng.choice(kinds))
             chosen = [values[int(rng.integers(len(values)))] for _ in range(OPERATIONS[name])]
             recorded, known = [v for v, _ in chosen], [x for _, x in chosen]
-            value = tape.where(*recorded) if name == "where" else tape.apply(name, *recorded)
+            value = builder.where(*recorded) if name == "where" else builder.apply(name, *recorded)
             number = np.minimum(np.asarray(MEANING[name](*known), np.float64), 1e9)
             values.append((value.at_most(1e9), number))
     picked = [values[i] for i in rng.permutation(len(values))[:20]]
     out = np.empty((20, n), np.float32)
-    tape.player([value for value, _ in picked]).play(columns, out)
+    builder.program([value for value, _ in picked]).run(columns, out)
     np.testing.assert_array_equal(out, np.array([x for _, x in picked], np.float32))

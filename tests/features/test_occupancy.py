@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ansorpy.features.access import touched
+from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.occupancy import Occupancy
-from ansorpy.features.tape import Tape, Value
 from ansorpy.features.walk import walk
 from ansorpy.plan.plan import Plan
 from tests.features.hand import tiled_plan
@@ -16,9 +16,9 @@ from tests.features.hand import tiled_plan
 LINE, PAGE, WAYS = 64, 4096, 8
 
 
-def value(tape: Tape, of: Value, row: Sequence[int]) -> float:
+def value(builder: ColumnBuilder, of: ColumnValue, row: Sequence[int]) -> float:
     out = np.empty((1, 1), np.float32)
-    tape.player([of]).play(np.array([row], np.float64).T.copy(), out)
+    builder.program([of]).run(np.array([row], np.float64).T.copy(), out)
     return float(out[0, 0])
 
 
@@ -27,7 +27,7 @@ def occupied(plan: Plan, row: Sequence[int], size_bytes: int) -> float:
     made = walk(plan.program, plan.sizes)
     (update,) = (s for s in made.statements if s.store.combiner)
     loop = next(loop for loop in update.loops if loop.var == "k0")
-    return value(made.tape, Occupancy(touched(made), size_bytes).per_iteration(loop), row)
+    return value(made.builder, Occupancy(touched(made), size_bytes).per_iteration(loop), row)
 
 
 def walked(n: int, rows: int, columns: int, depth: int) -> tuple[int, dict[str, Counter[int]]]:

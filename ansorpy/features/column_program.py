@@ -1,8 +1,9 @@
-"""Arithmetic recorded once per plan and played for any number of rows.
+"""Vectorized expression programs: arithmetic recorded once per plan, run on whole columns.
 
-Feature code is written over `Value`s as if over numbers. What it does is recorded on a `Tape`:
-constants fold, equal sub-expressions are computed once, and `play` runs what is left over
-whole columns of a population (`features.column_vm`).
+Feature code computes with `ColumnValue`s as if they were numbers. A `ColumnBuilder` records the
+operations: constants fold and equal sub-expressions are recorded once (common-subexpression
+elimination). A `ColumnProgram` runs the recorded operations over the columns of a population on
+the machine of `features.column_vm`.
 """
 
 import math
@@ -37,10 +38,10 @@ _WHERE: Final = "where"
 @dataclass(
     slots=True, eq=False
 )  # not frozen: a plan makes 10,000 of them, and that is half the cost
-class Value:
-    """A number of every row: a constant, or a slot of the tape. Truth values are 0 and 1."""
+class ColumnValue:
+    """A number of every row: a constant, or the result of a recorded operation. Truth values are 0 and 1."""
 
-    tape: "Tape"
+    builder: "ColumnBuilder"
     slot: int  # -1 for a constant
     constant: float = 0.0
 
@@ -53,50 +54,50 @@ class Value:
         """Whether this is known to be `number` in every row."""
         return self.slot < 0 and self.constant == number
 
-    def __add__(self, other: "Value | float") -> "Value":
-        return self.tape.apply("add", self, other)
+    def __add__(self, other: "ColumnValue | float") -> "ColumnValue":
+        return self.builder.apply("add", self, other)
 
-    def __sub__(self, other: "Value | float") -> "Value":
-        return self.tape.apply("sub", self, other)
+    def __sub__(self, other: "ColumnValue | float") -> "ColumnValue":
+        return self.builder.apply("sub", self, other)
 
-    def __mul__(self, other: "Value | float") -> "Value":
-        return self.tape.apply("mul", self, other)
+    def __mul__(self, other: "ColumnValue | float") -> "ColumnValue":
+        return self.builder.apply("mul", self, other)
 
-    def __truediv__(self, other: "Value | float") -> "Value":
-        return self.tape.apply("div", self, other)
+    def __truediv__(self, other: "ColumnValue | float") -> "ColumnValue":
+        return self.builder.apply("div", self, other)
 
-    def __gt__(self, other: "Value | float") -> "Value":
-        return self.tape.apply("gt", self, other)
+    def __gt__(self, other: "ColumnValue | float") -> "ColumnValue":
+        return self.builder.apply("gt", self, other)
 
-    def __le__(self, other: "Value | float") -> "Value":
-        return self.tape.apply("le", self, other)
+    def __le__(self, other: "ColumnValue | float") -> "ColumnValue":
+        return self.builder.apply("le", self, other)
 
-    def same(self, other: "Value | float") -> "Value":
+    def same(self, other: "ColumnValue | float") -> "ColumnValue":
         """Return whether both are equal, row by row."""
-        return self.tape.apply("eq", self, other)
+        return self.builder.apply("eq", self, other)
 
-    def floordiv(self, other: "Value | float") -> "Value":
+    def floordiv(self, other: "ColumnValue | float") -> "ColumnValue":
         """Return floor(self / other); exact for integers below 2**53."""
         return (self / other).unary("floor")
 
-    def ceildiv(self, other: "Value | float") -> "Value":
+    def ceildiv(self, other: "ColumnValue | float") -> "ColumnValue":
         """Return ceil(self / other); exact for integers below 2**53."""
         return ((self + other) - 1).floordiv(other)
 
-    def at_most(self, other: "Value | float") -> "Value":
+    def at_most(self, other: "ColumnValue | float") -> "ColumnValue":
         """Return the smaller of the two."""
-        return self.tape.apply("min", self, other)
+        return self.builder.apply("min", self, other)
 
-    def at_least(self, other: "Value | float") -> "Value":
+    def at_least(self, other: "ColumnValue | float") -> "ColumnValue":
         """Return the larger of the two."""
-        return self.tape.apply("max", self, other)
+        return self.builder.apply("max", self, other)
 
-    def unary(self, op: str) -> "Value":
+    def unary(self, op: str) -> "ColumnValue":
         """Return floor, abs, log2 or not of this."""
-        return self.tape.apply(op, self)
+        return self.builder.apply(op, self)
 
 
-class Tape:
+class ColumnBuilder:
     """The record.
 
     `columns` are the names of the sizes in the order of a row, with their value where every
@@ -104,29 +105,29 @@ class Tape:
     """
 
     def __init__(self, columns: Sequence[tuple[str, int | None]]) -> None:
-        self._known: dict[tuple[str | Value, ...], Value] = {}
-        self._constants: dict[float, Value] = {}
-        self._steps: list[tuple[str, tuple[Value, ...]]] = []
+        self._known: dict[tuple[str | ColumnValue, ...], ColumnValue] = {}
+        self._constants: dict[float, ColumnValue] = {}
+        self._steps: list[tuple[str, tuple[ColumnValue, ...]]] = []
         slots = [self._push(_COLUMN, ()) for _ in columns]
         self.column = {
             name: slot if value is None else self.const(value)
             for (name, value), slot in zip(columns, slots, strict=True)
         }
 
-    def const(self, number: float) -> Value:
+    def const(self, number: float) -> ColumnValue:
         """Return a constant."""
         known = self._constants.get(number)
         if known is None:
-            known = self._constants[number] = Value(self, -1, float(number))
+            known = self._constants[number] = ColumnValue(self, -1, float(number))
         return known
 
-    def apply(self, op: str, a: Value, b: Value | float | None = None) -> Value:
+    def apply(self, op: str, a: ColumnValue, b: ColumnValue | float | None = None) -> ColumnValue:
         """Return `op` of the arguments, recorded unless it folds or is known already."""
         if b is None:
             if a.slot < 0:
                 return self.const(_FOLD[op](a.constant))
             return self._recorded((op, a), (a,))
-        if type(b) is not Value:
+        if type(b) is not ColumnValue:
             b = self.const(b)
         if a.slot < 0 or b.slot < 0:
             if a.slot < 0 and b.slot < 0:
@@ -140,22 +141,26 @@ class Tape:
             a, b = b, a
         return self._recorded((op, a, b), (a, b))
 
-    def _recorded(self, key: tuple[str | Value, ...], args: tuple[Value, ...]) -> Value:
+    def _recorded(
+        self, key: tuple[str | ColumnValue, ...], args: tuple[ColumnValue, ...]
+    ) -> ColumnValue:
         """Return what a key stands for; values in it are known by identity: each is made once."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._push(str(key[0]), args)
         return known
 
-    def where(self, test: Value, then: Value | float, other: Value | float) -> Value:
+    def where(
+        self, test: ColumnValue, then: ColumnValue | float, other: ColumnValue | float
+    ) -> ColumnValue:
         """Return `then` where `test` holds, else `other`."""
-        a = then if isinstance(then, Value) else self.const(then)
-        b = other if isinstance(other, Value) else self.const(other)
+        a = then if isinstance(then, ColumnValue) else self.const(then)
+        b = other if isinstance(other, ColumnValue) else self.const(other)
         if test.is_constant:
             return a if test.constant else b
         return a if a is b else self._recorded((_WHERE, test, a, b), (test, a, b))
 
-    def of(self, expr: Expr, variables: Mapping[str, Value]) -> Value:
+    def of(self, expr: Expr, variables: Mapping[str, ColumnValue]) -> ColumnValue:
         """Return the value of an index expression.
 
         Raises:
@@ -185,15 +190,15 @@ class Tape:
                 pass
         raise LoweringError(f"not an index expression: {expr}")
 
-    def _push(self, op: str, args: tuple[Value, ...]) -> Value:
+    def _push(self, op: str, args: tuple[ColumnValue, ...]) -> ColumnValue:
         self._steps.append((op, args))
-        return Value(self, len(self._steps) - 1)
+        return ColumnValue(self, len(self._steps) - 1)
 
-    def player(self, outputs: Sequence[Value]) -> "Player":
+    def program(self, outputs: Sequence[ColumnValue]) -> "ColumnProgram":
         """Return what computes `outputs` and nothing else."""
         first = len(self.column)
         last: dict[int, int] = {v.slot: len(self._steps) for v in outputs if v.slot >= 0}
-        needed: list[tuple[int, str, tuple[Value, ...]]] = []
+        needed: list[tuple[int, str, tuple[ColumnValue, ...]]] = []
         for slot in range(len(self._steps) - 1, first - 1, -1):
             if slot not in last:
                 continue
@@ -201,13 +206,14 @@ class Tape:
             needed.append((slot, op, args))
             for arg in args:
                 last.setdefault(arg.slot, slot)
-        return Player(first, needed[::-1], last, outputs)
+        return ColumnProgram(first, needed[::-1], last, outputs)
 
 
-class Player:
-    """The needed part of a tape, ready to run. Columns 0, 1, ... of the machine are a row's sizes.
+class ColumnProgram:
+    """The recorded operations that some outputs need, with a machine column for each result.
 
-    A column whose value is not needed again is written over by a later step: all stay in cache.
+    Columns 0, 1, ... of the machine hold the sizes of the rows. A column is reused as soon as its
+    value has been read for the last time, so that all columns stay in cache.
 
     Args:
         columns: how many sizes a row has.
@@ -218,9 +224,9 @@ class Player:
     def __init__(
         self,
         columns: int,
-        steps: Sequence[tuple[int, str, tuple[Value, ...]]],
+        steps: Sequence[tuple[int, str, tuple[ColumnValue, ...]]],
         last: Mapping[int, int],
-        outputs: Sequence[Value],
+        outputs: Sequence[ColumnValue],
     ) -> None:
         self._sizes = columns
         used = {v.constant: None for v in outputs if v.slot < 0}
@@ -261,7 +267,7 @@ class Player:
         """How many operations it runs."""
         return len(self._program)
 
-    def play(self, columns: FloatArray, out: npt.NDArray[np.float32]) -> None:
+    def run(self, columns: FloatArray, out: npt.NDArray[np.float32]) -> None:
         """Write the outputs for columns of shape (sizes, n) into `out`, shape (outputs, n)."""
         memory = np.empty((self._count, ROWS))
         first = self._sizes + len(self._constants)
@@ -275,7 +281,7 @@ class Player:
             out[:, start : start + rows] = memory[self._outputs, :rows]
 
 
-def _with_constant(op: str, a: Value, b: Value) -> Value | None:
+def _with_constant(op: str, a: ColumnValue, b: ColumnValue) -> ColumnValue | None:
     """Return what x + 0, x - 0, x * 1, x * 0 and x / 1 are known to be."""
     if a.slot < 0 and op in ("add", "mul"):
         a, b = b, a
@@ -288,8 +294,8 @@ def _with_constant(op: str, a: Value, b: Value) -> Value | None:
     return b if op == "mul" and b.constant == 0 else None
 
 
-def _of_itself(op: str, a: Value) -> Value | None:
+def _of_itself(op: str, a: ColumnValue) -> ColumnValue | None:
     """Return what x - x, x / x, min(x, x) and max(x, x) are known to be."""
     if op in ("sub", "div"):
-        return a.tape.const(0 if op == "sub" else 1)
+        return a.builder.const(0 if op == "sub" else 1)
     return a if op in ("min", "max") else None
