@@ -16,7 +16,7 @@ DEPTH_PER_STAGE: Final = 8  # visits of one stage on one path: caches add a few,
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class RuleTrial:
     """One rule asked at one visit; `successors` are visits (or sketches), by number."""
 
     rule: str
@@ -30,7 +30,7 @@ class Visit:
     """The derivation standing at a stage; past the last stage it holds a finished sketch."""
 
     stage: str  # "" past the last stage
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[RuleTrial, ...] = ()
     sketch: int | None = None
 
     @property
@@ -129,14 +129,14 @@ def derive(
 
 def _visit(at: Cursor, rules: tuple[Rule, ...], first: int) -> tuple[Visit, list[Cursor]]:
     """Ask the rules in order; number the successors from `first` on."""
-    trials: list[Trial] = []
+    trials: list[RuleTrial] = []
     successors: list[Cursor] = []
     for rule in rules:
         verdict = rule.condition(at)
         made = [] if verdict is Verdict.SKIP else list(rule.rewrite(at))
         start = first + len(successors)
         numbers = tuple(range(start, start + len(made)))
-        trials.append(Trial(name_of(rule), verdict, rule.explain(at), numbers))
+        trials.append(RuleTrial(name_of(rule), verdict, rule.explain(at), numbers))
         successors += made
         if verdict is Verdict.APPLY_ALONE:
             break

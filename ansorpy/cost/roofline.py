@@ -27,7 +27,7 @@ _OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class CycleRates:
     """Cycles of one core for one vector (or one byte, tile, task); only proportions matter.
 
     Close to a fit of measured candidates of 35 subgraphs on a Zen 4 core
@@ -63,9 +63,9 @@ class Rates:
 class RooflineModel:
     """score = 1 / estimated cycles. Ignores measurements."""
 
-    def __init__(self, target: Target, rates: Rates | None = None) -> None:
+    def __init__(self, target: Target, rates: CycleRates | None = None) -> None:
         self._target = target
-        self._rates = rates or Rates()
+        self._rates = rates or CycleRates()
 
     def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
         """Return one array of scores per batch; features as `ansorpy.features.extract` gives."""

@@ -39,7 +39,10 @@ _WHERE: Final = "where"
     slots=True, eq=False
 )  # not frozen: a plan makes 10,000 of them, and that is half the cost
 class ColumnValue:
-    """A number of every row: a constant, or the result of a recorded operation. Truth values are 0 and 1."""
+    """A number of every row: a constant, or the result of a recorded operation.
+
+    Truth values are 0 and 1.
+    """
 
     builder: "ColumnBuilder"
     slot: int  # -1 for a constant

@@ -7,7 +7,7 @@ from ansorpy.errors import LoweringError
 from ansorpy.expr.build import ONE, ZERO, add, ceildiv, greatest, least, mul, sub
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
 from ansorpy.expr.intervals import Form, form, linear
-from ansorpy.plan.domain import Domain, Span
+from ansorpy.plan.domain import Domain, AxisSpan
 from ansorpy.plan.inline import Work
 from ansorpy.state.state import Attached, Location, Root
 
@@ -45,14 +45,14 @@ class BoundsInference:
     location: Mapping[str, Location]
     domains: Mapping[str, Domain]
 
-    def spans(self, name: str) -> dict[str, Span]:
+    def spans(self, name: str) -> dict[str, AxisSpan]:
         """Return the span of every spatial axis of a stage at its location.
 
         Raises:
             LoweringError: the stage is attached where a consumer cannot see it.
         """
         work = self.works[name]
-        whole = {axis: Span(ZERO, Const(n), Const(n)) for axis, n in work.axes}
+        whole = {axis: AxisSpan(ZERO, Const(n), Const(n)) for axis, n in work.axes}
         place = self.location[name]
         if not isinstance(place, Attached):
             return whole
@@ -69,7 +69,7 @@ class BoundsInference:
                 continue
             base = add(found.base, Const(found.shift))
             width = least(found.width, Const(extent))
-            answer[axis] = Span(base, width, Const(extent), found.left)
+            answer[axis] = AxisSpan(base, width, Const(extent), found.left)
         return answer
 
     def _sees(self, consumer: str, name: str, place: Attached) -> None:

@@ -26,7 +26,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class AxisSpan:
     """What is computed along one axis: [base, base + width), cut off at `extent`.
 
     `left` is what consumers have left of their own blocks, where that may be less than `width`.
@@ -57,7 +57,7 @@ class Domain:
 
     work: Work
     parts: tuple[Part, ...]
-    spans: Mapping[str, Span]
+    spans: Mapping[str, AxisSpan]
 
     def of_axis(self, axis: str) -> tuple[Part, ...]:
         """Return the parts of one axis, outermost first."""
@@ -109,7 +109,7 @@ class Domain:
 def domain(
     stage: Stage,
     work: Work,
-    spans: Mapping[str, Span],
+    spans: Mapping[str, AxisSpan],
     fixed: Mapping[str, int],
     kept: Expr | None = None,
 ) -> Domain:
@@ -120,7 +120,7 @@ def domain(
     """
     every = dict(spans)
     if kept is not None:
-        every[KEPT] = Span(ZERO, kept, kept)
+        every[KEPT] = AxisSpan(ZERO, kept, kept)
     strides: dict[str, Expr] = {}
     made: dict[str, Part] = {}
     # Inner parts first, so that the stride of a part is the product of the lengths inside it.
@@ -129,7 +129,7 @@ def domain(
         axis = KEPT if kept is not None and reduce else "@".join(loop.axes)
         if axis not in every:
             extent = Const(prod(_extents(work)[name] for name in loop.axes))
-            every[axis] = Span(ZERO, extent, extent)
+            every[axis] = AxisSpan(ZERO, extent, extent)
         stride = strides.get(axis, ONE)
         length = None if loop.length is None or axis == KEPT else product(loop.length, fixed)
         strides[axis] = stride if length is None else mul(length, stride)

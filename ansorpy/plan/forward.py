@@ -15,7 +15,7 @@ from ansorpy.state.state import Location, Root
 
 
 @dataclass(frozen=True, slots=True)
-class Digit:
+class AxisDigit:
     """An axis of the stored stage as a digit of an axis of the copy."""
 
     axis: int  # of the copy
@@ -28,7 +28,7 @@ class Forward:
 
     copy: str
     rank: int
-    digits: tuple[Digit, ...]  # one per axis of the stored stage
+    digits: tuple[AxisDigit, ...]  # one per axis of the stored stage
 
     def index(self, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return the axis values of the copy for axis values of the stored stage."""
@@ -76,10 +76,10 @@ def _alone(
     )
 
 
-def _digits(copy: Work, stored: Work, read: Read) -> tuple[Digit, ...] | None:
+def _digits(copy: Work, stored: Work, read: Read) -> tuple[AxisDigit, ...] | None:
     places = {name: at for at, (name, _) in enumerate(copy.axes)}
     extents = dict(copy.axes)
-    found: list[Digit] = []
+    found: list[AxisDigit] = []
     for index, (_, extent) in zip(read.indices, stored.axes, strict=True):
         digit = _digit(index, extent, places, extents)
         if digit is None:
@@ -103,26 +103,26 @@ def _digits(copy: Work, stored: Work, read: Read) -> tuple[Digit, ...] | None:
 
 def _digit(
     index: Expr, extent: int, places: Mapping[str, int], extents: Mapping[str, int]
-) -> Digit | None:
+) -> AxisDigit | None:
     """Return the digit that an index of the copy takes; `extent` is that of the stored axis."""
     match index:
         case Const(value=0) if extent == 1:
-            return Digit(0, 1) if places else None
+            return AxisDigit(0, 1) if places else None
         case Var(name=name) if name in places and extents[name] == extent:
-            return Digit(places[name], 1)
+            return AxisDigit(places[name], 1)
         case Binary(op="mod", a=Var(name=name), b=Const(value=size)) if (
             name in places and size == extent
         ):
-            return Digit(places[name], 1)
+            return AxisDigit(places[name], 1)
         case Binary(op="floordiv", a=Var(name=name), b=Const(value=size)) if (
             name in places and extents[name] == extent * int(size)
         ):
-            return Digit(places[name], int(size))
+            return AxisDigit(places[name], int(size))
         case Binary(
             op="mod",
             a=Binary(op="floordiv", a=Var(name=name), b=Const(value=weight)),
             b=Const(value=size),
         ) if name in places and size == extent:
-            return Digit(places[name], int(weight))
+            return AxisDigit(places[name], int(weight))
         case _:
             return None

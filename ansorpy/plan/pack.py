@@ -42,7 +42,7 @@ class Indexed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Digit:
+class IndexDigit:
     """An axis as a digit of a place in memory; it counts down where the index takes it away."""
 
     axis: str
@@ -72,7 +72,7 @@ class Pack:
     ahead: bool  # once, before the calls
     steps: tuple[str, int] | None = None  # the axis of an instruction: it stays innermost
     # other axes, in memory order, along which the tensor lies: copied by squares of `lanes`
-    along: tuple[Digit, ...] = ()
+    along: tuple[IndexDigit, ...] = ()
     lanes: int = 1
 
     @property
@@ -183,7 +183,7 @@ def _blocks(made: Domain, others: list[str]) -> tuple[Part, ...]:
 
 def _along(
     indices: tuple[Expr, ...], of: tuple[int, ...], axis: str, others: tuple[tuple[str, int], ...]
-) -> tuple[Digit, ...]:
+) -> tuple[IndexDigit, ...]:
     """Return other axes along which the tensor lies without a gap, if `axis` is none of them.
 
     Usually one. The axes of a window are short: X[j, c, r, s] lies along all of c, r and s; and
@@ -193,23 +193,23 @@ def _along(
     if form is None or axis in form[1]:
         return ()
     extents = dict(others)
-    stretch: list[Digit] = []
+    stretch: list[IndexDigit] = []
     for index, size in zip(indices[::-1], of[::-1], strict=True):
         digits = _digits(index, size, extents)
         if digits is None or {one.axis for one in digits} & {one.axis for one in stretch}:
             break
         stretch[:0] = digits
-    near = [Digit(name, extent) for name, extent in others if form[1].get(name) == 1]
+    near = [IndexDigit(name, extent) for name, extent in others if form[1].get(name) == 1]
     found = max(stretch, near[-1:], key=_places)
     return tuple(found) if _places(found) >= SQUARE else ()
 
 
-def _places(digits: Sequence[Digit]) -> int:
+def _places(digits: Sequence[IndexDigit]) -> int:
     """Return how many places digits count."""
     return prod(digit.extent for digit in digits)
 
 
-def _digits(index: Expr, size: int, extents: Mapping[str, int]) -> list[Digit] | None:
+def _digits(index: Expr, size: int, extents: Mapping[str, int]) -> list[IndexDigit] | None:
     """Return axes as the digits of an index that takes each of `size` places once, coarse first.
 
     None where it takes some of them not at all, or twice, or depends on further axes.
@@ -218,7 +218,7 @@ def _digits(index: Expr, size: int, extents: Mapping[str, int]) -> list[Digit] |
     if form is None or not form[1].keys() <= extents.keys():
         return None
     const, coefs = form
-    digits: list[Digit] = []
+    digits: list[IndexDigit] = []
     step = 1
     for name, coef in sorted(coefs.items(), key=lambda term: abs(term[1])):
         extent = extents[name]
@@ -226,7 +226,7 @@ def _digits(index: Expr, size: int, extents: Mapping[str, int]) -> list[Digit] |
             continue
         if abs(coef) != step:
             return None
-        digits.insert(0, Digit(name, extent, coef < 0))
+        digits.insert(0, IndexDigit(name, extent, coef < 0))
         const += min(0, coef * (extent - 1))
         step *= extent
     return digits if step == size and const == 0 else None

@@ -31,7 +31,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Facts:
+class StateFacts:
     """Answers about one state. Source of the predicates: ansor.md B2, B3."""
 
     state: State

@@ -6,7 +6,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Protocol
 
-from ansorpy.state.query import Facts
+from ansorpy.state.query import StateFacts
 from ansorpy.state.state import Stage, State
 from ansorpy.target import Target
 from ansorpy.te.analysis import Answer
@@ -39,9 +39,9 @@ class Cursor:
         return self.stage.name
 
     @cached_property
-    def facts(self) -> Facts:
+    def facts(self) -> StateFacts:
         """Answers about the state, worked out once for all rules."""
-        return Facts(self.state)
+        return StateFacts(self.state)
 
     def moved(self, state: State, index: int) -> "Cursor":
         """Return the cursor on another state and stage; an index below 0 ends the derivation."""

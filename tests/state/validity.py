@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from ansorpy.state.query import Facts
+from ansorpy.state.query import StateFacts
 from ansorpy.state.state import Attached, Inlined, Stage, State
 from ansorpy.te.dag import Compute
 
@@ -11,7 +11,7 @@ def check_state(state: State) -> None:
     names = [stage.name for stage in state.stages]
     assert len(set(names)) == len(names)
     assert set(state.dag.outputs) <= set(names)
-    for i, node in enumerate(Facts(state).dag.nodes):
+    for i, node in enumerate(StateFacts(state).dag.nodes):
         if isinstance(node, Compute):
             assert {read.tensor for read in node.reads} <= set(names[:i]), node.name
     for stage in state.stages:

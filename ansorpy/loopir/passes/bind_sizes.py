@@ -19,7 +19,7 @@ from ansorpy.loopir.nodes import (
     Store,
     Tile,
 )
-from ansorpy.loopir.passes.simplify_scope import Scope
+from ansorpy.loopir.passes.simplify_scope import SimplifyScope
 
 Facts = tuple[Fact, ...]
 
@@ -34,7 +34,7 @@ def bind_sizes(program: Program, values: Mapping[str, int]) -> Program:
     Raises:
         LoweringError: a shape still mentions a variable.
     """
-    scope = Scope(values)
+    scope = SimplifyScope(values)
     phases = []
     for phase in program.phases:
         body = _fold(phase.body, scope)
@@ -57,10 +57,10 @@ def refold(
         changed: the variables, outside or inside, of which more is known than before.
         values: numbers for some of them.
     """
-    return _fold(stmt, Scope(values or {}, ranges, changed=changed))
+    return _fold(stmt, SimplifyScope(values or {}, ranges, changed=changed))
 
 
-def _fold(stmt: Stmt, scope: Scope) -> Stmt | None:
+def _fold(stmt: Stmt, scope: SimplifyScope) -> Stmt | None:
     """Return the folded statement, None where it does nothing."""
     match stmt:
         case Store(buffers=buffers, index=index, values=values, combiner=combiner):
@@ -81,7 +81,7 @@ def _fold(stmt: Stmt, scope: Scope) -> Stmt | None:
             raise LoweringError("a Tile cannot be folded: fold comes first")
 
 
-def _fold_for(stmt: For, extent: Expr, scope: Scope) -> Stmt | None:
+def _fold_for(stmt: For, extent: Expr, scope: SimplifyScope) -> Stmt | None:
     extent = _whole_tile(extent, scope.ranges, scope.facts)
     low, high = bounds(extent, scope.ranges, scope.facts)
     if low != high:
@@ -150,7 +150,7 @@ def _below(var: Expr, extent: Expr, ranges: Mapping[str, Interval], facts: Facts
             return assume(Binary("lt", var, extent), ranges, facts)
 
 
-def _fold_if(stmt: If, cond: Expr, scope: Scope) -> Stmt | None:
+def _fold_if(stmt: If, cond: Expr, scope: SimplifyScope) -> Stmt | None:
     if isinstance(cond, Const):
         chosen = stmt.then if cond.value else stmt.other
         return None if chosen is None else _fold(chosen, scope)
@@ -164,7 +164,7 @@ def _fold_if(stmt: If, cond: Expr, scope: Scope) -> Stmt | None:
     return If(cond, Seq(()) if then is None else then, other)
 
 
-def _shape(buffer: Buffer, scope: Scope) -> Buffer:
+def _shape(buffer: Buffer, scope: SimplifyScope) -> Buffer:
     shape = tuple(scope.simple(extent) for extent in buffer.shape)
     if not all(isinstance(extent, Const) for extent in shape):
         raise LoweringError(f"buffer {buffer.name!r}: shape {tuple(map(str, shape))} is not known")

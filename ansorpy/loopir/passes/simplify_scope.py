@@ -14,7 +14,7 @@ from ansorpy.expr.intervals import Fact, Interval, simplify
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SimplifyScope:
     """What is known at a place: values of sizes and of loops that run once, ranges, facts.
 
     `known` holds the forms of expressions by identity: a scope inside knows them too, since its
@@ -88,13 +88,13 @@ class Scope:
         value: int | None = None,
         interval: Interval | None = None,
         new: bool = True,
-    ) -> "Scope":
+    ) -> "SimplifyScope":
         """Return the scope of a loop body, where `var` has one value or an interval of them.
 
         Args:
             new: whether that is more than was known before.
         """
-        return Scope(
+        return SimplifyScope(
             self.values if value is None else {**self.values, var: value},
             self.ranges if interval is None else {**self.ranges, var: interval},
             self.facts,
@@ -102,10 +102,10 @@ class Scope:
             self.changed | {var} if new and self.changed is not None else self.changed,
         )
 
-    def where(self, facts: tuple[Fact, ...]) -> "Scope":
+    def where(self, facts: tuple[Fact, ...]) -> "SimplifyScope":
         """Return the same scope with other facts."""
         changed = self.changed if self.changed is None else _told(facts, self.changed)
-        return Scope(self.values, self.ranges, facts, self.known, changed)
+        return SimplifyScope(self.values, self.ranges, facts, self.known, changed)
 
 
 def _told(facts: tuple[Fact, ...], changed: frozenset[str]) -> frozenset[str]:
