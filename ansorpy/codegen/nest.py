@@ -61,4 +61,4 @@ def uses_matrices(phase: Phase) -> bool:
 
 def streams(phase: Phase) -> bool:
     """Whether a phase has stores that go past the caches."""
-    return any(isinstance(part, Tile) and part.streamed for part in walk_stmt(phase.body))
+    return any(isinstance(part, Tile) and part.hints.non_temporal for part in walk_stmt(phase.body))

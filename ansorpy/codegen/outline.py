@@ -47,8 +47,8 @@ def outline(tile: Tile, held: Held) -> Outline | None:
     if tile.mask is not None:
         return None
     store = tile.store
-    tokens: list[object] = [tile.dims, tile.lane, tile.dot, tile.matrix, tile.apart]
-    tokens += [tile.streamed, store.buffers, store.combiner]
+    tokens: list[object] = [tile.dims, tile.lanes, tile.dot, tile.matrix, tile.hints]
+    tokens += [store.buffers, store.combiner]
     numbers: dict[int, int] = {}
     try:
         for name in store.buffers:

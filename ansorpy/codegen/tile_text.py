@@ -153,7 +153,7 @@ def tile_text(tile: Tile, scope: Scoped) -> TileText:
         row, group = (inner.symbols[name] for name in (tile.matrix.row, tile.matrix.group))
         matrix = (row, group, tile.matrix.fresh)
     text = _statement(targets, store.combiner, values)
-    flags = tile.apart, tile.streamed
+    flags = tile.hints.reload, tile.hints.non_temporal
     return TileText(text, tuple(dims), lane, mask, tuple(kinds), dot, matrix, *flags)
 
 

@@ -214,7 +214,7 @@ class _Machine:
             added = replace(tile, matrix=replace(tile.matrix, fresh=False))
             return self.compile(Seq((plain, added)))
         build = inside
-        for var, extent in reversed((*tile.dims, *(() if tile.lane is None else (tile.lane,)))):
+        for var, extent in reversed(tile.spans):
             build = self._nested(var, extent, build)
         return build()
 

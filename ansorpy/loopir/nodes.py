@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Final
 
 from ansorpy.expr.expr import Expr
+from ansorpy.loopir.hints import Hints
 from ansorpy.te.dag import Dag
 
 
@@ -116,30 +117,43 @@ class Matrix:
     fresh: bool = False
 
 
+NO_HINTS: Final = Hints()
+
+
 @dataclass(frozen=True, slots=True)
 class Tile:
     """One store over a register tile; the explicit-SIMD statement.
 
     Means:  for every dims[0][0] < dims[0][1] ... (in order, written out)
-              for lane[0] < lane[1]:  if mask: store
-    `dims` are unrolled (var, extent) pairs, `lane` is (var, lanes), or None for scalar code.
-    `mask` is a condition on dims, lane and outer variables; no access happens where it is false.
+              for every lanes[0][0] < lanes[0][1] ... (at once):  if mask: store
+    `dims` and `lanes` are (variable, extent) pairs. A CPU has one lane variable, along a vector,
+    or none for scalar code; the lanes of a GPU are the threads of a block.
+    `mask` is a condition on dims, lanes and outer variables; no access happens where it is false.
     A variable absent from the index of a combining store is reduced over, inside the tile.
-    A REGISTER buffer is indexed by exactly a sub-sequence of (dims vars..., lane var).
-    `dot` is (the last of `dims`, the LLVM function that sums over it): how, not what. So is
-    `matrix`, but for its `zero_init`; and
-    `apart`: an element that other tiles read too is read once more, not kept in a register.
-    `streamed`: whole lines that it stores go past the caches.
+    A REGISTER buffer is indexed by exactly a sub-sequence of the variables of `spans`.
+    `dot`, `matrix`, `access_width` and `hints` choose instructions and do not change the result,
+    except for `matrix.fresh`: `dot` is (the last of `dims`, the LLVM function that sums over it),
+    `access_width` the neighbouring elements that a lane loads or stores at once (a CPU: 1).
     """
 
     dims: tuple[tuple[str, int], ...]
-    lane: tuple[str, int] | None
+    lanes: tuple[tuple[str, int], ...]
     store: Store
     mask: Expr | None = None
     dot: tuple[str, str] | None = None
     matrix: Matrix | None = None
-    apart: bool = False
-    streamed: bool = False
+    access_width: int = 1
+    hints: Hints = NO_HINTS
+
+    @property
+    def spans(self) -> tuple[tuple[str, int], ...]:
+        """The variables that the tile binds with their extents, outermost first."""
+        return (*self.dims, *self.lanes)
+
+    @property
+    def lane(self) -> tuple[str, int] | None:
+        """The lane variable of a tile for a CPU; None for scalar code."""
+        return self.lanes[0] if self.lanes else None
 
 
 @dataclass(frozen=True, slots=True)

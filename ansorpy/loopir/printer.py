@@ -86,15 +86,15 @@ def _leaf(stmt: Store | Tile | Prefetch) -> str:
 
 def _tile(tile: Tile) -> str:
     dims = "".join(f" {var}:{extent}" for var, extent in tile.dims)
-    lane = "" if tile.lane is None else f" lane {tile.lane[0]}:{tile.lane[1]}"
+    lanes = "".join(f" lane {var}:{extent}" for var, extent in tile.lanes)
     mask = "" if tile.mask is None else f" if {_bare(tile.mask)}"
     dot = "" if tile.dot is None else f" by {tile.dot[1]} over {tile.dot[0]}"
     if tile.matrix is not None:
         fresh = " from 0" if tile.matrix.fresh else ""
         dot += f" on {tile.matrix.row} by {tile.matrix.group}{fresh}"
-    apart = " apart" if tile.apart else ""
-    streamed = " streamed" if tile.streamed else ""
-    return f"tile{dims}{lane}{mask}{dot}{apart}{streamed}: {_store(tile.store)}"
+    width = f" by {tile.access_width} elements" if tile.access_width > 1 else ""
+    hints = f" hints({tile.hints})" if str(tile.hints) else ""
+    return f"tile{dims}{lanes}{mask}{dot}{width}{hints}: {_store(tile.store)}"
 
 
 def _store(store: Store) -> str:

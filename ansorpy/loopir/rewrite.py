@@ -124,9 +124,8 @@ def bound_here(stmt: Stmt) -> tuple[str, ...]:
     match stmt:
         case For(var=var):
             return (var,)
-        case Tile(dims=dims, lane=lane):
-            names = tuple(var for var, _ in dims)
-            return names if lane is None else (*names, lane[0])
+        case Tile(spans=spans):
+            return tuple(var for var, _ in spans)
         case Store() | If() | Seq() | Alloc() | Prefetch():
             return ()
 

@@ -44,7 +44,7 @@ def check(
                store depends on each of them; inputs are not stored; outputs are
     bound      and no sizes are left, all shapes are positive numbers
     tiled      and VECTOR and UNROLL loops have become Tiles, REGISTER buffers are touched by
-               Tiles only, at a sub-sequence of (dims..., lane)
+               Tiles only, at a sub-sequence of (dims..., lanes...)
 
     Args:
         sizes: the names that may stand free at the symbolic level; None allows any.
@@ -182,7 +182,7 @@ def _enter_for(stmt: For, at: _Place) -> _Place:
 def _enter_tile(tile: Tile, at: _Place) -> _Place:
     if at.level != "tiled":
         raise LoweringError(f"a tile at level {at.level!r}")
-    spans = (*tile.dims, *(() if tile.lane is None else (tile.lane,)))
+    spans = tile.spans
     for var, extent in spans:
         if extent < 1:
             raise LoweringError(f"{var} has extent {extent} < 1")
@@ -209,7 +209,7 @@ def _check_dot(tile: Tile, var: str) -> None:
 def _check_matrix(tile: Tile, matrix: Matrix, at: _Place) -> None:
     kept = {name for index in tile.store.index for name in variables(index)}
     names = [name for name, _ in tile.dims]
-    if tile.dot is None or tile.mask is not None or tile.lane is None:
+    if tile.dot is None or tile.mask is not None or not tile.lanes:
         raise LoweringError("a tile on matrices has a dot and lanes, and no mask")
     whole = {name for name, extent in tile.dims if extent > 1}
     if matrix.row not in names or (matrix.row in whole and matrix.row not in kept):
@@ -265,11 +265,11 @@ def _check_register(name: str, index: tuple[Expr, ...], at: _Place) -> None:
         return
     if at.tile is None:
         raise LoweringError(f"register {name} is touched outside a tile")
-    spans = (*at.tile.dims, *(() if at.tile.lane is None else (at.tile.lane,)))
+    spans = at.tile.spans
     extents, rest = dict(spans), iter(var for var, _ in spans)
     # `in` on an iterator consumes it: that is what makes it a sub-sequence.
     if not all(isinstance(expr, Var) and expr.name in rest for expr in index):
-        raise LoweringError(f"register {name} is not indexed by a sub-sequence of dims, lane")
+        raise LoweringError(f"register {name} is not indexed by a sub-sequence of dims, lanes")
     for expr, extent in zip(index, buffer.shape, strict=True):
         if isinstance(extent, Const) and extents[str(expr)] > extent.value:
             raise LoweringError(f"{expr} runs past the extent {extent} of register {name}")

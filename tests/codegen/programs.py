@@ -101,7 +101,7 @@ def matmul(
     row_tiles, tiles = -(-n // rows), -(-m // width)
     i = add(mul(Var("io"), rows), Var("i"))
     j = add(mul(Var("jo"), width), mul(Var("v"), lanes), Var("l"))
-    dims, lane = (("i", rows), ("v", vectors)), ("l", lanes)
+    dims, wide = (("i", rows), ("v", vectors)), (("l", lanes),)
     acc = (Var("i"), Var("v"), Var("l"))
     value = Binary(
         "mul",
@@ -115,9 +115,9 @@ def matmul(
     mask = lt(j, m) if m % width else None
     both = Binary("and", row_mask, mask) if row_mask and mask else row_mask or mask
     body = Seq((
-        Tile(dims, lane, store("acc", acc, c(0.0, "float32"))),
-        For("kk", c(k), Tile(dims, lane, store("acc", acc, value, "sum"), row_mask)),
-        Tile(dims, lane, store("C", (i, j), result), both),
+        Tile(dims, wide, store("acc", acc, c(0.0, "float32"))),
+        For("kk", c(k), Tile(dims, wide, store("acc", acc, value, "sum"), row_mask)),
+        Tile(dims, wide, store("C", (i, j), result), both),
     ))  # fmt: skip
     tile = Alloc(buffer("acc", "float32", (rows, vectors, lanes), Scope.REGISTER), body)
     buffers = [

@@ -21,12 +21,12 @@ COPY = store("C", (L,), read("A", L))
     ("body", "words"),
     [
         (COPY, "not tiled"),
-        (Tile((), ("l", 8), store("C", (L,), read("X", L))), "no buffer 'X'"),
-        (Tile((), ("l", 8), store("C", (Var("q"),), read("A", L))), "no loop binds 'q'"),
-        (For("i", Var("n"), Tile((), ("l", 8), COPY), LoopKind.PARALLEL), "runs to n"),
-        (Alloc(buffer("s", "float32", (1 << 20,), Scope.LOCAL), Tile((), ("l", 8), COPY)),
+        (Tile((), (("l", 8),), store("C", (L,), read("X", L))), "no buffer 'X'"),
+        (Tile((), (("l", 8),), store("C", (Var("q"),), read("A", L))), "no loop binds 'q'"),
+        (For("i", Var("n"), Tile((), (("l", 8),), COPY), LoopKind.PARALLEL), "runs to n"),
+        (Alloc(buffer("s", "float32", (1 << 20,), Scope.LOCAL), Tile((), (("l", 8),), COPY)),
          "4194304 bytes of scratch; a task has 1048576"),
-        (Tile((), ("l", 8), store("C", (L,), read("A", L, dtype="int32"))), None),
+        (Tile((), (("l", 8),), store("C", (L,), read("A", L, dtype="int32"))), None),
     ],
 )  # fmt: skip
 def test_build_errors(body: Stmt, words: str | None) -> None:
@@ -43,7 +43,7 @@ def test_build_errors(body: Stmt, words: str | None) -> None:
 
 def test_a_register_chosen_at_run_time_is_refused() -> None:
     acc = buffer("acc", "float32", (4, 8), Scope.REGISTER)
-    tile = Tile((), ("l", 8), store("acc", (Var("i"), L), c(0.0, "float32")))
+    tile = Tile((), (("l", 8),), store("acc", (Var("i"), L), c(0.0, "float32")))
     with pytest.raises(BuildError, match="chosen at run time"):
         build(program([], For("i", c(4), Alloc(acc, tile))), Target())
 
@@ -53,7 +53,7 @@ def test_mixed_dtypes_are_refused() -> None:
     buffers = [buffer("A", "float32", (8,)), buffer("B", "int32", (8,)),
                buffer("C", "float32", (8,), Scope.OUTPUT)]  # fmt: skip
     with pytest.raises(BuildError, match="int32 where float32 is due"):
-        build(program(buffers, Tile((), ("l", 8), store("C", (L,), value))), Target())
+        build(program(buffers, Tile((), (("l", 8),), store("C", (L,), value))), Target())
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_the_clock_is_an_argument() -> None:
 def test_offsets_are_written_as_sums() -> None:
     i = Var("i")
     copied = store("C", (i, add(L, c(1))), read("A", add(i, c(-1)), L))
-    tile = Tile((), ("l", 8), copied, Binary("ge", i, c(1)))
+    tile = Tile((), (("l", 8),), copied, Binary("ge", i, c(1)))
     buffers = [buffer("A", "float32", (7, 9)), buffer("C", "float32", (7, 9), Scope.OUTPUT)]
     prog = program(buffers, For("i", c(7), tile))
     assert "b1[i0 * 9 + l + 1] = b0[i0 * 9 + l - 9]" in emit(prog, Target()).source

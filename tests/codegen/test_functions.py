@@ -52,7 +52,7 @@ def samples(fn: str) -> Array:
 
 def applied(fn: str, x: Array, lanes: int, dtype: str) -> Array:
     index: Expr = add(mul(Var("i"), lanes), Var("l")) if lanes else Var("i")
-    tile = Tile((), ("l", lanes) if lanes else None,
+    tile = Tile((), (("l", lanes),) if lanes else (),
                 store("C", (index,), Call(fn, read("A", index, dtype=dtype))))  # fmt: skip
     nest = For("i", c(len(x) // max(1, lanes)), tile)
     prog = program([buffer("A", dtype, x.shape), buffer("C", dtype, x.shape, Scope.OUTPUT)], nest)
@@ -94,7 +94,7 @@ def test_division_by_one_number_for_all_lanes(dtype: str, lanes: int) -> None:
     by = np.array([*ends, kind.max, 0.0, np.inf, np.nan], dtype)
     by = np.concatenate([by, -by])
     x = np.array([*ends, kind.max, 0.0, 5.0, 7.0, 1e-30, np.inf, np.nan, -1.0], dtype)
-    tile = Tile((), ("l", lanes), store("C", (add(mul(Var("i"), 16), add(mul(Var("j"), lanes),
+    tile = Tile((), (("l", lanes),), store("C", (add(mul(Var("i"), 16), add(mul(Var("j"), lanes),
                 Var("l"))),), Binary("div", read("A", add(mul(Var("j"), lanes), Var("l")),
                 dtype=dtype), read("B", Var("i"), dtype=dtype))))  # fmt: skip
     nest = For("i", c(len(by)), For("j", c(16 // lanes), tile))
@@ -123,7 +123,7 @@ def test_pow_and_both_printers_agree() -> None:
     x = np.abs(samples("pow"))[:64]
     at = (add(mul(Var("i"), 16), Var("l")),)
     value = Binary("pow", Call("tanh", Call("exp", read("A", *at))), c(1.5, "float32"))
-    tile = Tile((), ("l", 16), store("C", at, value))
+    tile = Tile((), (("l", 16),), store("C", at, value))
     buffers = [buffer("A", "float32", x.shape), buffer("C", "float32", x.shape, Scope.OUTPUT)]
     prog = program(buffers, For("i", c(4), tile))
     found = run_llvm(prog, {"A": x})["C"]

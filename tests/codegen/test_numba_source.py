@@ -47,17 +47,17 @@ def everything() -> Program:
     local = buffer("scratch", "float32", (4, 16), Scope.LOCAL)
     inside = Binary("and", Binary("ge", add(i, c(-1)), c(0)), lt(j, 10))
     padded = Select(inside, read("A", add(i, c(-1)), j), c(0.0, "float32"))
-    fill = Tile((("row", 4),), ("lane", 16), store("scratch", (u, j), padded))
+    fill = Tile((("row", 4),), (("lane", 16),), store("scratch", (u, j), padded))
     value = Binary("max", Call("exp", read("scratch", u, j)), Cast("float32", mul(i, 2)))
-    use = Tile((("row", 4),), ("lane", 16), store("B", (i, u), value, "sum"), lt(j, 10))
-    start = Tile((("row", 4),), None, store("B", (i, u), c(0.0, "float32")))
+    use = Tile((("row", 4),), (("lane", 16),), store("B", (i, u), value, "sum"), lt(j, 10))
+    start = Tile((("row", 4),), (), store("B", (i, u), c(0.0, "float32")))
     body = Alloc(local, Seq((fill, If(lt(i, 3), use, Seq((use, use))))))
     loop = For("k", Binary("min", c(2), add(i, c(1))), body)
     buffers = [buffer("A", "float32", (5, 10)), buffer("B", "float32", (5, 4), Scope.OUTPUT)]
     prog = program(buffers, parallel("user name", 5, Seq((start, loop))), start)
     first, second = prog.phases
     ahead = replace(
-        second, body=Tile((), None, store("B", (c(0), c(0)), c(1.0, "float32"))), ahead=True
+        second, body=Tile((), (), store("B", (c(0), c(0)), c(1.0, "float32"))), ahead=True
     )
     return replace(prog, phases=(first, ahead))
 
@@ -107,7 +107,7 @@ def test_the_file_runs_without_ansorpy(tmp_path: Path, threads: int) -> None:
 def test_a_transposed_store_runs_without_ansorpy(tmp_path: Path) -> None:
     """Nobody has given LLVM a parser of assembly there."""
     w, lane = Var("w"), Var("l")
-    tile = Tile((("w", 16),), ("l", 16), store("B", (lane, w), read("A", w, lane)))
+    tile = Tile((("w", 16),), (("l", 16),), store("B", (lane, w), read("A", w, lane)))
     buffers = [buffer("A", "float32", (16, 16)), buffer("B", "float32", (16, 16), Scope.OUTPUT)]
     (tmp_path / "kernel.py").write_text(emit(program(buffers, tile), Target()).source)
     (tmp_path / "run.py").write_text(

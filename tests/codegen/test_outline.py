@@ -70,10 +70,10 @@ def test_unrolled_copies_share_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llvm_ir, "tile_text", noted)
     buffers = [buffer("A", "float32", (8,)), buffer("C", "float32", (1,), Scope.OUTPUT)]
     copies = [
-        Tile((), None, store("C", [c(0)], read("A", add(mul(Var("k"), 4), c(i))), "sum"))
+        Tile((), (), store("C", [c(0)], read("A", add(mul(Var("k"), 4), c(i))), "sum"))
         for i in range(4)
     ]
-    start = Tile((), None, store("C", [c(0)], c(0.0, "float32")))
+    start = Tile((), (), store("C", [c(0)], c(0.0, "float32")))
     body = Seq((start, For("k", c(2), Seq(tuple(copies)))))
     numbers = np.arange(8, dtype=np.float32)
     found = run_llvm(program(buffers, body), {"A": numbers})["C"]
@@ -84,7 +84,7 @@ def test_unrolled_copies_share_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def one(*indices: Expr) -> Tile:
     value = Binary("mul", Read("A", indices, "float32"), Read("r", (Var("u"),), "float32"))
-    return Tile((("u", 4),), None, Store(("C",), (add(Var("u"), c(7)),), (value,), "sum"))
+    return Tile((("u", 4),), (), Store(("C",), (add(Var("u"), c(7)),), (value,), "sum"))
 
 
 def held(name: str) -> bool:

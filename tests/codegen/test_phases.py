@@ -20,7 +20,7 @@ def shifted(source: str, goal: str, by: float, extent: int) -> Stmt:
     """Return goal[i] = source[i] + by, an element per task."""
     at = add(c(0), Var("i"))
     value = add(read(source, at), c(by, "float32"))
-    return parallel("i", extent, Tile((), None, store(goal, [at], value)))
+    return parallel("i", extent, Tile((), (), store(goal, [at], value)))
 
 
 def chain(last: float, middle: str = "m", other: int = 0) -> Program:

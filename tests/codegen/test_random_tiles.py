@@ -26,7 +26,7 @@ def random_case(seed: int) -> tuple[Program, dict[str, Array]]:
 
     dims = tuple((f"u{k}", int(rng.integers(1, 6))) for k in range(int(rng.integers(0, 3))))
     lanes = pick(0, 4, 8, 8, 16, 6)
-    lane = ("l", lanes) if lanes else None
+    wide = (("l", lanes),) if lanes else ()
     outer = int(rng.integers(1, 4))
     ranges = {"i": outer, **dict(dims), **({"l": lanes} if lanes else {})}
     combiner = pick(None, None, "sum", "max", "min", "prod")
@@ -65,10 +65,10 @@ def random_case(seed: int) -> tuple[Program, dict[str, Array]]:
     for value in values[1:]:
         total = Binary(pick("add", "mul", "max"), total, value)
     mask = random_condition(rng, ranges) if rng.random() < 0.5 else None
-    tile = Tile(dims, lane, store("C", where, total, combiner), mask)
+    tile = Tile(dims, wide, store("C", where, total, combiner), mask)
     flat = buffer("C", "float32", shape, Scope.OUTPUT)
     init: Tile | For = Tile(
-        (), None, store("C", [Var(f"z{k}") for k in range(len(shape))], c(2.0, "float32"))
+        (), (), store("C", [Var(f"z{k}") for k in range(len(shape))], c(2.0, "float32"))
     )
     for k, extent in reversed(list(enumerate(shape))):
         init = For(f"z{k}", c(extent), init)

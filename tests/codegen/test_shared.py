@@ -45,10 +45,10 @@ def row(name: str) -> Expr:
 def three_phases() -> Program:
     """W2 = W * W ahead (into the workspace); T = A + W2; C = T * K with a constant K."""
     at = (add(mul(AT, 8), L),)
-    lane = ("l", 8)
+    lanes = (("l", 8),)
 
     def each(name: str, value: Expr) -> Stmt:
-        return parallel("i", 8, Tile((), lane, store(name, at, value)))
+        return parallel("i", 8, Tile((), lanes, store(name, at, value)))
 
     buffers = (
         buffer("A", "float32", (64,)),

@@ -19,7 +19,7 @@ def summed() -> Program:
     """Return o[a, b] += x[a, b, k] where k < a + 2, in three loops."""
     a, b, k = map(Var, "abk")
     at = add(mul(a, B * K), mul(b, K), k)
-    inner = Tile((), None, store("o", [add(mul(a, B), b)], read("x", at), "sum"))
+    inner = Tile((), (), store("o", [add(mul(a, B), b)], read("x", at), "sum"))
     body = For("k", c(K), If(lt(k, add(a, c(2))), inner))
     buffers = [
         buffer("x", "float32", [A * B * K]),

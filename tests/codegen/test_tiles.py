@@ -11,6 +11,7 @@ from ansorpy.codegen.llvm_ir import module_text
 from ansorpy.codegen.load import build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Select, Var
+from ansorpy.loopir.hints import Hints
 from ansorpy.loopir.interp import run as interpret
 from ansorpy.loopir.nodes import (
     Alloc,
@@ -81,17 +82,17 @@ def test_transposing_store(lanes: int, rows: int, masked: str) -> None:
     mask: Expr | None = None
     for part in parts:
         mask = part if mask is None else Binary("and", mask, part)
-    tile = Tile((("u", rows), ("v", 2)), ("l", lanes),
+    tile = Tile((("u", rows), ("v", 2)), (("l", lanes),),
                 store("C", (column, U), read("A", U, column)), mask)  # fmt: skip
     prog = program([buffer("A", "float32", (n, m)), out((m, n))], tile)
     agree(prog, {"A": normal(n, m)}, source=rows == 5)
 
 
 def test_transposing_store_combines() -> None:
-    tile = Tile((("u", 5),), ("l", 8), store("C", (L, U), read("A", U, L), "sum"), lt(L, 7))
-    start = Tile((), ("l", 8), store("C", (Binary("floordiv", L, c(5)), L), c(1.0, "float32")))
+    tile = Tile((("u", 5),), (("l", 8),), store("C", (L, U), read("A", U, L), "sum"), lt(L, 7))
+    start = Tile((), (("l", 8),), store("C", (Binary("floordiv", L, c(5)), L), c(1.0, "float32")))
     zero = For(
-        "i", c(7), Tile((), ("l", 8), store("C", (Var("i"), L), c(2.0, "float32")), lt(L, 5))
+        "i", c(7), Tile((), (("l", 8),), store("C", (Var("i"), L), c(2.0, "float32")), lt(L, 5))
     )
     del start
     prog = program([buffer("A", "float32", (5, 7)), out((7, 5))], Seq((zero, tile)))
@@ -99,8 +100,8 @@ def test_transposing_store_combines() -> None:
 
 
 def test_scatter_and_strided_load() -> None:
-    tile = Tile((), ("l", 8), store("C", (mul(L, 3),), read("A", mul(L, 2))), lt(L, 7))
-    fill = Tile((), ("l", 32), store("C", (L,), c(1.0, "float32")), lt(L, 19))
+    tile = Tile((), (("l", 8),), store("C", (mul(L, 3),), read("A", mul(L, 2))), lt(L, 7))
+    fill = Tile((), (("l", 32),), store("C", (L,), c(1.0, "float32")), lt(L, 19))
     prog = program([buffer("A", "float32", (13,)), out((19,))], Seq((fill, tile)))
     agree(prog, {"A": normal(13)})
 
@@ -110,7 +111,7 @@ def test_scatter_and_strided_load() -> None:
 def test_every_other_element_of_a_vector_that_is_cut_off(count: int, first: int) -> None:
     # A ends with the last element that is read.
     value = read("A", add(mul(L, 2), c(first)))
-    tile = Tile((), ("l", 16), store("C", (L,), value), lt(L, count))
+    tile = Tile((), (("l", 16),), store("C", (L,), value), lt(L, count))
     size = 2 * count - 1 + first
     prog = program([buffer("A", "float32", (size,)), out((count,))], tile)
     agree(prog, {"A": normal(size)})
@@ -118,22 +119,22 @@ def test_every_other_element_of_a_vector_that_is_cut_off(count: int, first: int)
 
 def test_reversed_and_broadcast_loads() -> None:
     value = add(read("A", Binary("sub", c(15), L)), read("A", c(3)), read("A", Var("i")))
-    loop = For("i", c(3), Tile((), ("l", 16), store("C", (Var("i"), L), value)))
+    loop = For("i", c(3), Tile((), (("l", 16),), store("C", (Var("i"), L), value)))
     agree(program([buffer("A", "float32", (16,)), out((3, 16))], loop), {"A": normal(16)})
 
 
 def test_division_of_lane_indices() -> None:
     index = add(mul(Var("i"), 16), L)
     value = read("A", Binary("floordiv", index, c(6)), Binary("mod", index, c(6)))
-    loop = For("i", c(3), Tile((), ("l", 16), store("C", (index,), value), lt(index, 42)))
+    loop = For("i", c(3), Tile((), (("l", 16),), store("C", (index,), value), lt(index, 42)))
     agree(program([buffer("A", "float32", (7, 6)), out((42,))], loop), {"A": normal(7, 6)})
 
 
 def test_embedding_gathers_rows() -> None:
     row = Cast("int64", read("I", Var("i"), dtype="int32"))
-    one = Tile((), ("l", 8), store("C", (Var("i"), L), read("W", row, L)), lt(L, 6))
+    one = Tile((), (("l", 8),), store("C", (Var("i"), L), read("W", row, L)), lt(L, 6))
     column = Cast("int64", read("I", L, dtype="int32"))
-    two = Tile((), ("l", 8), store("D", (L,), read("W", column, c(2))), lt(L, 5))
+    two = Tile((), (("l", 8),), store("D", (L,), read("W", column, c(2))), lt(L, 5))
     buffers = [buffer("I", "int32", (5,)), buffer("W", "float32", (9, 6)),
                out((5, 6)), out((5,), name="D")]  # fmt: skip
     prog = program(buffers, For("i", c(5), one), two)
@@ -154,7 +155,7 @@ def test_padding_reads_nothing_outside() -> None:
         inside = Binary("and", Binary("ge", place, c(0)), lt(place, 21))
         taps.append(Select(inside, read("A", Var("i"), place), c(0.0, "float32")))
     column = add(mul(Var("jo"), 8), L)
-    tile = Tile((), ("l", 8), store("C", (Var("i"), column), add(*taps)), lt(column, 21))
+    tile = Tile((), (("l", 8),), store("C", (Var("i"), column), add(*taps)), lt(column, 21))
     nest = parallel("i", 4, For("jo", c(3), tile))
     prog = program([buffer("A", "float32", (4, 21)), out((4, 21))], nest)
     agree(prog, {"A": normal(4, 21)})
@@ -169,7 +170,9 @@ def test_what_is_loaded_under_a_mask_is_zero_elsewhere(
     place = add(Var("i"), c(-1)) if rows else add(Var("i"), L)
     inside = Binary("ge", place, c(0)) if rows else lt(place, 10)
     found = read("A", place, L) if rows else read("A", c(2), place)
-    tile = Tile((), ("l", 8), store("C", (Var("i"), L), Select(inside, found, c(edge, "float32"))))
+    tile = Tile(
+        (), (("l", 8),), store("C", (Var("i"), L), Select(inside, found, c(edge, "float32")))
+    )
     prog = program([buffer("A", "float32", (4, 12)), out((4, 8))], For("i", c(4), tile))
     a = normal(4, 12)
     got, expected = agree(prog, {"A": a}), interpret(prog, {"A": a})
@@ -183,7 +186,7 @@ def test_padding_of_rows_is_a_scalar_condition() -> None:
     inside = Binary("and", Binary("ge", row, c(0)), lt(row, 4))
     vector = Select(inside, read("A", row, L), c(0.5, "float32"))
     scalar = Select(inside, read("B", row), c(-1.0, "float32"))
-    tile = Tile((("u", 3),), ("l", 8), store("C", (Var("i"), U, L), add(vector, scalar)))
+    tile = Tile((("u", 3),), (("l", 8),), store("C", (Var("i"), U, L), add(vector, scalar)))
     prog = program(
         [buffer("A", "float32", (4, 8)), buffer("B", "float32", (4,)), out((4, 3, 8))],
         parallel("i", 4, tile),
@@ -194,8 +197,8 @@ def test_padding_of_rows_is_a_scalar_condition() -> None:
 def test_select_on_data() -> None:
     x, y = read("A", L), read("B", L)
     value = Select(Binary("gt", x, y), Binary("sub", x, y), Select(lt(L, 4), y, c(7.0, "float32")))
-    tile = Tile((), ("l", 16), store("C", (L,), value), Binary("ne", L, c(5)))
-    fill = Tile((), ("l", 16), store("C", (L,), c(0.0, "float32")))
+    tile = Tile((), (("l", 16),), store("C", (L,), value), Binary("ne", L, c(5)))
+    fill = Tile((), (("l", 16),), store("C", (L,), c(0.0, "float32")))
     prog = program([buffer("A", "float32", (16,)), buffer("B", "float32", (16,)), out((16,))],
                    Seq((fill, tile)))  # fmt: skip
     agree(prog, {"A": normal(16), "B": normal(16)})
@@ -203,7 +206,7 @@ def test_select_on_data() -> None:
 
 def test_scalar_tile_under_mask_and_dims() -> None:
     i = add(mul(Var("io"), 4), U)
-    tile = Tile((("u", 4),), None, store("C", (i,), mul(read("A", i), read("A", i))), lt(i, 10))
+    tile = Tile((("u", 4),), (), store("C", (i,), mul(read("A", i), read("A", i))), lt(i, 10))
     prog = program([buffer("A", "float32", (10,)), out((10,))], parallel("io", 3, tile))
     agree(prog, {"A": normal(10)})
 
@@ -216,7 +219,7 @@ def test_comparisons_of_numbers_beyond_32_bits(op: str, times: int) -> None:
     chosen = Select(cond, read("X", Var("i"), L), Const(1.0, "float32"))
     prog = program(
         (buffer("X", "float32", (40, 16), Scope.INPUT), out((40, 16))),
-        For("i", c(40), Tile((), ("l", 16), store("C", (Var("i"), L), chosen))),
+        For("i", c(40), Tile((), (("l", 16),), store("C", (Var("i"), L), chosen))),
     )
     got = agree(prog, {"X": normal(40, 16)})["C"]
     assert (got == 1.0).any()
@@ -224,8 +227,8 @@ def test_comparisons_of_numbers_beyond_32_bits(op: str, times: int) -> None:
 
 def test_mask_that_is_a_disjunction() -> None:
     cond = Binary("or", lt(L, 3), Binary("eq", add(L, Var("i")), c(12)))
-    tile = Tile((), ("l", 16), store("C", (Var("i"), L), read("A", L), "sum"), cond)
-    fill = Tile((), ("l", 16), store("C", (Var("i"), L), c(1.0, "float32")))
+    tile = Tile((), (("l", 16),), store("C", (Var("i"), L), read("A", L), "sum"), cond)
+    fill = Tile((), (("l", 16),), store("C", (Var("i"), L), c(1.0, "float32")))
     prog = program([buffer("A", "float32", (16,)), out((3, 16))], For("i", c(3), Seq((fill, tile))))
     agree(prog, {"A": normal(16)})
 
@@ -234,7 +237,9 @@ def test_mask_that_is_a_disjunction() -> None:
 def test_loads_of_four_vectors_come_before_their_stores(columns: int) -> None:
     at = add(mul(V, 16), L)
     mask = lt(at, columns) if columns < 96 else None
-    tile = Tile((("v", 6),), ("l", 16), store("C", (at,), add(read("A", at), read("B", at))), mask)
+    tile = Tile(
+        (("v", 6),), (("l", 16),), store("C", (at,), add(read("A", at), read("B", at))), mask
+    )
     buffers = [buffer("A", "float32", (columns,)), buffer("B", "float32", (columns,))]
     prog = program([*buffers, out((columns,))], tile)
     agree(prog, {"A": normal(columns), "B": normal(columns)})
@@ -246,19 +251,21 @@ def test_loads_of_four_vectors_come_before_their_stores(columns: int) -> None:
 
 def test_a_tile_that_reads_what_it_writes_keeps_its_order() -> None:
     step = store("C", (add(V, c(1)), L), add(read("C", V, L), read("A", V, L)))
-    tile = Tile((("v", 6),), ("l", 16), step)
-    first = Tile((), ("l", 16), store("C", (c(0), L), c(1.0, "float32")))
+    tile = Tile((("v", 6),), (("l", 16),), step)
+    first = Tile((), (("l", 16),), store("C", (c(0), L), c(1.0, "float32")))
     prog = program([buffer("A", "float32", (6, 16)), out((7, 16))], Seq((first, tile)))
     agree(prog, {"A": normal(6, 16)})
 
 
-def _streamed(rows: int, width: int) -> Program:
+def _non_temporal(rows: int, width: int) -> Program:
     """C[i, j] = A[i, j] + 1, in tiles that go past the caches."""
     at, row = add(mul(V, 16), L), Var("i") if rows > 1 else c(0)
     value = add(read("A", row, at), c(1.0, "float32"))
     mask = lt(at, width) if width % 16 else None
     dims = (("v", -(-width // 16)),)
-    tile = Tile(dims, ("l", 16), store("C", (row, at), value), mask, streamed=True)
+    tile = Tile(
+        dims, (("l", 16),), store("C", (row, at), value), mask, hints=Hints(non_temporal=True)
+    )
     shapes = buffer("A", "float32", (rows, width)), out((rows, width))
     tasks = For("i", c(rows), tile, kind=LoopKind.PARALLEL) if rows > 1 else tile
     return program([*shapes], tasks)
@@ -266,7 +273,7 @@ def _streamed(rows: int, width: int) -> Program:
 
 @pytest.mark.parametrize(("rows", "width", "past"), [(3, 80, 5), (3, 84, 0), (1, 70, 4)])
 def test_whole_lines_go_past_the_caches(rows: int, width: int, past: int) -> None:
-    prog = _streamed(rows, width)
+    prog = _non_temporal(rows, width)
     text = module_text(prog, AVX512)
     assert text.count("!nontemporal") == past
     assert text.count('call void @"llvm.x86.sse.sfence"()') == 1
@@ -276,7 +283,7 @@ def test_whole_lines_go_past_the_caches(rows: int, width: int, past: int) -> Non
 
 @pytest.mark.parametrize("shift", [0, 4, 32, 60])
 def test_what_goes_past_the_caches_may_begin_anywhere(shift: int) -> None:
-    prog = _streamed(3, 80)
+    prog = _non_temporal(3, 80)
     given, whole = normal(3, 80), np.full(3 * 80 * 4 + 256, 7, np.uint8)
     begin = -whole.ctypes.data % 64 + shift
     for built in (build(prog, Target()), build_source(emit(prog, Target()), Target())):
@@ -298,9 +305,9 @@ def test_reduction_along_lanes(combiner: str, lanes: int, masked: bool) -> None:
     column = add(mul(V, lanes), L)
     start = c({"sum": 0.0, "prod": 1.0, "max": -9.0, "min": 9.0}[combiner], "float32")
     combined = store("C", (U,), read("A", U, column), combiner)
-    tile = Tile((("u", 3), ("v", 2)), ("l", lanes), combined,
+    tile = Tile((("u", 3), ("v", 2)), (("l", lanes),), combined,
                 lt(column, m) if masked else None)  # fmt: skip
-    first = Tile((("u", 3),), None, store("C", (U,), start))
+    first = Tile((("u", 3),), (), store("C", (U,), start))
     prog = program([buffer("A", "float32", (3, m)), out((3,))], Seq((first, tile)))
     data = RNG.choice(np.array([1, -1, 2], np.float32), (3, m))
     agree(prog, {"A": data}, source=lanes == 16)
@@ -311,9 +318,9 @@ def test_dot_product_into_a_scalar_register() -> None:
     value = mul(read("A", Var("i"), k), read("B", k))
     acc = buffer("acc", "float32", (), Scope.REGISTER)
     body = Seq((
-        Tile((), None, store("acc", (), c(0.0, "float32"))),
-        For("ko", c(3), Tile((), ("l", 8), store("acc", (), value, "sum"), lt(k, 21))),
-        Tile((), None, store("C", (Var("i"),), read("acc"))),
+        Tile((), (), store("acc", (), c(0.0, "float32"))),
+        For("ko", c(3), Tile((), (("l", 8),), store("acc", (), value, "sum"), lt(k, 21))),
+        Tile((), (), store("C", (Var("i"),), read("acc"))),
     ))  # fmt: skip
     prog = program([buffer("A", "float32", (4, 21)), buffer("B", "float32", (21,)), out((4,))],
                    parallel("i", 4, Alloc(acc, body)))  # fmt: skip
@@ -322,14 +329,14 @@ def test_dot_product_into_a_scalar_register() -> None:
 
 def test_dims_are_reduced_in_memory_and_in_registers() -> None:
     value = mul(read("A", U), read("B", U, L))
-    memory = Tile((("u", 5),), ("l", 8), store("C", (L,), value, "sum"), lt(L, 7))
-    fill = Tile((), ("l", 8), store("C", (L,), c(0.0, "float32")), lt(L, 7))
+    memory = Tile((("u", 5),), (("l", 8),), store("C", (L,), value, "sum"), lt(L, 7))
+    fill = Tile((), (("l", 8),), store("C", (L,), c(0.0, "float32")), lt(L, 7))
     acc = buffer("acc", "float32", (8,), Scope.REGISTER)
     registers = Alloc(acc, Seq((
-        Tile((), ("l", 8), store("acc", (L,), c(1.0, "float32"))),
-        Tile((("u", 5),), ("l", 8), store("acc", (L,), value, "sum"),
+        Tile((), (("l", 8),), store("acc", (L,), c(1.0, "float32"))),
+        Tile((("u", 5),), (("l", 8),), store("acc", (L,), value, "sum"),
              Binary("and", lt(L, 7), lt(add(U, L), 9))),
-        Tile((), ("l", 8), store("D", (L,), read("acc", L)), lt(L, 7)),
+        Tile((), (("l", 8),), store("D", (L,), read("acc", L)), lt(L, 7)),
     )))  # fmt: skip
     buffers = [buffer("A", "float32", (5,)), buffer("B", "float32", (5, 7)), out((7,)),
                out((7,), name="D")]  # fmt: skip
@@ -348,9 +355,9 @@ def test_argmax(combiner: str, dtype: str, along: str) -> None:
     i = Var("i") if along == "lane" else L
     value = (read("A", i, k, dtype=dtype), Cast("int32", k))
     index = (i,)
-    scan = Tile((), ("l", 8), Store(("M", "P"), index, value, combiner), lt(k, 19))
+    scan = Tile((), (("l", 8),), Store(("M", "P"), index, value, combiner), lt(k, 19))
     body: If | Seq = Seq((
-        Tile((), None if along == "lane" else ("l", 8), Store(("M", "P"), index, start)),
+        Tile((), () if along == "lane" else (("l", 8),), Store(("M", "P"), index, start)),
         For("ko", c(3 if along == "lane" else 19), scan),
     ))  # fmt: skip
     nest = For("i", c(8), body) if along == "lane" else body
@@ -365,8 +372,9 @@ def test_argmax_prefers_nan_as_numpy_does() -> None:
     k = L
     start = (c(float("-inf"), "float32"), c(2**31 - 1, "int32"))
     body = Seq((
-        Tile((), None, Store(("M", "P"), (c(0),), start)),
-        Tile((), ("l", 16), Store(("M", "P"), (c(0),), (read("A", k), Cast("int32", k)), "argmax")),
+        Tile((), (), Store(("M", "P"), (c(0),), start)),
+        Tile((), (("l", 16),),
+             Store(("M", "P"), (c(0),), (read("A", k), Cast("int32", k)), "argmax")),
     ))  # fmt: skip
     data = np.arange(16, dtype=np.float32)
     data[[5, 9]] = np.nan
@@ -389,18 +397,18 @@ def test_argmax_prefers_nan_as_numpy_does() -> None:
 )
 @pytest.mark.parametrize("op", ["max", "min"])
 def test_extremes_keep_nan(op: str, dtype: str, lanes: int) -> None:
-    lane = ("l", lanes)
+    wide = (("l", lanes),)
     pair = Binary(op, read("A", L, dtype=dtype), read("B", L, dtype=dtype))
-    both = Tile((), lane, store("C", (L,), pair))
-    bent = Tile((), lane, store("D", (L,), Binary(op, read("A", L, dtype=dtype), c(0.0, dtype))))
-    largest = Tile((), lane, store("E", (c(0),), read("B", L, dtype=dtype), op))
+    both = Tile((), wide, store("C", (L,), pair))
+    bent = Tile((), wide, store("D", (L,), Binary(op, read("A", L, dtype=dtype), c(0.0, dtype))))
+    largest = Tile((), wide, store("E", (c(0),), read("B", L, dtype=dtype), op))
     a, b = normal(lanes).astype(dtype), normal(lanes).astype(dtype)
     a[0], b[1] = np.nan, np.nan
     if lanes > 2:
         a[3], b[3] = np.nan, np.nan
     buffers = [*(buffer(name, dtype, (lanes,)) for name in "AB"),
                *(out((lanes,), dtype, name) for name in "CD"), out((1,), dtype, "E")]  # fmt: skip
-    start = Tile((), None, store("E", (c(0),), c(0.0, dtype)))
+    start = Tile((), (), store("E", (c(0),), c(0.0, dtype)))
     found = run_all(program(buffers, both, bent, start, largest), {"A": a, "B": b})
     extreme = np.maximum if op == "max" else np.minimum
     np.testing.assert_array_equal(found["C"], extreme(a, b))
@@ -423,7 +431,7 @@ def test_extremes_are_closed_to_the_optimiser(
     """It would make two comparisons of the smaller one and of what keeps a NaN."""
     pair = Binary("min", read("A", L, dtype=dtype), read("B", L, dtype=dtype))
     buffers = [*(buffer(one, dtype, (lanes,)) for one in "AB"), out((lanes,), dtype)]
-    text = module_text(program(buffers, Tile((), ("l", lanes), store("C", (L,), pair))), target)
+    text = module_text(program(buffers, Tile((), (("l", lanes),), store("C", (L,), pair))), target)
     assert f"@llvm.x86.{name}(" in text.replace('"', "")
 
 
@@ -432,15 +440,15 @@ def test_extremes_are_closed_to_the_optimiser(
 
 def test_registers_live_through_branches_and_dynamic_loops() -> None:
     acc = buffer("acc", "float32", (2, 8), Scope.REGISTER)
-    dims, lane, at = (("u", 2),), ("l", 8), (U, L)
+    dims, lanes, at = (("u", 2),), (("l", 8),), (U, L)
     extent = Binary("min", c(3), Binary("sub", c(7), mul(Var("i"), 2)))
-    twice = Tile(dims, lane, store("acc", at, read("acc", *at), "sum"))
-    plus = Tile(dims, lane, store("acc", at, read("A", Var("k"), L), "sum"))
+    twice = Tile(dims, lanes, store("acc", at, read("acc", *at), "sum"))
+    plus = Tile(dims, lanes, store("acc", at, read("A", Var("k"), L), "sum"))
     body = Seq((
-        Tile(dims, lane, store("acc", at, c(1.0, "float32"))),
+        Tile(dims, lanes, store("acc", at, c(1.0, "float32"))),
         For("k", extent, If(lt(Var("k"), 2), plus, twice)),
         If(Binary("eq", Binary("mod", Var("i"), c(2)), c(0)), twice),
-        Tile(dims, lane, store("C", (Var("i"), U, L), read("acc", *at))),
+        Tile(dims, lanes, store("C", (Var("i"), U, L), read("acc", *at))),
     ))  # fmt: skip
     prog = program([buffer("A", "float32", (3, 8)), out((5, 2, 8))],
                    parallel("i", 5, Alloc(acc, body)))  # fmt: skip
@@ -450,12 +458,14 @@ def test_registers_live_through_branches_and_dynamic_loops() -> None:
 def test_scratch_is_private_to_a_task_and_same_names_shadow() -> None:
     local = buffer("s", "float32", (3, 10), Scope.LOCAL)
     fill = For(
-        "r", c(3), Tile((), ("l", 16), store("s", (Var("r"), L), read("A", Var("i"), L)), lt(L, 10))
+        "r",
+        c(3),
+        Tile((), (("l", 16),), store("s", (Var("r"), L), read("A", Var("i"), L)), lt(L, 10)),
     )
-    use = Tile((("u", 3),), ("l", 16), store("C", (Var("i"), U, L), read("s", U, L)), lt(L, 10))
+    use = Tile((("u", 3),), (("l", 16),), store("C", (Var("i"), U, L), read("s", U, L)), lt(L, 10))
     again = Alloc(buffer("s", "float32", (8,), Scope.REGISTER), Seq((
-        Tile((), ("l", 8), store("s", (L,), read("A", Var("i"), L))),
-        Tile((), ("l", 8), store("C", (Var("i"), c(0), L), read("s", L), "sum")),
+        Tile((), (("l", 8),), store("s", (L,), read("A", Var("i"), L))),
+        Tile((), (("l", 8),), store("C", (Var("i"), c(0), L), read("s", L), "sum")),
     )))  # fmt: skip
     nest = parallel("i", 2, parallel("j", 1, Seq((Alloc(local, Seq((fill, use))), again))))
     prog = program([buffer("A", "float32", (2, 10)), out((2, 3, 10))], nest)
@@ -464,7 +474,7 @@ def test_scratch_is_private_to_a_task_and_same_names_shadow() -> None:
 
 def test_tasks_are_the_product_of_the_parallel_loops() -> None:
     value = Cast("float32", add(mul(Var("i"), 100), mul(Var("j"), 10), L))
-    tile = Tile((), ("l", 4), store("C", (Var("i"), Var("j"), L), value))
+    tile = Tile((), (("l", 4),), store("C", (Var("i"), Var("j"), L), value))
     prog = program([out((3, 5, 4))], parallel("i", 3, parallel("j", 5, tile)))
     agree(prog, {})
 
@@ -487,9 +497,9 @@ def test_integer_arithmetic(dtype: str, op: str, lanes: int) -> None:
     mask = Binary("ne", read("B", index, dtype=dtype), c(0, dtype))
     del mask
     body = (
-        Tile((), ("l", 16), store("C", (index,), value))
+        Tile((), (("l", 16),), store("C", (index,), value))
         if lanes
-        else Tile((), None, store("C", (L,), value))
+        else Tile((), (), store("C", (L,), value))
     )
     nest = For("i", c(3), body) if lanes else For("l", c(48), body)
     prog = program([buffer("A", dtype, (48,)), buffer("B", dtype, (48,)), out((48,), dtype)], nest)
@@ -506,7 +516,7 @@ def test_division_by_a_constant_floors(by: int) -> None:
     x = read("A", add(mul(U, 16), L), dtype="int32")
     place = (add(mul(U, 16), L),)
     tiles = [
-        Tile((("u", 2),), ("l", 16), store(name, place, Binary(op, x, c(by, "int32"))))
+        Tile((("u", 2),), (("l", 16),), store(name, place, Binary(op, x, c(by, "int32"))))
         for name, op in (("C", "floordiv"), ("D", "mod"))
     ]
     prog = program(
@@ -519,8 +529,8 @@ def test_division_by_a_constant_floors(by: int) -> None:
 
 def test_division_by_zero_does_not_trap() -> None:
     x, y = read("A", L, dtype="int32"), read("B", L, dtype="int32")
-    tile = Tile((), ("l", 16), store("C", (L,), Binary("floordiv", x, y)))
-    scalar = For("l", c(16), Tile((), None, store("D", (L,), Binary("mod", x, y))))
+    tile = Tile((), (("l", 16),), store("C", (L,), Binary("floordiv", x, y)))
+    scalar = For("l", c(16), Tile((), (), store("D", (L,), Binary("mod", x, y))))
     buffers = [buffer("A", "int32", (16,)), buffer("B", "int32", (16,)), out((16,), "int32"),
                out((16,), "int32", "D")]  # fmt: skip
     run_all(program(buffers, tile, scalar),
@@ -537,7 +547,7 @@ def test_casts(old: str) -> None:
         a[:4] += np.array([0.5, 0.75, 0.25, 0.99], old)
     news = [name for name in CASTS if name != old]
     tiles = [
-        Tile((), ("l", 16), store(f"C{k}", (L,), Cast(new, read("A", L, dtype=old))))
+        Tile((), (("l", 16),), store(f"C{k}", (L,), Cast(new, read("A", L, dtype=old))))
         for k, new in enumerate(news)
     ]
     buffers = [buffer("A", old, (16,)), *(out((16,), new, f"C{k}") for k, new in enumerate(news))]
@@ -550,7 +560,7 @@ def test_casts(old: str) -> None:
 def test_half_precision_is_storage(lanes: int) -> None:
     a = np.array([0.1, -3.7, 65504, 1e-7, np.inf, 0, 2.5, np.nan], np.float16)
     value = mul(read("A", L, dtype="float16"), c(0.5, "float16"))
-    tile = Tile((), ("l", 8) if lanes else None, store("C", (L,), value))
+    tile = Tile((), (("l", 8),) if lanes else (), store("C", (L,), value))
     nest = tile if lanes else For("l", c(8), tile)
     prog = program([buffer("A", "float16", (8,)), out((8,), "float16")], nest)
     want = (a.astype(np.float32) * np.float32(0.5)).astype(np.float16)
@@ -559,8 +569,8 @@ def test_half_precision_is_storage(lanes: int) -> None:
 
 def test_bfloat16_rounds_to_nearest_even() -> None:
     x = np.array([1.0, 1.00390625, 1.01171875, -3.14159, 3.4e38, np.inf, np.nan, 1e-40], np.float32)
-    there = Tile((), ("l", 8), store("C", (L,), Cast("bfloat16", read("A", L))))
-    back = Tile((), ("l", 8), store("D", (L,), Cast("float32", read("C", L, dtype="bfloat16"))))
+    there = Tile((), (("l", 8),), store("C", (L,), Cast("bfloat16", read("A", L))))
+    back = Tile((), (("l", 8),), store("D", (L,), Cast("float32", read("C", L, dtype="bfloat16"))))
     buffers = [buffer("A", "float32", (8,)), out((8,), "bfloat16"), out((8,), name="D")]
     found = run_all(program(buffers, there, back), {"A": x})
     bits = x.view(np.uint32).astype(np.uint64)
@@ -575,7 +585,7 @@ def test_bool_logic() -> None:
     value = Binary(
         "or", Call("not", a), Binary("and", b, Binary("gt", read("X", L), c(0.0, "float32")))
     )
-    tile = Tile((), ("l", 16), store("C", (L,), value))
+    tile = Tile((), (("l", 16),), store("C", (L,), value))
     buffers = [buffer("A", "bool", (16,)), buffer("B", "bool", (16,)),
                buffer("X", "float32", (16,)),
                out((16,), "bool")]  # fmt: skip
@@ -588,9 +598,9 @@ def test_float64_matmul_row() -> None:
     value = mul(read("A", Var("k"), dtype="float64"), read("B", Var("k"), L, dtype="float64"))
     acc = buffer("acc", "float64", (8,), Scope.REGISTER)
     body = Alloc(acc, Seq((
-        Tile((), ("l", 8), store("acc", (L,), Const(0.0, "float64"))),
-        For("k", c(9), Tile((), ("l", 8), store("acc", (L,), value, "sum"))),
-        Tile((), ("l", 8), store("C", (L,), read("acc", L, dtype="float64"))),
+        Tile((), (("l", 8),), store("acc", (L,), Const(0.0, "float64"))),
+        For("k", c(9), Tile((), (("l", 8),), store("acc", (L,), value, "sum"))),
+        Tile((), (("l", 8),), store("C", (L,), read("acc", L, dtype="float64"))),
     )))  # fmt: skip
     prog = program([buffer("A", "float64", (9,)), buffer("B", "float64", (9, 8)),
                     out((8,), "float64")], body)  # fmt: skip
@@ -607,10 +617,10 @@ def test_columns_are_loaded_by_transposing(lanes: int, rows: int, masked: bool) 
     n, m = rows, 2 * lanes - (3 if masked else 0)
     column = add(mul(V, lanes), L)
     mask = Binary("and", lt(column, m), lt(U, n - 1)) if masked else None
-    tile = Tile((("v", 2), ("u", rows)), ("l", lanes),
+    tile = Tile((("v", 2), ("u", rows)), (("l", lanes),),
                 store("C", (U, column), read("A", column, U)), mask)  # fmt: skip
     fill = For(
-        "i", c(n), For("l", c(m), Tile((), None, store("C", (Var("i"), L), c(9.0, "float32"))))
+        "i", c(n), For("l", c(m), Tile((), (), store("C", (Var("i"), L), c(9.0, "float32"))))
     )
     prog = program([buffer("A", "float32", (m, n)), out((n, m))], fill, tile)
     agree(prog, {"A": normal(m, n)}, source=rows == 5)
@@ -622,7 +632,7 @@ def test_every_other_element(dtype: str) -> None:
     for step, first in ((2, 0), (2, 2), (-1, 15)):
         place = add(mul(L, step), c(first))
         tile = Tile(
-            (), ("l", 16), store("C", (Var("i"), L), read("A", Var("i"), place, dtype=dtype))
+            (), (("l", 16),), store("C", (Var("i"), L), read("A", Var("i"), place, dtype=dtype))
         )
         prog = program([buffer("A", dtype, (4, 33)), out((4, 16), dtype)], For("i", c(4), tile))
         found = run_all(prog, {"A": data}, source=step == 2)["C"]
@@ -649,7 +659,7 @@ def test_what_is_fetched_may_lie_anywhere_and_changes_nothing(offset: str) -> No
     far = {"next": 0, "past the end": 1 << 40, "before the start": -(1 << 40)}[offset]
     place = add(add(mul(add(row, c(1)), 32), mul(line, 16)), c(far))
     value = add(read("A", row, add(mul(V, 16), L)), c(1.0, "float32"))
-    tile = Tile((("v", 2),), ("l", 16), store("C", (row, add(mul(V, 16), L)), value))
+    tile = Tile((("v", 2),), (("l", 16),), store("C", (row, add(mul(V, 16), L)), value))
     body = For("p", c(4), Seq((tile, Prefetch("A", place))))
     prog = program([buffer("A", "float32", (3, 32)), out((3, 32))], For("i", c(3), body))
     assert module_text(prog, AVX512).count('call void @"llvm.prefetch.p0"') == 1

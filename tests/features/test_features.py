@@ -208,6 +208,6 @@ def test_the_curve_is_linear_between_its_points() -> None:
 
 def test_register_tiles_are_refused() -> None:
     store = Store(("D",), (Var("i"),), (ZERO,))
-    body = For("i", Const(4), Tile((), None, store))
+    body = For("i", Const(4), Tile((), (), store))
     with pytest.raises(LoweringError, match="register tiles"):
         extract(plan_of(body, D=(4,)), np.zeros((1, 0), np.int64), Target())

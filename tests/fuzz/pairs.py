@@ -69,7 +69,9 @@ def check_pair(seed: int, source: bool = False, suite: bool = False) -> Finding:
     dag = suite_dag(seed, rng) if suite else random_dag(rng, LIMITS)
     back_end = "numba" if source else "llvm"
     target = Target(cores=int(rng.integers(1, 5)))
-    small = replace(target, features=("avx512f",), l3_bytes=64)  # its outputs are streamed
+    small = replace(
+        target, features=("avx512f",), l3_bytes=64
+    )  # its outputs are stored past the caches
     made_for = small if seed % 2 else target
     try:
         program, plan, row = draw(dag, made_for, rng, RULES if suite else RULES[:1])
@@ -113,7 +115,7 @@ def _interpreted(dag: Dag, program: Program, cases: tuple[Case, ...]) -> str | N
 def _points(stmt: Stmt) -> int:
     """Return how many elements a statement stores, at most: plans may compute some many times."""
     if isinstance(stmt, Tile):
-        return prod(extent for _, extent in (*stmt.dims, *((stmt.lane,) if stmt.lane else ())))
+        return prod(extent for _, extent in stmt.spans)
     times = 1
     if isinstance(stmt, For):  # dynamic extents are tails: their first term is the whole tile
         numbers = [e.value for e in walk(stmt.extent) if isinstance(e, Const)]

@@ -79,13 +79,13 @@ def tiled_matmul(m: int, n: int, k: int, rows: int, lanes: int) -> Program:
     i = add(mul(v("i0"), c(rows)), v("i1"))
     j = add(mul(v("j0"), c(lanes)), v("j1"))
     mask = Binary("and", lt(i, c(m)), lt(j, c(n)))
-    dims, lane = (("i1", rows),), ("j1", lanes)
+    dims, wide = (("i1", rows),), (("j1", lanes),)
     acc = (v("i1"), v("j1"))
     product = mul(read("A", i, v("k")), read("B", v("k"), j))
     body = seq(
-        Tile(dims, lane, store("acc", acc, f32(0.0))),
-        For("k", c(k), Tile(dims, lane, store("acc", acc, product, "sum"), mask)),
-        Tile(dims, lane, store("C", (i, j), read("acc", *acc)), mask),
+        Tile(dims, wide, store("acc", acc, f32(0.0))),
+        For("k", c(k), Tile(dims, wide, store("acc", acc, product, "sum"), mask)),
+        Tile(dims, wide, store("C", (i, j), read("acc", *acc)), mask),
     )
     registers = buffer("acc", rows, lanes, scope=Scope.REGISTER)
     loops = For(

@@ -12,7 +12,7 @@ def test_free_variables_are_those_that_nothing_inside_binds() -> None:
     assert free_variables(body) == {"n", "base"}
     # The extent stands outside its own loop.
     assert free_variables(For("i", v("i"), Seq(()))) == {"i"}
-    tile = Tile((("i", 2),), ("j", 4), store("O", (v("i"), v("j")), read("A", v("k"))))
+    tile = Tile((("i", 2),), (("j", 4),), store("O", (v("i"), v("j")), read("A", v("k"))))
     assert free_variables(tile) == {"k"}
 
 

@@ -160,7 +160,7 @@ LOOPS = [
     (loop(Alloc(buffer("L", 0, scope=Scope.LOCAL), copy())), "extent 0 is not a positive"),
     (loop(Alloc(buffer("L", I, scope=Scope.LOCAL), copy())), "extent i is not a number"),
     (Seq((Alloc(LOCAL, Seq(())), loop(copy(read("L", I))))), "no buffer 'L' in scope"),
-    (loop(Tile((), None, copy())), "a tile at level 'bound'"),
+    (loop(Tile((), (), copy())), "a tile at level 'bound'"),
 ]
 
 
@@ -183,7 +183,7 @@ def test_scratch_may_not_depend_on_a_loop_even_while_symbolic() -> None:
 
 
 ACC = buffer("R", 2, 4, scope=Scope.REGISTER)
-DIMS, LANE = (("d", 2),), ("l", 4)
+DIMS, LANES = (("d", 2),), (("l", 4),)
 
 
 def tile(
@@ -191,7 +191,7 @@ def tile(
 ) -> Program:
     body = Seq(
         (
-            Alloc(ACC, Tile(dims, LANE, store("R", index, f32(0)), mask)),
+            Alloc(ACC, Tile(dims, LANES, store("R", index, f32(0)), mask)),
             loop(copy()),
         )
     )
@@ -225,8 +225,8 @@ def test_tiles(wrong: Program, message: str) -> None:
 def test_a_register_may_be_read_along_a_sub_sequence() -> None:
     check(tile(v("d"), v("l"), mask=lt(v("d"), c(1))), "tiled")
     row = buffer("R", 4, scope=Scope.REGISTER)
-    fill = Tile((), LANE, store("R", (v("l"),), f32(0)))
-    use = Tile(DIMS, LANE, store("L", (v("l"),), mul(f32(2), read("R", v("l"))), None))
+    fill = Tile((), LANES, store("R", (v("l"),), f32(0)))
+    use = Tile(DIMS, LANES, store("L", (v("l"),), mul(f32(2), read("R", v("l"))), None))
     body = Alloc(LOCAL, Alloc(row, Seq((fill, use, loop(copy())))))
     check(program((A, O), body), "tiled")
 

@@ -77,7 +77,7 @@ def risen(stmt: Stmt) -> Stmt:
     """Turn the answer back once it stands."""
     index = (Var("out:i"),)
     back = Store(("out.1",), index, (falling(Read("out.1", index, "int64")),))
-    return Seq((stmt, Tile((), None, back)))
+    return Seq((stmt, Tile((), (), back)))
 
 
 FALLING: Final = edit(tile("out.lanes0", "argmax"), valued(falling, 1), None)

@@ -28,7 +28,7 @@ def extra(name: str, *index: int) -> Edit:
         dtype = program.by_name[name].dtype
         value = Const(7.0 if dtype.startswith("float") else 7, dtype)
         store = Store((name,), tuple(map(Const, index)), (value,))
-        return replace(program, phases=(*program.phases, Phase("extra", Tile((), None, store))))
+        return replace(program, phases=(*program.phases, Phase("extra", Tile((), (), store))))
 
     return apply
 
@@ -39,7 +39,7 @@ def touched(name: str, *index: int, by: float = 1e-3) -> Edit:
     def apply(program: Program) -> Program:
         place = tuple(map(Const, index))
         value = Binary("mul", Read(name, place, F), Const(1.0 + by, F))
-        phase = Phase("touch", Tile((), None, Store((name,), place, (value,))))
+        phase = Phase("touch", Tile((), (), Store((name,), place, (value,))))
         return replace(program, phases=(*program.phases, phase))
 
     return apply
@@ -85,7 +85,7 @@ def in_one_task(program: Program) -> Program:
     loop = whole.body
     assert isinstance(loop, For)
     first = If(
-        Binary("eq", Var(loop.var), Const(0)), Tile((), None, Store(("out",), (), (Const(0.0, F),)))
+        Binary("eq", Var(loop.var), Const(0)), Tile((), (), Store(("out",), (), (Const(0.0, F),)))
     )
 
     def land(stmt: Stmt) -> Stmt:
@@ -106,7 +106,7 @@ def overwrites(stmt: Stmt) -> Stmt:
     assert isinstance(stmt, Tile)
     place = (Const(0), Const(2), Const(2), Const(2))
     value = Read("W", (Const(0),) * 4, F)
-    return Seq((stmt, Tile((), None, Store(("W",), place, (value,)))))
+    return Seq((stmt, Tile((), (), Store(("W",), place, (value,)))))
 
 
 def unfilled(stmt: Stmt) -> Stmt:

@@ -151,7 +151,7 @@ def test_masks_are_known_when_the_code_is_written() -> None:
     for program in programs(conv2d(1, 3, 7, 7, 16, 3, Window(padding=1))):
         every = [stmt for phase in program.phases for stmt in walk_stmt(phase.body)]
         tiles = [stmt for stmt in every if isinstance(stmt, Tile)]
-        assert any(tile.apart for tile in tiles)
+        assert any(tile.hints.reload for tile in tiles)
         for tile in tiles:
             points = {name for name, _ in (*tile.dims, *((tile.lane,) if tile.lane else ()))}
             assert tile.mask is None or variables(tile.mask) <= points

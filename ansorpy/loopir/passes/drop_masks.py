@@ -88,15 +88,11 @@ def _unobserved(stmt: Stmt, registers: frozenset[str], loops: Mapping[str, Inter
 
 def _conditions(tile: Tile, index: tuple[Expr, ...]) -> dict[Expr, Expr]:
     """Return the parts of a tile's mask over places of an index: in terms of these, as it is."""
-    own = {name for name, _ in _points(tile)}
+    own = {name for name, _ in tile.spans}
     place = {e.name: Var(f"#{k}") for k, e in enumerate(index) if isinstance(e, Var)}
     place = {name: var for name, var in place.items() if name in own}
     parts = () if tile.mask is None else conjuncts(tile.mask)
     return {substitute(part, place): part for part in parts if variables(part) <= place.keys()}
-
-
-def _points(tile: Tile) -> tuple[tuple[str, int], ...]:
-    return tile.dims if tile.lane is None else (*tile.dims, tile.lane)
 
 
 def _without(
@@ -130,7 +126,7 @@ def _meet(
     What does not move with those that are dropped is then read anyhow. Looked for along the
     lanes: X[j + r - 1] under 0 < j + r holds at the first place but for r = 0.
     """
-    own = dict(_points(tile))
+    own = dict(tile.spans)
     moved = frozenset[str]().union(*map(variables, dropped))
     conds = [*dropped, *(part for part in left if not moved.isdisjoint(variables(part)))]
     still = {name: (0, 0) if name in moved else (0, n - 1) for name, n in own.items()}
@@ -143,7 +139,7 @@ def _meet(
 
 def _fits(tile: Tile, held: Alloc) -> bool:
     """Whether all places of a tile are places of the buffer."""
-    extent = dict(_points(tile))
+    extent = dict(tile.spans)
     return all(
         isinstance(size, Const) and extent[e.name] <= size.value
         for e, size in zip(tile.store.index, held.buffer.shape, strict=True)

@@ -53,7 +53,9 @@ def matrix_tiles(
         moved = substitute_stmt(store, {vector.var: place})
         assert isinstance(moved, Store)
         dot = (steps.var, function)
-        tiles.append(Tile(tuple(pairs), (lane, lanes), moved, dot=dot, matrix=Matrix(row, group)))
+        tiles.append(
+            Tile(tuple(pairs), ((lane, lanes),), moved, dot=dot, matrix=Matrix(row, group))
+        )
     return seq(*tiles)
 
 

@@ -1,6 +1,6 @@
 """Use non-temporal stores for outputs that exceed the last-level cache.
 
-C[i, l] = ...        ->        streamed: C[i, l] = ...        where C fills the last cache
+C[i, l] = ...    ->    hints(non_temporal): C[i, l] = ...    if C exceeds the last-level cache
 
 A store reads the line that it writes into; one that goes past the caches does not.
 """
@@ -37,8 +37,8 @@ def non_temporal_stores(program: Program, target: Target) -> Program:
                 large -= set() if part.store.combiner is None else set(part.store.buffers)
 
     def change(stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, Tile) or stmt.lane is None or not large >= {*stmt.store.buffers}:
+        if not isinstance(stmt, Tile) or not stmt.lanes or not large >= {*stmt.store.buffers}:
             return stmt
-        return replace(stmt, streamed=True)
+        return replace(stmt, hints=replace(stmt.hints, non_temporal=True))
 
     return map_phases(program, lambda body: map_stmt(body, change)) if large else program

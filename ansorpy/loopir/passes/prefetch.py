@@ -140,7 +140,7 @@ def _pattern(read: Read, tile: Tile, buffer: Buffer) -> _Pattern | None:
     if not all(isinstance(atom, Var) for atom in flat.terms):
         return None
     offsets, outer = {0}, dict(flat.terms)
-    for name, count in tile.dims if tile.lane is None else (*tile.dims, tile.lane):
+    for name, count in tile.spans:
         scale = outer.pop(Var(name), 0)
         if scale:
             offsets = {offset + scale * k for offset in offsets for k in range(count)}

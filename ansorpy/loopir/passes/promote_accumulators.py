@@ -111,7 +111,7 @@ def _alone(loop: For, tile: Tile) -> bool:
 def _variables(tile: Tile) -> list[tuple[str, int]]:
     """Return the tile variables that the target mentions, in order."""
     used = {name for index in tile.store.index for name in variables(index)}
-    every = [*tile.dims, *(() if tile.lane is None else (tile.lane,))]
+    every = tile.spans
     return [(name, extent) for name, extent in every if name in used]
 
 
@@ -143,34 +143,36 @@ def _accumulate(
     used = _variables(tile)
     index = tuple(Var(name) for name, _ in used)
     shape = tuple(Const(extent) for _, extent in used)
-    dims = tuple(pair for pair in used if pair != tile.lane)
-    lane = tile.lane if tile.lane in used else None
+    dims = tuple(pair for pair in used if pair not in tile.lanes)
+    lanes = tuple(pair for pair in used if pair in tile.lanes)
     accs = tuple(
         Buffer(name, buffers[old].dtype, shape, Scope.REGISTER)
         for name, old in zip(names, tile.store.buffers, strict=True)
     )
     olds = tuple(Read(old, tile.store.index, buffers[old].dtype) for old in tile.store.buffers)
-    mask = held.mask if held.mask is None or _covers(held, dims, lane) else None
-    load: Stmt = _each(names, index, olds, dims, lane, mask)
+    mask = held.mask if held.mask is None or _covers(held, dims, lanes) else None
+    load: Stmt = _each(names, index, olds, dims, lanes, mask)
     if first is not None:
         loads = any(reads(value) for value in first.store.values)
-        start = _each(names, index, first.store.values, dims, lane, mask if loads else None)
+        start = _each(names, index, first.store.values, dims, lanes, mask if loads else None)
         load = If(before.cond, start, load) if isinstance(before, If) else start
     new = replace(tile, store=replace(tile.store, buffers=names, index=index))
     inner = map_stmt(loop, lambda stmt: new if stmt is tile else stmt)
     values = tuple(Read(acc.name, index, acc.dtype) for acc in accs)
-    back = _each(tile.store.buffers, tile.store.index, values, dims, lane, mask)
+    back = _each(tile.store.buffers, tile.store.index, values, dims, lanes, mask)
     stmt: Stmt = Seq((load, inner, back))
     for acc in accs:
         stmt = Alloc(acc, stmt)
     return stmt
 
 
-def _covers(tile: Tile, dims: tuple[tuple[str, int], ...], lane: tuple[str, int] | None) -> bool:
+def _covers(
+    tile: Tile, dims: tuple[tuple[str, int], ...], lanes: tuple[tuple[str, int], ...]
+) -> bool:
     """Whether every tile variable of the mask is one of the target."""
     assert tile.mask is not None
-    mine = {name for name, _ in (*tile.dims, *(() if tile.lane is None else (tile.lane,)))}
-    kept = {name for name, _ in (*dims, *(() if lane is None else (lane,)))}
+    mine = {name for name, _ in tile.spans}
+    kept = {name for name, _ in (*dims, *lanes)}
     return not (variables(tile.mask) & mine) - kept
 
 
@@ -179,12 +181,12 @@ def _each(
     index: tuple[Expr, ...],
     values: tuple[Expr, ...],
     dims: tuple[tuple[str, int], ...],
-    lane: tuple[str, int] | None,
+    lanes: tuple[tuple[str, int], ...],
     mask: Expr | None,
 ) -> Stmt:
     """Return one plain tile per buffer (a plain store has one buffer)."""
     tiles = tuple(
-        Tile(dims, lane, Store((name,), index, (value,)), mask)
+        Tile(dims, lanes, Store((name,), index, (value,)), mask)
         for name, value in zip(names, values, strict=True)
     )
     return tiles[0] if len(tiles) == 1 else Seq(tiles)

@@ -51,7 +51,9 @@ def _extent(loop: For) -> int:
 
 
 def _fits(loops: list[For], tile: Tile, budgets: Mapping[str, int]) -> bool:
-    plain = tile.mask is None and tile.dot is None and tile.lane is not None and not tile.apart
+    plain = (
+        tile.mask is None and tile.dot is None and tile.lane is not None and not tile.hints.reload
+    )
     if not loops or not plain or tile.store.combiner is None:
         return False
     vectors = prod(extent for _, extent in tile.dims)

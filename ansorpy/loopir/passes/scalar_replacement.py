@@ -89,9 +89,7 @@ def _shape(tile: Tile, index: tuple[Expr, ...]) -> tuple[Shape, bool] | None:
     A tile may be smaller than the buffer (a tail): where all accesses are the same tile, nothing
     else of the buffer is ever touched.
     """
-    extents = dict(tile.dims)
-    if tile.lane is not None:
-        extents[tile.lane[0]] = tile.lane[1]
+    extents = dict(tile.spans)
     order = list(extents)
     used: list[str] = []
     shape = []
@@ -125,9 +123,7 @@ def _renamed(stmt: Stmt, names: frozenset[str]) -> Stmt:
     """Index the register tiles by the tile variables themselves."""
     if not isinstance(stmt, Tile):
         return stmt
-    extents = dict(stmt.dims)
-    if stmt.lane is not None:
-        extents[stmt.lane[0]] = stmt.lane[1]
+    extents = dict(stmt.spans)
 
     def flat(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
         used = [each for position in index for each in _digits(position, extents) or ()]

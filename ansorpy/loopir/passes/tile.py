@@ -66,7 +66,7 @@ def tile(program: Program, target: Target) -> Program:
 def _tile(stmt: Stmt, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     match stmt:
         case Store():
-            return Tile((), None, stmt)
+            return Tile((), (), stmt)
         case Tile() | Prefetch():
             return stmt
         case Seq(stmts=stmts):
@@ -294,7 +294,7 @@ def _register_tile(
         assert isinstance(each.extent, Const)
         pairs.append((each.var, int(each.extent.value)))
     if vector is None:
-        return Tile(tuple(pairs), None, store, cond)
+        return Tile(tuple(pairs), (), store, cond)
     most = bounds(vector.extent, ranges)[1]
     count = -(-most // lanes)
     lane = f"{vector.var}.l"
@@ -318,8 +318,8 @@ def _register_tile(
             index=tuple(substitute(e, only) for e in index),
             values=tuple(substitute(e, only) for e in values),
         )
-        return Tile(tuple(pairs), None, store, None if mask is None else substitute(mask, only))
-    return Tile(tuple(pairs), (lane, lanes), replace(store, index=index, values=values), mask)
+        return Tile(tuple(pairs), (), store, None if mask is None else substitute(mask, only))
+    return Tile(tuple(pairs), ((lane, lanes),), replace(store, index=index, values=values), mask)
 
 
 def _summed(tile: Tile, steps: For, function: str) -> Tile:

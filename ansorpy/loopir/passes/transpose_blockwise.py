@@ -45,7 +45,7 @@ def _squares(body: Stmt) -> Stmt:
 def _movable(tile: Tile, held: set[str]) -> bool:
     """Whether the points of a tile can be visited in a loop, in any order, more than once."""
     store, read = tile.store, {each.tensor for value in tile.store.values for each in reads(value)}
-    if store.combiner is not None or tile.mask is not None or tile.apart:
+    if store.combiner is not None or tile.mask is not None or tile.hints.reload:
         return False
     if not {name for name, _ in tile.dims} <= _mentioned(store.index):
         return False

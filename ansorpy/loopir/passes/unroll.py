@@ -68,7 +68,7 @@ def _decided(stmt: Stmt) -> Stmt:
     if not any(_waits(tile, stmt.var) for tile in tiles):
         return stmt
     copies = [
-        map_stmt(substitute_stmt(part, {stmt.var: Const(i)}), partial(_simpler, apart=close))
+        map_stmt(substitute_stmt(part, {stmt.var: Const(i)}), partial(_simpler, reload=close))
         for i in range(extent)
         for part in direct
     ]
@@ -76,18 +76,18 @@ def _decided(stmt: Stmt) -> Stmt:
 
 
 def _waits(tile: Tile, var: str) -> bool:
-    points = {name for name, _ in tile.dims} | ({tile.lane[0]} if tile.lane else set())
+    points = {name for name, _ in tile.spans}
     parts = () if tile.mask is None else conjuncts(tile.mask)
     return any(var in variables(part) and variables(part) <= points | {var} for part in parts)
 
 
-def _simpler(stmt: Stmt, apart: bool) -> Stmt:
+def _simpler(stmt: Stmt, reload: bool) -> Stmt:
     """Return a tile with what its points decide gone from its mask; nothing, if it has no point."""
     if isinstance(stmt, For) and stmt.body == _NOTHING:
         return _NOTHING
     if not isinstance(stmt, Tile):
         return stmt
-    stmt = replace(stmt, apart=apart or stmt.apart)
+    stmt = replace(stmt, hints=replace(stmt.hints, reload=reload or stmt.hints.reload))
     if stmt.mask is None:
         return stmt
     ranges = {name: (0, n - 1) for name, n in stmt.dims}

@@ -73,7 +73,7 @@ def _sets(zeros: Tile, sums: Tile, loops: tuple[str, ...]) -> bool:
         and zeros.store.index == sums.store.index
         and _is_zero(zeros.store.values[0])
         and zeros.mask is None
-        and zeros.lane == sums.lane
+        and zeros.lanes == sums.lanes
         and zeros.dims == tuple(pair for pair in sums.dims if pair[0] in used)
         and set(loops) <= used
     )

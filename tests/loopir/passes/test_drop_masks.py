@@ -32,14 +32,16 @@ def row_sums(
         looked_at: that of the tile that stores what came out.
         columns: of X: whoever reads more reads beyond it.
     """
-    lane, dims = ("l", 16), (("n", 2),)
+    lanes, dims = (("l", 16),), (("n", 2),)
     weight = read("W", v("k"), dtype=dtype) if weight is None else weight
     product = mul(read("X", v("k"), PLACE, dtype=dtype), weight)
     zero = f32(0.0) if dtype == "float32" else Const(0, dtype)
     body = seq(
-        Tile(dims, lane, store("acc", (v("n"), v("l")), zero)),
-        For("k", c(5), Tile(dims, lane, store("acc", (v("n"), v("l")), product, "sum"), written)),
-        Tile(dims, lane, store("C", (PLACE,), read("acc", v("n"), v("l"), dtype=dtype)), looked_at),
+        Tile(dims, lanes, store("acc", (v("n"), v("l")), zero)),
+        For("k", c(5), Tile(dims, lanes, store("acc", (v("n"), v("l")), product, "sum"), written)),
+        Tile(
+            dims, lanes, store("C", (PLACE,), read("acc", v("n"), v("l"), dtype=dtype)), looked_at
+        ),
     )
     return program(
         (
@@ -97,7 +99,7 @@ def test_a_condition_of_a_load_is_joined_with_the_mask() -> None:
 def _replaced(body: object, tile: Tile, value: Expr) -> Alloc:
     assert isinstance(body, Alloc)
     init, loop, last = body.body.stmts  # type: ignore[union-attr]
-    new = Tile(tile.dims, tile.lane, store("acc", tile.store.index, value, "sum"), tile.mask)
+    new = Tile(tile.dims, tile.lanes, store("acc", tile.store.index, value, "sum"), tile.mask)
     return Alloc(body.buffer, seq(init, For(loop.var, loop.extent, new), last))  # type: ignore[union-attr]
 
 

@@ -9,13 +9,13 @@ from ansorpy.loopir.rewrite import seq, walk_stmt
 from ansorpy.target import Target
 from tests.loopir.samples import add, buffer, program, read, store, v
 
-LANE = ("l", 16)
+LANES = (("l", 16),)
 AVX512 = ("avx512f", "fma")
 
 
 def set_to_input(**changes: object) -> Tile:
     """C[l] = X[l]."""
-    return Tile((), LANE, store("C", (v("l"),), read("X", v("l"))), **changes)  # type: ignore[arg-type]
+    return Tile((), LANES, store("C", (v("l"),), read("X", v("l"))), **changes)  # type: ignore[arg-type]
 
 
 def writes(*tiles: Stmt, scope: Scope = Scope.OUTPUT) -> Program:
@@ -28,7 +28,7 @@ def streamed(made: Program, l3_bytes: int = 64, features: tuple[str, ...] = AVX5
     """Return which tiles go past the caches."""
     after = non_temporal_stores(made, Target(l3_bytes=l3_bytes, features=features))
     parts = [part for phase in after.phases for part in walk_stmt(phase.body)]
-    return [part.streamed for part in parts if isinstance(part, Tile)]
+    return [part.hints.non_temporal for part in parts if isinstance(part, Tile)]
 
 
 @pytest.mark.parametrize(("l3_bytes", "expected"), [(64, True), (85, True), (86, False)])
@@ -44,15 +44,15 @@ def test_shorter_vectors_than_a_line_stay() -> None:
 
 
 def test_what_is_read_again_stays() -> None:
-    reader = Tile((), None, store("D", (v("j"),), read("C", v("j"))))
+    reader = Tile((), (), store("D", (v("j"),), read("C", v("j"))))
     assert streamed(writes(set_to_input(), reader)) == [False, False]
-    step = Tile((), LANE, store("C", (v("l"),), read("X", v("l")), "sum"))
+    step = Tile((), LANES, store("C", (v("l"),), read("X", v("l")), "sum"))
     assert streamed(writes(set_to_input(), step)) == [False, False]
-    own = Tile((), LANE, store("C", (v("l"),), add(read("C", v("l")), read("X", v("l")))))
+    own = Tile((), LANES, store("C", (v("l"),), add(read("C", v("l")), read("X", v("l")))))
     assert streamed(writes(own)) == [False]
 
 
 def test_intermediates_and_scalars_stay() -> None:
     assert streamed(writes(set_to_input(), scope=Scope.GLOBAL)) == [False]
-    scalar = Tile((), None, store("C", (Var("j"),), read("X", Var("j"))))
+    scalar = Tile((), (), store("C", (Var("j"),), read("X", Var("j"))))
     assert streamed(writes(scalar)) == [False]

@@ -34,7 +34,7 @@ def used_again(
         block = add(mul(block, c(count)), v(f"p{number}"))
     place = add(mul(v("u"), c(16)), v("l"))
     value = mul(read("X", block, v("k"), place), read("W", v("k"), v("f")))
-    one = Tile((("f", 8), ("u", vectors)), ("l", 16), store("C", (v("f"), place), value, "sum"))
+    one = Tile((("f", 8), ("u", vectors)), (("l", 16),), store("C", (v("f"), place), value, "sum"))
     loops = [(f"p{n}", c(count)) for n, count in enumerate(blocks)]
     loops += [(f"j{n}", c(count)) for n, count in enumerate(passes)]
     buffers = (
@@ -150,7 +150,7 @@ def walked(
     """C[i, l] += X[i, 16 * (vectors * k + n) + l]: every line is read once, one after the other."""
     place = add(mul(v("k"), c(16 * vectors)), add(mul(v("n"), c(16)), v("l")))
     target = store("C", (v("i"), v("l")), read("X", v("i"), place), combiner)
-    one = Tile((("n", vectors),), ("l", 16), target)
+    one = Tile((("n", vectors),), (("l", 16),), target)
     buffers = (
         buffer("X", rows, steps * 16 * vectors, scope=Scope.INPUT),
         buffer("C", rows, 16, scope=Scope.OUTPUT),

@@ -14,7 +14,7 @@ def windowed(rows: int, lanes: int, window: tuple[int, int], stride: int = 1) ->
     """Y[u, l] += X[stride * u + r, l + s] * W[r, s], summed over the window, tiled."""
     r, s = v("Y:r"), v("Y:s")
     product = mul(read("X", add(mul(v("u"), c(stride)), r), add(v("l"), s)), read("W", r, s))
-    tile = Tile((("u", rows),), ("l", lanes), store("Y", (v("u"), v("l")), product, "sum"))
+    tile = Tile((("u", rows),), (("l", lanes),), store("Y", (v("u"), v("l")), product, "sum"))
     high, wide = window
     return program(
         (

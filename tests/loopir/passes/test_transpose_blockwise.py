@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ansorpy.loopir.hints import Hints
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Seq, Stmt, Store, Tile
 from ansorpy.loopir.passes.transpose_blockwise import transpose_blockwise
@@ -16,7 +17,7 @@ def transposed(rows: int, columns: int, lanes: int = 16) -> Tile:
     """Return B[h, l, w] = A[h, w, l] + A[h, w, l], tiled."""
     a = read("A", v("h"), v("w"), v("l"))
     body = store("B", (v("h"), v("l"), v("w")), add(a, a))
-    return Tile((("h", rows), ("w", columns)), ("l", lanes), body)
+    return Tile((("h", rows), ("w", columns)), (("l", lanes),), body)
 
 
 def around(body: Stmt, rows: int, columns: int, lanes: int = 16) -> Program:
@@ -72,7 +73,7 @@ OWN = add(read("B", v("h"), v("l"), v("w")), c(1))
     [
         pytest.param(changed(ACROSS, combiner="sum"), id="combines"),
         pytest.param(replace(ACROSS, mask=lt(v("w"), v("l"))), id="masked"),
-        pytest.param(replace(ACROSS, apart=True), id="apart"),
+        pytest.param(replace(ACROSS, hints=Hints(reload=True)), id="reload"),
         pytest.param(changed(ACROSS, values=(OWN,)), id="reads what it stores"),
         pytest.param(changed(ACROSS, index=(v("l"), v("w"))), id="the last of its rows stays"),
         pytest.param(replace(ACROSS, store=LYING), id="lanes lie along memory"),

@@ -16,7 +16,7 @@ def product(rows: int, vectors: int, depth: int) -> Program:
     """C[u, v, l] += A[u, k] * B[k, v, l], summed over k, one register tile."""
     k, place = v("C:k"), (v("u"), v("v"), v("l"))
     terms = mul(read("A", v("u"), k), read("B", k, v("v"), v("l")))
-    tile = Tile((("u", rows), ("v", vectors)), ("l", LANES), store("C", place, terms, "sum"))
+    tile = Tile((("u", rows), ("v", vectors)), (("l", LANES),), store("C", place, terms, "sum"))
     return program(
         (
             buffer("A", rows, depth, scope=Scope.INPUT),
@@ -64,7 +64,7 @@ def test_a_short_loop_that_decides_a_mask_further_in_is_written_out(
     r, u, k, lane = v("C:r"), v("u"), v("C:k"), v("l")
     terms = mul(read("A", add(u, r), k), read("B", r, k, lane))
     mask = lt(c(1), add(u, r))
-    tile = Tile((("u", 4),), ("l", LANES), store("C", (u, lane), terms, "sum"), mask)
+    tile = Tile((("u", 4),), (("l", LANES),), store("C", (u, lane), terms, "sum"), mask)
     before = program(
         (
             buffer("A", 3 + window, 5, scope=Scope.INPUT),
