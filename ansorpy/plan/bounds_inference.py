@@ -7,7 +7,7 @@ from ansorpy.errors import LoweringError
 from ansorpy.expr.build import ONE, ZERO, add, ceildiv, greatest, least, mul, sub
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
 from ansorpy.expr.intervals import Form, form, linear
-from ansorpy.plan.domain import Domain, AxisSpan
+from ansorpy.plan.domain import AxisSpan, Domain
 from ansorpy.plan.inline import Work
 from ansorpy.state.state import Attached, Location, Root
 

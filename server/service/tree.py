@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.sketch import Derivation, Trial, Visit
+from ansorpy.sketch import Derivation, RuleTrial, Visit
 from ansorpy.state.rule import Verdict
 
 DEEPEST: Final = 9  # levels beyond it are not indented further
@@ -30,7 +30,7 @@ class Row:
     loops: str = ""  # those of the sketch, sizes open
 
     @property
-    def decided(self) -> tuple[Trial, ...]:
+    def decided(self) -> tuple[RuleTrial, ...]:
         """The rules that applied, but for a run in which nothing was decided."""
         if self.visits[0].undecided:
             return ()
