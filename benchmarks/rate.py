@@ -20,8 +20,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
+from ansorpy.codegen.compile_cache import phase_objects
 from ansorpy.codegen.kernel import Kernel
-from ansorpy.codegen.phases import phase_objects
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TimeSpent
 from ansorpy.loopir.nodes import Program

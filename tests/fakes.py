@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import cast
 
 from ansorpy.closing import Closing
-from ansorpy.codegen.exported import Export
+from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text

@@ -28,7 +28,7 @@ from ansorpy.artifact.kernel_file import (
 from ansorpy.artifact.needs import needed_features
 from ansorpy.artifact.package import LIBRARY, STAMP, box
 from ansorpy.artifact.rate import EFFECTIVE, rate_of
-from ansorpy.codegen.exported import Library
+from ansorpy.codegen.exported_types import Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.outcome import Measured

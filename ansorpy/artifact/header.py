@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ansorpy.codegen.exported import Library
+from ansorpy.codegen.exported_types import Library
 from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.te.dag import Dag

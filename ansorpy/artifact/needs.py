@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ansorpy.codegen.nest import MATRICES_READY
+from ansorpy.codegen.phase_utilities import MATRICES_READY
 from ansorpy.target import Target
 
 # By SIMD width in bits: what its explicit vectors are compiled to.

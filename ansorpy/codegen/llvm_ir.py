@@ -9,8 +9,14 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from ansorpy.codegen.kernel import PhaseInfo
-from ansorpy.codegen.nest import phase_infos, split_tasks, stored_names, streams, uses_matrices
 from ansorpy.codegen.outline import lifted, outline
+from ansorpy.codegen.phase_utilities import (
+    phase_infos,
+    split_tasks,
+    stored_names,
+    streams,
+    uses_matrices,
+)
 from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import I64, POINTER, STORED, VOID, Operand, declared
 from ansorpy.codegen.simd.matrices import configure, release

@@ -8,7 +8,13 @@ import numpy as np
 from ansorpy.codegen.helpers import simd_block
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.llvm_ir import scratch_bytes
-from ansorpy.codegen.nest import MATRICES_READY, phase_infos, split_tasks, streams, uses_matrices
+from ansorpy.codegen.phase_utilities import (
+    MATRICES_READY,
+    phase_infos,
+    split_tasks,
+    streams,
+    uses_matrices,
+)
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.tile_text import (
     Place,

@@ -7,13 +7,15 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
-from ansorpy.codegen.exported import Export
+from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.target import Target
 
-CODEGEN: Final = "ansorpy.codegen.load"
-SHARED: Final = "ansorpy.codegen.shared"  # `build` takes an Export, there is no `build_source`
+CODEGEN: Final = "ansorpy.codegen.loader"
+SHARED: Final = (
+    "ansorpy.codegen.shared_library"  # `build` takes an Export, there is no `build_source`
+)
 
 
 class Built(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.closing import Closing
-from ansorpy.codegen.exported import Export, Library
+from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import SHARED, Built

@@ -10,7 +10,7 @@ from ansorpy.artifact import make_test, pack
 from ansorpy.artifact.archive import kernel_files
 from ansorpy.artifact.kernel_file import output_names
 from ansorpy.artifact.rate import rate_of
-from ansorpy.codegen.exported import Export, Library
+from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.events import TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured

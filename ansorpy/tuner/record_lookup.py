@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from ansorpy.codegen import shared
-from ansorpy.codegen.exported import Library
+from ansorpy.codegen import shared_library
+from ansorpy.codegen.exported_types import Library
 from ansorpy.errors import BuildError
 from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed
@@ -94,7 +94,7 @@ def _native_again(task: Task, entry: Contestant, race: Race) -> Library | str:
     if not race.native_sha256:
         return race.native_note or "not exported: tuned by an older version"
     try:
-        library = shared.build(export_of(task, entry), task.target)
+        library = shared_library.build(export_of(task, entry), task.target)
     except BuildError as error:
         return f"not exported: {error}"
     same = library.object_sha256 == race.native_sha256

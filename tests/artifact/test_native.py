@@ -13,7 +13,7 @@ import pytest
 
 from ansorpy import te
 from ansorpy.artifact import load_native, make_test, pack, unpack
-from ansorpy.codegen.exported import Library
+from ansorpy.codegen.exported_types import Library
 from ansorpy.errors import PackageError
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured

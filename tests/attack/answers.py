@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from ansorpy.codegen import load
-from ansorpy.codegen.exported import Library
+from ansorpy.codegen import loader
+from ansorpy.codegen.exported_types import Library
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.errors import WireError
 from ansorpy.expr.expr import Const
@@ -32,7 +32,7 @@ BUFFERS: Final = (
     Buffer("C", "bfloat16", (Const(8),), Scope.OUTPUT),
 )
 PHASES: Final = (PhaseInfo("pack", 3, True), PhaseInfo("matmul", 64))
-BUILT: Final = load.Built((b"\x7fELF" * 40, b"code"), PHASES, BUFFERS, 0.01, True)
+BUILT: Final = loader.Built((b"\x7fELF" * 40, b"code"), PHASES, BUFFERS, 0.01, True)
 LIBRARY: Final = Library(
     b"\x7fELF" * 9, "0" * 64, BUFFERS, PHASES, "mm", ("avx2",), 4096, 0.2, "no linker"
 )

@@ -21,7 +21,7 @@ from typing import Final
 
 import llvmlite
 
-from ansorpy.codegen import phases
+from ansorpy.codegen import compile_cache
 from ansorpy.codegen.llvm_ir import object_bytes, parse, phase_text
 from ansorpy.plan.bind import bind
 from ansorpy.replay import plan_from_text
@@ -61,7 +61,7 @@ def texts_of(name: str, number: int) -> tuple[str, ...]:
     operator, stored = OPERATORS[name], list(candidates(name))[number]
     plan = plan_from_text(operator.make(), operator.target, stored.plan)
     program = bind(plan, stored.row, operator.target)
-    alone = phases._alone(program, operator.target)
+    alone = compile_cache._alone(program, operator.target)
     return tuple(phase_text(one.phase, one.places, one.target) for one in alone)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ansorpy.codegen.load import Built, build, build_source, load
+from ansorpy.codegen.loader import Built, build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.loopir.nodes import Program
 from ansorpy.target import Target

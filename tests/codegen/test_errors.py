@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from ansorpy.codegen.load import Built, build, load
+from ansorpy.codegen.loader import Built, build, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.errors import BuildError

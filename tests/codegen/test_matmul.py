@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ansorpy.codegen.load import build, build_source, load
+from ansorpy.codegen.loader import build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.target import Target
 from tests.codegen.programs import Array, arrays_of, matmul, pack

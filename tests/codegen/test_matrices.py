@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ansorpy.codegen import load as codegen_load
-from ansorpy.codegen.exported import Export
+from ansorpy.codegen import loader as codegen_load
+from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.llvm_ir import module_text, object_bytes
-from ansorpy.codegen.shared import build as build_library
-from ansorpy.codegen.shared import load as load_library
+from ansorpy.codegen.shared_library import build as build_library
+from ansorpy.codegen.shared_library import load as load_library
 from ansorpy.codegen.simd.matrices import LEFT, SUMS, parts, place_of
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Binary, Cast, Const, Var

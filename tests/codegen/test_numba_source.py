@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansorpy.codegen.load import build_source
+from ansorpy.codegen.loader import build_source
 from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Binary, Call, Cast, Select, Var

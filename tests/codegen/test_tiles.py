@@ -8,7 +8,7 @@ import pytest
 
 from ansorpy import te
 from ansorpy.codegen.llvm_ir import module_text
-from ansorpy.codegen.load import build, build_source, load
+from ansorpy.codegen.loader import build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Select, Var
 from ansorpy.loopir.hints import Hints

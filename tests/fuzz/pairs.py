@@ -18,7 +18,7 @@ from math import prod
 
 import numpy as np
 
-from ansorpy.codegen.load import Loaded, build, build_source, load
+from ansorpy.codegen.loader import Loaded, build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import AnsorError
 from ansorpy.expr.expr import Const, walk

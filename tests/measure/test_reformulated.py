@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ansorpy.artifact import make_test
-from ansorpy.codegen.load import build, load
+from ansorpy.codegen.loader import build, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.expr.expr import Const, Expr, transform
 from ansorpy.loopir.nodes import For, Program, Stmt, Tile

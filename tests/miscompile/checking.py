@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from ansorpy.codegen.llvm_ir import module_text, object_bytes
-from ansorpy.codegen.load import Built, build
-from ansorpy.codegen.nest import phase_infos
+from ansorpy.codegen.loader import Built, build
+from ansorpy.codegen.phase_utilities import phase_infos
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Program

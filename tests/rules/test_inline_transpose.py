@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ansorpy import te
-from ansorpy.codegen.load import build, load
+from ansorpy.codegen.loader import build, load
 from ansorpy.loopir.interp import run
 from ansorpy.measure.verify.cases import make_cases
 from ansorpy.measure.verify.check import compare_all, verify

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from ansorpy.codegen.load import build, build_source, load
+from ansorpy.codegen.loader import build, build_source, load
 from ansorpy.codegen.numba_source import emit
 from ansorpy.errors import StepError
 from ansorpy.expr.expr import variables

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ansorpy import te
-from ansorpy.codegen.load import build, load
+from ansorpy.codegen.loader import build, load
 from ansorpy.errors import StepError
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Program, Tile

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ansorpy.codegen.exported import Library
+from ansorpy.codegen.exported_types import Library
 from ansorpy.measure.backend import SHARED
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.timing.protocol import QUIET

@@ -14,7 +14,7 @@ from mmap import mmap
 from typing import ClassVar, Final
 
 from ansorpy.codegen.drive import driver
-from ansorpy.codegen.exported import Export
+from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import Built, backend

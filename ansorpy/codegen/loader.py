@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ansorpy.codegen.compile_cache import phase_objects
 from ansorpy.codegen.drive import driven, order_of, table_of
+from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
-from ansorpy.codegen.linked import linked
-from ansorpy.codegen.nest import MATRICES_READY, phase_infos, uses_matrices
-from ansorpy.codegen.phases import phase_objects
+from ansorpy.codegen.phase_utilities import MATRICES_READY, phase_infos, uses_matrices
 from ansorpy.codegen.simd.matrices import allow_matrices
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Buffer, Program
@@ -84,7 +84,7 @@ class Loaded:
         if built.matrices and not allow_matrices():
             raise BuildError("the system does not let this process use AMX")
         names = list(dict.fromkeys(phase.name for phase in built.phases))
-        self._linked = linked(built.objects, names)
+        self._linked = jit_link(built.objects, names)
         self.entries = self._linked.entries
 
     def bind(self, addresses: Sequence[int]) -> Callable[[], None]:

@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from ansorpy.codegen.linked import linked
+from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.llvm_ir import object_bytes
 from ansorpy.errors import BuildError
 from ansorpy.target import Target
@@ -20,12 +20,12 @@ def asked(address: int) -> int:
 
 
 def test_functions_of_one_name_in_two_libraries_are_two() -> None:
-    first, second = (linked([answers(number)], ["answer"]) for number in (1, 2))
+    first, second = (jit_link([answers(number)], ["answer"]) for number in (1, 2))
     assert [asked(one.entries["answer"]) for one in (first, second)] == [1, 2]
     del first
     gc.collect()
     assert asked(second.entries["answer"]) == 2
-    third = linked([answers(3)], ["answer"])
+    third = jit_link([answers(3)], ["answer"])
     assert [asked(one.entries["answer"]) for one in (second, third)] == [2, 3]
 
 
@@ -37,7 +37,7 @@ define i64 @both() {
  %b = call i64 @labs(i64 %a)
  ret i64 %b
 }"""
-    found = linked([answers(-5, "one"), object_bytes(text, Target())], ["both", "one"])
+    found = jit_link([answers(-5, "one"), object_bytes(text, Target())], ["both", "one"])
     assert asked(found.entries["both"]) == 5
     assert asked(found.entries["one"]) == -5
 
@@ -54,6 +54,6 @@ define i64 @both() {
 )  # fmt: skip
 def test_what_cannot_be_linked_is_told(objects: list[bytes], names: list[str], words: str) -> None:
     with pytest.raises(BuildError, match=words):
-        linked(objects, names)
-    after = linked([answers(1)], ["answer"])
+        jit_link(objects, names)
+    after = jit_link([answers(1)], ["answer"])
     assert asked(after.entries["answer"]) == 1

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ansorpy.codegen import phases
+from ansorpy.codegen import compile_cache
+from ansorpy.codegen.compile_cache import phase_objects
 from ansorpy.codegen.llvm_ir import object_bytes
-from ansorpy.codegen.load import build, load
-from ansorpy.codegen.phases import phase_objects
+from ansorpy.codegen.loader import build, load
 from ansorpy.expr.expr import Var
 from ansorpy.loopir.nodes import Program, Scope, Stmt, Tile
 from ansorpy.target import Target
@@ -35,14 +35,14 @@ def chain(last: float, middle: str = "m", other: int = 0) -> Program:
 
 
 def test_what_candidates_share_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    phases._object.cache_clear()
+    compile_cache._object.cache_clear()
     compiled: list[str] = []
 
     def counted(text: str, target: Target) -> bytes:
         compiled.append(text)
         return object_bytes(text, target)
 
-    monkeypatch.setattr(phases, "object_bytes", counted)
+    monkeypatch.setattr(compile_cache, "object_bytes", counted)
     first, second = phase_objects(chain(2.0), TARGET)
     assert first.symbol != second.symbol
     same, other = phase_objects(chain(3.0, other=1), TARGET)
@@ -60,7 +60,7 @@ def test_zeros_of_another_sign_are_other_code() -> None:
 
 def test_symbols_do_not_depend_on_what_was_compiled_before() -> None:
     before = phase_objects(chain(2.0), TARGET)
-    phases._object.cache_clear()
+    compile_cache._object.cache_clear()
     phase_objects(chain(9.0), TARGET)
     assert phase_objects(chain(2.0), TARGET) == before
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pytest
 
 from ansorpy.codegen.cpuid import BITS, NAMED, required, supported_text
-from ansorpy.codegen.exported import Export, Library
+from ansorpy.codegen.exported_types import Export, Library
+from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.link import LINKERS, link
-from ansorpy.codegen.linked import linked
 from ansorpy.codegen.llvm_ir import object_bytes
-from ansorpy.codegen.shared import build, load
+from ansorpy.codegen.shared_library import build, load
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Expr, Var
 from ansorpy.loopir.nodes import Phase, Program, Scope, Stmt, Tile
@@ -168,7 +168,7 @@ def test_what_is_no_object_is_told_in_the_words_of_the_linker() -> None:
 
 
 def asks(features: tuple[str, ...]) -> int:
-    found = linked([object_bytes(supported_text("asks", features, True), Target())], ["asks"])
+    found = jit_link([object_bytes(supported_text("asks", features, True), Target())], ["asks"])
     return int(ctypes.CFUNCTYPE(ctypes.c_int32)(found.entries["asks"])())
 
 

@@ -18,13 +18,13 @@ import llvmlite.binding as llvm
 from ansorpy.codegen.cpuid import required, supported_text
 from ansorpy.codegen.dispatch import ALIGN_BYTES, WORKSPACE, Place, dispatch_text
 from ansorpy.codegen.drive import native_call, table_of
-from ansorpy.codegen.exported import Export, Library
+from ansorpy.codegen.exported_types import Export, Library
+from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.link import link
-from ansorpy.codegen.linked import linked
 from ansorpy.codegen.llvm_ir import module_text, parse, target_machine
-from ansorpy.codegen.load import Loaded
-from ansorpy.codegen.nest import phase_infos
+from ansorpy.codegen.loader import Loaded
+from ansorpy.codegen.phase_utilities import phase_infos
 from ansorpy.codegen.tile_text import extents
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import SIZE_BYTES, Const
@@ -163,7 +163,7 @@ def _opened(code: bytes, symbols: Mapping[str, str]) -> _Opened:
     if code[:4] != b"\x7fELF":
         raise BuildError("not an ELF file")
     if int.from_bytes(code[16:18], "little") == RELOCATABLE:
-        code_of = linked([code], list(symbols.values()))
+        code_of = jit_link([code], list(symbols.values()))
         return _Opened({k: code_of.entries[symbol] for k, symbol in symbols.items()}, code_of)
     with tempfile.NamedTemporaryFile(prefix="ansorpy-", suffix=".so") as file:
         Path(file.name).write_bytes(code)

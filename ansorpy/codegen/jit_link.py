@@ -1,4 +1,4 @@
-"""Object files in this process, ready to be called."""
+"""Link object files into this process (LLVM's ORC linker)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from ansorpy.codegen.llvm_ir import target_machine
 from ansorpy.errors import BuildError
 from ansorpy.target import Target
 
-_numbers = count()  # libraries need names, which cannot be given again
+_numbers = count()  # part of a library's name: LLJIT refuses the name of a freed library
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
-    """Where functions are; their code lives as long as this object does."""
+class LinkedCode:
+    """Addresses of functions by name; their code lives as long as this object does."""
 
     entries: Mapping[str, int]
     code: Any
 
 
-def linked(objects: Sequence[bytes], names: Sequence[str]) -> Linked:
+def jit_link(objects: Sequence[bytes], names: Sequence[str]) -> LinkedCode:
     """Link object files with each other and this process, and find functions by name.
 
-    One engine does it for all of a process: to make one takes four times as long as to link.
+    All calls share one engine: creating an engine takes four times as long as linking.
 
     Raises:
-        BuildError: something is no object file, or names are missing.
+        BuildError: a file is not an object file, or a name is missing.
     """
     if not all(code.startswith(b"\x7fELF") for code in objects):
         raise BuildError("not an object file")  # LLVM would abort the process
@@ -42,7 +42,7 @@ def linked(objects: Sequence[bytes], names: Sequence[str]) -> Linked:
         found = library.link(_engine(), f"kernel{next(_numbers)}")
     except RuntimeError as error:
         raise BuildError(f"LLVM cannot load the object: {error}") from error
-    return Linked({name: int(found[name]) for name in names}, found)
+    return LinkedCode({name: int(found[name]) for name in names}, found)
 
 
 @lru_cache(maxsize=1)
