@@ -9,34 +9,34 @@ from fastapi.staticfiles import StaticFiles
 from sqlalchemy import Engine
 
 from ansorpy.errors import AnsorError
-from ansorpy.server.access.principal import Gate, Principal
+from ansorpy.server.access.authentication import Authenticator, Principal
 from ansorpy.server.access.quota import Quota
-from ansorpy.server.access.rates import Rates
-from ansorpy.server.access.start import keys_needed
+from ansorpy.server.access.rate_limits import RateLimiter
+from ansorpy.server.access.startup import requires_keys
 from ansorpy.server.db.upgrade import LOCAL, local_tenant, open_database
-from ansorpy.server.edge.feed import Feed
-from ansorpy.server.edge.metrics import Metrics
-from ansorpy.server.edge.openapi import describe
-from ansorpy.server.edge.outside import Outside
-from ansorpy.server.edge.problems import install
-from ansorpy.server.edge.streams import Streams
-from ansorpy.server.routes import about, docs, kernels, login, pages, records
+from ansorpy.server.http.event_poller import EventPoller
+from ansorpy.server.http.event_streams import EventStreams
+from ansorpy.server.http.metrics import Metrics
+from ansorpy.server.http.middleware import RequestMiddleware
+from ansorpy.server.http.openapi import install_openapi
+from ansorpy.server.http.problems import install_error_handlers
+from ansorpy.server.routes import docs, info, kernels, login, pages, records
 from ansorpy.server.routes import jobs as job_routes
-from ansorpy.server.routes.wired import Wired
-from ansorpy.server.service.about import About
-from ansorpy.server.service.charts import Charts
-from ansorpy.server.service.dashboard import Dashboard
-from ansorpy.server.service.explain import Explain
-from ansorpy.server.service.jobs import Jobs
-from ansorpy.server.service.kernels import Kernels
+from ansorpy.server.routes.dependencies import Dependencies
+from ansorpy.server.service.charts import ChartService
+from ansorpy.server.service.dashboard import DashboardService
+from ansorpy.server.service.explain import ExplainService
+from ansorpy.server.service.info import ServiceInfo
+from ansorpy.server.service.jobs import JobService
+from ansorpy.server.service.kernels import KernelService
 from ansorpy.server.service.limits import RequestLimits
-from ansorpy.server.service.records import Records
-from ansorpy.server.settings import Settings
-from ansorpy.server.web.pages import STATIC
+from ansorpy.server.service.records import RecordService
+from ansorpy.server.settings import ServiceSettings
+from ansorpy.server.web.templating import STATIC
 from ansorpy.server.worker import Supervisor
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: ServiceSettings) -> FastAPI:
     """Return the service; with `settings.embedded_worker` it runs its own worker process.
 
     Raises:
@@ -44,7 +44,7 @@ def create_app(settings: Settings) -> FastAPI:
     """
     engine = open_database(settings.url)
     try:
-        parts = wire(settings, engine)
+        deps = build_dependencies(settings, engine)
     except AnsorError:
         engine.dispose()
         raise
@@ -55,7 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
         if supervisor is not None:
             supervisor.start()
         yield
-        await parts.streams.feed.close()
+        await deps.streams.poller.close()
         if supervisor is not None:
             supervisor.stop()
         engine.dispose()
@@ -64,33 +64,37 @@ def create_app(settings: Settings) -> FastAPI:
         title="ansorpy", version=version("ansorpy"), lifespan=lifespan, docs_url=None,
         redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
-    app.state.wired = parts
-    app.add_middleware(Outside, metrics=parts.metrics, local_only=parts.gate.local is not None)
+    app.state.dependencies = deps
+    app.add_middleware(
+        RequestMiddleware, metrics=deps.metrics, local_only=deps.authenticator.local is not None
+    )
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    for part in (job_routes, kernels, records, about, docs, login, pages):
+    for part in (job_routes, kernels, records, info, docs, login, pages):
         app.include_router(part.router)
-    install(app)
-    describe(app)
+    install_error_handlers(app)
+    install_openapi(app)
     return app
 
 
-def wire(settings: Settings, engine: Engine) -> Wired:
+def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencies:
     """Return every object that a request may need."""
     tenant_id = local_tenant(engine)
     everything = frozenset(("read", "tune", "admin"))
-    anybody = Principal(tenant_id, LOCAL, everything, caller="")
-    queries = About(engine)
+    local_principal = Principal(tenant_id, LOCAL, everything, caller="")
+    queries = ServiceInfo(engine)
     metrics = Metrics.of(queries.facts)
     limits = RequestLimits(parts=settings.max_parts, tensor_bytes=settings.max_tensor_bytes)
     quota = Quota(
         settings.max_queued_jobs, settings.max_trials_per_day, settings.max_seconds_per_day
     )
-    gate = Gate(engine, None if keys_needed(settings, engine) else anybody)
-    jobs = Jobs(engine, limits, quota)
-    return Wired(
+    authenticator = Authenticator(
+        engine, None if requires_keys(settings, engine) else local_principal
+    )
+    jobs = JobService(engine, limits, quota)
+    return Dependencies(
         settings=settings,
-        gate=gate,
-        rates=Rates(
+        authenticator=authenticator,
+        rates=RateLimiter(
             {
                 "read": settings.read_rate,
                 "tune": settings.tune_rate,
@@ -100,15 +104,16 @@ def wire(settings: Settings, engine: Engine) -> Wired:
             settings.rate_storage,
         ),
         metrics=metrics,
-        streams=Streams(
-            Feed(jobs.news, gate.valid_keys, settings.event_poll_s), settings.event_stream_s,
-            settings.max_event_streams, settings.max_event_streams_in_all, metrics.streams,
+        streams=EventStreams(
+            EventPoller(jobs.new_events, authenticator.valid_keys, settings.event_poll_s),
+            settings.event_stream_s, settings.max_event_streams,
+            settings.max_event_streams_in_all, metrics.streams,
         ),
         jobs=jobs,
-        kernels=Kernels(engine),
-        explain=Explain(engine),
-        about=queries,
-        records=Records(engine),
-        charts=Charts(engine),
-        dashboard=Dashboard(engine),
+        kernels=KernelService(engine),
+        explain=ExplainService(engine),
+        info=queries,
+        records=RecordService(engine),
+        charts=ChartService(engine),
+        dashboard=DashboardService(engine),
     )  # fmt: skip

@@ -222,7 +222,7 @@ def serve(
     """Run the service; settings come from ANSORPY_* variables."""
     from ansorpy.measure.workers.cores import keep_off_the_slot
     from ansorpy.server.app import create_app
-    from ansorpy.server.commands.serving import listen
+    from ansorpy.server.commands.serve import listen
     from ansorpy.server.logs import configure
 
     with wrong_input():
@@ -241,16 +241,16 @@ def serve(
 def worker() -> None:
     """Work on the jobs of the database until SIGTERM; any number of workers may."""
     from ansorpy.server.worker.main import work
-    from ansorpy.server.worker.stop import Stop
+    from ansorpy.server.worker.stop_flag import StopFlag
 
     with wrong_input():
-        work(read_settings(), Stop())
+        work(read_settings(), StopFlag())
 
 
 @app.command(rich_help_panel=TUNE)
 def doctor() -> None:
     """Check what ansorpy needs of this machine; name what is missing, and how to get it."""
-    from ansorpy.server.doctor.examine import examine
+    from ansorpy.server.doctor.checks import examine
 
     bad = False
     with wrong_input():

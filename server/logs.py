@@ -1,7 +1,7 @@
 """Logs: one line per event, JSON for machines, plain for people.
 
-    log.info("claimed", extra=facts(job=job_id, attempt=2))
-    {"at": "2026-01-01T12:00:00.000Z", "level": "info", "from": "ansorpy.server.worker.keeper",
+    log.info("claimed", extra=fields(job=job_id, attempt=2))
+    {"at": "2026-01-01T12:00:00.000Z", "level": "info", "from": "ansorpy.server.worker.worker_loop",
      "message": "claimed", "job": "...", "attempt": 2}
 
 Nothing that came from outside is ever part of a message: it goes into the facts, as JSON.
@@ -15,16 +15,16 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-FACTS: Final = "facts"
+FIELDS: Final = "fields"
 MAX_VALUE: Final = 2_000  # characters of one fact or traceback
 SPARSE: Final = frozenset(("asyncio", "uvicorn.error"))
 MAX_MESSAGES: Final = 256  # different ones that are counted
 MINUTE_S: Final = 60.0
 
 
-def facts(**values: Any) -> dict[str, Any]:
+def fields(**values: Any) -> dict[str, Any]:
     """Return what `extra` of a logging call takes."""
-    return {FACTS: values}
+    return {FIELDS: values}
 
 
 class JsonFormatter(logging.Formatter):
@@ -37,7 +37,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "from": record.name,
             "message": record.getMessage(),
-            **_facts(record),
+            **_fields(record),
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)[-MAX_VALUE:]
@@ -50,14 +50,14 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         told = "".join(
-            f" {name}={json.dumps(value, default=str)}" for name, value in _facts(record).items()
+            f" {name}={json.dumps(value, default=str)}" for name, value in _fields(record).items()
         )
         line = f"{_time(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}"
         trace = "\n" + self.formatException(record.exc_info) if record.exc_info else ""
         return line + told + trace
 
 
-class Sparse(logging.Filter):
+class LogRateLimit(logging.Filter):
     """At most `most` records a minute of one message of a logger that clients can make talk.
 
     The next record that passes says how many were left out. asyncio logs each connection that
@@ -79,7 +79,7 @@ class Sparse(logging.Filter):
         begin_s, count = self._seen.pop(key, (now_s, 0))
         if now_s - begin_s >= MINUTE_S:
             if count > self.most:
-                setattr(record, FACTS, {**_facts(record), "left_out": count - self.most})
+                setattr(record, FIELDS, {**_fields(record), "left_out": count - self.most})
             begin_s, count = now_s, 0
         while len(self._seen) >= MAX_MESSAGES:
             del self._seen[next(iter(self._seen))]
@@ -91,7 +91,7 @@ def configure(form: Literal["text", "json"], level: str = "INFO") -> None:
     """Send the logs of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
-    handler.addFilter(Sparse())
+    handler.addFilter(LogRateLimit())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
@@ -101,8 +101,8 @@ def _time(record: logging.LogRecord) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _facts(record: logging.LogRecord) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = getattr(record, FACTS, {})
+def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = getattr(record, FIELDS, {})
     return {
         name: value[:MAX_VALUE] if isinstance(value, str) else value
         for name, value in found.items()

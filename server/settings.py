@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from ansorpy.errors import SpecError
 
 
-class Settings(BaseSettings):
+class ServiceSettings(BaseSettings):
     """`ANSORPY_<NAME>` sets a field, e.g. `ANSORPY_DATA_DIR=/srv/ansorpy`."""
 
     model_config = SettingsConfigDict(env_prefix="ANSORPY_", frozen=True)

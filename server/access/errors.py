@@ -3,7 +3,7 @@
 from ansorpy.errors import AnsorError
 
 
-class DeniedError(AnsorError):
+class UnauthenticatedError(AnsorError):
     """No key, or one that is unknown, expired or revoked."""
 
 
@@ -11,7 +11,7 @@ class ForbiddenError(AnsorError):
     """The key is good, but not for this."""
 
 
-class RateError(AnsorError):
+class RateLimitError(AnsorError):
     """Too much at once."""
 
     def __init__(self, message: str, retry_after_s: int) -> None:
@@ -19,7 +19,7 @@ class RateError(AnsorError):
         self.retry_after_s = retry_after_s
 
 
-class FullError(AnsorError):
+class OverloadedError(AnsorError):
     """The service has no room for it now, whoever asks."""
 
     def __init__(self, message: str, retry_after_s: int) -> None:

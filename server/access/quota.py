@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, case, func, select
 from sqlalchemy.orm import Session
 
 from ansorpy.server.db.models import JobRow, TenantRow
-from ansorpy.server.jobs.errors import BusyError
+from ansorpy.server.jobs.errors import QuotaError
 from ansorpy.server.jobs.states import WAITING
 
 DAY_S: Final = 86_400.0
@@ -44,9 +44,9 @@ def check_quota(tx: Session, tenant_id: int, quota: Quota, now_s: float) -> None
     today = (JobRow.created_s > now_s - DAY_S) | open_job
     row = tx.execute(select(used_trials, used_s).where(JobRow.tenant_id == tenant_id, today)).one()
     if trials is not None and row[0] > trials:
-        raise BusyError(f"more than {trials} trials within 24 hours", RETRY_S)
+        raise QuotaError(f"more than {trials} trials within 24 hours", RETRY_S)
     if seconds is not None and row[1] > seconds:
-        raise BusyError(f"more than {seconds:.0f} seconds of tuning within 24 hours", RETRY_S)
+        raise QuotaError(f"more than {seconds:.0f} seconds of tuning within 24 hours", RETRY_S)
 
 
 def _first(own: float | None, general: float | None) -> float | None:

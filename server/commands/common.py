@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from ansorpy.errors import AnsorError, SpecError
-from ansorpy.server.settings import Settings
+from ansorpy.server.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from ansorpy.te.dag import Dag
@@ -36,17 +36,17 @@ def stop(error: AnsorError, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-def read_settings() -> Settings:
+def read_settings() -> ServiceSettings:
     """Return what the environment sets; SpecError names the variable that is wrong."""
     try:
-        return Settings()
+        return ServiceSettings()
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         name = "_".join(map(str, first["loc"])).upper()
         raise SpecError(f"ANSORPY_{name}: {first['msg']}") from error
 
 
-def database(settings: Settings) -> Any:
+def database(settings: ServiceSettings) -> Any:
     """Return the open database of records and jobs; SpecError where there is none to open."""
     from sqlalchemy.exc import SQLAlchemyError
 

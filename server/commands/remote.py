@@ -24,7 +24,7 @@ from ansorpy.server.commands.common import (
     read_source,
     stop,
 )
-from ansorpy.server.commands.watching import as_line, watcher
+from ansorpy.server.commands.job_progress import as_line, watcher
 
 if TYPE_CHECKING:  # the client loads when it is first used: `ansorpy tune` does without
     from ansorpy.client import Client, Job

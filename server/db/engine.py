@@ -10,7 +10,7 @@ from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
-from ansorpy.server.db.file import DatabaseFile
+from ansorpy.server.db.sqlite_file import DatabaseFile
 
 PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON")
 POSTGRES: Final = "postgresql"
@@ -22,7 +22,7 @@ def connect(url: str) -> Engine:
 
     SQLite runs in WAL mode with synchronous=FULL (what was committed survives a power cut) and
     every transaction begins IMMEDIATE, so that a reader never fails to become a writer. Its files
-    are private to their user (`ansorpy.server.db.file`).
+    are private to their user (`ansorpy.server.db.sqlite_file`).
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":

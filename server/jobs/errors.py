@@ -9,11 +9,11 @@ BusyError        a limit is reached; try again later         -> HTTP 429
 from ansorpy.errors import AnsorError
 
 
-class UnknownError(AnsorError):
+class NotFoundError(AnsorError):
     """There is no such job or kernel, or it belongs to somebody else."""
 
 
-class MoveError(AnsorError):
+class StateError(AnsorError):
     """The state of the job does not allow what was asked."""
 
 
@@ -21,7 +21,7 @@ class KeyReusedError(AnsorError):
     """The Idempotency-Key was used for another request."""
 
 
-class BusyError(AnsorError):
+class QuotaError(AnsorError):
     """A limit of the tenant is reached."""
 
     def __init__(self, message: str, retry_after_s: int) -> None:

@@ -55,7 +55,7 @@ def read_events(tx: Session, job_id: str, after: int, limit: int) -> Sequence[Jo
     return tx.scalars(query).all()
 
 
-def standing(tx: Session, job_ids: Sequence[str]) -> list[tuple[str, str, int]]:
+def last_events(tx: Session, job_ids: Sequence[str]) -> list[tuple[str, str, int]]:
     """Return the id, the state and the number of the last event of each job that is there."""
     found: list[tuple[str, str, int]] = []
     for begin in range(0, len(job_ids), BATCH):

@@ -14,13 +14,13 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
 from ansorpy.server.db.models import JobRow, KernelRow, PackageRow
+from ansorpy.server.jobs.claim_order import next_job
 from ansorpy.server.jobs.events import add_event, add_state_event
-from ansorpy.server.jobs.order import next_job
 from ansorpy.server.jobs.states import move, touch
 
 NO_LIMIT: Final = 1 << 30  # running jobs of one tenant, cores of a machine
-# Leases until the end of one. It cannot be more than one unless the clock was set back; half a
-# lease is left for small corrections, which no keeper notices (`ansorpy.server.worker.clock`).
+# Lease lengths from now to the end of a valid lease. More than 1 means that the clock was set back;
+# the half covers corrections that a worker loop ignores (`ansorpy.server.worker.lease_clock`).
 LONGEST: Final = 1.5
 POISON: Final = (
     "poison: the worker was lost {lost} times without a stored round in between (last worker"
@@ -92,13 +92,13 @@ def _lock_next(
         passed = (*passed, seq)
 
 
-def hold(tx: Session, held: Claim, now_s: float, lease_s: float) -> JobRow | None:
+def lock_leased(tx: Session, claimed: Claim, now_s: float, lease_s: float) -> JobRow | None:
     """Lock the job and extend its lease; None where it is not ours any more.
 
     Everything that a worker writes for a job goes through here, in the same transaction.
     """
     query = select(JobRow).where(
-        JobRow.id == held.job_id, JobRow.lease_token == held.token, JobRow.state == "running"
+        JobRow.id == claimed.job_id, JobRow.lease_token == claimed.token, JobRow.state == "running"
     )
     row = tx.scalar(query.with_for_update())
     if row is not None:
@@ -110,7 +110,7 @@ def _extend(row: JobRow, now_s: float, lease_s: float) -> None:
     row.lease_until_s, row.lease_s = now_s + lease_s, lease_s
 
 
-def note_progress(row: JobRow, progress: Mapping[str, Any], now_s: float) -> None:
+def store_progress(row: JobRow, progress: Mapping[str, Any], now_s: float) -> None:
     """Store how far the tasks of a held job are."""
     row.progress = json.dumps(progress)
     row.trials_done = sum(facts.get("trials", 0) for facts in progress.values())
@@ -184,13 +184,13 @@ def release(tx: Session, row: JobRow, now_s: float) -> None:
     add_state_event(tx, row, now_s)
 
 
-def suspend(tx: Session, row: JobRow, reason: str, now_s: float) -> None:
+def pause_leased(tx: Session, row: JobRow, reason: str, now_s: float) -> None:
     """Pause a held job that cannot go on here, until somebody resumes it."""
     move(row, "paused", now_s, reason)
     add_state_event(tx, row, now_s)
 
 
-def lose(tx: Session, row: JobRow, max_lost: int, now_s: float, note: str = "") -> None:
+def record_loss(tx: Session, row: JobRow, max_lost: int, now_s: float, note: str = "") -> None:
     """Take a locked, running job from a worker that died with it.
 
     A job that lost `max_lost` workers in a row, without a stored round in between, is poison.
@@ -214,7 +214,7 @@ def recover(tx: Session, now_s: float, max_lost: int, owner: str | None = None) 
     query = select(JobRow).where(and_(JobRow.state == "running", gone))
     rows = tx.scalars(query.with_for_update(skip_locked=True)).all()
     for row in rows:
-        lose(tx, row, max_lost, now_s)
+        record_loss(tx, row, max_lost, now_s)
     return len(rows)
 
 

@@ -25,12 +25,12 @@ from ansorpy.server.db.models import (
     TenantRow,
     WorkerRow,
 )
-from ansorpy.server.jobs.errors import BusyError, KeyReusedError, UnknownError
+from ansorpy.server.jobs.errors import KeyReusedError, NotFoundError, QuotaError
 from ansorpy.server.jobs.events import add_state_event, read_events
 from ansorpy.server.jobs.machines import digests_of
+from ansorpy.server.jobs.reuse import newest_reusable
 from ansorpy.server.jobs.states import State, move
 from ansorpy.server.jobs.submission import Submission
-from ansorpy.server.jobs.twins import newest_twin
 from ansorpy.tuner.trust import are_current
 
 EXAMPLES: Final = 3  # failures of one kind that are told in full
@@ -40,7 +40,7 @@ How = Literal["created", "repeated", "coalesced", "answered"]
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmitResult:
     """The job that a submission came to.
 
     created    a new one
@@ -61,7 +61,7 @@ def submit(
     *,
     idempotency_key: str | None = None,
     max_queued: int = 1000,
-) -> Submitted:
+) -> SubmitResult:
     """Queue a job, or find the one that already does or did this.
 
     Raises:
@@ -76,13 +76,13 @@ def submit(
         if used is not None:
             if used.request_sha256 != digest:
                 raise KeyReusedError("this Idempotency-Key was used for another request")
-            return Submitted(find(tx, tenant_id, used.job_id), "repeated")
-    found = None if submission.fresh else _same(tx, tenant_id, submission)
+            return SubmitResult(find(tx, tenant_id, used.job_id), "repeated")
+    found = None if submission.fresh else _find_reusable(tx, tenant_id, submission)
     if found is None:
         limit = max_queued if tenant.max_queued_jobs is None else tenant.max_queued_jobs
         if count(tx, tenant_id, "queued") >= limit:
-            raise BusyError(f"{limit} jobs wait already", RETRY_QUEUE_S)
-        found = Submitted(_add_job(tx, tenant_id, submission, now_s), "created")
+            raise QuotaError(f"{limit} jobs wait already", RETRY_QUEUE_S)
+        found = SubmitResult(_add_job(tx, tenant_id, submission, now_s), "created")
     if idempotency_key is not None:
         tx.add(
             IdempotencyRow(
@@ -98,11 +98,11 @@ def find(tx: Session, tenant_id: int, job_id: str, *, lock: bool = False) -> Job
     query = select(JobRow).where(JobRow.id == job_id, JobRow.tenant_id == tenant_id)
     row = tx.scalar(query.with_for_update() if lock else query)
     if row is None:
-        raise UnknownError("no such job")
+        raise NotFoundError("no such job")
     return row
 
 
-def listing(
+def list_jobs(
     tx: Session,
     tenant_id: int,
     *,
@@ -141,7 +141,7 @@ def cancel(tx: Session, tenant_id: int, job_id: str, now_s: float) -> JobRow:
     Raises:
         UnknownError, MoveError
     """
-    return _steer(tx, tenant_id, job_id, "cancelled", now_s)
+    return _set_state(tx, tenant_id, job_id, "cancelled", now_s)
 
 
 def pause(tx: Session, tenant_id: int, job_id: str, now_s: float) -> JobRow:
@@ -150,7 +150,7 @@ def pause(tx: Session, tenant_id: int, job_id: str, now_s: float) -> JobRow:
     Raises:
         UnknownError, MoveError
     """
-    return _steer(tx, tenant_id, job_id, "paused", now_s, "by request")
+    return _set_state(tx, tenant_id, job_id, "paused", now_s, "by request")
 
 
 def resume(tx: Session, tenant_id: int, job_id: str, now_s: float) -> JobRow:
@@ -174,7 +174,7 @@ def events_after(
 
 
 @dataclass(frozen=True, slots=True)
-class FailureKind:
+class FailureCount:
     """Trials that failed in one way, with the first messages."""
 
     kind: str
@@ -183,7 +183,7 @@ class FailureKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class JobDetails:
     """What is known about why a job came to what it came to.
 
     The derivation of the sketches is not stored: `ansorpy.sketch.derive` makes it again from
@@ -192,12 +192,12 @@ class Explained:
 
     job: JobRow
     submission: Submission
-    failures: tuple[FailureKind, ...] = ()
+    failures: tuple[FailureCount, ...] = ()
     trials: int = 0
     target: Mapping[str, Any] = field(default_factory=dict)  # facts of a worker of that target
 
 
-def explain(tx: Session, tenant_id: int, job_id: str) -> Explained:
+def explain(tx: Session, tenant_id: int, job_id: str) -> JobDetails:
     """Return the failures of a job by kind, and what it was asked; UnknownError."""
     job = find(tx, tenant_id, job_id)
     mine = RecordRow.job_id == job.id
@@ -205,12 +205,12 @@ def explain(tx: Session, tenant_id: int, job_id: str) -> Explained:
         select(RecordRow.failure, func.count()).where(mine).group_by(RecordRow.failure)
     ).all()
     failures = tuple(
-        FailureKind(kind, number, _examples(tx, job.id, kind))
+        FailureCount(kind, number, _examples(tx, job.id, kind))
         for kind, number in sorted(kinds, key=lambda pair: -pair[1])
         if kind is not None
     )
     facts = tx.scalar(select(WorkerRow.facts).where(WorkerRow.target == job.target).limit(1))
-    return Explained(
+    return JobDetails(
         job, Submission.of(job.request), failures, job.trials_done, json.loads(facts or "{}")
     )
 
@@ -239,7 +239,7 @@ def package(tx: Session, tenant_id: int, sha256: str) -> PackageRow:
     )
     row = tx.scalar(query)
     if row is None:
-        raise UnknownError("no such kernel")
+        raise NotFoundError("no such kernel")
     return row
 
 
@@ -253,15 +253,15 @@ def records_after(
     return tx.scalars(query.order_by(RecordRow.seq).limit(limit)).all()
 
 
-def _same(tx: Session, tenant_id: int, submission: Submission) -> Submitted | None:
+def _find_reusable(tx: Session, tenant_id: int, submission: Submission) -> SubmitResult | None:
     """Return a job of the tenant that makes this one needless."""
     # A job for any target that no worker has taken yet may end up on another one.
     targets = digests_of(tx, submission.target) if submission.target else ()
     for state, how in _REUSE:
-        newest = newest_twin(tenant_id, submission, state, targets).scalar_subquery()
+        newest = newest_reusable(tenant_id, submission, state, targets).scalar_subquery()
         row = tx.scalar(select(JobRow).where(JobRow.seq == newest))
         if row is not None and (how != "answered" or _is_current(tx, row)):
-            return Submitted(row, how)
+            return SubmitResult(row, how)
     return None
 
 
@@ -308,7 +308,7 @@ def _add_job(tx: Session, tenant_id: int, submission: Submission, now_s: float) 
     return row
 
 
-def _steer(
+def _set_state(
     tx: Session, tenant_id: int, job_id: str, state: State, now_s: float, reason: str = ""
 ) -> JobRow:
     row = find(tx, tenant_id, job_id, lock=True)

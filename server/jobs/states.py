@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from ansorpy.server.db.models import JobRow
-from ansorpy.server.jobs.errors import MoveError
+from ansorpy.server.jobs.errors import StateError
 
 State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 
@@ -28,7 +28,7 @@ def move(row: JobRow, state: State, now_s: float, reason: str = "") -> None:
         MoveError: MOVES does not allow it.
     """
     if state not in MOVES[row.state]:
-        raise MoveError(f"a job that is {row.state} cannot become {state}")
+        raise StateError(f"a job that is {row.state} cannot become {state}")
     if row.state == "running":
         row.lease_token += 1
         row.lease_owner, row.lease_until_s = "", 0.0

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from ansorpy.server.web.reference import page
+from ansorpy.server.web.api_reference import page
 
 router = APIRouter(include_in_schema=False)
 

@@ -8,16 +8,16 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, StreamingResponse
 
-from ansorpy.server.edge.body import check_json, parse, read_bounded
-from ansorpy.server.edge.conditional import MAX_HEADER, matches, not_modified
-from ansorpy.server.edge.feed import Reader
-from ansorpy.server.edge.streams import MEDIA_TYPES
-from ansorpy.server.routes.wired import Reads, Tunes, WiredDep
+from ansorpy.server.http.body import check_json, parse, read_bounded
+from ansorpy.server.http.conditional import MAX_HEADER, matches, not_modified
+from ansorpy.server.http.event_poller import EventReader
+from ansorpy.server.http.event_streams import MEDIA_TYPES
+from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess
 from ansorpy.server.schemas.base import NAME_PATTERN
 from ansorpy.server.schemas.explain import ExplainReply
 from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted, State
 from ansorpy.server.schemas.problem import problems
-from ansorpy.server.service.jobs import Steer
+from ansorpy.server.service.jobs import StateChange
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -79,8 +79,8 @@ BODY: dict[str, Any] = {
 async def submit(
     request: Request,
     response: Response,
-    who: Tunes,
-    parts: WiredDep,
+    principal: TuneAccess,
+    deps: Deps,
     idempotency_key: Key = None,
 ) -> JobSubmitted:
     """Queue a tuning job; 202 because the work happens later.
@@ -89,8 +89,8 @@ async def submit(
     is being tuned is not tuned twice.
     """
     check_json(request)
-    body = await read_bounded(request, parts.settings.max_body_bytes)
-    work = partial(_submit, parts, who.tenant_id, body, idempotency_key)
+    body = await read_bounded(request, deps.settings.max_body_bytes)
+    work = partial(_submit, deps, principal.tenant_id, body, idempotency_key)
     job = await run_in_threadpool(work)
     answered = job.how == "answered"
     response.status_code = HTTPStatus.OK if answered else HTTPStatus.ACCEPTED
@@ -100,14 +100,14 @@ async def submit(
     return job
 
 
-def _submit(parts: WiredDep, tenant_id: int, body: bytes, key: str | None) -> JobSubmitted:
-    return parts.jobs.submit(tenant_id, parse(JobRequest, body), key)
+def _submit(deps: Deps, tenant_id: int, body: bytes, key: str | None) -> JobSubmitted:
+    return deps.jobs.submit(tenant_id, parse(JobRequest, body), key)
 
 
 @router.get("", operation_id="listJobs", responses=problems(422))
 def listing(
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
     state: Annotated[State | None, Query(description="Only jobs in this state.")] = None,
     before: Annotated[
         int | None, Query(ge=0, le=2**53, description="`next` of the page before.")
@@ -119,7 +119,7 @@ def listing(
     ] = "",
 ) -> JobPage:
     """Return your jobs, newest first."""
-    return parts.jobs.page(who.tenant_id, state, before, limit, prefix)
+    return deps.jobs.page(principal.tenant_id, state, before, limit, prefix)
 
 
 @router.get(
@@ -131,37 +131,37 @@ def listing(
 def read(
     job_id: JobId,
     response: Response,
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
     if_none_match: IfNoneMatch = None,
 ) -> Any:
     """Return the state, the progress and the results of a job."""
-    seen = parts.jobs.read(who.tenant_id, job_id, partial(matches, if_none_match))
+    seen = deps.jobs.read(principal.tenant_id, job_id, partial(matches, if_none_match))
     headers = {"ETag": seen.tag, "Cache-Control": "private, no-cache"}
     response.headers.update(headers)
     return not_modified(headers) if seen.reply is None else seen.reply
 
 
 @router.post("/{job_id}/cancel", operation_id="cancelJob", responses=problems(404, 409, 422))
-def cancel(job_id: JobId, who: Tunes, parts: WiredDep) -> JobReply:
+def cancel(job_id: JobId, principal: TuneAccess, deps: Deps) -> JobReply:
     """End a job for good; the best so far can still be downloaded."""
-    return _steer(parts, who, job_id, "cancel")
+    return _set_state(deps, principal, job_id, "cancel")
 
 
 @router.post("/{job_id}/pause", operation_id="pauseJob", responses=problems(404, 409, 422))
-def pause(job_id: JobId, who: Tunes, parts: WiredDep) -> JobReply:
+def pause(job_id: JobId, principal: TuneAccess, deps: Deps) -> JobReply:
     """Stop a job after its last stored round, until it is resumed."""
-    return _steer(parts, who, job_id, "pause")
+    return _set_state(deps, principal, job_id, "pause")
 
 
 @router.post("/{job_id}/resume", operation_id="resumeJob", responses=problems(404, 409, 422))
-def resume(job_id: JobId, who: Tunes, parts: WiredDep) -> JobReply:
+def resume(job_id: JobId, principal: TuneAccess, deps: Deps) -> JobReply:
     """Queue a paused job again; it goes on from its last stored round."""
-    return _steer(parts, who, job_id, "resume")
+    return _set_state(deps, principal, job_id, "resume")
 
 
-def _steer(parts: WiredDep, who: Tunes, job_id: str, how: Steer) -> JobReply:
-    return parts.jobs.steer(who.tenant_id, job_id, how)
+def _set_state(deps: Deps, principal: TuneAccess, job_id: str, how: StateChange) -> JobReply:
+    return deps.jobs.set_state(principal.tenant_id, job_id, how)
 
 
 @router.get(
@@ -178,8 +178,8 @@ def _steer(parts: WiredDep, who: Tunes, job_id: str, how: Steer) -> JobReply:
 )
 async def events(
     job_id: JobId,
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
     form: Annotated[
         Literal["sse", "jsonl"], Query(alias="format", description="The form of the stream.")
     ] = "sse",
@@ -195,14 +195,14 @@ async def events(
     ] = None,
 ) -> StreamingResponse:
     """Follow a job: server-sent events, or JSONL."""
-    parts.streams.check(who.tenant_id)
+    deps.streams.check(principal.tenant_id)
     begin = max(after, int(last_event_id or 0))
-    look = partial(parts.jobs.follow, who.tenant_id, job_id)
+    look = partial(deps.jobs.events_after, principal.tenant_id, job_id)
     first = await run_in_threadpool(look, begin)
-    parts.streams.check(who.tenant_id)  # others may have been opened meanwhile
+    deps.streams.check(principal.tenant_id)  # others may have been opened meanwhile
     waits = wait == "true" or (wait is None and form == "sse")
-    reader = Reader(job_id, who.key_id, begin)
-    chunks = parts.streams.follow(who, reader, look, first, form, waits)
+    reader = EventReader(job_id, principal.key_id, begin)
+    chunks = deps.streams.follow(principal, reader, look, first, form, waits)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(chunks, media_type=MEDIA_TYPES[form], headers=headers)
 
@@ -210,15 +210,15 @@ async def events(
 @router.get("/{job_id}/explain", operation_id="explainJob", responses=problems(404, 422))
 def explain(
     job_id: JobId,
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
     task: Annotated[
         str | None, Query(pattern=NAME_PATTERN, description="The first unless given.")
     ] = None,
     after: Annotated[Number, Query(description="`next` of the page before.")] = 0,
 ) -> ExplainReply:
     """Return why the sketches of a task are what they are, and what failed and why."""
-    return parts.explain.read(who.tenant_id, job_id, task, after)
+    return deps.explain.read(principal.tenant_id, job_id, task, after)
 
 
 @router.get(
@@ -235,8 +235,8 @@ def explain(
         **problems(404, 422),
     },
 )
-def kernel(job_id: JobId, task: Task, who: Reads, parts: WiredDep) -> RedirectResponse:
+def kernel(job_id: JobId, task: Task, principal: ReadAccess, deps: Deps) -> RedirectResponse:
     """Lead to the newest kernel of a task: the best so far while the job runs."""
-    digest = parts.jobs.kernel(who.tenant_id, job_id, task)
+    digest = deps.jobs.kernel(principal.tenant_id, job_id, task)
     headers = {"Cache-Control": "private, no-cache"}
     return RedirectResponse(f"/v1/kernels/{digest}", HTTPStatus.TEMPORARY_REDIRECT, headers)

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Response
 
-from ansorpy.server.edge.conditional import MAX_HEADER, content, matches, not_modified
-from ansorpy.server.routes.wired import Reads, WiredDep
+from ansorpy.server.http.conditional import MAX_HEADER, content, matches, not_modified
+from ansorpy.server.routes.dependencies import Deps, ReadAccess
 from ansorpy.server.schemas.base import DIGEST_PATTERN
 from ansorpy.server.schemas.problem import problems
 from ansorpy.server.service.kernels import MEDIA_TYPES, FileName
@@ -35,8 +35,8 @@ def _answers(*media_types: str) -> dict[int | str, dict[str, Any]]:
 )
 def package(
     sha256: Sha256,
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
     if_none_match: Given = None,
     range_: Annotated[Given, Header(alias="Range")] = None,
     if_range: Given = None,
@@ -49,9 +49,9 @@ def package(
         "Content-Disposition": f'attachment; filename="kernel-{sha256[:12]}.zip"',
     }
     if matches(if_none_match, etag):
-        parts.kernels.exists(who.tenant_id, sha256)
+        deps.kernels.exists(principal.tenant_id, sha256)
         return not_modified(headers)
-    data = parts.kernels.content(who.tenant_id, sha256)
+    data = deps.kernels.content(principal.tenant_id, sha256)
     return content(data, etag, ZIP, headers, range_, if_range)
 
 
@@ -64,14 +64,14 @@ def package(
 def file(
     sha256: Sha256,
     file: File,
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
     if_none_match: Given = None,
     range_: Annotated[Given, Header(alias="Range")] = None,
     if_range: Given = None,
 ) -> Response:
     """Return one file of a package."""
-    data = parts.kernels.file(who.tenant_id, sha256, file)
+    data = deps.kernels.file(principal.tenant_id, sha256, file)
     etag = f'"{digest_of(data).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": FOREVER}
     if matches(if_none_match, etag):

@@ -8,12 +8,12 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import QueryParams
 
-from ansorpy.server.access.errors import DeniedError
+from ansorpy.server.access.errors import UnauthenticatedError
 from ansorpy.server.access.sessions import KEEP_S
-from ansorpy.server.edge.body import read_bounded
+from ansorpy.server.http.body import read_bounded
+from ansorpy.server.routes.dependencies import Deps, cookie_name
 from ansorpy.server.routes.page_route import PageRoute
-from ansorpy.server.routes.wired import WiredDep, cookie_name
-from ansorpy.server.web.pages import render
+from ansorpy.server.web.templating import render
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -24,13 +24,13 @@ Next = Annotated[str, Query(max_length=256)]
 
 
 @router.get("/login", response_class=HTMLResponse)
-def form(parts: WiredDep, next: Next = HOME) -> HTMLResponse:
+def form(deps: Deps, next: Next = HOME) -> HTMLResponse:
     """Return the form."""
-    return _form(parts, own_path(next))
+    return _form(deps, own_path(next))
 
 
 @router.post("/login", response_class=HTMLResponse)
-async def login(request: Request, parts: WiredDep) -> Response:
+async def login(request: Request, deps: Deps) -> Response:
     """Check the key, begin a session, lead on."""
     body = await read_bounded(request, MAX_FORM_BYTES)
     fields = QueryParams(body.decode("utf-8", "replace"))  # a form has the form of a query
@@ -38,10 +38,10 @@ async def login(request: Request, parts: WiredDep) -> Response:
     place = own_path(fields.get("next", HOME))
     address = request.client.host if request.client is not None else ""
     try:
-        session = await run_in_threadpool(parts.gate.sign_in, key)
-    except DeniedError as error:
-        parts.rates.take("denied", address)
-        return _form(parts, place, str(error), HTTPStatus.UNAUTHORIZED)
+        session = await run_in_threadpool(deps.authenticator.sign_in, key)
+    except UnauthenticatedError as error:
+        deps.rates.hit("denied", address)
+        return _form(deps, place, str(error), HTTPStatus.UNAUTHORIZED)
     reply = RedirectResponse(place, HTTPStatus.SEE_OTHER)
     reply.set_cookie(
         cookie_name(request), session, max_age=int(KEEP_S), httponly=True, samesite="strict",
@@ -52,11 +52,11 @@ async def login(request: Request, parts: WiredDep) -> Response:
 
 
 @router.post("/logout")
-def logout(request: Request, parts: WiredDep) -> Response:
+def logout(request: Request, deps: Deps) -> Response:
     """End the session."""
     name = cookie_name(request)
     if name in request.cookies:
-        parts.gate.sign_out(request.cookies[name])
+        deps.authenticator.sign_out(request.cookies[name])
     reply = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
     secure = request.url.scheme == "https"  # without it a browser keeps a `__Host-` cookie
     reply.delete_cookie(name, httponly=True, samesite="strict", secure=secure)
@@ -70,8 +70,10 @@ def own_path(path: str) -> str:
 
 
 def _form(
-    parts: WiredDep, place: str, error: str = "", status: HTTPStatus = HTTPStatus.OK
+    deps: Deps, place: str, error: str = "", status: HTTPStatus = HTTPStatus.OK
 ) -> HTMLResponse:
-    needed = parts.gate.local is None
-    text = render("login.html", next=place, error=error, needed=needed, who=None, here="login")
+    needed = deps.authenticator.local is None
+    text = render(
+        "login.html", next=place, error=error, needed=needed, tenant=None, section="login"
+    )
     return HTMLResponse(text, status)

@@ -11,10 +11,10 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import URL
 
 from ansorpy.errors import AnsorError
-from ansorpy.server.access.errors import DeniedError, ForbiddenError
-from ansorpy.server.edge.compression import compressed
-from ansorpy.server.edge.problems import MEANING
-from ansorpy.server.web.pages import render
+from ansorpy.server.access.errors import ForbiddenError, UnauthenticatedError
+from ansorpy.server.http.compression import compressed
+from ansorpy.server.http.problems import MEANING
+from ansorpy.server.web.templating import render
 
 # With the stricter policy of the API a browser would send `Origin: null` with a form of our own.
 REFERRER: Final = "same-origin"
@@ -41,7 +41,7 @@ class PageRoute(APIRoute):
         async def handler(request: Request) -> Response:
             try:
                 reply = await inner(request)
-            except DeniedError:
+            except UnauthenticatedError:
                 # What only a form can reach is no place to come back to.
                 back = request.url.path if request.method == "GET" else "/jobs"
                 place = URL("/login").include_query_params(next=back)
@@ -66,10 +66,10 @@ def _status(error: RequestValidationError) -> HTTPStatus:
 
 
 def own_form(request: Request) -> None:
-    """Admit forms of our own pages only: what changes something needs a proof of where it is from.
+    """Refuse a form without the header Origin or Sec-Fetch-Site.
 
-    `ansorpy.server.edge.outside` refuses requests that say that they are from elsewhere; this route
-    refuses those that say nothing.
+    `ansorpy.server.http.middleware` refuses requests whose headers name another site; this check
+    refuses requests that name none.
 
     Raises:
         ForbiddenError: there is neither Origin nor Sec-Fetch-Site.
@@ -82,6 +82,6 @@ def failed(status: HTTPStatus, message: str) -> HTMLResponse:
     """Return the page of an error."""
     text = render(
         "error.html", status=int(status), title=status.phrase, message=message,
-        advice=ADVICE.get(status, ""), who=None, here="",
+        advice=ADVICE.get(status, ""), tenant=None, section="",
     )  # fmt: skip
     return HTMLResponse(text, status)

@@ -12,17 +12,17 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from ansorpy.server.access.authentication import Principal
 from ansorpy.server.access.errors import ForbiddenError
-from ansorpy.server.access.principal import Principal
-from ansorpy.server.jobs.errors import UnknownError
+from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.states import ENDED, MOVES, State
+from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess, cookie_name
 from ansorpy.server.routes.page_route import PageRoute, own_form
-from ansorpy.server.routes.wired import Reads, Tunes, WiredDep, cookie_name
 from ansorpy.server.schemas.base import NAME_PATTERN
 from ansorpy.server.service.charts import COLUMNS, Chart
-from ansorpy.server.service.jobs import Steer
-from ansorpy.server.service.tree import rows, uses
-from ansorpy.server.web.pages import render
+from ansorpy.server.service.derivation_tree import rule_uses, tree_rows
+from ansorpy.server.service.jobs import StateChange
+from ansorpy.server.web.templating import render
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -32,7 +32,7 @@ ID: Final = "^[0-9a-f]{32}$"
 MEDIA_TYPES: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 SOURCE: Final = "kernel.py"
 ROWS: Final = 400  # of a derivation on one page
-STEERS: Final[Mapping[str, tuple[Steer, ...]]] = {
+CHANGES: Final[Mapping[str, tuple[StateChange, ...]]] = {
     "queued": ("pause", "cancel"),
     "running": ("pause", "cancel"),
     "paused": ("resume", "cancel"),
@@ -44,9 +44,13 @@ OtherId = Annotated[str | None, Query(pattern=f"{ID}|^$")]
 Task = Annotated[str | None, Query(pattern=NAME_PATTERN)]
 
 
-def _page(request: Request, who: Principal, template: str, here: str, **values: Any) -> Response:
-    name = who.tenant if cookie_name(request) in request.cookies else None
-    return HTMLResponse(render(template, who=name, may=who.scopes, here=here, **values))
+def _page(
+    request: Request, principal: Principal, template: str, section: str, **values: Any
+) -> Response:
+    tenant = principal.tenant if cookie_name(request) in request.cookies else None
+    return HTMLResponse(
+        render(template, tenant=tenant, scopes=principal.scopes, section=section, **values)
+    )
 
 
 @router.get("/")
@@ -58,41 +62,43 @@ def home() -> RedirectResponse:
 @router.get("/jobs", response_class=HTMLResponse)
 def jobs(
     request: Request,
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
     state: State | None = None,
     before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
 ) -> Response:
     """Return the list of jobs, newest first."""
-    page = parts.jobs.page(who.tenant_id, state, before, PAGE)
+    page = deps.jobs.page(principal.tenant_id, state, before, PAGE)
     return _page(
-        request, who, "jobs.html", "jobs", page=page, states=tuple(MOVES), state=state,
-        before=before, now_s=parts.dashboard.now_s(), keys=parts.gate.local is None,
+        request, principal, "jobs.html", "jobs", page=page, states=tuple(MOVES), state=state,
+        before=before, now_s=deps.dashboard.now_s(), keys=deps.authenticator.local is None,
         submit_url=quote(str(request.url_for("submit"))),
     )  # fmt: skip
 
 
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)
 def job(
-    request: Request, job_id: JobId, who: Reads, parts: WiredDep, task: Task = None
+    request: Request, job_id: JobId, principal: ReadAccess, deps: Deps, task: Task = None
 ) -> Response:
     """Return the page of a job; its script goes on from there."""
-    look = parts.dashboard.look(who.tenant_id, job_id)
+    look = deps.dashboard.look(principal.tenant_id, job_id)
     chosen = look.job.tasks[0] if task is None else _task_of(look.job, task)
-    winner = parts.dashboard.winner(who.tenant_id, job_id, chosen.name)
+    winner = deps.dashboard.winner(principal.tenant_id, job_id, chosen.name)
     source = ""
     if chosen.kernel is not None:
-        source = parts.kernels.file(who.tenant_id, chosen.kernel, SOURCE).decode()
+        source = deps.kernels.file(principal.tenant_id, chosen.kernel, SOURCE).decode()
     return _page(
-        request, who, "job.html", "jobs", job=look.job, look=look, chosen=chosen, winner=winner,
-        source=source, steps=STEERS[look.job.state],
+        request, principal, "job.html", "jobs", job=look.job, look=look, chosen=chosen,
+        winner=winner, source=source, steps=CHANGES[look.job.state],
     )  # fmt: skip
 
 
 @router.post("/jobs/{job_id}/{how}", dependencies=[Depends(own_form)])
-def steer(job_id: JobId, how: Steer, who: Tunes, parts: WiredDep) -> RedirectResponse:
+def set_state(
+    job_id: JobId, how: StateChange, principal: TuneAccess, deps: Deps
+) -> RedirectResponse:
     """Cancel, pause or resume a job; lead back to its page."""
-    parts.jobs.steer(who.tenant_id, job_id, how)
+    deps.jobs.set_state(principal.tenant_id, job_id, how)
     return RedirectResponse(f"/jobs/{job_id}", HTTPStatus.SEE_OTHER)
 
 
@@ -100,19 +106,19 @@ def steer(job_id: JobId, how: Steer, who: Tunes, parts: WiredDep) -> RedirectRes
 def explain(
     request: Request,
     job_id: JobId,
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
     task: Task = None,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
 ) -> Response:
     """Return why the sketches of a task are what they are, and what failed and why."""
-    look = parts.explain.look(who.tenant_id, job_id, task)
+    look = deps.explain.look(principal.tenant_id, job_id, task)
     known = look.derivation
-    found = list(islice(rows(known), after, after + ROWS + 1)) if known else []
-    winner = parts.dashboard.winner(who.tenant_id, job_id, look.task)
+    found = list(islice(tree_rows(known), after, after + ROWS + 1)) if known else []
+    winner = deps.dashboard.winner(principal.tenant_id, job_id, look.task)
     return _page(
-        request, who, "explain.html", "jobs", look=look, rows=found[:ROWS], winner=winner,
-        uses=uses(known.visits) if known else [], after=after,
+        request, principal, "explain.html", "jobs", look=look, rows=found[:ROWS], winner=winner,
+        uses=rule_uses(known.visits) if known else [], after=after,
         next=after + ROWS if len(found) > ROWS else None,
     )  # fmt: skip
 
@@ -121,7 +127,7 @@ def _task_of(job: Any, name: str) -> Any:
     for task in job.tasks:
         if task.name == name:
             return task
-    raise UnknownError("the job has no such task")
+    raise NotFoundError("the job has no such task")
 
 
 @router.get("/jobs/{job_id}/charts/{chart}.{form}")
@@ -129,28 +135,30 @@ def chart(
     job_id: JobId,
     chart: Chart,
     form: Literal["csv", "jsonl"],
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
 ) -> Response:
     """Return the numbers of a chart."""
-    rows = parts.charts.rows(who.tenant_id, job_id, chart)
+    rows = deps.charts.rows(principal.tenant_id, job_id, chart)
     return table(rows, COLUMNS[chart], form, f"{chart}-{job_id[:8]}")
 
 
 @router.get("/compare", response_class=HTMLResponse)
 def compare(
-    request: Request, who: Reads, parts: WiredDep, a: OtherId = None, b: OtherId = None
+    request: Request, principal: ReadAccess, deps: Deps, a: OtherId = None, b: OtherId = None
 ) -> Response:
     """Return two jobs side by side."""
-    choices = parts.jobs.page(who.tenant_id, None, None, CHOICES).jobs
-    looks = [parts.dashboard.look(who.tenant_id, job_id) for job_id in (a, b) if job_id]
-    return _page(request, who, "compare.html", "compare", choices=choices, looks=looks, a=a, b=b)
+    choices = deps.jobs.page(principal.tenant_id, None, None, CHOICES).jobs
+    looks = [deps.dashboard.look(principal.tenant_id, job_id) for job_id in (a, b) if job_id]
+    return _page(
+        request, principal, "compare.html", "compare", choices=choices, looks=looks, a=a, b=b
+    )
 
 
 @router.get("/compare/latency.{form}")
 def compared(
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
     form: Literal["csv", "jsonl"],
     a: Annotated[str, Query(pattern=ID)],
     b: Annotated[str, Query(pattern=ID)],
@@ -159,19 +167,19 @@ def compared(
     rows = [
         {"job": job_id, **row}
         for job_id in (a, b)
-        for row in parts.charts.rows(who.tenant_id, job_id, "latency")
+        for row in deps.charts.rows(principal.tenant_id, job_id, "latency")
     ]
     return table(rows, ("job", *COLUMNS["latency"]), form, f"latency-{a[:8]}-{b[:8]}")
 
 
 @router.get("/workers", response_class=HTMLResponse)
-def workers(request: Request, who: Reads, parts: WiredDep) -> Response:
+def workers(request: Request, principal: ReadAccess, deps: Deps) -> Response:
     """Return the living workers."""
-    if "admin" not in who.scopes:
+    if "admin" not in principal.scopes:
         raise ForbiddenError("the workers are shown to keys with the scope admin")
-    found = parts.about.workers(who.tenant_id).workers
-    now_s = parts.dashboard.now_s()
-    return _page(request, who, "workers.html", "workers", workers=found, now_s=now_s)
+    found = deps.info.workers(principal.tenant_id).workers
+    now_s = deps.dashboard.now_s()
+    return _page(request, principal, "workers.html", "workers", workers=found, now_s=now_s)
 
 
 def table(

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from ansorpy.server.routes.wired import Reads, WiredDep
+from ansorpy.server.routes.dependencies import Deps, ReadAccess
 from ansorpy.server.schemas.problem import problems
 
 router = APIRouter(prefix="/v1/records", tags=["records"])
@@ -26,14 +26,14 @@ JSONL = "application/x-ndjson"
     },
 )
 def export(
-    who: Reads,
-    parts: WiredDep,
+    principal: ReadAccess,
+    deps: Deps,
     job: Annotated[
         str | None, Query(pattern="^[0-9a-f]{32}$", description="Only those of one job.")
     ] = None,
     after: Annotated[int, Query(ge=0, le=2**53, description="Only those after this number.")] = 0,
 ) -> StreamingResponse:
     """Return your records; `ansorpy records import` takes them in elsewhere."""
-    parts.records.check(who.tenant_id, job)
-    lines = parts.records.lines(who.tenant_id, job, after)
+    deps.records.check(principal.tenant_id, job)
+    lines = deps.records.lines(principal.tenant_id, job, after)
     return StreamingResponse(lines, media_type=JSONL, headers={"Cache-Control": "no-store"})

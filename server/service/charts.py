@@ -25,7 +25,7 @@ COLUMNS: Final[Mapping[Chart, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Charts:
+class ChartService:
     """What the downloads of charts call."""
 
     engine: Engine

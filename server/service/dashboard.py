@@ -14,11 +14,11 @@ from ansorpy.replay import replay
 from ansorpy.server.db.engine import now, reading
 from ansorpy.server.db.models import RecordRow
 from ansorpy.server.jobs import machines, queries
-from ansorpy.server.jobs.errors import UnknownError
+from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.schemas.explain import FailureReply
 from ansorpy.server.schemas.job import JobReply
 from ansorpy.server.service.explain import failures_of, target_of
-from ansorpy.server.service.shapes import job_reply
+from ansorpy.server.service.serializers import job_reply
 from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
 from ansorpy.target import Target
@@ -39,7 +39,7 @@ class Winner:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobView:
     """One job at one moment."""
 
     job: JobReply
@@ -50,7 +50,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Dashboard:
+class DashboardService:
     """What the pages call."""
 
     engine: Engine
@@ -60,12 +60,12 @@ class Dashboard:
         with reading(self.engine) as tx:
             return now(tx)
 
-    def look(self, tenant_id: int, job_id: str) -> Look:
+    def look(self, tenant_id: int, job_id: str) -> JobView:
         """Return all that the page of a job shows at first; UnknownError."""
         with reading(self.engine) as tx:
             known = queries.explain(tx, tenant_id, job_id)
             kernels = queries.kernels_of(tx, tenant_id, job_id)
-            return Look(
+            return JobView(
                 job=job_reply(known.job, kernels, machines.waiting_for(tx, known.job, now(tx))),
                 now_s=now(tx),
                 text=known.submission.text or "",
@@ -88,7 +88,7 @@ class Dashboard:
             body = tx.scalar(best)
         dag = next((dag for dag in known.submission.dags if dag.name == task), None)
         if dag is None:
-            raise UnknownError("the job has no such task")
+            raise NotFoundError("the job has no such task")
         if body is None:
             return Winner(task, note="No trial has been measured yet.")
         record = decode(body)

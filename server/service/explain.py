@@ -12,7 +12,7 @@ from ansorpy.errors import SpecError
 from ansorpy.measure.outcome import FailureKind
 from ansorpy.server.db.engine import reading
 from ansorpy.server.jobs import queries
-from ansorpy.server.jobs.errors import UnknownError
+from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.schemas.explain import ExplainReply, FailureReply, RuleVerdict, VisitReply
 from ansorpy.sketch import Derivation, Visit, derive
@@ -38,10 +38,10 @@ assert set(NEXT_STEPS) == set(get_args(FailureKind))
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class TaskExplanation:
     """What is known about a task of a job: its derivation, and what failed in the job."""
 
-    known: queries.Explained
+    known: queries.JobDetails
     task: str
     tasks: tuple[str, ...]
     target_known: bool  # False: derived for a machine with default features
@@ -50,26 +50,26 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Explain:
+class ExplainService:
     """What the routes of explanations call."""
 
     engine: Engine
 
-    def look(self, tenant_id: int, job_id: str, task: str | None) -> Explained:
+    def look(self, tenant_id: int, job_id: str, task: str | None) -> TaskExplanation:
         """Return what is known about one task (the first unless given); UnknownError."""
         with reading(self.engine) as tx:
             known = queries.explain(tx, tenant_id, job_id)
         tasks = tuple(dag.name for dag in known.submission.dags)
         name = tasks[0] if task is None else task
         if name not in tasks:
-            raise UnknownError("the job has no such task")
+            raise NotFoundError("the job has no such task")
         cores = known.submission.cores
         target = target_of(known.target, cores)
         derivation: Derivation | None = None
         with suppress(SpecError):
             derivation = derived(known.job.request, name, target or Target(cores=cores))
         failures = failures_of(known)
-        return Explained(known, name, tasks, target is not None, derivation, failures)
+        return TaskExplanation(known, name, tasks, target is not None, derivation, failures)
 
     def read(self, tenant_id: int, job_id: str, task: str | None, after: int) -> ExplainReply:
         """Return a page of the derivation of one task (the first unless given).
@@ -96,7 +96,7 @@ class Explain:
         )
 
 
-def failures_of(known: queries.Explained) -> list[FailureReply]:
+def failures_of(known: queries.JobDetails) -> list[FailureReply]:
     """Return the failures of a job by kind, with shortened examples and what to do next."""
     return [
         FailureReply(

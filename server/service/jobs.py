@@ -13,19 +13,19 @@ from ansorpy.server.access.quota import Quota, check_quota
 from ansorpy.server.db.engine import now, reading, transaction
 from ansorpy.server.db.models import JobEventRow, JobRow
 from ansorpy.server.jobs import machines, queries
-from ansorpy.server.jobs.errors import UnknownError
-from ansorpy.server.jobs.events import read_events, standing
+from ansorpy.server.jobs.errors import NotFoundError
+from ansorpy.server.jobs.events import last_events, read_events
 from ansorpy.server.jobs.states import ENDED, State
 from ansorpy.server.jobs.submission import Budget, Submission, read_dags
 from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted
 from ansorpy.server.service.limits import RequestLimits, check_parts, check_request
 from ansorpy.server.service.redact import redacted
-from ansorpy.server.service.shapes import job_reply, job_summary
+from ansorpy.server.service.serializers import job_reply, job_summary
 from ansorpy.tuner.rules import find_rules
 
-Steer = Literal["cancel", "pause", "resume"]
+StateChange = Literal["cancel", "pause", "resume"]
 
-_STEERS: Final = {"cancel": queries.cancel, "pause": queries.pause, "resume": queries.resume}
+_CHANGES: Final = {"cancel": queries.cancel, "pause": queries.pause, "resume": queries.resume}
 PAGE: Final = 200  # events read at a time
 
 
@@ -39,7 +39,7 @@ class JobEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class EventBatch:
     """A page of events, and whether more can come after them."""
 
     events: Sequence[JobEvent]
@@ -47,7 +47,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TaggedJob:
     """A job as it is; `tag` changes whenever the reply would."""
 
     tag: str
@@ -55,7 +55,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class JobService:
     """What the routes of jobs call."""
 
     engine: Engine
@@ -110,14 +110,14 @@ class Jobs:
             told = redacted(str(error), request.text, request.dags or (), names)
             raise SpecError(told) from None
 
-    def read(self, tenant_id: int, job_id: str, has: Callable[[str], bool]) -> Seen:
+    def read(self, tenant_id: int, job_id: str, has: Callable[[str], bool]) -> TaggedJob:
         """Return a job, or only its tag where the caller `has` that already; UnknownError."""
         with reading(self.engine) as tx:
             row = queries.find(tx, tenant_id, job_id)
             waiting = machines.waiting_for(tx, row, now(tx))
             # Workers come and go without a new version; the texts differ in length.
             tag = f'W/"{row.version}.{row.events}.{len(waiting or "")}"'
-            return Seen(tag, None if has(tag) else _told(tx, row, waiting))
+            return TaggedJob(tag, None if has(tag) else _told(tx, row, waiting))
 
     def page(
         self,
@@ -129,12 +129,12 @@ class Jobs:
     ) -> JobPage:
         """Return a page of the list, newest first."""
         with reading(self.engine) as tx:
-            rows, after = queries.listing(
+            rows, after = queries.list_jobs(
                 tx, tenant_id, state=state, before=before, limit=limit, prefix=prefix
             )
             return JobPage(jobs=[job_summary(row) for row in rows], next=after)
 
-    def steer(self, tenant_id: int, job_id: str, how: Steer) -> JobReply:
+    def set_state(self, tenant_id: int, job_id: str, how: StateChange) -> JobReply:
         """Cancel, pause or resume a job.
 
         Raises:
@@ -142,24 +142,24 @@ class Jobs:
         """
         with transaction(self.engine) as tx:
             now_s = now(tx)
-            row = _STEERS[how](tx, tenant_id, job_id, now_s)
+            row = _CHANGES[how](tx, tenant_id, job_id, now_s)
             return _told(tx, row, machines.waiting_for(tx, row, now_s))
 
-    def follow(self, tenant_id: int, job_id: str, after: int) -> Followed:
+    def events_after(self, tenant_id: int, job_id: str, after: int) -> EventBatch:
         """Return the next events after number `after`; UnknownError."""
         with reading(self.engine) as tx:
             job: JobRow = queries.find(tx, tenant_id, job_id)
             rows = queries.events_after(tx, tenant_id, job_id, after, PAGE)
             return _followed(rows, job.state in ENDED)
 
-    def news(self, after: Mapping[str, int]) -> Mapping[str, Followed]:
+    def new_events(self, after: Mapping[str, int]) -> Mapping[str, EventBatch]:
         """Return the next events of jobs after a number each; jobs without any are left out.
 
         Its caller has found each job for its tenant before.
         """
-        found = {job_id: Followed((), True) for job_id in after}  # a job that is gone has ended
+        found = {job_id: EventBatch((), True) for job_id in after}  # a job that is gone has ended
         with reading(self.engine) as tx:
-            for job_id, state, events in standing(tx, list(after)):
+            for job_id, state, events in last_events(tx, list(after)):
                 if events > after[job_id]:
                     rows = read_events(tx, job_id, after[job_id], PAGE)
                     found[job_id] = _followed(rows, state in ENDED)
@@ -173,7 +173,7 @@ class Jobs:
             for row in queries.kernels_of(tx, tenant_id, job_id):
                 if row.task == task:
                     return row.sha256
-        raise UnknownError("no such kernel (yet)")
+        raise NotFoundError("no such kernel (yet)")
 
 
 def _check_target(tx: Session, request: JobRequest) -> None:
@@ -187,9 +187,9 @@ def _told(tx: Session, row: JobRow, waiting_for: str | None) -> JobReply:
     return job_reply(row, queries.kernels_of(tx, row.tenant_id, row.id), waiting_for)
 
 
-def _followed(rows: Sequence[JobEventRow], ended: bool) -> Followed:
+def _followed(rows: Sequence[JobEventRow], ended: bool) -> EventBatch:
     events = [_event(row.seq, row.kind, row.at_s, row.body) for row in rows]
-    return Followed(events, ended and len(rows) < PAGE)
+    return EventBatch(events, ended and len(rows) < PAGE)
 
 
 def _event(number: int, kind: str, at_s: float, body: str) -> JobEvent:

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from ansorpy.artifact.package import NAMES, unbox
 from ansorpy.server.db.engine import reading
 from ansorpy.server.jobs import queries
-from ansorpy.server.jobs.errors import UnknownError
+from ansorpy.server.jobs.errors import NotFoundError
 
 FileName = Literal[
     "kernel.py", "constants.npz", "kernel.so", "libkernel.so", "kernel.o", "kernel.h", "native.py",
@@ -32,7 +32,7 @@ REMEMBERED_BYTES: Final = 1 << 24
 
 
 @dataclass
-class Kernels:
+class KernelService:
     """What the routes of kernels call. What was served lately is kept: it never changes."""
 
     engine: Engine
@@ -60,7 +60,7 @@ class Kernels:
         """Return a file of a package; UnknownError."""
         package = unbox(self.content(tenant_id, sha256), "package", sha256)
         if name not in package.files:
-            raise UnknownError("no such file in this package")
+            raise NotFoundError("no such file in this package")
         return package.files[name]
 
     def _keep(self, sha256: str, content: bytes) -> None:

@@ -13,7 +13,7 @@ PAGE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class RecordService:
     """What the route of records calls."""
 
     engine: Engine

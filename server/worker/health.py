@@ -7,11 +7,11 @@ import sys
 
 from ansorpy.server.db.engine import connect, now, reading
 from ansorpy.server.jobs import machines
-from ansorpy.server.settings import Settings
-from ansorpy.server.worker.identity import Identity
+from ansorpy.server.settings import ServiceSettings
+from ansorpy.server.worker.identity import ProcessIdentity
 
 
-def alive(settings: Settings, host: str) -> bool:
+def alive(settings: ServiceSettings, host: str) -> bool:
     """Return whether the heartbeat of a worker of that host is young."""
     engine = connect(settings.url)
     try:
@@ -22,4 +22,4 @@ def alive(settings: Settings, host: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if alive(Settings(), Identity.mine().host) else 1)
+    sys.exit(0 if alive(ServiceSettings(), ProcessIdentity.current().host) else 1)

@@ -10,7 +10,7 @@ STARTED_FIELD = 19  # of /proc/<pid>/stat after the name: start time in clock ti
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProcessIdentity:
     """A process: of all that ever were, one has these four."""
 
     host: str
@@ -22,20 +22,20 @@ class Identity:
         return f"{self.host}:{self.boot}:{self.pid}:{self.started}"
 
     @staticmethod
-    def mine() -> "Identity":
+    def current() -> "ProcessIdentity":
         """Return that of this process."""
         pid = os.getpid()
-        return Identity(socket.gethostname()[:HOST_CHARS], _boot(), pid, _started(pid) or 0)
+        return ProcessIdentity(socket.gethostname()[:HOST_CHARS], _boot(), pid, _started(pid) or 0)
 
     @staticmethod
-    def of(text: str) -> "Identity | None":
+    def of(text: str) -> "ProcessIdentity | None":
         """Return the identity that `str` made; None where it is none."""
         parts = text.rsplit(":", 3)
         if len(parts) != 4 or not (parts[2].isdecimal() and parts[3].isdecimal()):
             return None
-        return Identity(parts[0], parts[1], int(parts[2]), int(parts[3]))
+        return ProcessIdentity(parts[0], parts[1], int(parts[2]), int(parts[3]))
 
-    def is_gone(self, seen_from: "Identity") -> bool:
+    def is_gone(self, seen_from: "ProcessIdentity") -> bool:
         """Return whether the process is known to have ended; a distant one never is."""
         if (self.host, self.boot) != (seen_from.host, seen_from.boot):
             return False

@@ -17,7 +17,7 @@ from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.events import add_event
 from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import Submission
-from ansorpy.server.worker.held import Held
+from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.server.worker.packages import package_of
 from ansorpy.tuner.checkpoint import Checkpoint, Kept
 from ansorpy.tuner.twins import leaders, summed
@@ -30,14 +30,14 @@ class JobJournal:
     know no more than the first attempt did.
     """
 
-    def __init__(self, held: Held) -> None:
-        self._held = held
-        self._engine: Engine = held.engine
-        self._job_id = held.claim.job_id
-        self._tenant_id = held.claim.tenant_id
-        submission = Submission.of(held.claim.request)
+    def __init__(self, leased: LeasedJob) -> None:
+        self._leased = leased
+        self._engine: Engine = leased.engine
+        self._job_id = leased.claim.job_id
+        self._tenant_id = leased.claim.tenant_id
+        submission = Submission.of(leased.claim.request)
         self._weights, self._firsts = submission.weights, leaders(submission.dags)
-        self._known_seq, self._round = held.write(self._begin)
+        self._known_seq, self._round = leased.write(self._begin)
 
     # --- the journal
 
@@ -78,7 +78,7 @@ class JobJournal:
             row.best_s = after.latencies[-1][1] if after.latencies else None
             _note(tx, row, done, now_s)
 
-        self._held.write(store)
+        self._leased.write(store)
         self._round = number
 
     def race(self, task: str, record: Record) -> None:
@@ -92,7 +92,7 @@ class JobJournal:
                 mine = self._tenant_id, self._job_id
                 tx.add(record_row(record, *mine, task, origin=MEASURED))
 
-        self._held.write(store)
+        self._leased.write(store)
 
     # --- what else happens in a job
 
@@ -111,7 +111,7 @@ class JobJournal:
             body = {"task": event.task, "seconds": event.seconds, **facts}
             add_event(tx, row, "derived", body, now_s)
 
-        self._held.write(store)
+        self._leased.write(store)
 
     def deliver(self, event: Delivered) -> None:
         """Store the best kernel so far of a task."""
@@ -119,10 +119,10 @@ class JobJournal:
         def store(tx: Session, row: JobRow, now_s: float) -> None:
             package = package_of(event.kernel, now_s)
             if self._firsts[event.task] == event.task:  # its weight is that of all equal tasks
-                _saw_race(row, summed(self._firsts, self._weights), event)
+                _replace_best(row, summed(self._firsts, self._weights), event)
             lease.add_kernel(tx, row, event.task, package, event.best_s, False, now_s)
 
-        self._held.write(store)
+        self._leased.write(store)
 
     def finish(self, end: Finished) -> None:
         """Deliver the kernels and end the job, in one transaction."""
@@ -139,7 +139,7 @@ class JobJournal:
             else:
                 lease.fail(tx, row, _why_nothing(end.results), now_s)
 
-        self._held.write(store)
+        self._leased.write(store)
 
     # --- the store
 
@@ -187,7 +187,7 @@ class JobJournal:
         return search.known_seq, search.round
 
 
-def _saw_race(row: JobRow, weights: Mapping[str, float], event: Delivered) -> None:
+def _replace_best(row: JobRow, weights: Mapping[str, float], event: Delivered) -> None:
     """Put the race time of a task in the place of its fastest trial, and in the sum of the job."""
     progress = json.loads(row.progress)
     facts = progress.setdefault(event.task, {})
@@ -214,7 +214,7 @@ def _note(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
         "trials": done.trials, "rounds": done.round, "best_s": done.best_s,
         "failures": dict(done.failures),
     }  # fmt: skip
-    lease.note_progress(row, progress, now_s)
+    lease.store_progress(row, progress, now_s)
     common = {"task": done.task, "trials": done.trials, "best_s": done.best_s}
     spent = {"seconds": row.seconds_done}
     if done.best_s is not None and (best_s is None or done.best_s < best_s):

@@ -10,21 +10,21 @@ from types import FrameType
 
 from ansorpy.measure.workers.cores import lock_folder
 from ansorpy.server.db.upgrade import open_database
-from ansorpy.server.logs import configure, facts
-from ansorpy.server.settings import Settings
-from ansorpy.server.worker.identity import Identity
-from ansorpy.server.worker.keeper import Keeper
-from ansorpy.server.worker.process import DriverProcess
+from ansorpy.server.logs import configure, fields
+from ansorpy.server.settings import ServiceSettings
+from ansorpy.server.worker.identity import ProcessIdentity
 from ansorpy.server.worker.scratch import scratch
-from ansorpy.server.worker.stop import Stop
+from ansorpy.server.worker.stop_flag import StopFlag
+from ansorpy.server.worker.tuner_process import TunerProcess
+from ansorpy.server.worker.worker_loop import WorkerLoop
 
 log = logging.getLogger(__name__)
 
 
 def work(
-    settings: Settings,
-    stop: Stop,
-    start_driver: Callable[[Settings], DriverProcess] = DriverProcess,
+    settings: ServiceSettings,
+    stop: StopFlag,
+    start_tuner: Callable[[ServiceSettings], TunerProcess] = TunerProcess,
 ) -> None:
     """Work until SIGTERM or SIGINT, or until `stop` is set.
 
@@ -39,11 +39,11 @@ def work(
         signal.signal(number, ask_to_stop)
     configure(settings.log_format)
     engine = open_database(settings.url)
-    mine = Identity.mine()
-    with scratch(lock_folder(), mine) as folder:
-        log.info("worker starts", extra=facts(worker=str(mine)))
-        Keeper(settings, engine, mine, folder, stop, start_driver).run()
-        log.info("worker ends", extra=facts(worker=str(mine)))
+    identity = ProcessIdentity.current()
+    with scratch(lock_folder(), identity) as folder:
+        log.info("worker starts", extra=fields(worker=str(identity)))
+        WorkerLoop(settings, engine, identity, folder, stop, start_tuner).run()
+        log.info("worker ends", extra=fields(worker=str(identity)))
     engine.dispose()
 
 
@@ -53,8 +53,8 @@ def embedded(cores: Collection[int]) -> None:
     The end of the pipe is ours.
     """
     os.sched_setaffinity(0, cores)
-    settings = Settings.model_validate_json(sys.stdin.readline())
-    stop = Stop()
+    settings = ServiceSettings.model_validate_json(sys.stdin.readline())
+    stop = StopFlag()
     link = sys.stdin.fileno()
 
     def wait_for_the_end() -> None:

@@ -5,19 +5,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ansorpy.server.worker.identity import Identity
+from ansorpy.server.worker.identity import ProcessIdentity
 
 PREFIX = "worker-"
 
 
 @contextmanager
-def scratch(parent: Path, mine: Identity) -> Iterator[Path]:
+def scratch(parent: Path, identity: ProcessIdentity) -> Iterator[Path]:
     """Make a folder for the block; remove it, and those of workers that are gone."""
     for folder in parent.glob(f"{PREFIX}*"):
-        owner = Identity.of(folder.name.removeprefix(PREFIX))
-        if owner is not None and owner.is_gone(mine):
+        owner = ProcessIdentity.of(folder.name.removeprefix(PREFIX))
+        if owner is not None and owner.is_gone(identity):
             shutil.rmtree(folder, ignore_errors=True)
-    folder = parent / f"{PREFIX}{mine}"
+    folder = parent / f"{PREFIX}{identity}"
     folder.mkdir(mode=0o700)
     try:
         yield folder

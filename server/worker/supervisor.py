@@ -12,8 +12,8 @@ from typing import Final
 from sqlalchemy import Engine
 
 from ansorpy.measure.workers.cores import usable_cores
-from ansorpy.server.logs import facts
-from ansorpy.server.settings import Settings
+from ansorpy.server.logs import fields
+from ansorpy.server.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ GROWN_UP_S: Final = 60.0
 class Supervisor:
     """Starts a worker, starts another where it dies; what it was doing the next one takes up."""
 
-    def __init__(self, settings: Settings, engine: Engine) -> None:
+    def __init__(self, settings: ServiceSettings, engine: Engine) -> None:
         self.settings = settings
         self.engine = engine
         self.state = "stopped"
@@ -58,7 +58,7 @@ class Supervisor:
                 _end(child)
                 break
             self.state = f"restarting (exit code {child.returncode})"
-            log.error("worker died", extra=facts(pid=child.pid, code=child.returncode))
+            log.error("worker died", extra=fields(pid=child.pid, code=child.returncode))
             _end(child)
             young = time.monotonic() - born_s < GROWN_UP_S
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if young else PAUSE_S

@@ -19,7 +19,7 @@ from ansorpy.client.model import ReplyError, event_of, job_of
 from ansorpy.errors import PackageError, SpecError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.server.db.upgrade import open_database
-from ansorpy.server.edge.examples import REPLIES
+from ansorpy.server.http.openapi_examples import REPLIES
 from tests.server.process import Live, process
 from tests.server.service import MM, Service, package
 

@@ -104,7 +104,7 @@ class Cancelling:
 
     def _cancel(self, job_id: str, part: str) -> bool:
         """Cancel a job and wait until nothing of it is left; False where it was over."""
-        at_work = [p for p in processes(self.service.marker) if p.kind in ("driver", "slot")]
+        at_work = [p for p in processes(self.service.marker) if p.kind in ("tuner", "slot")]
         doing = f"{part}: {moment(at_work)}"
         begin_s = time.monotonic()
         try:

@@ -7,14 +7,14 @@ from typing import Final
 
 # What a command line says of what a process is; the first that fits.
 KINDS: Final = (
-    ("ansorpy.server.worker.driver", "driver"),
-    ("tests.storm.driver", "driver"),
+    ("ansorpy.server.worker.tuner_main", "tuner"),
+    ("tests.storm.tuner", "tuner"),
     ("ansorpy.server.worker", "worker"),
     ("tests.storm.worker", "worker"),
     ("measure/workers/fork_server.py", "slot"),
     ("serve", "server"),
 )
-VICTIMS: Final = ("server", "worker", "driver", "slot")
+VICTIMS: Final = ("server", "worker", "tuner", "slot")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import PackageRow, WorkerRow
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease
-from ansorpy.server.settings import Settings
+from ansorpy.server.settings import ServiceSettings
 from tests.artifact.test_pack import packed
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -81,14 +81,14 @@ class Service:
     def held(self, claimed: lease.Claim) -> Iterator[Any]:
         """Give (transaction, row, time) of a claimed job."""
         with transaction(self.engine) as tx:
-            row = lease.hold(tx, claimed, now(tx), 30.0)
+            row = lease.lock_leased(tx, claimed, now(tx), 30.0)
             assert row is not None
             yield tx, row, now(tx)
 
     def progress(self, claimed: lease.Claim) -> None:
         """Store progress."""
         with self.held(claimed) as (_, row, now_s):
-            lease.note_progress(row, PROGRESS, now_s)
+            lease.store_progress(row, PROGRESS, now_s)
 
     def deliver(self, claimed: lease.Claim, content: bytes, final: bool = True) -> str:
         """Store a kernel; return its digest."""
@@ -121,7 +121,7 @@ def service(
 ) -> Iterator[Service]:
     """Run a service on a database; without a worker of its own."""
     given: dict[str, Any] = {"embedded_worker": False, "event_stream_s": 0.5, "event_poll_s": 0.05}
-    app = create_app(Settings(database_url=url, **{**given, **settings}))
+    app = create_app(ServiceSettings(database_url=url, **{**given, **settings}))
     with TestClient(app, base_url="http://localhost", headers=dict(headers or {})) as client:
         engine = open_database(url)
         try:

@@ -11,10 +11,10 @@ from sqlalchemy import Engine, func, select
 
 from ansorpy.errors import SpecError
 from ansorpy.server.access import keys, sessions
-from ansorpy.server.access.errors import DeniedError, RateError
-from ansorpy.server.access.principal import KEY, SESSION, Gate, bearer
-from ansorpy.server.access.rates import Rates
-from ansorpy.server.access.start import is_loopback
+from ansorpy.server.access.authentication import KEY, SESSION, Authenticator, bearer
+from ansorpy.server.access.errors import RateLimitError, UnauthenticatedError
+from ansorpy.server.access.rate_limits import RateLimiter
+from ansorpy.server.access.startup import is_loopback
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import ApiKeyRow, SessionRow, TenantRow
 from tests.server.service import MM, service
@@ -89,54 +89,59 @@ def test_a_rotated_key_lives_as_long_and_the_old_one_a_little_longer(engine: Eng
 
 def test_a_revoked_key_goes_on_for_seconds_at_most(engine: Engine) -> None:
     clock = [0.0]
-    gate = Gate(engine, None, clock=lambda: clock[0])
+    authenticator = Authenticator(engine, None, clock=lambda: clock[0])
     key = key_of(engine)
-    assert gate.admit(key).tenant == "a"
+    assert authenticator.authenticate(key).tenant == "a"
     with transaction(engine) as tx:
         keys.revoke(tx, key.split("_")[1], now(tx))
-    assert gate.admit(key).tenant == "a"  # remembered
+    assert authenticator.authenticate(key).tenant == "a"  # remembered
     clock[0] = 5.0
-    with pytest.raises(DeniedError, match="not valid"):
-        gate.admit(key)
+    with pytest.raises(UnauthenticatedError, match="not valid"):
+        authenticator.authenticate(key)
 
 
 def test_wrong_secrets_are_looked_up_while_another_transaction_holds_the_write_lock(
     engine: Engine,
 ) -> None:
-    gate = Gate(engine, None)
+    authenticator = Authenticator(engine, None)
     key = key_of(engine)
-    gate.admit(key)  # stores when it was used
+    authenticator.authenticate(key)  # stores when it was used
     with transaction(engine) as tx, ThreadPoolExecutor(1) as other:
         tx.scalars(select(TenantRow).where(TenantRow.name == "a")).one().max_queued_jobs = 7
         tx.flush()
         for secret, kind in (("wrong", KEY), ("wrong", SESSION)):
-            with pytest.raises(DeniedError):
-                other.submit(gate.admit, secret, kind).result(timeout=20)  # SQLite waits 30 s
-        gate.forget(key, KEY)
-        assert other.submit(gate.admit, key).result(timeout=20).tenant == "a"
+            with pytest.raises(UnauthenticatedError):
+                other.submit(authenticator.authenticate, secret, kind).result(
+                    timeout=20
+                )  # SQLite waits 30 s
+        authenticator.forget(key, KEY)
+        assert other.submit(authenticator.authenticate, key).result(timeout=20).tenant == "a"
 
 
 def test_a_session_ends_with_its_key_and_is_no_bearer(url: str, engine: Engine) -> None:
     key = key_of(engine, "read")
-    gate = Gate(engine, None, clock=count(step=6).__next__)  # remembers nothing
-    session = gate.sign_in(key)
-    assert gate.admit(session, SESSION).key_id == gate.admit(key).key_id
-    with pytest.raises(DeniedError):
-        gate.admit(session, KEY)
-    with pytest.raises(DeniedError):
-        gate.admit(key, SESSION)
+    authenticator = Authenticator(engine, None, clock=count(step=6).__next__)  # remembers nothing
+    session = authenticator.sign_in(key)
+    assert (
+        authenticator.authenticate(session, SESSION).key_id
+        == authenticator.authenticate(key).key_id
+    )
+    with pytest.raises(UnauthenticatedError):
+        authenticator.authenticate(session, KEY)
+    with pytest.raises(UnauthenticatedError):
+        authenticator.authenticate(key, SESSION)
     with transaction(engine) as tx:
         assert sessions.check(tx, session, now(tx) + sessions.KEEP_S) is None
         keys.revoke(tx, key.split("_")[1], now(tx))
-    with pytest.raises(DeniedError, match="session is not valid"):
-        gate.admit(session, SESSION)
-    with pytest.raises(DeniedError):
-        gate.sign_in(key)
+    with pytest.raises(UnauthenticatedError, match="session is not valid"):
+        authenticator.authenticate(session, SESSION)
+    with pytest.raises(UnauthenticatedError):
+        authenticator.sign_in(key)
 
 
 def test_the_oldest_sessions_of_a_key_make_room(engine: Engine) -> None:
     key = key_of(engine)
-    key_id = Gate(engine, None).admit(key).key_id
+    key_id = Authenticator(engine, None).authenticate(key).key_id
     assert key_id is not None
     with transaction(engine) as tx:
         secrets = [sessions.begin(tx, key_id, 1000.0 + n) for n in range(sessions.MOST + 2)]
@@ -149,7 +154,7 @@ def test_the_oldest_sessions_of_a_key_make_room(engine: Engine) -> None:
 def test_only_the_scheme_bearer_is_known() -> None:
     assert bearer("Bearer abc") == bearer("bearer  abc ") == "abc"
     assert bearer(None) is None
-    with pytest.raises(DeniedError, match="Bearer"):
+    with pytest.raises(UnauthenticatedError, match="Bearer"):
         bearer("Basic YTpi")
 
 
@@ -268,11 +273,11 @@ def test_rates_are_per_kind_and_per_caller(url: str) -> None:
         assert 1 <= int(reads[2].headers["retry-after"]) <= 60
         posts = [running.client.post("/v1/jobs", content=b"{}").status_code for _ in range(2)]
         assert posts == [422, 429]  # counted before the body is looked at
-    rates = Rates({"read": "1/minute"})
-    rates.take("read", "a")
-    rates.take("read", "b")
-    with pytest.raises(RateError, match="more than 1 per 1 minute"):
-        rates.take("read", "a")
+    rates = RateLimiter({"read": "1/minute"})
+    rates.hit("read", "a")
+    rates.hit("read", "b")
+    with pytest.raises(RateLimitError, match="more than 1 per 1 minute"):
+        rates.hit("read", "a")
 
 
 def test_a_day_has_so_many_trials(url: str) -> None:
@@ -375,8 +380,8 @@ def test_loopback(host: str, answer: bool) -> None:
 
 
 def test_the_database_is_not_asked_again_for_a_known_key(url: str, engine: Engine) -> None:
-    gate = Gate(engine, None, clock=time.monotonic)
+    authenticator = Authenticator(engine, None, clock=time.monotonic)
     key = key_of(engine)
-    assert gate.remembered(key) is None
-    principal = gate.admit(key)
-    assert gate.remembered(key) is principal
+    assert authenticator.cached(key) is None
+    principal = authenticator.authenticate(key)
+    assert authenticator.cached(key) is principal

@@ -26,8 +26,8 @@ from ansorpy.progress import as_line
 from ansorpy.records import target_digest
 from ansorpy.server.cli import app, as_text
 from ansorpy.server.commands.common import pairs
-from ansorpy.server.doctor.examine import CHECKS, examine
-from ansorpy.server.settings import Settings
+from ansorpy.server.doctor.checks import CHECKS, examine
+from ansorpy.server.settings import ServiceSettings
 from tests.server.test_worker import DERIVED, ROUND, result
 
 HERE = local_target(1)
@@ -214,7 +214,7 @@ def test_doctor_names_what_is_wrong_and_goes_on(env: dict[str, str]) -> None:
     with sqlite3.connect(Path(env["ANSORPY_DATA_DIR"]) / "ansorpy.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
-    settings = Settings(data_dir=Path(env["ANSORPY_DATA_DIR"]))
+    settings = ServiceSettings(data_dir=Path(env["ANSORPY_DATA_DIR"]))
     checks = [check for check in CHECKS if check[0] in ("database", "data")]
     found = {finding.name: finding for finding in examine(settings, checks)}
     assert found["database"].state == "bad"

@@ -14,10 +14,10 @@ from ansorpy.frontends.json.write import dumps
 from ansorpy.frontends.tc.text import parse
 from ansorpy.records import MemoryStore, encode, import_jsonl
 from ansorpy.server.cli import app
-from ansorpy.server.commands.watching import as_line, eta_s, facts_of, watcher
+from ansorpy.server.commands.job_progress import as_line, eta_s, facts_of, watcher
 from ansorpy.server.db.records import SqlStore, record_row
 from ansorpy.server.db.upgrade import local_tenant, open_database
-from ansorpy.server.edge.examples import REPLIES
+from ansorpy.server.http.openapi_examples import REPLIES
 from ansorpy.units import clock, duration
 from tests.server.process import Live, process
 from tests.server.service import MM, Service, package

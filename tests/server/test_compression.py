@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from ansorpy.server.edge.compression import MIN_BYTES, accepts_gzip
+from ansorpy.server.http.compression import MIN_BYTES, accepts_gzip
 from tests.server.service import service
 from tests.server.test_pages import tell
 

@@ -15,15 +15,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ansorpy.server.app import create_app
-from ansorpy.server.edge.connections import ConnectionLimits, subnet
-from ansorpy.server.edge.serving import (
+from ansorpy.server.http.connections import ConnectionLimits, subnet
+from ansorpy.server.http.uvicorn_server import (
     RESERVE,
     QueueingServer,
     connection_limits,
-    raise_descriptors,
+    raise_descriptor_limit,
     server_config,
 )
-from ansorpy.server.settings import Settings
+from ansorpy.server.settings import ServiceSettings
 from tests.server.process import SOON_S, process, until
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
@@ -72,15 +72,17 @@ Serve = Callable[..., AbstractContextManager[Running]]
 
 @pytest.fixture(params=sorted(protocols()))
 def serve(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
-    monkeypatch.setattr("ansorpy.server.edge.serving.AutoHTTPProtocol", protocols()[request.param])
+    monkeypatch.setattr(
+        "ansorpy.server.http.uvicorn_server.AutoHTTPProtocol", protocols()[request.param]
+    )
 
     @contextmanager
     def running(limits: ConnectionLimits, **changes: object) -> Iterator[Running]:
-        settings = Settings(
+        settings = ServiceSettings(
             database_url=f"sqlite:///{tmp_path / 'a.db'}", embedded_worker=False, port=0
         )
         app = create_app(settings)
-        metrics = app.state.wired.metrics
+        metrics = app.state.dependencies.metrics
         config = server_config(app, settings, limits, metrics)
         for name, value in changes.items():
             setattr(config, name, value)
@@ -268,10 +270,10 @@ def test_a_client_that_reads_nothing_is_given_up(serve: Serve) -> None:
 
 
 def test_limits_stay_below_the_descriptors() -> None:
-    assert connection_limits(Settings(), 1 << 20).most == Settings().max_connections
-    assert connection_limits(Settings(), 1024).most == 1024 - RESERVE
-    assert connection_limits(Settings(), 256).most == 64
-    few = connection_limits(Settings(max_connections=32), 1024)
+    assert connection_limits(ServiceSettings(), 1 << 20).most == ServiceSettings().max_connections
+    assert connection_limits(ServiceSettings(), 1024).most == 1024 - RESERVE
+    assert connection_limits(ServiceSettings(), 256).most == 64
+    few = connection_limits(ServiceSettings(max_connections=32), 1024)
     assert (few.most, few.most_of_address) == (32, 32)
 
 
@@ -279,7 +281,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
-        assert raise_descriptors() == resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 512
+        assert raise_descriptor_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 512
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 

@@ -10,11 +10,11 @@ from sqlalchemy.exc import OperationalError
 
 from ansorpy.records import JsonlStore
 from ansorpy.server.db.engine import connect, reading, transaction
-from ansorpy.server.db.file import BESIDE
+from ansorpy.server.db.sqlite_file import BESIDE
 from ansorpy.server.db.upgrade import open_database
-from ansorpy.server.doctor import data
+from ansorpy.server.doctor import storage
 from ansorpy.server.jobs import queries
-from ansorpy.server.settings import Settings
+from ansorpy.server.settings import ServiceSettings
 from tests.server.service import service
 from tests.server.test_lease import submit
 from tests.test_records import trial
@@ -134,7 +134,7 @@ def test_new_connections_refuse_another_file_too(path: Path) -> None:
     engine = open_database(f"sqlite:///{path}")
     replaced(path)
     with reading(open_database(f"sqlite:///{path}")) as tx:
-        assert queries.listing(tx, 1) == ([], None)  # the other file is a database, too
+        assert queries.list_jobs(tx, 1) == ([], None)  # the other file is a database, too
     engine.dispose()
     with pytest.raises(OperationalError, match="was moved away or replaced"):
         engine.connect()
@@ -150,11 +150,11 @@ def test_doctor_complains_of_what_others_may_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(path.parent / "home"))
-    settings = Settings(data_dir=path.parent)
+    settings = ServiceSettings(data_dir=path.parent)
     engine = open_database(settings.url)
     store = JsonlStore(path.parent / "home" / "ansorpy" / "records.jsonl")
     store.append([trial(1e-3)])
-    assert data.private(settings).state == "ok"
+    assert storage.private(settings).state == "ok"
     for wrong, mode, remedy in (
         (path.parent, 0o755, 0o700),
         (path, 0o644, 0o600),
@@ -163,12 +163,12 @@ def test_doctor_complains_of_what_others_may_read(
         (store.path.parent, 0o770, 0o700),
     ):
         wrong.chmod(mode)
-        found = data.private(settings)
+        found = storage.private(settings)
         assert found.state == "bad"
         told = f"{wrong} has mode {mode:o}; expected {remedy:o}: `chmod {remedy:o} {wrong}`"
         assert told in found.text
         wrong.chmod(remedy)
-    assert data.private(settings).state == "ok"
+    assert storage.private(settings).state == "ok"
     engine.dispose()
 
 

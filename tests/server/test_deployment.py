@@ -18,7 +18,7 @@ import yaml
 from sqlalchemy import create_engine, make_url, text
 
 from ansorpy.errors import SpecError
-from ansorpy.server.settings import Settings
+from ansorpy.server.settings import ServiceSettings
 from tests.server.databases import Cluster
 from tests.server.process import free_port
 
@@ -33,10 +33,10 @@ def test_the_password_comes_from_its_file(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("p@ss/w:rd\n")
     url = "postgresql://ansorpy@database/ansorpy"
-    settings = Settings(database_url=url, database_password_file=file)
+    settings = ServiceSettings(database_url=url, database_password_file=file)
     found = make_url(settings.url)
     assert (found.password, found.username, found.host) == ("p@ss/w:rd", "ansorpy", "database")
-    missing = Settings(database_url=url, database_password_file=tmp_path / "none")
+    missing = ServiceSettings(database_url=url, database_password_file=tmp_path / "none")
     with pytest.raises(SpecError, match="ANSORPY_DATABASE_PASSWORD_FILE"):
         _ = missing.url
 

@@ -102,7 +102,7 @@ def opened(
 ) -> tuple[threading.Thread, list[Response]]:
     """Follow a job in a thread, and return when its stream is open."""
     replies: list[Response] = []
-    streams = running.client.app.state.wired.streams  # type: ignore[attr-defined]
+    streams = running.client.app.state.dependencies.streams  # type: ignore[attr-defined]
     before = streams._open.total()
     follower = threading.Thread(
         target=lambda: replies.append(running.client.get(path, headers=headers)), daemon=True

@@ -14,8 +14,8 @@ from ansorpy.measure.outcome import Failed
 from ansorpy.rules import CPU
 from ansorpy.server.db.records import record_row
 from ansorpy.server.routes import pages
+from ansorpy.server.service.derivation_tree import TreeRow, rule_uses, tree_rows
 from ansorpy.server.service.explain import derived
-from ansorpy.server.service.tree import Row, rows, uses
 from ansorpy.sketch import Derivation, derive
 from ansorpy.target import Target
 from tests.server.service import MM, Service, service
@@ -43,7 +43,7 @@ def derivations(draw: Any) -> Derivation:
 
 @given(derivations())
 def test_the_rows_are_the_whole_tree_once(derivation: Derivation) -> None:
-    found = list(rows(derivation))
+    found = list(tree_rows(derivation))
     visits = [visit for row in found for visit in row.visits]
     assert len(visits) + len(derivation.sketches) == len(derivation.visits)
     assert {id(v) for v in visits} == {id(v) for v in derivation.visits if v.sketch is None}
@@ -54,7 +54,9 @@ def test_the_rows_are_the_whole_tree_once(derivation: Derivation) -> None:
     assert all(visit.undecided for row in found for visit in row.visits[1:])
     ways = sum(len(successors) for v in visits if len(successors := _successors(v)) > 1)
     assert sum(bool(row.rule) for row in found) == ways
-    assert sum(use.asked for use in uses(derivation.visits)) == sum(len(v.trials) for v in visits)
+    assert sum(use.asked for use in rule_uses(derivation.visits)) == sum(
+        len(v.trials) for v in visits
+    )
 
 
 def _successors(visit: Any) -> list[int]:
@@ -64,7 +66,7 @@ def _successors(visit: Any) -> list[int]:
 def test_a_path_without_a_choice_is_not_indented() -> None:
     chain = " ".join(f"T{n + 1}(i) = T{n}(i) + T{n}(i)" for n in range(40))
     text = f"def chain(float(8) T0) -> (T40) {{ {chain} }}"
-    levels = {row.level for row in rows(derive(parse(text)[0], Target(), CPU))}
+    levels = {row.level for row in tree_rows(derive(parse(text)[0], Target(), CPU))}
     assert max(levels) <= 2
 
 
@@ -127,8 +129,8 @@ def test_a_derivation_that_is_too_large_is_told(
 
 
 def test_a_row_knows_what_was_decided() -> None:
-    found = list(rows(derive(parse(MM)[0], Target(), CPU)))
+    found = list(tree_rows(derive(parse(MM)[0], Target(), CPU)))
     visited = [row for row in found if row.visits]
     assert any(row.decided for row in visited)
     assert any(not row.decided for row in visited)
-    assert isinstance(found[0], Row)
+    assert isinstance(found[0], TreeRow)

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ansorpy.server.commands.serving import shown_host
+from ansorpy.server.commands.serve import shown_host
 from tests.server.process import process
 from tests.server.service import MM
 

@@ -8,7 +8,7 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import JobEventRow, JobRow, PackageRow, TenantRow
 from ansorpy.server.jobs import lease, queries
-from ansorpy.server.jobs.errors import MoveError
+from ansorpy.server.jobs.errors import StateError
 from ansorpy.server.jobs.lease import Claim
 from ansorpy.server.jobs.states import ENDED, MOVES
 from ansorpy.server.jobs.submission import Submission
@@ -36,7 +36,7 @@ def recover(engine: Engine, at_s: float, owner: str | None = None) -> int:
 def held(engine: Engine, claimed: Claim | None, at_s: float) -> bool:
     assert claimed is not None
     with transaction(engine) as tx:
-        return lease.hold(tx, claimed, at_s, LEASE_S) is not None
+        return lease.lock_leased(tx, claimed, at_s, LEASE_S) is not None
 
 
 def job(engine: Engine, job_id: str) -> JobRow:
@@ -133,7 +133,7 @@ def test_a_released_job_counts_no_loss(engine: Engine) -> None:
     claimed = claim(engine, 0.0)
     assert claimed is not None
     with transaction(engine) as tx:
-        row = lease.hold(tx, claimed, 1.0, LEASE_S)
+        row = lease.lock_leased(tx, claimed, 1.0, LEASE_S)
         assert row is not None
         lease.release(tx, row, 1.0)
     assert not held(engine, claimed, 1.0)
@@ -165,7 +165,7 @@ def test_a_paused_job_is_resumed_and_a_cancelled_one_is_not(engine: Engine) -> N
         assert queries.resume(tx, 1, job_id, 3.5).state == "running"
         assert queries.cancel(tx, 1, job_id, 4.0).ended_s == 4.0
         queries.cancel(tx, 1, job_id, 5.0)
-        with pytest.raises(MoveError, match="a job that is cancelled cannot become queued"):
+        with pytest.raises(StateError, match="a job that is cancelled cannot become queued"):
             queries.resume(tx, 1, job_id, 6.0)
     expected = ["queued", "paused", "queued", "running", "cancelled"]
     assert states(engine, job_id) == expected
@@ -196,7 +196,7 @@ def test_a_kernel_delivered_again_is_the_newest(engine: Engine) -> None:
 
     for digest in "aba":
         with transaction(engine) as tx:
-            row = lease.hold(tx, claimed, 1.0, LEASE_S)
+            row = lease.lock_leased(tx, claimed, 1.0, LEASE_S)
             assert row is not None
             lease.add_kernel(tx, row, "mm", package(digest), 1e-3, False, 1.0)
     with transaction(engine) as tx:

@@ -7,17 +7,17 @@ from ansorpy.server.logs import (
     MAX_MESSAGES,
     MAX_VALUE,
     JsonFormatter,
-    Sparse,
+    LogRateLimit,
     TextFormatter,
     configure,
-    facts,
+    fields,
 )
 
 
 def record(message: str = "claimed", **values: object) -> logging.LogRecord:
     log = logging.getLogger("ansorpy.test")
     return log.makeRecord(
-        "ansorpy.test", logging.INFO, "f", 1, message, (), None, extra=facts(**values)
+        "ansorpy.test", logging.INFO, "f", 1, message, (), None, extra=fields(**values)
     )
 
 
@@ -49,7 +49,7 @@ def test_a_traceback_is_told(formatter: logging.Formatter) -> None:
 
 def test_a_message_that_clients_cause_is_written_ten_times_a_minute() -> None:
     clock = [0.0]
-    sparse = Sparse(most=10, clock=lambda: clock[0])
+    sparse = LogRateLimit(most=10, clock=lambda: clock[0])
 
     def passes(message: str, name: str = "asyncio") -> logging.LogRecord | None:
         told = logging.LogRecord(name, logging.ERROR, "f", 1, message, (), None)

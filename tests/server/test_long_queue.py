@@ -13,10 +13,10 @@ from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import JobRow
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease, queries
+from ansorpy.server.jobs.claim_order import next_job
 from ansorpy.server.jobs.lease import NO_LIMIT
-from ansorpy.server.jobs.order import next_job
+from ansorpy.server.jobs.reuse import newest_reusable
 from ansorpy.server.jobs.submission import Budget, Submission
-from ansorpy.server.jobs.twins import newest_twin
 from benchmarks.queue import MM, fill
 from tests.server.databases import Cluster
 from tests.server.test_lease import add_tenant, claim, submit
@@ -89,7 +89,7 @@ def test_sqlite_answers_from_the_indexes(full: Engine) -> None:
     assert not [line for line in plan if "SCAN jobs" in line]
     for submission, targets in ((Submission(MM), ()), (TOO_LARGE, ()), (Submission(MM), ("t",))):
         for state in ("succeeded", "running", "queued"):
-            query = newest_twin(1, submission, state, targets)
+            query = newest_reusable(1, submission, state, targets)
             (line,) = explained(full, query, "EXPLAIN QUERY PLAN")
             covering = (
                 "USING COVERING INDEX ix_jobs_workload (tenant_id=? AND workload=? AND state=?)"
@@ -137,7 +137,7 @@ def test_postgres_looks_at_the_running_jobs_and_at_heads(full: Engine) -> None:
     query = next_job(("", "t"), 8, NO_LIMIT)
     ((found,),) = explained(full, query, "EXPLAIN (ANALYZE, FORMAT JSON)")
     assert visited(found["Plan"]) <= 6 * (RUNNING + 2 * TENANTS) < QUEUED
-    query = newest_twin(1, Submission(MM), "queued")
+    query = newest_reusable(1, Submission(MM), "queued")
     ((found,),) = explained(full, query, "EXPLAIN (ANALYZE, FORMAT JSON)")
     assert visited(found["Plan"]) <= RUNNING + 4  # its planner may walk back from the newest job
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from ansorpy.server.edge.examples import BODIES, REPLIES
-from ansorpy.server.edge.openapi import PROBLEM
+from ansorpy.server.http.openapi import PROBLEM
+from ansorpy.server.http.openapi_examples import BODIES, REPLIES
 from ansorpy.server.schemas.problem import Problem
 from tests.server.service import Service, service
 
@@ -136,6 +136,6 @@ def test_the_reference_asks_nobody_else(running: Service, document: Mapping[str,
 
 
 def test_what_is_shown_is_escaped() -> None:
-    from ansorpy.server.web.pages import environment
+    from ansorpy.server.web.templating import environment
 
     assert environment().from_string("{{ x }}").render(x="<b>") == "&lt;b&gt;"

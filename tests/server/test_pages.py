@@ -25,7 +25,7 @@ from ansorpy.server.db.records import record_row
 from ansorpy.server.jobs.events import add_event
 from ansorpy.server.routes.login import HOME, own_path
 from ansorpy.server.service.charts import COLUMNS
-from ansorpy.server.web.words import latency, span
+from ansorpy.server.web.filters import latency, span
 from ansorpy.target import Target
 from tests.server.service import MM, Service, service
 

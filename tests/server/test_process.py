@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from ansorpy.server.settings import Settings
-from ansorpy.server.worker.process import DriverProcess, children
+from ansorpy.server.settings import ServiceSettings
+from ansorpy.server.worker.tuner_process import TunerProcess, children
 from tests.kill.processes import lives
 
 SOON_S = 1.0
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> DriverProcess:
+def driver(tmp_path: Path) -> TunerProcess:
     """Return a driver whose two measuring processes have not come up: they see no pipe close."""
-    made = DriverProcess(Settings(data_dir=tmp_path), "tests.server.deaf_driver")
+    made = TunerProcess(ServiceSettings(data_dir=tmp_path), "tests.server.silent_tuner")
     message = made.receive(60.0)
     assert message == {"is": "ready"}
     return made
 
 
-def test_a_killed_driver_leaves_no_measuring_process(driver: DriverProcess) -> None:
+def test_a_killed_driver_leaves_no_measuring_process(driver: TunerProcess) -> None:
     slots = children(driver.pid)
     assert len(slots) == 2
     assert all(map(lives, slots))
@@ -29,7 +29,7 @@ def test_a_killed_driver_leaves_no_measuring_process(driver: DriverProcess) -> N
     assert gone(slots)
 
 
-def test_a_driver_that_has_ended_is_collected(driver: DriverProcess) -> None:
+def test_a_driver_that_has_ended_is_collected(driver: TunerProcess) -> None:
     driver._send("end")
     assert driver.ended() == "the driver ended with exit code 3"
     assert driver.kill() == 3

@@ -6,7 +6,7 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import WorkerRow
 from ansorpy.server.jobs import lease, machines, queries
-from ansorpy.server.jobs.errors import BusyError, KeyReusedError, UnknownError
+from ansorpy.server.jobs.errors import KeyReusedError, NotFoundError, QuotaError
 from ansorpy.server.jobs.submission import Budget, Submission
 from tests.server.test_lease import LEASE_S, MM, add_tenant, claim, submit
 
@@ -15,7 +15,7 @@ OTHER = parse("def mm(float(4,5) A, float(5,7) B) -> (C) { C(i,j) +=! A(i,k) * B
 
 def ask(
     engine: Engine, submission: Submission, key: str | None = None, tenant: int = 1
-) -> queries.Submitted:
+) -> queries.SubmitResult:
     with transaction(engine) as tx:
         return queries.submit(tx, tenant, submission, 0.0, idempotency_key=key, max_queued=5)
 
@@ -24,7 +24,7 @@ def succeed(engine: Engine, best_s: float | None = None) -> None:
     claimed = claim(engine, 1.0, target="t")
     assert claimed is not None
     with transaction(engine) as tx:
-        row = lease.hold(tx, claimed, 2.0, LEASE_S)
+        row = lease.lock_leased(tx, claimed, 2.0, LEASE_S)
         assert row is not None
         row.best_s = best_s
         lease.finish(tx, row, [], "trials", 2.0)
@@ -111,7 +111,7 @@ def test_a_job_coalesces_what_asks_for_no_more(
 def test_a_full_queue_is_told(engine: Engine) -> None:
     for seed in range(5):
         ask(engine, Submission(MM, seed=seed, fresh=True))
-    with pytest.raises(BusyError, match="5 jobs wait already") as told:
+    with pytest.raises(QuotaError, match="5 jobs wait already") as told:
         ask(engine, Submission(MM, fresh=True))
     assert told.value.retry_after_s > 0
     assert ask(engine, Submission(MM)).how == "coalesced"
@@ -124,11 +124,11 @@ def test_jobs_are_listed_newest_first_page_by_page(engine: Engine) -> None:
     before: int | None = None
     with transaction(engine) as tx:
         while True:
-            rows, before = queries.listing(tx, 1, before=before, limit=2)
+            rows, before = queries.list_jobs(tx, 1, before=before, limit=2)
             seen += [row.id for row in rows]
             if before is None:
                 break
-        assert queries.listing(tx, 1, state="running") == ([], None)
+        assert queries.list_jobs(tx, 1, state="running") == ([], None)
     assert seen == made[::-1]
 
 
@@ -136,12 +136,12 @@ def test_everything_of_another_tenant_is_unknown(engine: Engine) -> None:
     job_id, other = submit(engine), add_tenant(engine, "b")
     with transaction(engine) as tx:
         for ask_for in (queries.find, queries.kernels_of, queries.explain):
-            with pytest.raises(UnknownError):
+            with pytest.raises(NotFoundError):
                 ask_for(tx, other, job_id)
         for steer in (queries.cancel, queries.pause, queries.resume):
-            with pytest.raises(UnknownError):
+            with pytest.raises(NotFoundError):
                 steer(tx, other, job_id, 1.0)
-        with pytest.raises(UnknownError):
+        with pytest.raises(NotFoundError):
             queries.events_after(tx, other, job_id, 0)
 
 
@@ -169,10 +169,10 @@ def test_jobs_are_listed_by_the_beginning_of_their_id(engine: Engine) -> None:
     with transaction(engine) as tx:
         for job_id in ids:
             for length in (1, 8, 32):
-                rows, _ = queries.listing(tx, 1, prefix=job_id[:length])
+                rows, _ = queries.list_jobs(tx, 1, prefix=job_id[:length])
                 wanted = [i for i in reversed(ids) if i.startswith(job_id[:length])]
                 assert [row.id for row in rows] == wanted
-        assert queries.listing(tx, 1, prefix=other) == ([], None)
+        assert queries.list_jobs(tx, 1, prefix=other) == ([], None)
 
 
 def test_workers_are_those_with_a_young_heartbeat(engine: Engine) -> None:

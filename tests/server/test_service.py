@@ -14,9 +14,9 @@ from ansorpy.server.app import create_app
 from ansorpy.server.db.engine import reading
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import queries
-from ansorpy.server.settings import Settings
-from ansorpy.server.worker.identity import Identity
-from ansorpy.server.worker.process import children
+from ansorpy.server.settings import ServiceSettings
+from ansorpy.server.worker.identity import ProcessIdentity
+from ansorpy.server.worker.tuner_process import children
 from tests.server.process import process
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -32,7 +32,7 @@ def wait_for(client: TestClient, job_id: str, *states: str, limit_s: float = 240
         time.sleep(0.05)
 
 
-def lease_owner(settings: Settings, job_id: str) -> str:
+def lease_owner(settings: ServiceSettings, job_id: str) -> str:
     engine = open_database(settings.url)
     with reading(engine) as tx:
         owner = queries.find(tx, 1, job_id).lease_owner
@@ -42,7 +42,7 @@ def lease_owner(settings: Settings, job_id: str) -> str:
 
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, poll_s=0.05)
+    settings = ServiceSettings(data_dir=tmp_path, poll_s=0.05)
     killed: set[int] = set()
     with TestClient(create_app(settings), base_url="http://localhost") as client:
         # A budget that no test waits for: every worker that takes the job is killed in it.
@@ -51,7 +51,7 @@ def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path:
         end_s = time.monotonic() + 240
         while (job := wait_for(client, job_id, "running", "failed"))["state"] == "running":
             assert time.monotonic() < end_s
-            owner = Identity.of(lease_owner(settings, job_id))
+            owner = ProcessIdentity.of(lease_owner(settings, job_id))
             if owner is not None and owner.pid not in killed:
                 killed.add(owner.pid)
                 os.kill(owner.pid, signal.SIGKILL)
@@ -77,7 +77,7 @@ def test_the_api_keeps_off_the_core_that_is_timed_on_and_its_worker_does_not(
 @pytest.mark.slow
 @pytest.mark.measure
 def test_the_service_tunes_with_its_own_worker(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, poll_s=0.05)
+    settings = ServiceSettings(data_dir=tmp_path, poll_s=0.05)
     with TestClient(create_app(settings), base_url="http://localhost") as client:
         job_id = client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 2}}).json()["id"]
         job = wait_for(client, job_id, *ENDED)

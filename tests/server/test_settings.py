@@ -4,7 +4,7 @@ from typing import Any, get_args, get_origin
 import pytest
 from pydantic_core import PydanticUndefined
 
-from ansorpy.server.settings import Settings
+from ansorpy.server.settings import ServiceSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "service" / "settings.md"
 
@@ -26,7 +26,7 @@ def table() -> str:
     rows = [
         f"| `ANSORPY_{name.upper()}` | {kind(field.annotation)} | {told(field.default)} |"
         f" {field.description} |"
-        for name, field in Settings.model_fields.items()
+        for name, field in ServiceSettings.model_fields.items()
     ]
     return "\n".join(["| variable | is | default | |", "|---|---|---|---|", *rows])
 
@@ -43,5 +43,5 @@ def test_the_page_lists_every_setting(request: pytest.FixtureRequest) -> None:
 
 
 def test_settings_go_through_a_pipe_whole(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, lease_s=7.0, sandbox="off")
-    assert Settings.model_validate_json(settings.model_dump_json()) == settings
+    settings = ServiceSettings(data_dir=tmp_path, lease_s=7.0, sandbox="off")
+    assert ServiceSettings.model_validate_json(settings.model_dump_json()) == settings

@@ -6,7 +6,7 @@ import pytest
 
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.jobs import lease
-from ansorpy.server.worker.facts import describe
+from ansorpy.server.worker.description import describe
 from tests.server.service import MM, Service, package, service
 
 DIGEST = "5f2b9c0d1e3a4b6c"

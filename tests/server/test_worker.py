@@ -23,16 +23,16 @@ from ansorpy.server.db.models import JobRow, SearchRow, WorkerRow
 from ansorpy.server.jobs import lease, queries
 from ansorpy.server.jobs.lease import Claim
 from ansorpy.server.jobs.submission import Submission
-from ansorpy.server.service.shapes import job_reply
-from ansorpy.server.settings import Settings
-from ansorpy.server.worker.driver import Tune, run_job
-from ansorpy.server.worker.held import Held, LostError, StorageError
-from ansorpy.server.worker.identity import Identity
+from ansorpy.server.service.serializers import job_reply
+from ansorpy.server.settings import ServiceSettings
+from ansorpy.server.worker.identity import ProcessIdentity
 from ansorpy.server.worker.journal import JobJournal
-from ansorpy.server.worker.keeper import Keeper
-from ansorpy.server.worker.process import Message
+from ansorpy.server.worker.leased_job import LeasedJob, LeaseLostError, StorageError
 from ansorpy.server.worker.scratch import scratch
-from ansorpy.server.worker.stop import Stop
+from ansorpy.server.worker.stop_flag import StopFlag
+from ansorpy.server.worker.tuner_main import Tune, run_job
+from ansorpy.server.worker.tuner_process import Message
+from ansorpy.server.worker.worker_loop import WorkerLoop
 from ansorpy.tuner.checkpoint import Checkpoint
 from tests.server.test_lease import submit
 
@@ -67,8 +67,8 @@ def good(_: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, url: str) -> Settings:
-    return Settings(
+def settings(tmp_path: Path, url: str) -> ServiceSettings:
+    return ServiceSettings(
         data_dir=tmp_path, database_url=url, heartbeat_s=0.05, watch_s=0.02, poll_s=0.02,
         storage_wait_s=0.2,
     )  # fmt: skip
@@ -86,8 +86,8 @@ def claimed(engine: Engine, at_s: float | None = None) -> Claim:
     return found
 
 
-def held(engine: Engine, **options: Any) -> Held:
-    return Held(engine, claimed(engine), 30.0, 0.2, **options)
+def held(engine: Engine, **options: Any) -> LeasedJob:
+    return LeasedJob(engine, claimed(engine), 30.0, 0.2, **options)
 
 
 def job(engine: Engine, job_id: str) -> JobRow:
@@ -102,7 +102,9 @@ def events(engine: Engine, job_id: str) -> list[tuple[str, Mapping[str, Any]]]:
     return [(row.kind, json.loads(row.body)) for row in rows]
 
 
-def drive(settings: Settings, engine: Engine, tune: Tune, folder: Path) -> list[Mapping[str, Any]]:
+def drive(
+    settings: ServiceSettings, engine: Engine, tune: Tune, folder: Path
+) -> list[Mapping[str, Any]]:
     said: list[Mapping[str, Any]] = []
     run_job(
         settings, engine, claimed(engine), folder, tune,
@@ -115,7 +117,7 @@ def drive(settings: Settings, engine: Engine, tune: Tune, folder: Path) -> list[
 
 
 def test_a_job_is_tuned_and_everything_of_it_kept(
-    settings: Settings, engine: Engine, job_id: str, tmp_path: Path
+    settings: ServiceSettings, engine: Engine, job_id: str, tmp_path: Path
 ) -> None:
     said = drive(settings, engine, good, tmp_path)
     assert [message["is"] for message in said] == ["alive", "alive", "alive", "done"]
@@ -138,7 +140,7 @@ def test_a_job_is_tuned_and_everything_of_it_kept(
 
 
 def test_a_job_without_survivors_fails_with_the_reasons(
-    settings: Settings, engine: Engine, job_id: str, tmp_path: Path
+    settings: ServiceSettings, engine: Engine, job_id: str, tmp_path: Path
 ) -> None:
     def hopeless(_: Submission, _journal: JobJournal, _out: Path) -> Iterator[Event]:
         yield Finished((result(None),), 1.0, "trials")
@@ -157,7 +159,12 @@ def test_a_job_without_survivors_fails_with_the_reasons(
     ],
 )
 def test_an_error_fails_the_job_and_not_the_driver(
-    settings: Settings, engine: Engine, job_id: str, tmp_path: Path, error: Exception, message: str
+    settings: ServiceSettings,
+    engine: Engine,
+    job_id: str,
+    tmp_path: Path,
+    error: Exception,
+    message: str,
 ) -> None:
     def broken(_: Submission, _journal: JobJournal, _out: Path) -> Iterator[Event]:
         yield DERIVED
@@ -168,7 +175,7 @@ def test_an_error_fails_the_job_and_not_the_driver(
 
 
 def test_a_driver_whose_job_was_taken_writes_nothing(
-    settings: Settings, engine: Engine, job_id: str, tmp_path: Path
+    settings: ServiceSettings, engine: Engine, job_id: str, tmp_path: Path
 ) -> None:
     def robbed(asked: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
         with transaction(engine) as tx:
@@ -181,7 +188,7 @@ def test_a_driver_whose_job_was_taken_writes_nothing(
 
 
 def test_a_driver_without_a_database_says_so(
-    settings: Settings, engine: Engine, job_id: str, tmp_path: Path
+    settings: ServiceSettings, engine: Engine, job_id: str, tmp_path: Path
 ) -> None:
     def full(_: Submission, journal: JobJournal, _out: Path) -> Iterator[Event]:
         yield DERIVED
@@ -253,7 +260,7 @@ def test_what_was_kept_comes_back_in_order(engine: Engine, job_id: str) -> None:
     journal.round(ROUND, records(), AFTER)
     journal.round(replace(ROUND, round=2, trials=4), records(2), replace(AFTER, seconds=9.0))
     journal.race("mm", records()[0])
-    kept = JobJournal(journal._held).kept()
+    kept = JobJournal(journal._leased).kept()
     assert kept.checkpoint is not None
     assert (kept.checkpoint.seconds, kept.checkpoint.picking) == (9.0, {"state": 2**100})
     assert kept.rounds == (("mm", records()), ("mm", records(2)))
@@ -284,7 +291,7 @@ def test_a_journal_knows_what_was_there_when_the_job_began(engine: Engine, job_i
 def test_a_stored_round_clears_the_losses_before_it(engine: Engine, job_id: str) -> None:
     for _ in range(2):
         first = held(engine)
-        first.write(lambda tx, row, now_s: lease.lose(tx, row, 3, now_s))
+        first.write(lambda tx, row, now_s: lease.record_loss(tx, row, 3, now_s))
     assert job(engine, job_id).lost == 2
     JobJournal(held(engine)).round(ROUND, records(), AFTER)
     assert job(engine, job_id).lost == 0
@@ -332,11 +339,11 @@ class Script:
         return -9
 
 
-def keeper(settings: Settings, engine: Engine, folder: Path, *scripts: Script) -> Keeper:
+def keeper(settings: ServiceSettings, engine: Engine, folder: Path, *scripts: Script) -> WorkerLoop:
     waiting = iter(scripts)
-    return Keeper(
-        settings, engine, Identity.mine(), folder, Stop(),
-        start_driver=lambda _: next(waiting),  # type: ignore[arg-type,return-value]
+    return WorkerLoop(
+        settings, engine, ProcessIdentity.current(), folder, StopFlag(),
+        start_tuner=lambda _: next(waiting),  # type: ignore[arg-type,return-value]
     )  # fmt: skip
 
 
@@ -348,13 +355,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_without_a_job_there_is_nothing_to_do(
-    settings: Settings, engine: Engine, folder: Path
+    settings: ServiceSettings, engine: Engine, folder: Path
 ) -> None:
     assert not keeper(settings, engine, folder, Script()).run_one()
 
 
 def test_a_driver_runs_one_job_after_another(
-    settings: Settings, engine: Engine, folder: Path
+    settings: ServiceSettings, engine: Engine, folder: Path
 ) -> None:
     made = [submit(engine), submit(engine)]
     script = Script("alive", "done", "alive", "done")
@@ -367,7 +374,7 @@ def test_a_driver_runs_one_job_after_another(
 
 
 def test_a_driver_that_dies_is_counted_and_replaced(
-    settings: Settings, engine: Engine, folder: Path, job_id: str
+    settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     scripts = [Script(EOFError()) for _ in range(3)]
     keeps = keeper(settings, engine, folder, *scripts)
@@ -382,7 +389,7 @@ def test_a_driver_that_dies_is_counted_and_replaced(
 
 @pytest.mark.parametrize("steer", [queries.cancel, queries.pause])
 def test_a_job_that_is_taken_away_stops_its_driver_at_once(
-    settings: Settings, engine: Engine, folder: Path, job_id: str, steer: Any
+    settings: ServiceSettings, engine: Engine, folder: Path, job_id: str, steer: Any
 ) -> None:
     def take(look: int) -> None:
         if look == 2:
@@ -396,11 +403,11 @@ def test_a_job_that_is_taken_away_stops_its_driver_at_once(
 
 
 def test_a_driver_that_ended_its_job_is_not_killed_before_it_says_so(
-    settings: Settings, engine: Engine, folder: Path, job_id: str
+    settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     def end(look: int) -> None:
         if look == 2:
-            mine = Held(engine, script.orders[0], 30.0, 0.2)
+            mine = LeasedJob(engine, script.orders[0], 30.0, 0.2)
             mine.write(lambda tx, row, now_s: lease.fail(tx, row, "no", now_s))
         if look == 6:
             script.steps = ["done"]
@@ -411,7 +418,7 @@ def test_a_driver_that_ended_its_job_is_not_killed_before_it_says_so(
 
 
 def test_the_lease_is_kept_while_a_round_takes_long(
-    settings: Settings, engine: Engine, folder: Path, job_id: str
+    settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     leases: list[float] = []
 
@@ -426,7 +433,7 @@ def test_the_lease_is_kept_while_a_round_takes_long(
 
 
 def test_a_driver_that_says_nothing_for_too_long_is_lost(
-    settings: Settings, engine: Engine, folder: Path, job_id: str
+    settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     script = Script("alive")
     keeper(settings.model_copy(update={"stall_s": 0.1}), engine, folder, script).run_one()
@@ -435,7 +442,7 @@ def test_a_driver_that_says_nothing_for_too_long_is_lost(
 
 
 def test_a_worker_that_is_asked_to_stop_gives_the_job_back(
-    settings: Settings, engine: Engine, folder: Path, job_id: str
+    settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     keeps = keeper(settings, engine, folder, Script(before=lambda _: keeps.stop.set()))
     keeps.run()
@@ -445,16 +452,16 @@ def test_a_worker_that_is_asked_to_stop_gives_the_job_back(
 
 
 def test_a_job_whose_driver_has_no_storage_is_paused(
-    settings: Settings, engine: Engine, folder: Path, job_id: str
+    settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     keeper(settings, engine, folder, Script("stuck")).run_one()
     assert (job(engine, job_id).state, job(engine, job_id).reason) == ("paused", "because")
 
 
 def test_the_job_of_a_worker_that_ended_here_is_taken_over_at_once(
-    settings: Settings, engine: Engine, folder: Path, job_id: str
+    settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
-    dead = replace(Identity.mine(), started=1)
+    dead = replace(ProcessIdentity.current(), started=1)
     far = replace(dead, host="elsewhere")
     for owner, state in ((dead, True), (far, False)):
         with transaction(engine) as tx:
@@ -471,17 +478,17 @@ def test_the_job_of_a_worker_that_ended_here_is_taken_over_at_once(
 
 
 def test_an_identity_is_gone_when_its_process_is() -> None:
-    mine = Identity.mine()
-    assert Identity.of(str(mine)) == mine
+    mine = ProcessIdentity.current()
+    assert ProcessIdentity.of(str(mine)) == mine
     assert not mine.is_gone(mine)
     assert replace(mine, started=mine.started + 1).is_gone(mine)
     assert not replace(mine, host="elsewhere", started=0).is_gone(mine)
     for text in ("", "w7", "a:b:c", "a:b:c:d", "a:b:1:x"):
-        assert Identity.of(text) is None
+        assert ProcessIdentity.of(text) is None
 
 
 def test_a_scratch_folder_goes_and_takes_those_of_the_dead_along(tmp_path: Path) -> None:
-    mine = Identity.mine()
+    mine = ProcessIdentity.current()
     dead = replace(mine, started=1)
     (tmp_path / f"worker-{dead}").mkdir()
     (tmp_path / f"worker-{replace(mine, host='far')}").mkdir()
@@ -501,11 +508,11 @@ def test_a_search_row_says_where_a_job_stands(engine: Engine, job_id: str) -> No
 
 def test_a_lost_lease_is_told(engine: Engine, job_id: str) -> None:
     mine = held(engine)
-    assert mine.whose() == "ours"
+    assert mine.ownership() == "ours"
     mine.write(lambda tx, row, now_s: lease.release(tx, row, now_s))
-    assert mine.whose() == "taken"
-    with pytest.raises(LostError):
-        mine.keep()
+    assert mine.ownership() == "taken"
+    with pytest.raises(LeaseLostError):
+        mine.extend_lease()
 
 
 def test_an_equal_task_shows_the_progress_of_the_task_it_is_tuned_as(

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.kill.processes import descriptors, processes
 from tests.kill.service import Service
-from tests.storm.driver import CRASHES, HANGS
+from tests.storm.tuner import CRASHES, HANGS
 
 TEXT = "def mm(float(16,8) A, float(8,16) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 READERS = 4

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from ansorpy.server.settings import Settings
+from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.main import work
-from ansorpy.server.worker.process import DriverProcess
-from ansorpy.server.worker.stop import Stop
+from ansorpy.server.worker.stop_flag import StopFlag
+from ansorpy.server.worker.tuner_process import TunerProcess
 
-work(Settings(), Stop(), partial(DriverProcess, module="tests.storm.driver"))
+work(ServiceSettings(), StopFlag(), partial(TunerProcess, module="tests.storm.tuner"))

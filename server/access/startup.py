@@ -1,0 +1,84 @@
+"""Whether a service that starts needs keys, and whether it has any."""
+
+from ipaddress import ip_address
+
+from sqlalchemy import Engine
+
+from ansorpy.errors import SpecError
+from ansorpy.server.access import keys
+from ansorpy.server.db.engine import now, reading, transaction
+from ansorpy.server.db.upgrade import LOCAL
+from ansorpy.server.settings import ServiceSettings
+
+MIN_KEY_CHARS = 32
+
+
+def requires_keys(settings: ServiceSettings, engine: Engine) -> bool:
+    """Return whether requests need a key: if others can reach us, or if a key was ever made.
+
+    Keys that expired or were revoked count too: a service that asked for keys never stops asking
+    because time has passed. `settings.without_keys` opens it again, on loopback only.
+
+    Raises:
+        SpecError: requests need a key and no key is valid, or the settings contradict one another.
+    """
+    install_admin_key(settings, engine)
+    reachable = not is_loopback(settings.host)
+    if settings.without_keys:
+        _refuse_open(settings, reachable)
+        return False
+    with reading(engine) as tx:
+        made, valid = keys.count(tx), keys.count_valid(tx, now(tx))
+    if valid:
+        return True
+    if made:
+        raise SpecError(
+            f"cannot start because none of the {made} API keys in the database is valid (each was"
+            " revoked or has expired); expected a valid key: `ansorpy keys create` makes one,"
+            " ANSORPY_WITHOUT_KEYS=1 opens the service to every user of this machine"
+        )
+    if settings.require_keys or reachable:
+        raise SpecError(
+            f"host {settings.host}: without a key the service listens on loopback only;"
+            " `ansorpy keys create` makes one"
+        )
+    return False
+
+
+def _refuse_open(settings: ServiceSettings, reachable: bool) -> None:
+    """Raise SpecError if a service without keys contradicts another setting."""
+    if settings.require_keys:
+        raise SpecError(
+            "cannot start because ANSORPY_REQUIRE_KEYS and ANSORPY_WITHOUT_KEYS contradict one"
+            " another; expected one of them"
+        )
+    if reachable:
+        raise SpecError(
+            f"cannot start because ANSORPY_WITHOUT_KEYS opens the service to everybody who reaches"
+            f" host {settings.host}; expected a loopback address"
+        )
+
+
+def install_admin_key(settings: ServiceSettings, engine: Engine) -> None:
+    """Make the key of `admin_key_file` valid, for a service that is set up without a person."""
+    if settings.admin_key_file is None:
+        return
+    try:
+        key = settings.admin_key_file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"ANSORPY_ADMIN_KEY_FILE: {error}") from error
+    if not MIN_KEY_CHARS <= len(key) <= keys.MAX_KEY_CHARS or not key.isprintable():
+        raise SpecError(
+            f"ANSORPY_ADMIN_KEY_FILE: a key of {len(key)} characters, expected"
+            f" {MIN_KEY_CHARS} to {keys.MAX_KEY_CHARS}"
+        )
+    with transaction(engine) as tx:
+        keys.install(tx, key, LOCAL, ("admin",), now(tx))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches `host`."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

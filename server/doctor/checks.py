@@ -1,0 +1,39 @@
+"""Every check, in order."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from ansorpy.errors import AnsorError
+from ansorpy.server.doctor import end_to_end, machine, storage
+from ansorpy.server.doctor.finding import Finding
+from ansorpy.server.settings import ServiceSettings
+
+Check = Callable[[ServiceSettings], "Finding | Sequence[Finding]"]
+
+CHECKS: Final[tuple[tuple[str, Check], ...]] = (
+    ("python", lambda settings: machine.python()),
+    ("packages", lambda settings: machine.packages()),
+    ("target", lambda settings: machine.processor()),
+    ("rules", lambda settings: machine.rules()),
+    ("openmp", lambda settings: machine.openmp()),
+    ("linker", lambda settings: machine.linker()),
+    ("data", storage.folder),
+    ("database", storage.database),
+    ("private", storage.private),  # after the database: opening it mends its own files
+    ("sandbox", end_to_end.sandbox),
+    ("kernel", end_to_end.kernel),
+)
+
+
+def examine(
+    settings: ServiceSettings, checks: Sequence[tuple[str, Check]] = CHECKS
+) -> Iterator[Finding]:
+    """Run every check; none of them raises."""
+    for name, check in checks:
+        try:
+            found = check(settings)
+        except (AnsorError, OSError, SQLAlchemyError, ImportError) as error:
+            found = Finding(name, "bad", f"{type(error).__name__}: {error}")
+        yield from [found] if isinstance(found, Finding) else found

@@ -1,0 +1,106 @@
+"""One untuned kernel on the whole way: built, checked, raced, packed, loaded, called."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+
+from ansorpy.artifact import load
+from ansorpy.errors import RunError
+from ansorpy.frontends.tc.text import parse
+from ansorpy.measure.host import local_target
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.sandbox.isolation import Isolation, isolation_for
+from ansorpy.measure.timing.worker_pool import Settings as PoolSettings
+from ansorpy.measure.workers.replies import Returned
+from ansorpy.measure.workers.worker import Worker
+from ansorpy.server.doctor.finding import Finding
+from ansorpy.server.settings import ServiceSettings
+from ansorpy.tuner import final_race
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import Task, rules_name
+
+SIZE: Final = 32
+TEXT: Final = "def mm(float(32,32) A, float(32,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
+PROOF: Final = "ansorpy.measure.sandbox.proof:held"
+PROOF_S: Final = 20.0
+TOLERANCE: Final = 1e-4  # of sums of 32 products of numbers below 1
+
+
+def sandbox(settings: ServiceSettings) -> Finding:
+    """Report the isolation levels of this machine, and how to get the missing ones."""
+    if settings.sandbox == "off":
+        return Finding("sandbox", "note", "limits only: ANSORPY_SANDBOX=off")
+    try:
+        isolation = isolation_for(settings.sandbox)
+    except RunError as error:
+        return Finding("sandbox", "bad", str(error))
+    active, missing = levels(isolation)
+    told = f"active: {', '.join(active)}"
+    if missing:
+        told += f"; not here: {'; '.join(missing)}"
+    return Finding("sandbox", "ok" if isolation.isolates else "note", told)
+
+
+def levels(isolation: Isolation) -> tuple[list[str], list[str]]:
+    """Return the available levels, and the requirements of the others."""
+    version = isolation.landlock
+    found = (
+        ("limits", True, ""),
+        (f"landlock {version}", version > 0, "landlock (Linux 5.13 or newer)"),
+        ("seccomp", isolation.seccomp, "seccomp (x86-64 or arm64)"),
+        ("bubblewrap", bool(isolation.bwrap), "bubblewrap (`apt-get install bubblewrap`; in a"
+         " container it also needs user namespaces)"),
+    )  # fmt: skip
+    active = [name for name, holds, _ in found if holds]
+    return active, [how for _, holds, how in found if not holds]
+
+
+def kernel(settings: ServiceSettings) -> list[Finding]:
+    """Send one kernel the whole way; ask the processes on it what they can no longer do."""
+    (dag,) = parse(TEXT)
+    target = local_target(1)
+    task = Task.of(dag, target, rules_name("cpu", find_rules("cpu")))
+    begin_s = time.monotonic()
+    with (
+        TemporaryDirectory() as folder,
+        MeasurePool(dag, target, PoolSettings(sandbox=settings.sandbox)) as pool,
+    ):
+        held = [
+            _proof("children that run candidates", pool.crew.slot),
+            _proof("children that build them", pool.crew.builders[0]),
+        ]
+        raced = final_race.race(task, {}, pool, "doctor")
+        if isinstance(raced, list):
+            reasons = "; ".join(f"{failed.kind}: {failed.message}" for failed in raced)
+            return [*held, Finding("kernel", "bad", reasons)]
+        path = final_race.deliver(task, raced.record, raced.entry, raced.native, Path(folder))
+        right = _is_right(path)
+    best_s = raced.record.best_s or 0.0
+    library = "" if not isinstance(raced.native, str) else f"; {raced.native}"
+    told = (
+        f"matmul {SIZE}, untuned: built, checked, raced ({best_s * 1e6:.1f} us), packed, loaded and"
+        f" called in {time.monotonic() - begin_s:.1f} s{library}"
+    )
+    if not right:
+        return [*held, Finding("kernel", "bad", f"{told}; its result is wrong")]
+    return [*held, Finding("kernel", "ok", told)]
+
+
+def _proof(name: str, worker: Worker) -> Finding:
+    reply = worker.call(PROOF, None, PROOF_S, fresh=True)
+    if not isinstance(reply, Returned):
+        return Finding("isolation", "bad", f"{name}: {reply}")
+    held: Mapping[str, bool] = reply.value
+    able = [what for what, holds in held.items() if not holds]
+    told = f"{name}: {', '.join(what for what, holds in held.items() if holds)}"
+    return Finding("isolation", "ok", told + (f"; not: {', '.join(able)}" if able else ""))
+
+
+def _is_right(path: Path) -> bool:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, SIZE, SIZE), dtype=np.float32)
+    return bool(np.abs(np.asarray(load(path)(a, b)) - a @ b).max() < TOLERANCE * SIZE)

@@ -1,0 +1,90 @@
+"""Conditional and partial requests (RFC 9110): ETags and byte ranges."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import HTTPException, Response
+
+MAX_HEADER: Final = 2000  # characters that are looked at
+_TAG: Final = re.compile(r'(?:W/)?("[\x21\x23-\x7e]*")')
+_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+
+
+def matches(if_none_match: str | None, etag: str) -> bool:
+    """Return whether a client already has what `etag` names (weak comparison)."""
+    if if_none_match is None:
+        return False
+    if if_none_match.strip() == "*":
+        return True
+    own = etag.removeprefix("W/")
+    return own in _TAG.findall(if_none_match[:MAX_HEADER])
+
+
+def not_modified(headers: Mapping[str, str]) -> Response:
+    """Return 304 with the headers that the whole reply would have."""
+    return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=dict(headers))
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Bytes `begin` to `end`, the end not included."""
+
+    begin: int
+    end: int
+
+    def header(self, size_bytes: int) -> str:
+        """Return Content-Range."""
+        return f"bytes {self.begin}-{self.end - 1}/{size_bytes}"
+
+
+def requested_range(
+    range_header: str | None, if_range: str | None, etag: str, size_bytes: int
+) -> ByteRange | None:
+    """Return the one range that is asked for; None where the whole is to be sent.
+
+    Several ranges, other units and a stale If-Range are answered with the whole, as RFC 9110
+    allows.
+
+    Raises:
+        HTTPException: 416 where nothing of the range is there.
+    """
+    if range_header is None or (if_range is not None and if_range.strip() != etag):
+        return None
+    found = _RANGE.fullmatch(range_header.strip())
+    if found is None or found.groups() == ("", ""):
+        return None
+    first, last = found.groups()
+    if first == "":
+        begin, end = max(0, size_bytes - int(last)), size_bytes
+    else:
+        begin, end = int(first), min(size_bytes, int(last) + 1) if last else size_bytes
+        if last and int(last) < begin:
+            return None
+    if begin >= end:
+        raise HTTPException(
+            HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+            f"cannot send this range because there are {size_bytes} bytes; expected a part of them",
+            headers={"Content-Range": f"bytes */{size_bytes}"},
+        )
+    return ByteRange(begin, end)
+
+
+def content(
+    data: bytes,
+    etag: str,
+    media_type: str,
+    headers: Mapping[str, str],
+    range_header: str | None,
+    if_range: str | None,
+) -> Response:
+    """Return bytes, or the part of them that is asked for."""
+    told = {**headers, "ETag": etag, "Accept-Ranges": "bytes"}
+    span = requested_range(range_header, if_range, etag, len(data))
+    if span is None:
+        return Response(data, media_type=media_type, headers=told)
+    told["Content-Range"] = span.header(len(data))
+    part = data[span.begin : span.end]
+    return Response(part, HTTPStatus.PARTIAL_CONTENT, media_type=media_type, headers=told)

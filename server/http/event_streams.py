@@ -1,0 +1,112 @@
+"""Events as they happen: server-sent events and JSONL, from the database, from any number on."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from prometheus_client import Gauge
+
+from ansorpy.server.access.authentication import Principal
+from ansorpy.server.access.errors import OverloadedError, RateLimitError
+from ansorpy.server.http.event_poller import EventPoller, EventReader
+from ansorpy.server.service.jobs import EventBatch, JobEvent
+
+Format = Literal["sse", "jsonl"]
+
+PING_S: Final = 15.0
+RETRY_MS: Final = 1000  # when a browser whose stream ended comes back
+RETRY_S: Final = 5
+MEDIA_TYPES: Final = {"sse": "text/event-stream", "jsonl": "application/x-ndjson"}
+
+Read = Callable[[int], EventBatch]  # events after a number
+
+
+@dataclass
+class EventStreams:
+    """The open streams of a service."""
+
+    poller: EventPoller
+    most_s: float  # one stream lasts so long at most
+    most: int  # streams of one tenant
+    most_in_all: int
+    gauge: Gauge
+    clock: Callable[[], float] = time.monotonic
+    _open: Counter[int] = field(default_factory=Counter)
+
+    def check(self, tenant_id: int) -> None:
+        """Refuse one more stream if there are too many.
+
+        Raises:
+            RateError: the tenant has as many streams as it may.
+            FullError: the service has.
+        """
+        if self._open[tenant_id] >= self.most:
+            raise RateLimitError(f"{self.most} event streams are open", RETRY_S)
+        if self._open.total() >= self.most_in_all:
+            raise OverloadedError(f"{self.most_in_all} event streams are open", RETRY_S)
+
+    async def follow(
+        self,
+        who: Principal,
+        reader: EventReader,
+        read: Read,
+        first: EventBatch,
+        form: Format,
+        wait: bool,
+    ) -> AsyncIterator[bytes]:
+        """Yield events in `form`.
+
+        Args:
+            first: what comes after the last event of the reader; it was read already, so that an
+                unknown job is a 404 and not a broken stream.
+            wait: for what has not happened yet; else the stream ends with what there is.
+        """
+        self._open[who.tenant_id] += 1
+        self.gauge.inc()
+        self.poller.subscribe(reader)
+        try:
+            async for chunk in self._chunks(reader, read, first, form, wait):
+                yield chunk
+        finally:
+            self.poller.unsubscribe(reader)
+            self._open[who.tenant_id] -= 1
+            self.gauge.dec()
+
+    async def _chunks(
+        self, reader: EventReader, read: Read, found: EventBatch, form: Format, wait: bool
+    ) -> AsyncIterator[bytes]:
+        end_s = self.clock() + self.most_s
+        while found.events and not reader.closed:
+            reader.after = found.events[-1].number
+            yield b"".join(encode(event, form) for event in found.events)
+            found = await run_in_threadpool(read, reader.after)
+        if found.ended or not wait:
+            return
+        reader.follows_live = True
+        while self.clock() < end_s:
+            try:
+                async with asyncio.timeout(min(PING_S, end_s - self.clock())):
+                    await reader.changed.wait()
+            except TimeoutError:
+                if form == "sse":
+                    yield KEEPALIVE_COMMENT
+                continue
+            found = reader.take()
+            if found.events:
+                yield b"".join(encode(event, form) for event in found.events)
+            if found.ended:
+                return
+
+
+def encode(event: JobEvent, form: Format) -> bytes:
+    """Return one event on the wire."""
+    if form == "jsonl":
+        return event.line.encode() + b"\n"
+    return format_sse_event(
+        data_str=event.line, event=event.kind, id=str(event.number), retry=RETRY_MS
+    )

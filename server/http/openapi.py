@@ -1,0 +1,64 @@
+"""The OpenAPI document: FastAPI's own, with the shapes and examples that it cannot know."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from ansorpy.server.http.openapi_examples import BODIES, REPLIES
+from ansorpy.server.schemas.job import JobRequest
+from ansorpy.server.schemas.problem import MEDIA_TYPE, Problem
+
+SHAPES: Final[tuple[type[BaseModel], ...]] = (JobRequest, Problem)  # that routes name by reference
+REFERENCE: Final = "#/components/schemas/{model}"
+ABOUT: Final = (
+    "Tunes tensor computations: a computation goes in, a verified, fast kernel comes out."
+    " Errors are RFC 9457 problem details; times are in seconds."
+)
+PROBLEM: Final = {
+    "type": "about:blank", "title": "Not Found", "status": 404, "code": "unknown",
+    "detail": "no such job", "errors": [],
+}  # fmt: skip
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Make `app.openapi()` return the whole document, made once."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    found: dict[str, Any] = get_openapi(
+        title=app.title, version=app.version, description=ABOUT, routes=app.routes
+    )
+    known = found.setdefault("components", {}).setdefault("schemas", {})
+    _, shapes = models_json_schema(
+        [(shape, "validation") for shape in SHAPES], ref_template=REFERENCE
+    )
+    known.update({name: schema for name, schema in shapes["$defs"].items() if name not in known})
+    for methods in found["paths"].values():
+        for operation in methods.values():
+            _exemplify(operation)
+    return found
+
+
+def _exemplify(operation: Mapping[str, Any]) -> None:
+    """Add an example to every JSON body and reply of an operation."""
+    bodies = operation.get("requestBody", {}).get("content", {})
+    for content in bodies.values():
+        content["examples"] = BODIES
+    for answer in operation["responses"].values():
+        for media, content in answer.get("content", {}).items():
+            name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+            if media == MEDIA_TYPE:
+                content["example"] = PROBLEM
+            elif name in REPLIES:
+                content["example"] = REPLIES[name]

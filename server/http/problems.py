@@ -1,0 +1,156 @@
+"""Every error as RFC 9457 problem details, mapped once; no answer repeats what was sent."""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import OperationalError, TimeoutError
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from ansorpy.errors import AnsorError, SpecError
+from ansorpy.server.access.errors import (
+    ForbiddenError,
+    OverloadedError,
+    RateLimitError,
+    UnauthenticatedError,
+)
+from ansorpy.server.http.validation import InvalidBodyError, mistakes, to_ascii
+from ansorpy.server.jobs.errors import KeyReusedError, NotFoundError, QuotaError, StateError
+from ansorpy.server.schemas.problem import MEDIA_TYPE, Mistake, Problem
+from ansorpy.target import listed
+
+log = logging.getLogger(__name__)
+
+MAX_DETAIL: Final = 500
+PROBLEM_CODE: Final = "ansorpy.problem"
+NO_PATH: Final = "cannot find this path because no operation has it; expected a path of /docs"
+RETRY_S: Final = 5  # if the database does not answer, or the service is full
+
+# What an expected error means on the wire: the status, and one word for programs.
+MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
+    SpecError: (HTTPStatus.UNPROCESSABLE_ENTITY, "spec"),
+    NotFoundError: (HTTPStatus.NOT_FOUND, "unknown"),
+    StateError: (HTTPStatus.CONFLICT, "state"),
+    KeyReusedError: (HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency"),
+    QuotaError: (HTTPStatus.TOO_MANY_REQUESTS, "quota"),
+    RateLimitError: (HTTPStatus.TOO_MANY_REQUESTS, "rate"),
+    OverloadedError: (HTTPStatus.SERVICE_UNAVAILABLE, "full"),
+    UnauthenticatedError: (HTTPStatus.UNAUTHORIZED, "key"),
+    ForbiddenError: (HTTPStatus.FORBIDDEN, "scope"),
+}
+# By status, where only a status is known (no route, no such method, a body that is too long).
+CODES: Final[Mapping[int, str]] = {
+    400: "request", 403: "origin", 404: "unknown", 405: "method", 406: "format", 408: "slow",
+    413: "length", 415: "type", 416: "range", 421: "host", 503: "full",
+}  # fmt: skip
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Answer every error with problem details."""
+    for kind in MEANING:
+        app.add_exception_handler(kind, _expected)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(InvalidBodyError, _invalid)
+    app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(OperationalError, _database)
+    app.add_exception_handler(TimeoutError, _database)
+    app.add_exception_handler(Exception, _bug)
+
+
+class ProblemResponse(JSONResponse):
+    """A problem; its code is left in the scope, for whoever counts."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, body: Problem, headers: Mapping[str, str] | None) -> None:
+        super().__init__(body.model_dump(), body.status, dict(headers or {}))
+        self.code = body.code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        scope[PROBLEM_CODE] = self.code
+        await super().__call__(scope, receive, send)
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    errors: Sequence[Mistake] = (),
+    headers: Mapping[str, str] | None = None,
+) -> ProblemResponse:
+    """Return a problem as a response."""
+    body = Problem(
+        title=HTTPStatus(status).phrase,
+        status=int(status),
+        code=code,
+        detail=to_ascii(detail)[:MAX_DETAIL] or HTTPStatus(status).description,
+        errors=list(errors),
+    )
+    return ProblemResponse(body, headers)
+
+
+def _expected(_: Request, error: Exception) -> JSONResponse:
+    status, code = next(MEANING[kind] for kind in type(error).__mro__ if kind in MEANING)
+    headers: dict[str, str] = {}
+    if isinstance(error, QuotaError | RateLimitError | OverloadedError):
+        headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, UnauthenticatedError):
+        headers["WWW-Authenticate"] = "Bearer"
+    return problem(status, code, str(error), headers=headers)
+
+
+def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError | InvalidBodyError)
+    shape = (
+        error if isinstance(error, InvalidBodyError) else InvalidBodyError(mistakes(error.errors()))
+    )
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", str(shape), shape.mistakes)
+
+
+def _plain(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    headers = dict(error.headers or {})
+    # A detail of our own is more than the phrase that Starlette puts there.
+    detail = error.detail if error.detail != HTTPStatus(status).phrase else ""
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        # Starlette names those of the first route of the path only.
+        methods = _methods(request) or [headers.get("Allow", "")]
+        headers["Allow"] = ", ".join(methods)
+        detail = f"cannot use this method because the path has others; expected {listed(methods)}"
+    if status == HTTPStatus.NOT_FOUND:
+        detail = detail or NO_PATH
+    return problem(status, CODES.get(status, "http"), detail, headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods that the OpenAPI document has for a path."""
+    found: set[str] = set()
+    for path, methods in request.app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), request.url.path):
+            found |= {method.upper() for method in methods}
+    if "GET" in found:
+        found.add("HEAD")
+    return sorted(found)
+
+
+def _database(_: Request, error: Exception) -> JSONResponse:
+    log.error("the database does not answer: %s", type(error).__name__, exc_info=error)
+    return problem(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "database",
+        "the database does not answer",
+        headers={"Retry-After": str(RETRY_S)},
+    )
+
+
+def _bug(_: Request, error: Exception) -> JSONResponse:
+    log.error("unexpected error", exc_info=error)
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug", "the service made a mistake")

@@ -1,0 +1,55 @@
+"""Twins of a submission: jobs of the same workload that make it needless."""
+
+import operator
+from collections.abc import Callable, Collection
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy.orm import InstrumentedAttribute
+
+from ansorpy.server.db.models import JobRow
+from ansorpy.server.jobs.states import State
+from ansorpy.server.jobs.submission import Budget, Submission
+
+
+def newest_reusable(
+    tenant_id: int, submission: Submission, state: State, targets: Collection[str] = ()
+) -> Select[int]:
+    """Return the query for the newest job of the same workload that makes a submission needless.
+
+    Every column that it reads is in the index `ix_jobs_workload`.
+
+    Args:
+        targets: what the job may have as its target; none: anything.
+    """
+    asked = submission.budget
+    covers = _covers(asked)
+    if state == "succeeded" and asked.target_latency_s is not None:
+        covers = or_(covers, JobRow.best_s <= asked.target_latency_s)
+    query = select(JobRow.seq).where(
+        JobRow.tenant_id == tenant_id,
+        JobRow.workload == submission.workload,
+        JobRow.state == state,
+        covers,
+    )
+    if targets:
+        query = query.where(JobRow.target.in_(sorted(targets)))
+    return query.order_by(JobRow.seq.desc()).limit(1)
+
+
+def _covers(asked: Budget) -> ColumnElement[bool]:
+    """Return the condition that a job's search looks at least as hard as `asked`."""
+    return and_(
+        JobRow.trials >= asked.trials,
+        _unless_unlimited(JobRow.seconds, asked.seconds, operator.ge),
+        _unless_unlimited(JobRow.target_latency_s, asked.target_latency_s, operator.le),
+        _unless_unlimited(JobRow.stop_if_gain_below, asked.stop_if_gain_below, operator.le),
+    )
+
+
+def _unless_unlimited(
+    own: InstrumentedAttribute[float | None],
+    asked: float | None,
+    compare: Callable[[Any, float], ColumnElement[bool]],
+) -> ColumnElement[bool]:
+    return own.is_(None) if asked is None else or_(own.is_(None), compare(own, asked))

@@ -1,0 +1,110 @@
+"""Dependencies of the routes: the objects that `ansorpy.server.app` made, and the principal."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from ansorpy.server.access.authentication import KEY, SESSION, Authenticator, Principal, bearer
+from ansorpy.server.access.errors import ForbiddenError, UnauthenticatedError
+from ansorpy.server.access.keys import Scope
+from ansorpy.server.access.rate_limits import RateLimiter
+from ansorpy.server.http.event_streams import EventStreams
+from ansorpy.server.http.metrics import Metrics
+from ansorpy.server.service.charts import ChartService
+from ansorpy.server.service.dashboard import DashboardService
+from ansorpy.server.service.explain import ExplainService
+from ansorpy.server.service.info import ServiceInfo
+from ansorpy.server.service.jobs import JobService
+from ansorpy.server.service.kernels import KernelService
+from ansorpy.server.service.records import RecordService
+from ansorpy.server.settings import ServiceSettings
+
+COOKIE = "ansorpy_session"
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """Every object that a request may need."""
+
+    settings: ServiceSettings
+    authenticator: Authenticator
+    rates: RateLimiter
+    metrics: Metrics
+    streams: EventStreams
+    jobs: JobService
+    kernels: KernelService
+    explain: ExplainService
+    info: ServiceInfo
+    records: RecordService
+    charts: ChartService
+    dashboard: DashboardService
+
+
+def dependencies(request: Request) -> Dependencies:
+    """Return what `ansorpy.server.app` wired."""
+    found = request.app.state.dependencies
+    assert isinstance(found, Dependencies)
+    return found
+
+
+Deps = Annotated[Dependencies, Depends(dependencies)]
+# For the OpenAPI document; the header itself is read below, where a wrong scheme has a message.
+Documented = Annotated[
+    HTTPAuthorizationCredentials | None,
+    Depends(HTTPBearer(auto_error=False, scheme_name="key", description="An API key.")),
+]
+
+
+def require_scope(scope: Scope) -> Callable[..., Awaitable[Principal]]:
+    """Return the dependency that admits who may do `scope`, at the rate of such requests.
+
+    It runs before anything of the request is looked at.
+    """
+
+    async def authorized(request: Request, deps: Deps, _: Documented) -> Principal:
+        address = request.client.host if request.client is not None else ""
+        try:
+            principal = await _authenticate(request, deps.authenticator)
+        except UnauthenticatedError:
+            deps.rates.hit("denied", address)
+            raise
+        if scope not in principal.scopes:
+            raise ForbiddenError(f"this needs a key with the scope {scope}")
+        # Without keys there is one principal: then addresses are told apart.
+        deps.rates.hit(scope, principal.caller or address)
+        return principal
+
+    return authorized
+
+
+async def _authenticate(request: Request, authenticator: Authenticator) -> Principal:
+    secret, kind = bearer(request.headers.get("authorization")), KEY
+    if secret is None:
+        secret, kind = request.cookies.get(cookie_name(request)), SESSION
+    if secret is None:
+        return authenticator.authenticate(None)
+    known = authenticator.cached(secret, kind)
+    return (
+        known
+        if known is not None
+        else await run_in_threadpool(authenticator.authenticate, secret, kind)
+    )
+
+
+def cookie_name(request: Request) -> str:
+    """Return the name of the cookie with the session.
+
+    Browsers send a cookie to every port of a host, so the port is part of the name. With the
+    prefix `__Host-`, which needs https, no other host of the domain can set it.
+    """
+    name = f"{COOKIE}_{dependencies(request).settings.port}"
+    return f"__Host-{name}" if request.url.scheme == "https" else name
+
+
+ReadAccess = Annotated[Principal, Depends(require_scope("read"))]
+TuneAccess = Annotated[Principal, Depends(require_scope("tune"))]
+AdminAccess = Annotated[Principal, Depends(require_scope("admin"))]

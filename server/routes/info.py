@@ -1,0 +1,56 @@
+"""What the service tells about itself."""
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from ansorpy.server.routes.dependencies import AdminAccess, Deps, ReadAccess
+from ansorpy.server.schemas.problem import problems
+from ansorpy.server.schemas.service import Health, Ready, RuleSets, Targets, Workers
+
+router = APIRouter(tags=["service"])
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+METRICS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The text exposition format.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    },
+    **problems(),
+}
+
+
+@router.get("/v1/targets", operation_id="listTargets", responses=problems())
+def targets(_: ReadAccess, deps: Deps) -> Targets:
+    """Return the machines that jobs can be tuned for now."""
+    return deps.info.targets()
+
+
+@router.get("/v1/rules", operation_id="listRules", responses=problems())
+def rules(_: ReadAccess, deps: Deps) -> RuleSets:
+    """Return the derivation rules: names, order, and what each does."""
+    return deps.info.rules()
+
+
+@router.get("/v1/workers", operation_id="listWorkers", responses=problems())
+def workers(principal: AdminAccess, deps: Deps) -> Workers:
+    """Return the living workers."""
+    return deps.info.workers(principal.tenant_id)
+
+
+@router.get("/metrics", operation_id="metrics", response_class=Response, responses=METRICS)
+def metrics(_: AdminAccess, deps: Deps) -> Response:
+    """Return counts and durations for Prometheus."""
+    return Response(deps.metrics.text(), media_type=PROMETHEUS)
+
+
+@router.get("/healthz", operation_id="health")
+async def health() -> Health:
+    """Say that the process answers."""
+    return Health()
+
+
+@router.get("/readyz", operation_id="ready", responses=problems(503, everywhere=False))
+def ready(deps: Deps) -> Ready:
+    """Say that the database answers, and how many workers live."""
+    return deps.info.ready()

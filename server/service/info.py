@@ -1,0 +1,113 @@
+"""What the service tells about itself: readiness, targets, rules, workers, counts."""
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from sqlalchemy import Engine, func, select
+
+from ansorpy.server.db.engine import now, reading
+from ansorpy.server.db.models import JobRow, RecordRow
+from ansorpy.server.jobs import machines
+from ansorpy.server.jobs.states import MOVES
+from ansorpy.server.schemas.service import (
+    Ready,
+    RuleReply,
+    RuleSet,
+    RuleSets,
+    TargetReply,
+    Targets,
+    WorkerReply,
+    Workers,
+)
+from ansorpy.state.rule import Rule, name_of
+from ansorpy.tuner.rules import GROUP, find_rules
+from ansorpy.tuner.task import rules_name
+
+TEXT_CHARS: Final = 400  # of the docstring of a rule: two sets of them are one small reply
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceInfo:
+    """What the routes about the service call."""
+
+    engine: Engine
+
+    def ready(self) -> Ready:
+        """Ask the database and count the living workers."""
+        with reading(self.engine) as tx:
+            count = len(machines.workers(tx, now(tx)))
+        return Ready(database=self.engine.dialect.name, workers=count)
+
+    def targets(self) -> Targets:
+        """Return the targets that a living worker has."""
+        with reading(self.engine) as tx:
+            found = machines.targets(tx, now(tx))
+        return Targets(targets=[TargetReply(target=t, facts=dict(f)) for t, f in found.items()])
+
+    def workers(self, tenant_id: int) -> Workers:
+        """Return the living workers; a job of somebody else is not named."""
+        with reading(self.engine) as tx:
+            rows = machines.workers(tx, now(tx))
+            own = JobRow.tenant_id == tenant_id
+            ids = [row.job_id for row in rows if row.job_id is not None]
+            mine = set(tx.scalars(select(JobRow.id).where(own, JobRow.id.in_(ids))))
+        return Workers(
+            workers=[
+                WorkerReply(
+                    id=row.id,
+                    host=row.host,
+                    pid=row.pid,
+                    state=row.state,
+                    job=row.job_id if row.job_id in mine else None,
+                    target=row.target,
+                    facts=json.loads(row.facts),
+                    started_s=row.started_s,
+                    heartbeat_s=row.heartbeat_s,
+                    jobs_done=row.jobs_done,
+                )
+                for row in rows
+            ]
+        )
+
+    def rules(self) -> RuleSets:
+        """Return every registered rule set."""
+        kinds = sorted(point.name for point in entry_points(group=GROUP))
+        return RuleSets(sets=[rule_set(kind, find_rules(kind)) for kind in kinds])
+
+    def facts(self) -> Iterator[tuple[str, str, str, Mapping[str, float]]]:
+        """Yield what Prometheus is told of the database."""
+        with reading(self.engine) as tx:
+            by_state = dict.fromkeys(MOVES, 0.0)
+            count = select(JobRow.state, func.count()).group_by(JobRow.state)
+            by_state |= {state: float(number) for state, number in tx.execute(count)}
+            last = tx.scalar(select(func.max(RecordRow.seq))) or 0
+            states: dict[str, float] = {}
+            for worker in machines.workers(tx, now(tx)):
+                states[worker.state] = states.get(worker.state, 0.0) + 1
+        yield "ansorpy_jobs", "Jobs, by state.", "state", by_state
+        yield "ansorpy_workers", "Living workers, by state.", "state", states
+        yield "ansorpy_records", "Number of the last record.", "kind", {"trial": float(last)}
+
+
+def rule_set(kind: str, rules: tuple[Rule, ...]) -> RuleSet:
+    """Return the wire shape of a rule set."""
+    return RuleSet(kind=kind, version=rules_name(kind, rules), rules=list(map(_rule, rules)))
+
+
+def _rule(rule: Rule) -> RuleReply:
+    text = inspect.getdoc(type(rule)) or ""
+    return RuleReply(
+        name=name_of(rule),
+        parameters=_parameters(rule),
+        summary=text.partition("\n")[0][:TEXT_CHARS],
+        text=text[:TEXT_CHARS],
+    )
+
+
+def _parameters(rule: Any) -> dict[str, str]:
+    names = [field.name for field in fields(rule)] if is_dataclass(rule) else []
+    return {name: repr(getattr(rule, name)) for name in names}

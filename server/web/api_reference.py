@@ -1,0 +1,134 @@
+"""The OpenAPI document as a page: no script, no request to anywhere else."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansorpy.server.web.templating import render
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterRow:
+    """One parameter of an operation."""
+
+    name: str
+    place: str
+    required: bool
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRow:
+    """One status that an operation answers with."""
+
+    status: str
+    text: str
+    kinds: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRow:
+    """One method of one path."""
+
+    name: str
+    method: str
+    path: str
+    tag: str
+    summary: str
+    secured: bool
+    parameters: tuple[ParameterRow, ...]
+    body: str  # an example
+    responses: tuple[ResponseRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRow:
+    """One field of a shape."""
+
+    name: str
+    kind: str
+    text: str
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """Return the HTML of an OpenAPI document."""
+    shapes = {
+        name: tuple(_fields(schema)) for name, schema in document["components"]["schemas"].items()
+    }
+    found = tuple(operations(document))
+    tags = tuple(dict.fromkeys(operation.tag for operation in found))
+    return render(
+        "reference.html", info=document["info"], operations=found, tags=tags, shapes=shapes
+    )
+
+
+def operations(document: Mapping[str, Any]) -> Iterator[OperationRow]:
+    """Yield the operations in the order of the document."""
+    for path, methods in document["paths"].items():
+        for method, told in methods.items():
+            yield OperationRow(
+                name=told["operationId"],
+                method=method.upper(),
+                path=path,
+                tag=told["tags"][0],
+                summary=told.get("description", told.get("summary", "")),
+                secured=bool(told.get("security")),
+                parameters=tuple(map(_parameter, told.get("parameters", ()))),
+                body=_body(told),
+                responses=tuple(
+                    _answer(status, answer) for status, answer in sorted(told["responses"].items())
+                ),
+            )
+
+
+def _parameter(told: Mapping[str, Any]) -> ParameterRow:
+    return ParameterRow(
+        told["name"], told["in"], told.get("required", False), kind_of(told["schema"]),
+        told.get("description", ""),
+    )  # fmt: skip
+
+
+def _body(told: Mapping[str, Any]) -> str:
+    content = told.get("requestBody", {}).get("content", {}).get("application/json", {})
+    examples = content.get("examples", {})
+    return "\n\n".join(
+        f"{example['summary']}\n{_pretty(example['value'])}" for example in examples.values()
+    )
+
+
+def _answer(status: str, told: Mapping[str, Any]) -> ResponseRow:
+    content = told.get("content", {})
+    examples = [c["example"] for c in content.values() if "example" in c and status < "400"]
+    return ResponseRow(
+        status, told["description"], ", ".join(content), _pretty(examples[0]) if examples else ""
+    )
+
+
+def _pretty(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2)
+
+
+def _fields(schema: Mapping[str, Any]) -> Iterator[FieldRow]:
+    for name, told in schema.get("properties", {}).items():
+        yield FieldRow(name, kind_of(told), told.get("description", ""))
+
+
+def kind_of(schema: Mapping[str, Any]) -> str:
+    """Return what a schema says of a value, in a few words."""
+    if "$ref" in schema:
+        return str(schema["$ref"].rpartition("/")[2])
+    if "anyOf" in schema:
+        return " or ".join(kind_of(part) for part in schema["anyOf"])
+    if "enum" in schema:
+        return " | ".join(json.dumps(value) for value in schema["enum"])
+    if "const" in schema:
+        return json.dumps(schema["const"])
+    kind = str(schema.get("type", "any"))
+    if kind == "array":
+        return f"list of {kind_of(schema.get('items', {}))}"
+    limits = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    told = [f"{sign} {schema[key]:g}" for key, sign in limits.items() if key in schema]
+    return f"{kind} {', '.join(told)}".strip()

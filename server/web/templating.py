@@ -1,0 +1,32 @@
+"""Templates to HTML; everything is escaped unless a template says otherwise."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ansorpy.server.web import filters
+
+HERE: Final = Path(__file__).parent
+STATIC: Final = HERE / "static"
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """Return the templates of the service; a name that is missing is an error."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in ("latency", "span", "moment", "ratio", "rate", "python"):
+        made.filters[name] = getattr(filters, name)
+    return made
+
+
+def render(template: str, **values: Any) -> str:
+    """Return the HTML of a template."""
+    return environment().get_template(template).render(**values)

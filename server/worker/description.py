@@ -1,0 +1,31 @@
+"""The description that a worker stores of itself: target, cores and versions."""
+
+import json
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Final
+
+from ansorpy.measure.host import local_target
+from ansorpy.records import target_digest
+
+PACKAGES: Final = ("ansorpy", "llvmlite", "numba", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDescription:
+    """A worker's machine, as its row and its claims tell of it."""
+
+    target: str = ""  # digest
+    names: tuple[str, ...] = ()  # KIND, KIND:ARCH
+    cores: int | None = None
+    facts: str = "{}"  # JSON
+
+
+def describe() -> WorkerDescription:
+    """Return the description of this machine, with the cores that this process may use."""
+    target = local_target(None)
+    facts = {
+        "target": asdict(target),
+        "versions": {name: version(name) for name in PACKAGES},
+    }
+    return WorkerDescription(target_digest(target), target.names, target.cores, json.dumps(facts))
