@@ -81,7 +81,7 @@ def imports(path: Path) -> set[str]:
 PICKLING = {
     "ansorpy/measure/workers/worker.py": {"dumps"},  # the parent writes a request
     "ansorpy/measure/draft.py": {"dumps", "loads"},  # a plan in a request; `_unpacked` in a child
-    "ansorpy/measure/workers/child.py": {"loads"},  # a child reads a request
+    "ansorpy/measure/workers/worker_main.py": {"loads"},  # a child reads a request
 }
 
 
@@ -111,7 +111,8 @@ def test_what_unpickles_runs_in_a_child_only() -> None:
                 if "pickle.loads" in called:
                     callers[path] = function.name
     assert callers == {
-        "ansorpy/measure/draft.py": "_unpacked", "ansorpy/measure/workers/child.py": "_answer",
+        "ansorpy/measure/draft.py": "_unpacked",
+        "ansorpy/measure/workers/worker_main.py": "_answer",
     }  # fmt: skip
 
 
