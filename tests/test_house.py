@@ -166,3 +166,26 @@ def test_no_assertion_compares_a_measured_duration(path: Path) -> None:
             for part in ast.walk(check.test):
                 if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub):
                     assert not any(map(reads_a_clock, (part.left, part.right))), check.lineno
+
+
+# Public classes of the same name in two modules, to be renamed; at most 5 may stay. The list only
+# shrinks: a rule and the step that it takes may share a name (both are on the wire).
+SAME_NAME = {
+    "Answer", "Bounded", "Budget", "Built", "Call", "Draft", "Explained", "Index", "Kept",
+    "Kernels", "Limits", "Loaded", "Memory", "Parameter", "Part", "Phase", "Place", "Race",
+    "Raced", "Scope", "Settings", "SkipPadding", "Source", "SplitGroups", "SplitPhases", "Store",
+    "Task", "Tensor", "Tensorize", "Tile", "Trial", "Use", "Value", "Winograd",
+}  # fmt: skip
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for folder in ("ansorpy", "rules", "server"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    place = f"{path.relative_to(ROOT)}:{node.lineno}"
+                    places.setdefault(node.name, []).append(place)
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    for name, found in twice.items():
+        assert name in SAME_NAME, f"class {name} is in {', '.join(found)}: rename one of them"

@@ -1,0 +1,103 @@
+"""Plain words hold: prose of Python files, decisions, changelog, commit subjects."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.prose import FOLDERS, ROOT, files, findings, findings_in
+
+# Files and folders whose prose is still to be rewritten. The list only shrinks.
+NOT_YET: Final = (
+    "ansorpy/artifact", "ansorpy/client", "ansorpy/closing.py", "ansorpy/codegen", "ansorpy/cost",
+    "ansorpy/events.py", "ansorpy/expr", "ansorpy/features", "ansorpy/frontends",
+    "ansorpy/loopir", "ansorpy/measure", "ansorpy/oracle", "ansorpy/plan", "ansorpy/population",
+    "ansorpy/progress.py", "ansorpy/records", "ansorpy/replay.py", "ansorpy/result.py",
+    "ansorpy/rewrites", "ansorpy/search", "ansorpy/sketch.py", "ansorpy/state",
+    "ansorpy/target.py", "ansorpy/te", "ansorpy/topi", "ansorpy/tuner", "ansorpy/uncollected.py",
+    "benchmarks", "rules", "server", "tests",
+)  # fmt: skip
+PAGE_WORDS: Final = 600  # words on one printed page
+LONG_DECISIONS: Final = frozenset({"0010", "0066", "0074", "0078", "0083", "0089"})  # shrinks
+ENTRY_CHARACTERS: Final = 210  # characters of a line of the changelog: two lines on a screen
+
+# Subjects are checked from the commit after this one on; earlier history is fixed.
+FIRST_CHECKED: Final = "408e7737040a90b128eff7f81cc1d5fc116b05af"
+SUBJECT_CHARACTERS: Final = 72  # characters that a log shows on one line
+SUBJECT: Final = re.compile(r"[a-z][a-z0-9_/.-]*: [a-z]")
+NOT_IMPERATIVE: Final = re.compile(
+    r": (an?|the|one|two|no|all|what|who|where|how|which|it|its|is|are|\w+ed|\w+ing)\b"
+)
+VERBS: Final = frozenset({"bring", "embed", "feed", "need", "seed", "shed", "speed", "string"})
+EARLIER: Final = frozenset({"a3aeb1c"})  # pushed before this check
+
+
+def in_scope() -> list[Path]:
+    """The files whose prose is held."""
+    later = tuple(ROOT / place for place in NOT_YET)
+    return [path for path in files() if not any(path.is_relative_to(place) for place in later)]
+
+
+@pytest.mark.parametrize("path", in_scope(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_prose_is_plain(path: Path) -> None:
+    found = sorted(findings(path))
+    assert not found, "\n" + "\n".join(map(str, found))
+
+
+def test_every_place_that_is_left_out_exists() -> None:
+    for place in NOT_YET:
+        assert (ROOT / place).exists(), f"{place} is gone: remove it from NOT_YET"
+
+
+def test_a_decision_takes_at_most_one_page() -> None:
+    for path in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
+        words = len(path.read_text().split())
+        limit = words if path.name[:4] in LONG_DECISIONS else PAGE_WORDS
+        assert words <= limit, f"{path}: {words} words; expected at most {PAGE_WORDS}: shorten it"
+
+
+def test_lines_of_the_changelog_are_short() -> None:
+    for i, line in enumerate((ROOT / "CHANGELOG.md").read_text().splitlines(), 1):
+        assert len(line) <= ENTRY_CHARACTERS, f"CHANGELOG.md:{i}: {len(line)} characters; shorten"
+
+
+def git(*arguments: str) -> str | None:
+    """The output of git, or None without a repository."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else None
+
+
+def test_subjects_of_commits_name_the_area_and_begin_with_an_imperative() -> None:
+    log = git("log", "--format=%h %s", "--no-merges", f"{FIRST_CHECKED}..HEAD")
+    if log is None:
+        pytest.skip("no git history of this release")
+    wrong = []
+    for row in log.splitlines():
+        commit, _, subject = row.partition(" ")
+        verb = subject.partition(": ")[2].partition(" ")[0]
+        mood = NOT_IMPERATIVE.search(subject) and verb not in VERBS
+        if len(subject) > SUBJECT_CHARACTERS or not SUBJECT.match(subject) or mood:
+            wrong += [row] if commit[:7] not in EARLIER else []
+    assert not wrong, "expected `area: imperative` of at most 72 characters:\n" + "\n".join(wrong)
+
+
+def test_the_checker_finds_every_kind_of_finding() -> None:
+    text = (
+        '"""What is kept."""\n'
+        "LIMIT = 3  # of a round\n"
+        "def test_what_is_kept() -> None:\n"
+        '    """Return the one that `nobody` asked, None where it is \'nobody\'."""\n'
+    )
+    found = [(each.line, each.text) for each in sorted(findings_in(text, "sample.py"))]
+    assert found == [
+        (1, "What is kept."), (1, "what"), (2, "of a round"), (3, "test_what_is_kept"),
+        (4, "None where"), (4, "nobody"), (4, "one that"),
+    ]  # fmt: skip
+
+
+def test_the_folders_are_all_there() -> None:
+    for folder in FOLDERS:
+        assert (ROOT / folder).is_dir(), folder
+        assert files((folder,)) or (ROOT / folder).is_symlink(), folder
