@@ -35,6 +35,7 @@ from ansorpy.codegen.tile_text import (
 )
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import SIZE_BYTES, Const, Expr
+from ansorpy.host_jit import initialize
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -371,7 +372,7 @@ def is_local(target: Target) -> bool:
 
 def target_machine(target: Target) -> Any:
     """Return LLVM's back end for a target; an empty `cpu` means the machine this runs on."""
-    _initialize()
+    initialize()
     local = is_local(target)
     features = (
         llvm.get_host_cpu_features().flatten()
@@ -408,17 +409,10 @@ def _kept_machine(target: Target) -> Any:
 
 def parse(text: str) -> Any:
     """Return LLVM's module for a text; BuildError with LLVM's words if it is not right."""
-    _initialize()
+    initialize()
     try:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
         raise BuildError(f"LLVM: {str(error)[:EXCERPT]}") from error
     return module
-
-
-@lru_cache(maxsize=1)
-def _initialize() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()

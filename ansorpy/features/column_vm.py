@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import binding as llvm
+
+from ansorpy.host_jit import compile_here
 
 ROWS: Final = 128  # of a column: some hundred columns stay in the second cache
 _VECTOR: Final = 8
@@ -75,15 +76,7 @@ class _Machine:
     """The compiled interpreter; it lives as long as the process."""
 
     def __init__(self) -> None:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        module = llvm.parse_assembly(text())
-        module.verify()
-        machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
-        )
-        self._engine = llvm.create_mcjit_compiler(module, machine)
-        self._engine.finalize_object()
+        self._engine = compile_here(text())
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64] * 2)
         self.call: Any = kind(self._engine.get_function_address("run"))
 

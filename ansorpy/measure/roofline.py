@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from ansorpy.expr.expr import SIZE_BYTES
+from ansorpy.host_jit import compile_here
 from ansorpy.measure.verify.guard_pages import aligned_empty
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -136,11 +136,5 @@ def _fma_ir(lanes: int, chains: int, element: str, suffix: str) -> str:
 
 
 def _compiled(text: str) -> tuple[Any, int]:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-    )
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
-    engine.finalize_object()
+    engine = compile_here(text, opt=3)
     return engine, engine.get_function_address("kernel")

@@ -11,6 +11,8 @@ from typing import Final
 
 import llvmlite.binding as llvm
 
+from ansorpy.host_jit import compile_here
+
 DEPTH_BYTES: Final = 1 << 20  # as much as the scratch of one task may take
 PATTERNS: Final = (0xFF, 0xA5)  # NaN, -1; then a small number, a large negative integer
 
@@ -31,18 +33,10 @@ def scribbler() -> Callable[[int], None]:
 
     What runs between it and the kernel is scalar code, which spares most of them.
     """
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()
     host = llvm.get_host_cpu_features()
     text = _IR.format(depth=DEPTH_BYTES, registers=_registers(host))
     # Else LLVM clears the registers again on return.
-    features = host.flatten() + (",-vzeroupper" if host.get("avx") else "")
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features
-    )
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
-    engine.finalize_object()
+    engine = compile_here(text, features="-vzeroupper" if host.get("avx") else "")
     function = ctypes.CFUNCTYPE(None, ctypes.c_uint8)(engine.get_function_address("scribble"))
 
     def scribble(byte: int, _alive: object = engine) -> None:

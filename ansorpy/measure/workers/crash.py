@@ -12,9 +12,8 @@ import signal
 from collections.abc import Sequence
 from typing import Any, Final
 
-import llvmlite.binding as llvm
-
 from ansorpy.errors import WireError
+from ansorpy.host_jit import compile_here
 from ansorpy.measure.verify.guard_pages import GUARD_PAGES, PAGE_BYTES
 from ansorpy.measure.workers.codec import Codec
 from ansorpy.measure.workers.forked import BOX_BYTES, NOTE
@@ -59,13 +58,8 @@ class Recorder:
     def __init__(self, box: mmap.mmap) -> None:
         self._box = box
         self._keep: list[Any] = []
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
         place = ctypes.addressof(ctypes.c_char.from_buffer(box))
-        module = llvm.parse_assembly(_IR.format(offset=ADDRESS_OFFSET, box=place))
-        machine = llvm.Target.from_default_triple().create_target_machine()
-        engine = llvm.create_mcjit_compiler(module, machine)
-        engine.finalize_object()
+        engine = compile_here(_IR.format(offset=ADDRESS_OFFSET, box=place))
         self._keep.append(engine)
         self._handler = engine.get_function_address("on_fault")
 

@@ -1,0 +1,35 @@
+"""LLVM's just-in-time compiler for the processor of this process."""
+
+from functools import lru_cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+
+@lru_cache(maxsize=1)
+def initialize() -> None:
+    """Set up LLVM's back end: machine code, its text, and inline assembly."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # inline assembly aborts the process without it
+
+
+def compile_here(text: str, opt: int = 2, features: str = "") -> Any:
+    """Return LLVM's engine around the machine code of IR text; no mid-level pass runs.
+
+    The functions of the text live as long as the engine does.
+
+    Args:
+        opt: LLVM's level of optimisation, 0 to 3.
+        features: flags behind those of this processor, e.g. "-vzeroupper".
+    """
+    initialize()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    flags = [llvm.get_host_cpu_features().flatten(), *([features] if features else [])]
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=",".join(flags), opt=opt
+    )
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine
