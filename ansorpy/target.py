@@ -8,9 +8,9 @@ from typing import Final, Literal
 from ansorpy.errors import SpecError
 from ansorpy.expr.expr import SIZE_BYTES
 
-KINDS: Final = ("cpu", "cuda")  # of targets that have rules, i.e. sketches and explanations
-TUNED_KINDS: Final = ("cpu",)  # of targets that have a back end, i.e. kernels
-MAX_NAME: Final = 32  # characters of the name of a target
+KINDS: Final = ("cpu", "cuda")  # kinds of targets with rules: sketches and explanations
+TUNED_KINDS: Final = ("cpu",)  # kinds of targets with a back end: kernels
+MAX_NAME: Final = 32  # characters of the name of a target at most; LLVM's names are shorter
 _NAME: Final = re.compile(
     r"(?P<digest>[0-9a-f]{16})|(?P<kind>[a-z]+)(:(?P<arch>[A-Za-z0-9_.+-]+))?"
 )
@@ -20,7 +20,8 @@ _NAME: Final = re.compile(
 class Target:
     """A device. Sizes in bytes, `vector_bits` the SIMD width, `cores` the threads of a kernel.
 
-    The features, never a marketing name, decide what code is made and what records fit.
+    Code generation and the choice of matching records depend on the features, never on a
+    marketing name.
     """
 
     kind: Literal["cpu", "cuda"] = "cpu"

@@ -11,12 +11,12 @@ from tests.prose import FOLDERS, ROOT, files, findings, findings_in
 
 # Files and folders whose prose is still to be rewritten. The list only shrinks.
 NOT_YET: Final = (
-    "ansorpy/artifact", "ansorpy/client", "ansorpy/closing.py", "ansorpy/codegen", "ansorpy/cost",
+    "ansorpy/artifact", "ansorpy/client", "ansorpy/closing.py", "ansorpy/codegen",
     "ansorpy/events.py", "ansorpy/expr", "ansorpy/features", "ansorpy/frontends",
-    "ansorpy/loopir", "ansorpy/measure", "ansorpy/oracle", "ansorpy/plan", "ansorpy/population",
+    "ansorpy/loopir", "ansorpy/measure", "ansorpy/oracle", "ansorpy/plan",
     "ansorpy/progress.py", "ansorpy/records", "ansorpy/replay.py", "ansorpy/result.py",
-    "ansorpy/rewrites", "ansorpy/search", "ansorpy/sketch.py", "ansorpy/state",
-    "ansorpy/target.py", "ansorpy/te", "ansorpy/topi", "ansorpy/tuner", "ansorpy/uncollected.py",
+    "ansorpy/rewrites", "ansorpy/sketch.py",
+    "ansorpy/te", "ansorpy/topi", "ansorpy/tuner", "ansorpy/uncollected.py",
     "benchmarks", "rules", "server", "tests",
 )  # fmt: skip
 PAGE_WORDS: Final = 600  # words on one printed page

@@ -1,4 +1,4 @@
-"""The learned model: gradient-boosted trees whose outputs are summed over the stores."""
+"""The learned cost model: gradient-boosted trees whose outputs are summed over the stores."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -16,13 +16,13 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Objective = Callable[[Any, Any], tuple[FloatArray, FloatArray]]
 
-TREES: Final = 100  # more would eat the scoring rate: DESIGN section 3
-LEARNING_RATE: Final = 0.2  # Ansor's eta
-FAILURE_WEIGHT: Final = 0.05  # failures and hopeless candidates still teach, softly
-MIN_SAMPLES: Final = 8  # fewer say nothing
+TREES: Final = 100  # boosting rounds; scoring time is proportional to their number
+LEARNING_RATE: Final = 0.2  # the eta of released Ansor
+FAILURE_WEIGHT: Final = 0.05  # smallest sample weight, that of failures and very slow candidates
+MIN_SAMPLES: Final = 8  # measured candidates before the first training
 
 _PARAMETERS: Final[Mapping[str, Any]] = {
-    # Against Ansor's depth 10: on 30 to 600 candidates 8 leaves rank clearly better than 31.
+    # Ansor has trees of depth 10; on 30 to 600 candidates 8 leaves rank clearly better than 31.
     "num_leaves": LEAVES,
     "feature_fraction": 0.5,
     "learning_rate": LEARNING_RATE,
@@ -41,11 +41,11 @@ _PARAMETERS: Final[Mapping[str, Any]] = {
 class GbmModel:
     """score = scale * sqrt(prior score) + sum over the stores of f(features of the store).
 
-    f is trained by LightGBM on what the prior leaves unexplained, and evaluated by `cost.trees`;
-    the scale of a task is its least-squares fit. Label y = best cost of the task / cost, 0 for
-    failures; loss w * (score - y)^2 with w = y (at least FAILURE_WEIGHT). Trained from scratch on
-    all samples at every update, because the best cost, and so every label, moves. Until
-    MIN_SAMPLES candidates are known, and while all of them failed, the prior alone answers.
+    f is trained by LightGBM on the residual of the scaled prior and evaluated by `cost.trees`;
+    the scale of a task is a least-squares fit. Label y = best cost of the task / cost, 0 for
+    failures; loss w * (score - y)^2 with w = y (at least FAILURE_WEIGHT). Every update trains
+    from scratch on all samples, because a new best cost changes every label. The prior alone
+    gives the scores until MIN_SAMPLES candidates are known, one of which did not fail.
 
     Source: Ansor, OSDI 2020, section 5.2; the prior: ADR-0008.
     """
@@ -59,21 +59,21 @@ class GbmModel:
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """All it has learnt from: its whole state, as `update` takes it."""
+        """All samples of the earlier updates: the whole state of the model."""
         return tuple(self._samples)
 
     @property
     def trained(self) -> bool:
-        """Whether the trees have a say, not the prior alone."""
+        """True if the trees correct the prior."""
         return self._trees is not None
 
     def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
-        """Return one array of scores per batch, about best / cost."""
+        """Return one array of scores per batch: estimates of best / cost."""
         if self._trees is None or not any(batch.size for batch in batches):
             return self._prior.predict(batches, task)
         prior = self._expected(batches, task)
         scale = self._scales.get(task)
-        if scale is None:  # a task never seen: its best candidate is as good as any
+        if scale is None:  # an unseen task: the score of its best candidate is set to 1
             scale = 1.0 / max(float(each.max(initial=0.0)) for each in prior)
         rows = np.concatenate([batch.reshape(-1, batch.shape[2]) for batch in batches])
         values = self._trees.predict(rows)
@@ -85,7 +85,7 @@ class GbmModel:
         ]
 
     def update(self, samples: Sequence[Sample]) -> None:
-        """Add samples and train again on everything."""
+        """Add samples and train again on all samples."""
         self._prior.update(samples)
         self._samples += [sample for sample in samples if sample.batch.size]
         known = sum(len(sample.costs_s) for sample in self._samples)
@@ -97,11 +97,11 @@ class GbmModel:
         self._trees = grow(rows, pack_sum_objective(packs, missed, weights), self._parameters)
 
     def _expected(self, batches: Sequence[Batch], task: str) -> list[FloatArray]:
-        """Return the square root of the prior's scores: it knows the order, not the distances."""
+        """Return the square root of the prior's scores, whose order is better than their ratios."""
         return [np.sqrt(np.maximum(each, 0.0)) for each in self._prior.predict(batches, task)]
 
     def _explained(self, targets: FloatArray, weights: FloatArray) -> FloatArray:
-        """Fit the scale of every task; return what the scaled prior says of every candidate."""
+        """Fit the scale of every task; return the scaled prior score of every candidate."""
         tasks = np.concatenate([np.full(len(s.costs_s), s.task, object) for s in self._samples])
         answer = np.zeros(len(targets))
         for task in dict.fromkeys(s.task for s in self._samples):
@@ -124,9 +124,9 @@ def grow(
     """Boost trees on rows of shape (m, F); the objective gives gradient and hessian per row.
 
     Args:
-        parameters: LightGBM's, in place of those that we have for all.
+        parameters: parameters of LightGBM, which override the common ones.
     """
-    # Here, not above: it takes half a second to load, and the first answer needs none of it.
+    # Imported late: loading takes half a second, and the first answer does not need LightGBM.
     import lightgbm as lgb
 
     settings = {**_PARAMETERS, **parameters}
@@ -165,9 +165,9 @@ def training_set(samples: Sequence[Sample]) -> tuple[Batch, IntArray, FloatArray
 def pack_sum_objective(packs: IntArray, targets: FloatArray, weights: FloatArray) -> Objective:
     """Return the gradient and hessian of w * (sum over the pack - target)^2 / 2 per row.
 
-    The true hessian of a row is w, but the rows of a pack move together: where all n of them
-    fall into one leaf, a step for hessian w moves their sum n times too far, and diverges for
-    n >= 2 / learning rate. So the hessian is w * n.
+    The true hessian of a row is w, but the rows of a pack move together: if all n of them fall
+    into one leaf, a step for hessian w moves their sum n times too far, and diverges for
+    n >= 2 / learning rate. The hessian is therefore w * n.
     """
     lengths = np.bincount(packs, minlength=len(targets)).astype(np.float64)
     hessian = (weights * lengths)[packs]

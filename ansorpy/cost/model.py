@@ -1,4 +1,4 @@
-"""What a cost model is: feature rows to scores, corrected by measured times."""
+"""The interface of cost models: feature rows to scores, corrected by measured times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Costs = npt.NDArray[np.float64]  # (n,): seconds, inf for a failure
 class Sample:
     """Measured candidates of one plan.
 
-    `task` names what their times may be compared with: one workload on one target.
+    `task` names the workload and target; only times of one task are comparable.
     """
 
     task: str
@@ -34,13 +34,13 @@ class Sample:
 
 
 class CostModel(Protocol):
-    """Says which candidates to measure next. Every score is finite."""
+    """Scores that rank candidates before they are measured. Every score is finite."""
 
     def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
         """Return one array of scores per batch; plans may differ in their number of stores.
 
         Args:
-            task: whose candidates these are, as in `Sample.task`.
+            task: the task of the candidates, as in `Sample.task`.
         """
         ...
 
@@ -51,7 +51,7 @@ class CostModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ForTask:
-    """A model asked about one task only."""
+    """A cost model with its task fixed."""
 
     model: CostModel
     task: str

@@ -1,4 +1,4 @@
-"""How well scores foretold measured times: reported once per round."""
+"""Quality of the cost model: rank correlation of scores with measured times, per round."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,10 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Of one round. Correlations are in [-1, 1], 0 where undefined; the others in [0, 1]."""
+    """Quality of the scores of one round.
+
+    Correlations are in [-1, 1], or 0 if undefined; recall and peak are in [0, 1].
+    """
 
     candidates: int
     kendall: float
@@ -36,14 +39,14 @@ def assess(scores: Scores, costs_s: Costs, k: int = 8) -> Quality:
 
 
 def throughputs(costs_s: Costs) -> FloatArray:
-    """Return best / cost in (0, 1], 0 for failures: what a score should rank like."""
+    """Return best / cost in (0, 1], or 0 for failures: the order that scores should reproduce."""
     valid = np.isfinite(costs_s)
     best = float(costs_s[valid].min()) if valid.any() else 1.0
     return np.where(valid, best / costs_s, 0.0)
 
 
 def kendall(a: FloatArray, b: FloatArray) -> float:
-    """Return Kendall's tau-b: concordant less discordant pairs, ties taken out of both scales."""
+    """Return Kendall's tau-b: concordant minus discordant pairs, corrected for ties."""
     upper = np.triu_indices(len(a), 1)
     x = np.sign(a[:, None] - a[None, :])[upper]
     y = np.sign(b[:, None] - b[None, :])[upper]
@@ -60,7 +63,7 @@ def spearman(a: FloatArray, b: FloatArray) -> float:
 
 
 def top_k_recall(scores: FloatArray, truth: FloatArray, k: int) -> float:
-    """Return the share of the k truly best that are among the k best predicted."""
+    """Return the share of the k best candidates that are among the k best predicted ones."""
     k = min(k, len(scores))
     if k == 0:
         return 0.0
@@ -70,7 +73,7 @@ def top_k_recall(scores: FloatArray, truth: FloatArray, k: int) -> float:
 def average_peak(scores: FloatArray, truth: FloatArray, k: int) -> float:
     """Return a-peak@k: the mean running maximum of the truth along the k best predicted.
 
-    Relative to the best of all; 1 if the best predicted is truly the best.
+    Relative to the best candidate; 1 if the best predicted candidate is the best one.
     Source: TVM, MetaSchedule and auto-scheduler training report ("a-peak@32").
     """
     top = float(truth.max(initial=0.0))

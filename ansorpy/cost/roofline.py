@@ -1,4 +1,4 @@
-"""The analytic model: what limits every store, from its vector steps to its traffic.
+"""The analytic cost model: the limit of every store, from vector steps to memory traffic.
 
 Not handled: CUDA, where occupancy decides.
 """
@@ -17,8 +17,8 @@ from ansorpy.target import Target
 FloatArray = npt.NDArray[np.float64]
 
 _COLUMN: Final[Mapping[str, int]] = {name: i for i, name in enumerate(NAMES)}
-_LONG_TILE: Final = 1024  # vectors: code of about 16 KB
-_LARGEST_LOG2: Final = 60.0  # more is no count of anything: it would overflow the sums
+_LONG_TILE: Final = 1024  # vectors of a tile whose code exceeds the L1 cache: about 16 KB
+_LARGEST_LOG2: Final = 60.0  # largest log2 of a count; larger ones would overflow the sums
 _COMBINES: Final = _COLUMN["B0.access_type.read_write"]
 _OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "multiply_add": ("float_mad", "int_mad"),
@@ -30,8 +30,8 @@ _OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
 class CycleRates:
     """Cycles of one core for one vector (or one byte, tile, task); only proportions matter.
 
-    Close to a fit of measured candidates of 35 subgraphs on a Zen 4 core
-    (docs/adr/0036), and to what the processor's manual says.
+    Close to a fit of measured candidates of 35 subgraphs on a Zen 4 core (docs/adr/0036), and to
+    the numbers in the processor's manual.
     """
 
     multiply_add: float = 1.0
@@ -41,23 +41,23 @@ class CycleRates:
     integer: float = 0.55
     index_divide: float = 2.0
     load: float = 1.0
-    split: float = 1.8  # on top, where it may straddle two lines
+    split: float = 1.8  # added to `load` if the vector may straddle two lines
     broadcast: float = 0.35
     gather: float = 30.0
-    move: float = 4.4  # a result to or from memory
-    transpose: float = 8.0  # one whose lanes do not lie side by side there
+    move: float = 4.4  # a result, to or from memory
+    transpose: float = 8.0  # a result whose lanes are not adjacent in memory
     tile: float = 0.8  # loop control around a register tile
-    latency: float = 4.0  # of a multiply-add, before the next one on the same accumulator
-    horizontal: float = 7.5  # to combine the lanes of a vector
+    latency: float = 4.0  # a multiply-add, until the next one on the same accumulator can start
+    horizontal: float = 7.5  # combining the lanes of a vector
     l2_byte: float = 1 / 72
     l3_byte: float = 1 / 37
     memory_byte: float = 1 / 13  # beyond L3
-    wait: float = 870.0  # for the first bytes of a walk beyond L2
-    stretch: float = 50.0  # for the first lines of a stretch beyond L2
+    wait: float = 870.0  # latency of the first bytes of a sequence of accesses beyond L2
+    stretch: float = 50.0  # latency of the first lines of a contiguous stretch beyond L2
     spill: float = 2.0  # per tile and vector that does not fit the registers
-    fetch: float = 2.0  # per vector of a tile whose code the first cache does not hold
-    task: float = 500.0  # to hand out one parallel task
-    memory_cores: float = 2.0  # so many share what lies beyond L2 before it is the limit
+    fetch: float = 2.0  # per vector of a tile whose code exceeds the L1 cache
+    task: float = 500.0  # start of one parallel iteration
+    memory_cores: float = 2.0  # cores that saturate the bandwidth beyond L2
 
 
 class RooflineModel:
@@ -68,11 +68,11 @@ class RooflineModel:
         self._rates = rates or CycleRates()
 
     def predict(self, batches: Sequence[Batch], task: str = "") -> list[Scores]:
-        """Return one array of scores per batch; features as `ansorpy.features.extract` gives."""
+        """Return one array of scores per batch of features, as `features.extract` returns them."""
         sizes = [batch.shape[0] * batch.shape[1] for batch in batches]
         if not sum(sizes):
             return [np.zeros(len(batch)) for batch in batches]
-        # All at once: with many plans there are many small batches.
+        # One pass over all rows, because many plans give many small batches.
         rows = np.concatenate([batch.reshape(-1, 1, batch.shape[2]) for batch in batches])
         parts = np.split(self.cycles(rows)[:, 0], np.cumsum(sizes)[:-1])
         return [
@@ -86,9 +86,8 @@ class RooflineModel:
     def cycles(self, batch: Batch) -> FloatArray:
         """Return an estimate of the cycles of every store, shape (n, stores), at least 1.
 
-        What a core can overlap is summed as a root of third powers: near the largest where one
-        limit stands out, above it where several are close. Nothing is counted of stores that
-        are run ahead.
+        Overlapping limits are combined by the 3-norm: close to the largest limit if it stands out,
+        and above it if several are close. Stores that run ahead of the call count nothing.
         """
         rates = self._rates
         arithmetic, ports = self._arithmetic(batch), self._ports(batch)
@@ -107,7 +106,7 @@ class RooflineModel:
         )
         tasks = np.maximum(_count(batch, "parallel_prod"), 1.0)
         cores = self._target.cores
-        busy = tasks / np.ceil(tasks / cores)  # cores that work, on average
+        busy = tasks / np.ceil(tasks / cores)  # busy cores on average
         starting = np.where((tasks > 1) & (cores > 1), tasks * rates.task / cores, 0.0)
         shared = np.minimum(busy, max(1.0, min(rates.memory_cores, cores)))
         answer = _overlapped(issue / busy, near / busy, far / shared) + starting
@@ -115,7 +114,7 @@ class RooflineModel:
         return np.where(timed, answer, 0.0) + 1.0
 
     def _arithmetic(self, batch: Batch) -> FloatArray:
-        """Return the cycles of the operations: as many vectors of each as there are steps."""
+        """Return the cycles of the operations: one vector of each operation per vector step."""
         iterations = np.maximum(_count(batch, "outer_prod"), 1.0)
         steps = _count(batch, "core.steps")
         total = np.zeros(batch.shape[:2])
@@ -143,10 +142,10 @@ class RooflineModel:
         return total
 
     def _overhead(self, batch: Batch, chains: FloatArray) -> FloatArray:
-        """Return what nothing hides: loop control, lanes that are combined, spills."""
+        """Return the cycles that do not overlap: loop control, combining of lanes, spills."""
         tiles = _count(batch, "core.tiles")
         surplus = _count(batch, "core.registers") - self._target.registers
-        # Longer tiles are stored one after the other: they keep nothing.
+        # Tiles of more chains are stored vector by vector: no register is live for long.
         spilt = np.where(chains <= 2 * self._target.registers, np.maximum(surplus, 0.0), 0.0)
         steps = _count(batch, "core.steps")
         fetched = np.where((tiles > 0) & (steps > _LONG_TILE * tiles), steps, 0.0)
@@ -160,13 +159,13 @@ class RooflineModel:
 
 def _overlapped(*parts: FloatArray) -> FloatArray:
     largest = np.maximum.reduce(parts)
-    scale = np.where(largest > 0, largest, 1.0)  # third powers of large counts lose nothing
+    scale = np.where(largest > 0, largest, 1.0)  # cubes of large counts lose no precision
     answer: FloatArray = scale * np.cbrt(sum((part / scale) ** 3 for part in parts))
     return answer
 
 
 def _count(batch: Batch, name: str) -> FloatArray:
-    """Return what a log2(1 + x) feature stands for, at least 0."""
+    """Return x of a feature log2(1 + x), at least 0."""
     logs = np.clip(batch[:, :, _COLUMN[name]].astype(np.float64), 0.0, _LARGEST_LOG2)
     answer: FloatArray = np.exp2(logs) - 1.0
     return answer

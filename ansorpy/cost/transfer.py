@@ -1,4 +1,4 @@
-"""The analytic model, corrected by what was measured of other tasks, as long as that helps."""
+"""The analytic cost model, corrected by measurements of other tasks while they improve it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from ansorpy.cost.trees import Trees
 
 FloatArray = npt.NDArray[np.float64]
 
-# What it says must hold for programs that it never saw: fewer, slower and stiffer than those that
-# learn from a task itself. ADR-0066.
+# The trees must generalise to unseen tasks: fewer boosting rounds, a lower learning rate and
+# stronger regularisation than in the model that learns from the task itself (ADR-0066).
 TREES: Final = 60
 STIFF: Final = {
     "learning_rate": 0.1,
@@ -25,16 +25,18 @@ STIFF: Final = {
     "min_sum_hessian_in_leaf": 0.5,
     "lambda_l2": 1.0,
 }
-LARGEST: Final = 20.0  # a logarithm of a correction beyond which nothing is learned any more
-LEAST_JUDGED: Final = 16  # candidates of a task; a first round of 8 says nothing
-MOST_JUDGED: Final = 64  # by then the task has a model of its own
-FOLDS: Final = 4  # parts of a lesson that are kept from it in turns, to see what it is worth
-MARGIN: Final = 0.1  # of Kendall's tau: noise, and who chose the candidates looks worse on them
+LARGEST: Final = 20.0  # largest logarithm of a correction; exp of it does not overflow
+LEAST_JUDGED: Final = 16  # candidates of a task for a judgement; a first round of 8 is too few
+MOST_JUDGED: Final = 64  # candidates after which the task has a model of its own
+FOLDS: Final = 4  # folds of the cross-validation over tasks
+# Kendall's tau by which the correction may fall behind: noise, and the bias that a model ranks the
+# candidates it chose itself worse than others.
+MARGIN: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How well the measured candidates of a task were ranked, with the correction and without."""
+    """Kendall's tau on measured candidates of a task, with the correction and without it."""
 
     candidates: int
     kendall: float
@@ -42,7 +44,7 @@ class Judgement:
 
     @property
     def kept(self) -> bool:
-        """Whether the correction ranks no worse than chance, and hardly worse than without it."""
+        """True if the correction ranks no worse than chance, and hardly worse than the roofline."""
         return self.kendall >= 0.0 and self.kendall >= self.roofline - MARGIN
 
 
@@ -50,10 +52,10 @@ class TransferModel:
     """score = 1 / sum over the stores of (cycles by the roofline * exp(f(features of the store))).
 
     f is trained once, on candidates of other tasks; loss w * (log cost + log score - c)^2 with
-    w = best cost of the task / cost, and a c of its own for every task: what a unit of cycles
-    takes cancels out, and failures teach nothing. It learns nothing from the tasks that it is
-    asked about, but watches how it ranks them: where that is bad, the roofline answers from then
-    on. Until `learn` was called it is the roofline.
+    w = best cost of the task / cost, and one c per task, so that the duration of a cycle cancels
+    out; failures are left out. The model does not learn from the tasks that it scores, but
+    judges its ranking of them: after a bad judgement, the roofline gives the scores of the task.
+    Before `learn` is called, the roofline gives all scores.
 
     Source: ADR-0066.
     """
@@ -63,18 +65,18 @@ class TransferModel:
         self._parameters = {**STIFF, "seed": seed, "num_threads": threads}
         self._trees: Trees | None = None
         self._seen: dict[str, list[Sample]] = {}
-        self.judgements: dict[str, Judgement] = {}  # the last of every task
-        self.promise: Judgement | None = None  # of the last lesson, of tasks that it was not shown
+        self.judgements: dict[str, Judgement] = {}  # the latest judgement of every task
+        self.promise: Judgement | None = None  # the cross-validation of the training set
 
     @property
     def trained(self) -> bool:
-        """Whether it knows of other tasks."""
+        """True if the correction was trained on other tasks."""
         return self._trees is not None
 
     def learn(self, samples: Sequence[Sample]) -> None:
-        """Learn from other tasks, in place of what was learned before.
+        """Train the correction on other tasks, in place of an earlier training.
 
-        Nothing is learned of a lesson whose parts rank each other worse than the roofline does.
+        The training set is dropped if its cross-validation ranks worse than the roofline.
         """
         self.promise = self._promised(samples)
         good = self.promise is None or self.promise.kendall >= self.promise.roofline
@@ -90,7 +92,7 @@ class TransferModel:
         return grow(rows, objective, self._parameters, TREES) if len(cycles) else None
 
     def _promised(self, samples: Sequence[Sample]) -> Judgement | None:
-        """Return how well tasks are ranked by what the others teach, in the mean; None: unknown."""
+        """Return the mean judgement of a cross-validation over tasks; None if no task is large."""
         by_task: dict[str, list[Sample]] = {}
         for sample in samples:
             by_task.setdefault(sample.task, []).append(sample)
@@ -112,10 +114,10 @@ class TransferModel:
         return Judgement(count, ours, plain)
 
     def doubt(self, task: str) -> CostModel | None:
-        """Return who else should propose a share of the next round of a task; None for nobody.
+        """Return the model that proposes a share of the next round of a task, or None.
 
-        It is the roofline, as long as the task has measured nothing: what other tasks taught may
-        mislead, and a first round that was all its own would be lost.
+        It is the roofline until candidates of the task were measured: the correction may mislead,
+        and a first round of its proposals alone would then be lost.
         """
         return self._roofline if self.trained and task not in self._seen else None
 
@@ -128,7 +130,7 @@ class TransferModel:
         return self._corrected(batches, self._trees)
 
     def update(self, samples: Sequence[Sample]) -> None:
-        """Judge itself on measured candidates of a task, the first MOST_JUDGED of them."""
+        """Judge the correction on the first MOST_JUDGED measured candidates of every task."""
         for sample in samples:
             seen = self._seen.setdefault(sample.task, [])
             if sum(len(each.costs_s) for each in seen) < MOST_JUDGED and sample.batch.size:
@@ -137,7 +139,7 @@ class TransferModel:
             self._judge(task)
 
     def _judge(self, task: str) -> None:
-        """Look again at a task, unless it was given up."""
+        """Judge the correction on a task again, unless the task was given up."""
         before, seen = self.judgements.get(task), self._seen[task]
         count = sum(len(sample.costs_s) for sample in seen)
         given_up = before is not None and not before.kept
@@ -147,7 +149,7 @@ class TransferModel:
         self.judgements[task] = self._judged(seen, self._trees)
 
     def _judged(self, seen: Sequence[Sample], trees: Trees) -> Judgement:
-        """Return how trees rank the candidates of a task."""
+        """Return the judgement of trees on the candidates of a task."""
         batches = [sample.batch for sample in seen]
         truth = throughputs(np.concatenate([sample.costs_s for sample in seen]))
         ours = kendall(np.concatenate(self._corrected(batches, trees)), truth)
@@ -165,7 +167,7 @@ class TransferModel:
         ]
 
     def _lesson(self, samples: Sequence[Sample]) -> tuple[Batch, FloatArray, Objective]:
-        """Return rows (m, F), their cycles (m,) and the objective, of all that did not fail."""
+        """Return rows (m, F), their cycles (m,) and the objective, without failures."""
         names = list(dict.fromkeys(sample.task for sample in samples))
         best_s = dict.fromkeys(names, np.inf)
         for sample in samples:
@@ -198,8 +200,8 @@ def log_sum_objective(
 ) -> Objective:
     """Return gradient and hessian of w * (log sum over the pack (cycles * exp f) - log cost - c)^2.
 
-    Per row, with c of the task at its best. The rows of a pack share the hessian w by what they
-    contribute to the sum: exact where all of them move together, cautious where they do not.
+    Per row, with the optimal c of the task. The rows of a pack share the hessian w in proportion
+    to their part of the sum, which is exact if all rows move together, and cautious otherwise.
 
     Args:
         cycles, packs: per row, shape (m,).

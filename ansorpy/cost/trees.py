@@ -1,8 +1,8 @@
-"""Sum small decision trees over many rows, all splits of a tree at once, in NumPy.
+"""Evaluate an ensemble of small decision trees on many rows, column by column, in NumPy.
 
-LightGBM walks row by row and tree by tree. Here every split is one comparison over a whole
-column: where it fails, the leaves left of it are crossed out, one bit each; the leftmost leaf
-that is left is the answer. With at most 8 leaves a tree's state is one byte per row.
+LightGBM walks every tree for every row. Here every split is one comparison of a whole column: if
+it fails, the leaves of its left subtree are crossed out, one bit each; the leftmost leaf that
+remains gives the value. With at most 8 leaves the state of a tree is one byte per row.
 
 Source: Lucchese et al., QuickScorer, SIGIR 2015.
 """
@@ -14,10 +14,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-LEAVES: Final = 8  # bits of a byte
-# The first leaf that is left, for every set of crossed-out ones; of none: LEAVES.
+LEAVES: Final = 8  # leaves per tree at most: one bit of a byte for each
+# The leftmost leaf that remains, by set of crossed-out leaves; LEAVES if no leaf remains.
 _LEFTMOST: Final = np.array([(~crossed & (crossed + 1)).bit_length() - 1 for crossed in range(256)])
-_CHUNK: Final = 32768  # rows at a time: smaller ones pay for calls, larger ones leave the cache
+_CHUNK: Final = 32768  # rows per pass: fewer pay for the calls, more do not fit the cache
 
 Bytes = npt.NDArray[np.uint8]
 FloatArray = npt.NDArray[np.float64]
@@ -25,22 +25,22 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    column: int  # among the columns that are used
+    column: int  # position in `Trees.columns`
     threshold: np.float32
-    left: int  # bits of the leaves that are out of reach where value > threshold
+    left: int  # bits of the leaves that `value > threshold` rules out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trees:
-    """`splits` and `leaves` per tree; leaves[t][crossed out] is the value that is left."""
+    """An ensemble of trees; leaves[t][crossed out] is the value of the remaining leftmost leaf."""
 
-    columns: npt.NDArray[np.intp]  # features that occur
+    columns: npt.NDArray[np.intp]  # features that occur in a split
     splits: tuple[tuple[_Split, ...], ...]
     leaves: FloatArray  # (trees, 256)
 
     @staticmethod
     def of(dump: Mapping[str, Any]) -> "Trees":
-        """Read what `lightgbm.Booster.dump_model` answers.
+        """Convert the dictionary that `lightgbm.Booster.dump_model` returns.
 
         Raises:
             ValueError: a tree has more than 8 leaves, or a split that is not `value <= number`.
@@ -59,7 +59,7 @@ class Trees:
         return Trees(np.array(used, np.intp), tuple(splits), leaves)
 
     def predict(self, rows: npt.NDArray[np.float32]) -> FloatArray:
-        """Return the sum over the trees for rows of shape (n, F), as LightGBM gives it."""
+        """Return the sum over the trees for rows of shape (n, F), equal to that of LightGBM."""
         answer = np.zeros(len(rows))
         for start in range(0, len(rows), _CHUNK):
             chunk = rows[start : start + _CHUNK]
@@ -109,13 +109,13 @@ def _splits(node: Mapping[str, Any], first: int, place: Mapping[int, int]) -> It
 
 
 def _float32_below(threshold: float) -> np.float32:
-    """Return the largest float32 up to `threshold`: float32 values compare with both alike."""
+    """Return the largest float32 up to `threshold`; it splits float32 values in the same way."""
     near = np.float32(threshold)
     return near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf))
 
 
 def _table(values: Sequence[float]) -> FloatArray:
-    """Return for every set of crossed-out leaves the value of the leftmost one that is left."""
+    """Return the value of the leftmost remaining leaf, by set of crossed-out leaves."""
     padded = np.zeros(LEAVES + 1)
     padded[: len(values)] = values
     answer: FloatArray = padded[_LEFTMOST]

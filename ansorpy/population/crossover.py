@@ -1,4 +1,4 @@
-"""Combine rows: crossover within a plan, and moving rows to a sibling plan."""
+"""Crossover of the rows of one plan, and migration of rows to another plan."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,10 @@ IntArray = npt.NDArray[np.int64]
 
 
 def crossover(plan: Plan, a: IntArray, b: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return children that take every axis whole from `a` or from `b`; shape as both.
+    """Return children that take all tile sizes of an axis from `a`, or all from `b`; same shape.
 
-    Axes are not mixed inside: the parts of one axis only mean something together. A child
-    that breaks a condition of the plan is replaced by its parent in `a`.
+    The tile sizes of one axis are never mixed, because only together they split the axis well.
+    A child that breaks a condition of the plan is replaced by its parent in `a`.
     """
     children = a.copy()
     for columns in (*(g.columns for g in groups(plan)), *((i,) for i in value_columns(plan))):
@@ -27,11 +27,11 @@ def crossover(plan: Plan, a: IntArray, b: IntArray, rng: np.random.Generator) ->
 
 
 def migrate(plan_from: Plan, rows: IntArray, plan_to: Plan, rng: np.random.Generator) -> IntArray:
-    """Return the rows as rows of another plan, its columns filled by name.
+    """Return the rows as rows of `plan_to`: columns of the same name keep their values.
 
-    Columns that `plan_from` lacks are drawn at random; what does not fit is cut to fit, and a
-    row that still breaks a condition of `plan_to` becomes a fresh sample of it. Returns fewer
-    rows only where `plan_to` has no legal row at all.
+    Columns that `plan_from` lacks are drawn at random, values out of range are moved into range,
+    and a row that still breaks a condition of `plan_to` is replaced by a random sample. Returns
+    fewer rows only if `plan_to` has no legal row at all.
     """
     found = [plan_from.column.get(size.name) for size in plan_to.sizes]
     if None in found:

@@ -1,4 +1,4 @@
-"""The tile sizes of one axis belong together: they are sampled and repaired as one group."""
+"""Groups of columns: the tile sizes of one axis are sampled and repaired together."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from ansorpy.plan.remember import per_plan
 class Group:
     """The columns of one axis.
 
-    `columns` are positions in a row, outermost inner part first; the last is the innermost,
-    and it is a multiple of `multiple_of`.
+    `columns` are positions in a row, from the outermost tile size to the innermost one, which is
+    a multiple of `multiple_of`.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Which rows are candidates: ranges, multiples, listed values, and the conditions of the plan."""
+"""Legality of rows: ranges, multiples, listed values, and the conditions of the plan."""
 
 from math import prod
 
@@ -14,7 +14,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def legal(plan: Plan, rows: IntArray) -> BoolArray:
-    """Tell for every row of shape (n, sizes) whether it can be lowered, as shape (n,).
+    """Return one boolean per row of shape (n, sizes): true if the row can be lowered.
 
     The tile sizes of an axis are at least 1, and their product is at most the extent rounded up
     to whole innermost tiles; the innermost size of a lane axis is a multiple of its lanes; an
@@ -29,7 +29,7 @@ def legal(plan: Plan, rows: IntArray) -> BoolArray:
         good &= (columns[i][:, None] == listed).any(axis=1)
     if not plan.conditions:
         return good
-    # Conditions may divide by a size: they are asked only of rows whose ranges are right.
+    # Conditions may divide by a size, so that they are evaluated for rows within range only.
     where = np.flatnonzero(good)
     values = {size.name: columns[i, where] for i, size in enumerate(plan.sizes)}
     held = np.ones(len(where), np.bool_)
@@ -40,9 +40,9 @@ def legal(plan: Plan, rows: IntArray) -> BoolArray:
 
 
 def fit(plan: Plan, rows: IntArray) -> IntArray:
-    """Return the rows moved into range: multiples rounded down, tiles cut to what is left.
+    """Return the rows moved into range: multiples rounded down, tile sizes cut to their axis.
 
-    Takes any integers; the answer meets all that `legal` asks but the conditions of the plan.
+    Takes any integers. The rows returned satisfy `legal`, except for the conditions of the plan.
     """
     columns = np.ascontiguousarray(rows.T)
     for group in groups(plan):
@@ -53,7 +53,7 @@ def fit(plan: Plan, rows: IntArray) -> IntArray:
 
 
 def enumerate_all(plan: Plan, limit: int = 65536) -> IntArray | None:
-    """Return every legal row, or None where the ranges hold more than `limit` rows."""
+    """Return every legal row, or None if the ranges hold more than `limit` rows."""
     choices = [_range(plan, i) for i in range(len(plan.sizes))]
     if prod(map(len, choices)) > limit:
         return None

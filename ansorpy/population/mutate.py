@@ -1,4 +1,4 @@
-"""Move every row of a population a small step: tiles, unroll budgets, vector counts, rows."""
+"""Mutation of every row of a population: tile sizes, unroll budgets, vector counts, row blocks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,17 +16,18 @@ from ansorpy.population.sample import draw_group
 
 IntArray = npt.NDArray[np.int64]
 
-# Several neighbours are tried at once for the rows that are left: few passes, large matrices.
+# Neighbours drawn per row in each pass; later passes treat the rows without a legal neighbour and
+# draw several at once, because few passes over large matrices are the fastest.
 _TRIES: Final = (1, 3, 6)
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How often each kind of step is tried; kinds a plan has no column for do not count.
+    """Relative frequency of each kind of mutation; a kind without a column in the plan has none.
 
-    `tile` and `unroll` as released Ansor's (0.90, 0.04); `vector`, `rows` are ours. Its other two,
-    compute location (0.05) and parallel granularity (0.01), move a row to another plan:
-    see ansorpy.search.evolve.
+    `tile` and `unroll` are those of released Ansor (0.90, 0.04); `vector` and `rows` are ours.
+    Ansor's other two mutations, of compute location (0.05) and parallel granularity (0.01), move
+    a row to another plan: see ansorpy.search.evolve.
     """
 
     tile: float = 0.90
@@ -36,7 +37,7 @@ class Weights:
 
     @property
     def total(self) -> float:
-        """The sum of all."""
+        """The sum of all weights."""
         return self.tile + self.unroll + self.vector + self.rows
 
 
@@ -47,9 +48,9 @@ def mutate(
     exact: bool = False,
     weights: Weights | None = None,
 ) -> IntArray:
-    """Return one legal neighbour per row, shape as `rows`; same rng state, same result.
+    """Return one legal neighbour per row, in the shape of `rows`; deterministic by `rng`.
 
-    A step that changes nothing or breaks a condition is drawn again; after ten tries the row
+    A mutation that changes nothing or breaks a condition is drawn again; after ten draws the row
     stays as it is. `rows` must be legal.
     """
     children = rows.copy()
@@ -92,7 +93,7 @@ def _steps(plan: Plan, exact: bool, weights: Weights) -> list[tuple[float, Move]
 
 
 def _redraw(role: str, plan: Plan, rows: IntArray, rng: np.random.Generator) -> IntArray:
-    """Draw a value that is not the present one for one column of the role, in every row."""
+    """Draw another value for one column of the role, in every row."""
     found = [i for i, size in enumerate(plan.sizes) if size.role == role and len(size.values) > 1]
     picked = rng.integers(0, len(found), len(rows))
     for which, column in enumerate(found):
@@ -109,7 +110,7 @@ def _movable(plan: Plan) -> list[Group]:
 
 
 def _change_tile(plan: Plan, rows: IntArray, rng: np.random.Generator) -> IntArray:
-    """Change one tile size: x2, /2, +-1 step, a factor moved within its axis, or a new axis."""
+    """Change one tile size (x2, /2, +-1 step, a factor moved within its axis), or draw an axis."""
     tiles = [(group, i) for group in _movable(plan) for i in group.columns]
     if not tiles:
         return rows
@@ -120,7 +121,7 @@ def _change_tile(plan: Plan, rows: IntArray, rng: np.random.Generator) -> IntArr
     step = np.array([plan.sizes[i].multiple_of for _, i in tiles], np.int64)[picked]
     kind = rng.integers(0, 8, n)
     value = rows[at, column]
-    # The part that takes a moved factor: the next one of the axis, cyclically.
+    # A factor moves to the next tile size of the axis, cyclically.
     partner = np.array([_next(group, i) for group, i in tiles], np.int64)[picked]
     factor = np.where(rng.random(n) < 0.7, 2, rng.integers(2, 6, n))
     moving = (kind >= 5) & (partner != column)
@@ -141,7 +142,7 @@ def _next(group: Group, column: int) -> int:
 def _new_axis(
     rows: IntArray, which: IntArray, owners: list[Group], rng: np.random.Generator
 ) -> IntArray:
-    """Draw all sizes of one axis anew in the rows `which`."""
+    """Draw all tile sizes of one axis again in the rows `which`."""
     for group in dict.fromkeys(owners):
         mine = which[[owner == group for owner in owners]]
         columns = np.ascontiguousarray(rows[mine].T)
@@ -153,8 +154,8 @@ def _new_axis(
 def _move_divisor(plan: Plan, rows: IntArray, rng: np.random.Generator) -> IntArray:
     """Move a random divisor from one part of an axis to another, as released Ansor does.
 
-    The lengths, the outermost included, are put in random order; the first that is above 1
-    gives a divisor above 1 to the next in that order. The innermost stays at most 64.
+    The lengths, the outermost included, are put in random order; the first length above 1 gives
+    a divisor above 1 to the length after it in that order. The innermost length stays at most 64.
     """
     axes = _movable(plan)
     if not axes:

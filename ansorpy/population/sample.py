@@ -1,4 +1,4 @@
-"""Draw rows: the initial population, and fresh blood for later ones."""
+"""Random rows of a plan: the initial population, and random rows of later iterations."""
 
 from functools import lru_cache
 from typing import Final
@@ -14,24 +14,24 @@ from ansorpy.population.legal import fit, legal
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-_ROUNDS: Final = 12  # of drawing again what was illegal
-_HOPELESS: Final = 3  # the round after which a plan without a legal row is given up
-_SCARCE: Final = 0.2  # share of legal rows below which they are made, not found
-_HALVINGS: Final = 8
-_TABLE: Final = 65536  # extents up to here have their divisors in a table
+_ROUNDS: Final = 12  # draws of rows in place of illegal ones
+_HOPELESS: Final = 3  # draws after which a plan without a legal row is given up
+_SCARCE: Final = 0.2  # share of legal rows below which illegal rows are repaired by halving
+_HALVINGS: Final = 8  # repairs of a row, each of two random tile sizes
+_TABLE: Final = 65536  # largest extent whose divisors are looked up in a table
 
 
 def sample(plan: Plan, n: int, rng: np.random.Generator, exact: bool = False) -> IntArray:
     """Return legal rows of `plan`, int64 of shape (n, sizes), column order as plan.sizes.
 
-    exact   every axis uniformly among its ordered factorisations, innermost at most 64; an
+    exact   every axis uniformly among its ordered factorisations, innermost size at most 64; an
             axis that its lanes do not divide is rounded up to whole vectors first
-    free    any inner sizes, log-uniform, leaning towards divisors, powers of two and even
-            cuts (those leave small tails)
+    free    any inner sizes, log-uniform, with a preference for divisors, powers of two and even
+            cuts, all of which leave small tails
 
-    Rows that break a condition of the plan are drawn again; where few are legal, free rows are
-    halved into legality instead. After 12 rounds the missing ones repeat legal rows; where
-    four rounds found none, the plan is taken to have none: shape (0, sizes).
+    Rows that break a condition of the plan are drawn again; if few rows are legal, tile sizes of
+    free rows are halved until they are. After 12 draws, legal rows are repeated to make up the
+    number; if four draws found no legal row, the plan is taken to have none: shape (0, sizes).
     """
     kept: list[IntArray] = []
     missing, found, drawn, asked = n, 0, 0, n
@@ -45,7 +45,7 @@ def sample(plan: Plan, n: int, rng: np.random.Generator, exact: bool = False) ->
         missing = n - sum(map(len, kept))
         if missing <= 0 or (missing == n and tries >= _HOPELESS):
             break
-        # What was legal so far tells how many to draw for those that are missing.
+        # The share of legal rows so far tells how many to draw for the missing ones.
         asked = min(drawn * missing // max(found, 1) + 64, 8 * n + 1024)
     rows = np.concatenate(kept)[:n]
     if 0 < len(rows) < n:
@@ -54,9 +54,9 @@ def sample(plan: Plan, n: int, rng: np.random.Generator, exact: bool = False) ->
 
 
 def _halved(plan: Plan, rows: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return those of the illegal `rows` that halving random sizes makes legal.
+    """Return the illegal `rows` that become legal if random tile sizes are halved.
 
-    Limits of registers and scratch memory are kept by smaller tiles.
+    Smaller tiles keep the limits of registers and scratch memory.
     """
     tiles = [i for i, size in enumerate(plan.sizes) if size.role == "tile" and size.extent > 1]
     kept = [rows[:0]]
@@ -75,7 +75,7 @@ def _halved(plan: Plan, rows: IntArray, rng: np.random.Generator) -> IntArray:
 
 
 def draw(plan: Plan, n: int, rng: np.random.Generator, exact: bool = False) -> IntArray:
-    """Return rows whose ranges are right; the conditions of the plan are not asked."""
+    """Return rows within range; the conditions of the plan are not evaluated."""
     columns = np.ones((len(plan.sizes), n), np.int64)
     for group in groups(plan):
         draw_group(group, columns, rng, exact)
@@ -109,12 +109,12 @@ def draw_group(
 
 
 def log_uniform(room: IntArray, extent: int, rng: np.random.Generator) -> IntArray:
-    """Draw a size in [1, room] per row, shape as `room`; no room is above `extent`.
+    """Draw a size in [1, room] per row, in the shape of `room`; no room is above `extent`.
 
-    A third become the largest divisor of `extent` that is not larger, a third the power of two
-    below; all others are cut evenly: the smallest size with as many blocks.
+    A third of the sizes is rounded down to a divisor of `extent`, a third to a power of two, and
+    a third to the smallest size that cuts the room into equally many blocks (an even cut).
     """
-    # In float32 as far as the numbers are small enough to be exact: it is twice as fast.
+    # float32 is twice as fast; it is used if it represents all numbers exactly.
     kind = np.float32 if extent < 2**20 else np.float64
     left = room.astype(kind)
     chance = rng.random(len(room), kind)
@@ -128,7 +128,7 @@ def log_uniform(room: IntArray, extent: int, rng: np.random.Generator) -> IntArr
         divisor = known[np.searchsorted(known, size, side="right") - 1]
     style = rng.integers(0, 3, len(room), np.int8)
     drawn = np.where(style == 1, power, even)
-    # A prime has no useful divisor: there the even cut stands in.
+    # A divisor below half of the size is no use (a prime has none): keep the even cut.
     np.copyto(drawn, divisor, where=(style == 0) & (2 * divisor > size), casting="same_kind")
     return np.asarray(drawn, np.int64)
 

@@ -1,4 +1,4 @@
-"""Tell rows apart: keys, duplicate removal, and rows that were not seen before."""
+"""Keys of rows, removal of duplicates, and comparison with the rows seen before."""
 
 from typing import Final
 
@@ -16,11 +16,11 @@ _MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 def keys(rows: IntArray) -> KeyArray:
     """Return a 64-bit key per row, shape (n,); equal rows have equal keys.
 
-    Two different rows share a key with probability 2**-64; then one candidate is taken for the
-    other and is not tried. In exchange a whole population is compared in one sort.
+    Two different rows share a key with probability 2**-64, in which case the second candidate is
+    not tried. In return, one sort compares a whole population.
     """
     places = np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * _STEP
-    mixed = _mixed(rows.astype(np.uint64) + places)  # each column's numbers are others
+    mixed = _mixed(rows.astype(np.uint64) + places)  # equal numbers differ by column
     return _mixed(mixed.sum(axis=1, dtype=np.uint64))
 
 
@@ -42,5 +42,5 @@ def first_of_each(key: KeyArray) -> IntArray:
 
 
 def unseen(rows: IntArray, seen: KeyArray) -> npt.NDArray[np.bool_]:
-    """Tell which rows have a key that is not in `seen`."""
+    """Return one boolean per row: true if the key of the row is not in `seen`."""
     return np.isin(keys(rows), seen, invert=True)

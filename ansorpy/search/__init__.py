@@ -1,4 +1,4 @@
-"""Search: one round of evolution, and the choice of what to measure."""
+"""Search: one round of evolution, and the choice of candidates to measure."""
 
 from ansorpy.search.candidate import Candidate, Scored
 from ansorpy.search.evolve import EvolutionSettings, evolve

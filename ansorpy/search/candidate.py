@@ -1,4 +1,4 @@
-"""What is searched for: a row of one of several plans."""
+"""Candidates: a row of one of several plans, with the score of the cost model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A candidate and what the model thinks of it: higher is better."""
+    """A candidate and its score by the cost model; higher is better."""
 
     candidate: Candidate
     score: float
 
 
 def keys_by_plan(candidates: Iterable[Candidate], plans: int) -> list[KeyArray]:
-    """Return the row keys of the candidates of every plan, for comparing whole matrices."""
+    """Return the row keys of the candidates of every plan, to compare whole matrices."""
     rows: list[list[tuple[int, ...]]] = [[] for _ in range(plans)]
     for candidate in candidates:
         rows[candidate.plan].append(candidate.row)

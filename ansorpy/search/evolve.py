@@ -1,4 +1,4 @@
-"""One round of evolution over the populations of several plans."""
+"""One round of evolutionary search over the populations of several plans."""
 
 import heapq
 from collections.abc import Collection, Sequence
@@ -19,17 +19,18 @@ from ansorpy.target import Target
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-_BATCH: Final = 128  # rows of one plan that are bred together: a pass over fewer costs as much
+_BATCH: Final = 128  # rows of one plan per batch: a pass over fewer rows takes as long
 
 
 @dataclass(frozen=True, slots=True)
 class EvolutionSettings:
-    """How a round evolves; the defaults are released Ansor's (OSDI 2020 and its source).
+    """Settings of a round; the defaults are those of released Ansor (OSDI 2020 and its source).
 
-    `plan_floor` is ours: the share of the population that goes to plans in turn, at random,
-    whatever their scores, so that an early wrong opinion of the model starves no plan. So is
-    `pressure`: a parent is drawn with probability proportional to score ** pressure. And so is
-    `keep_of_plan`: a model that scores all rows of one plan alike must not crowd out the others.
+    Three settings are ours. `plan_floor` is the share of the population that goes to random
+    plans regardless of their scores, so that an early misprediction starves no plan. `pressure`:
+    a parent is drawn with probability proportional to score ** pressure. `keep_of_plan` limits
+    the candidates kept of one plan, because a model that scores all rows of a plan alike would
+    otherwise crowd out all other plans.
     """
 
     population: int = 2048
@@ -46,7 +47,7 @@ class EvolutionSettings:
 
 
 class Predictor(Protocol):
-    """The part of a cost model that a search needs."""
+    """The interface of a cost model to the search."""
 
     def predict(self, batches: Sequence[npt.NDArray[np.float32]]) -> list[FloatArray]:
         """Return one array of scores per batch of shape (n, stores, F); higher is better."""
@@ -62,14 +63,13 @@ def evolve(
     measured: Sequence[Candidate] = (),
     target: Target | None = None,
 ) -> list[Scored]:
-    """Return the best unseen candidates that the model finds, best first, at most `keep`.
+    """Return the unseen candidates of the highest scores, best first, at most `keep`.
 
     Args:
-        seen: candidates that are not to be proposed again.
-        measured: the best measured ones, best first; they seed the population.
+        seen: candidates that are not proposed again.
+        measured: the fastest measured candidates, fastest first; they seed the population.
 
-    Fewer than `keep` come back where the spaces hold no more. Same arguments and rng state,
-    same answer.
+    Returns fewer than `keep` candidates if the spaces hold no more. Deterministic by `rng`.
     """
     return _Evolution(
         plans, model, seen, rng, settings or EvolutionSettings(), target or Target()
@@ -123,7 +123,10 @@ class _Evolution:
         return answer
 
     def _fresh(self, rest: int, first: bool) -> list[int]:
-        """Deal random rows: at first to every plan, later in batches to some of many plans."""
+        """Return the number of random rows per plan.
+
+        The first round gives rows to every plan; later rounds give batches to random plans.
+        """
         count = len(self.plans)
         drawn = count if first else min(count, max(1, rest // _BATCH))
         shares = np.zeros(count, np.int64)
@@ -154,7 +157,7 @@ class _Evolution:
     def _mutate(
         self, plan: int, parents: IntArray, rows: IntArray, children: list[list[IntArray]]
     ) -> None:
-        """Put the mutated `parents` of a plan into `children`: some become rows of a sibling."""
+        """Append the mutated `parents` of a plan to `children`; some migrate to a sibling."""
         own, near = self.plans[plan], self.moves[plan]
         inside = self.settings.weights
         share = near.total / (inside.total + near.total)
@@ -173,9 +176,9 @@ class _Evolution:
     def _parents(
         self, population: Sequence[IntArray], scores: Sequence[FloatArray]
     ) -> list[IntArray]:
-        """Return positions of parents per plan: by score over all, plus the floor.
+        """Return the positions of the parents per plan: by score over all plans, plus the floor.
 
-        Both are dealt in batches, because every plan that has rows costs a pass of its own.
+        Parents are drawn in batches per plan, because every plan with rows costs one more pass.
         """
         floor = int(self.settings.plan_floor * self.settings.population)
         weights = [np.maximum(score, 0.0) ** self.settings.pressure for score in scores]
@@ -195,7 +198,7 @@ class _Evolution:
 
 
 def _deal(totals: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
-    """Deal `n` in batches, each plan as many as its share on average (systematic sampling)."""
+    """Distribute `n` parents in batches by the shares of the plans (systematic sampling)."""
     batches = max(1, n // _BATCH)
     ends = np.cumsum(totals) / totals.sum() * batches
     ticks = np.arange(batches) + rng.random()
@@ -204,7 +207,7 @@ def _deal(totals: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
 
 
 def _batch_size(expected: float, least: int, rng: np.random.Generator) -> int:
-    """Return `expected` on average, and never a number between 0 and `least`."""
+    """Return `expected` on average, but no number between 0 and `least`."""
     if expected >= least:
         return int(expected)
     return least if rng.random() * least < expected else 0
@@ -222,7 +225,7 @@ def _draw(weights: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
 
 
 class _TopCandidates:
-    """The best candidates offered so far that are unseen: so many of each plan, so many in all."""
+    """The unseen candidates of the highest scores so far, limited per plan and in total."""
 
     def __init__(self, settings: EvolutionSettings, seen: list[KeyArray]) -> None:
         self._keep = settings.keep
@@ -232,7 +235,7 @@ class _TopCandidates:
         self._offers = 0
 
     def offer(self, plan: int, rows: IntArray, scores: FloatArray) -> None:
-        """Take what is new among `rows` (no repeats) and good enough."""
+        """Insert the rows (without repeats) that are unseen and score well enough."""
         heap = self._heaps[plan]
         key = keys(rows)
         good = np.isin(key, self._known[plan], invert=True)
@@ -243,7 +246,7 @@ class _TopCandidates:
             best = np.argpartition(-scores[found], self._limit - 1)[: self._limit]
             found = np.sort(found[best])
         for position in found.tolist():
-            # Of equal scores the one offered first stays: the order is part of the answer.
+            # Of candidates with equal scores the first one offered stays, for determinism.
             self._offers += 1
             entry = (
                 float(scores[position]),
@@ -257,6 +260,6 @@ class _TopCandidates:
         self._known[plan] = np.concatenate([self._known[plan], key[found]])
 
     def ranked(self) -> list[Scored]:
-        """Return them, best first."""
+        """Return the candidates, best first."""
         every = sorted(entry for heap in self._heaps for entry in heap)[::-1]
         return [Scored(candidate, score) for score, _, candidate in every[: self._keep]]

@@ -1,4 +1,4 @@
-"""Which candidates are measured next: the model's best, and some at random."""
+"""Selection of the candidates to measure: the best by score, and a share at random."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -13,11 +13,11 @@ from ansorpy.search.candidate import Candidate, KeyArray, Scored, keys_by_plan
 
 IntArray = npt.NDArray[np.int64]
 
-EPSILON: Final = 0.05  # released Ansor's: 3 of 64 at random
-LEAST_OF_FAMILY: Final = 3  # trials before the model's opinion of a family counts
-UNDERSAMPLED: Final = 0.25  # of a batch, at most, for families that have fewer
-CROWDING: Final = 0.03  # of the best score, for each candidate already taken from the plan
-_ROUNDS: Final = 4
+EPSILON: Final = 0.05  # share of random candidates, as in released Ansor: 3 of 64
+LEAST_OF_FAMILY: Final = 3  # trials of a family before its scores alone decide
+UNDERSAMPLED: Final = 0.25  # largest share of a batch for families with fewer trials
+CROWDING: Final = 0.03  # penalty per candidate taken from the same plan, in best scores
+_ROUNDS: Final = 4  # draws of random rows before a plan is enumerated
 
 
 def eps_greedy(
@@ -28,11 +28,10 @@ def eps_greedy(
     rng: np.random.Generator,
     epsilon: float = EPSILON,
 ) -> list[Candidate]:
-    """Return `n` unseen candidates: the best of `ranked`, spread over the plans, some of families
-    that were hardly tried, and a share `epsilon` at random.
+    """Return `n` unseen candidates: undersampled families, the best of `ranked`, random ones.
 
-    Random ones also fill up where `ranked` is too short. Fewer than `n` come back only where
-    all plans together hold no more.
+    A share `epsilon` is random, and so are the candidates that `ranked` is too short for. Fewer
+    than `n` candidates are returned only if all plans together hold no more.
     """
     random = round(epsilon * n)
     unseen_ones = [scored for scored in ranked if scored.candidate not in seen]
@@ -52,8 +51,8 @@ def undersampled(
 ) -> list[Candidate]:
     """Return at most `n` candidates, one of each family with few trials, the fewest first.
 
-    A family (`Plan.family`) that the model wrongly dislikes would else never be measured, and the
-    model never put right: the optimism of a bandit, once per arm.
+    Otherwise a family (`Plan.family`) with wrongly low scores would never be measured, and the
+    model never corrected: the optimism of a multi-armed bandit, applied once per arm.
     """
     trials = Counter(plans[candidate.plan].family for candidate in seen)
     arms: dict[Family, list[int]] = {}
@@ -75,11 +74,11 @@ def undersampled(
 
 
 def spread(ranked: Sequence[Scored], n: int) -> list[Candidate]:
-    """Return the `n` best, where each one makes the next of the same plan look a little worse.
+    """Return the `n` best candidates, with a penalty for each one taken from the same plan.
 
-    Near ties then go round the plans: a batch of near copies teaches the model little, and all
-    of it is lost where the model is wrong about their plan. A plan that is clearly better still
-    gets all.
+    Near ties are thus spread over the plans: a batch of near copies teaches the model little,
+    and is lost as a whole if the model misjudges their plan. A clearly better plan still gets
+    the whole batch.
     """
     if not ranked:
         return []
@@ -102,10 +101,10 @@ def random_search(
     rng: np.random.Generator,
     exact: bool = False,
 ) -> list[Candidate]:
-    """Return `n` legal unseen candidates at random, as evenly over the plans as they allow.
+    """Return `n` legal unseen candidates at random, spread as evenly over the plans as possible.
 
-    The baseline that a guided search has to beat. Where sampling finds nothing new, small
-    spaces are listed to the last row: what is left is returned, in random order.
+    The baseline for guided search. If sampling finds no new row of a small space, the space is
+    enumerated and its unseen rows are returned in random order.
     """
     known = keys_by_plan(seen, len(plans))
     chosen: list[Candidate] = []
@@ -123,7 +122,7 @@ def random_search(
 
 
 def _fresh(plan: Plan, known: KeyArray, n: int, rng: np.random.Generator, exact: bool) -> IntArray:
-    """Return up to `n` rows that are not known; fewer where no more were found."""
+    """Return up to `n` rows that are not known; fewer if no more were found."""
     found = np.zeros((0, len(plan.sizes)), np.int64)
     for draws in (2 * n, *[max(256, 16 * n)] * _ROUNDS):
         rows = sample(plan, draws, rng, exact)

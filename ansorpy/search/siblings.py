@@ -1,4 +1,4 @@
-"""Structural mutation: which plans of one sketch are one choice apart."""
+"""Structural mutation: plans of one sketch that differ in one choice."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from ansorpy.plan.plan import Plan, StageChoice
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-# Location and parallel granularity as released Ansor's; lane and pack are ours. They are on the
-# scale of ansorpy.population.Weights, where a tile size has 0.90.
+# Weights on the scale of ansorpy.population.Weights, in which a tile size has 0.90. Those of
+# location and parallel granularity are released Ansor's, those of lane and pack are ours.
 WEIGHTS: Final[Mapping[str, float]] = {
     "location": 0.05, "pack": 0.02, "lane": 0.02, "parallel": 0.01,
 }  # fmt: skip
@@ -21,23 +21,23 @@ WEIGHTS: Final[Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moves:
-    """The plans that one plan can become: `weights` are on the scale of WEIGHTS."""
+    """The plans that rows of one plan can move to; `weights` are on the scale of WEIGHTS."""
 
     plans: IntArray
     weights: FloatArray
 
     @property
     def total(self) -> float:
-        """How likely any move is, against 0.90 for a tile size; 0 without siblings."""
+        """The weight of all moves, compared with 0.90 for a tile size; 0 without siblings."""
         return float(self.weights.sum())
 
 
 def moves(plans: Sequence[Plan]) -> list[Moves]:
     """Return the moves of every plan.
 
-    Two plans of one sketch are told apart by the first of location, pack, lane and parallel
-    in which a stage differs (the later ones often have to follow). Of each such kind the
-    nearest plans are neighbours, and share its weight.
+    Two plans of one sketch differ by the first of location, pack, lane and parallel in which
+    their choices for a stage differ (a difference in one often forces differences in the later
+    ones). The nearest plans of each kind are neighbours, and share the weight of the kind.
     """
     codes, kinds = _codes(plans)
     sketches = _sketches(plans)

@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class AxisKind(Enum):
-    """Whether a loop indexes the output (SPATIAL) or is combined away (REDUCE)."""
+    """The kind of a loop: it indexes the output (SPATIAL), or is reduced (REDUCE)."""
 
     SPATIAL = "s"
     REDUCE = "r"
@@ -15,16 +15,16 @@ class AxisKind(Enum):
 class Loop:
     """One loop of a stage.
 
-    A whole axis has `extent` and no `length`. A part of a split axis is named "i.0", "i.1" ...
-    (0 outermost): inner parts have `length`, a product of named sizes whose values are open in
-    a sketch; part 0 has none and takes what the inner parts leave: ceil(extent / product).
-    Named sizes are "<stage>.<axis>.<part>", e.g. "C.i.2"; they are the columns of a population.
+    A whole axis has `extent` and no `length`. The parts of a split axis are named "i.0", "i.1",
+    ... (0 outermost). Inner parts have `length`, a product of named sizes whose values are open
+    in a sketch; part 0 has no `length` and runs ceil(extent / product) times. Named sizes are
+    "<stage>.<axis>.<part>", for example "C.i.2"; they are the columns of a population.
     """
 
     name: str
     kind: AxisKind
-    axes: tuple[str, ...]  # the node axes it runs over: one, or several where fused (outer first)
-    extent: int | None = None  # known only for a loop that is not part of an open split
+    axes: tuple[str, ...]  # axes of the node that the loop runs over, outer first; several if fused
+    extent: int | None = None  # None for a part of a split with open sizes
     length: tuple[str, ...] | None = None
     annotation: str = ""  # "", "parallel", "vectorize", "unroll", "block", "vthread", "thread"
 

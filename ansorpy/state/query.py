@@ -1,4 +1,4 @@
-"""What rules ask of a state. Inlined stages are looked through, unless a name says direct."""
+"""Queries of rules to a state. Inlined stages are skipped, except by queries named `direct`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from ansorpy.te.dag import Axis, Compute, Dag, Node
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The stage that was looked for, or None, and why."""
+    """The answer of a search for a stage: its name or None, and the reason."""
 
     name: str | None
     why: str
@@ -79,7 +79,7 @@ class StateFacts:
         )
 
     def own_producers(self, name: str) -> tuple[str, ...]:
-        """Return the direct producers that nothing else needs, and whose loops are undivided."""
+        """Return the direct producers with undivided loops that no other stage reads."""
         return tuple(
             source
             for source in self.direct_producers(name)
@@ -93,7 +93,7 @@ class StateFacts:
         return any(loop.kind is AxisKind.REDUCE for loop in self.state.stage(name).loops)
 
     def serves(self, name: str) -> bool:
-        """Say whether the stage runs on, or prepares for, one instruction of the processor."""
+        """Say whether the stage is tensorized, or lays out data for a tensorized stage."""
         stage = self.state.stage(name)
         return stage.dot is not None or stage.prepares
 
@@ -104,11 +104,11 @@ class StateFacts:
         )
 
     def needs_tiling(self, name: str) -> Answer:
-        """Say whether the stage reuses what it reads."""
+        """Say whether the stage reads an element several times, so that tiling gives reuse."""
         return needs_tiling(self.dag.node(name))
 
     def always_inlined(self, name: str, everything: bool) -> Answer:
-        """Say whether the stage is inlined wherever it occurs (`everything`: dear ones too)."""
+        """Say whether the stage is always inlined (`everything`: expensive stages as well)."""
         node = self.dag.node(name)
         if not isinstance(node, Compute):
             return no(f"{name} is an input")
@@ -123,11 +123,12 @@ class StateFacts:
         return strictly_inlineable(node)
 
     def fusible_consumer(self, name: str) -> Found:
-        """Return the one consumer that takes the stage element by element and may host its tiles.
+        """Return the only consumer, if it is element-wise and may host the tiles of the stage.
 
-        Not one where both reduce, nor a `.shared` copy. Beyond the released condition: nor one
-        whose loops are already divided, as two producers cannot both lead its tiles; and an
-        output has none, because it is needed whole.
+        Refused are a consumer that reduces as the stage does, and a copy named `.shared`. Beyond
+        the condition of released Ansor, also refused are a consumer whose loops are already
+        divided, because two producers cannot both determine its tiles, and the consumer of an
+        output, because an output is needed whole.
         """
         consumers = self.consumers(name)
         if len(consumers) != 1:
@@ -147,7 +148,7 @@ class StateFacts:
         return Found(consumer, matched.why)
 
     def single_consumer(self, name: str) -> Found:
-        """Return the one consumer, or the one root stage that all consumers are computed in."""
+        """Return the only consumer, or the only root stage in which all consumers are computed."""
         consumers = self.consumers(name)
         if len(consumers) == 1:
             return Found(consumers[0], f"{consumers[0]} alone reads {name}")
@@ -166,11 +167,11 @@ class StateFacts:
         return any(isinstance(s, CacheWrite) and s.cache == name for s in self.state.steps)
 
     def splits(self, name: str) -> tuple[Split, ...]:
-        """Return the splits of the stage (not those that follow another), in order."""
+        """Return the splits of the stage in order, without splits that follow another split."""
         return tuple(s for s in self.state.steps if isinstance(s, Split) and s.stage == name)
 
     def reduces_across_threads(self, name: str) -> bool:
-        """Say whether the stage, or one computed in it, has a reduce loop bound to threads."""
+        """Say whether the stage, or a stage attached to it, has a reduce loop bound to threads."""
         stages = (self.state.stage(name), *self.guests(name))
         loops = (loop for stage in stages for loop in stage.loops)
         return any(loop.kind is AxisKind.REDUCE and loop.annotation == "thread" for loop in loops)
@@ -214,13 +215,13 @@ def fixed_sizes(state: State) -> dict[str, int]:
 
 
 def _seen_node(state: State, stage: Stage) -> Node:
-    """Return the node as its neighbours see it: with the axis of the partial results, if any."""
+    """Return the node with the axis of partial results, if the stage has one."""
     node = stage.node
     if not isinstance(node, Compute):
         return node
     match stage.role:
         case Partial(loop=loop):
-            # Every reduce axis is now computed from the kept part and the part that is left.
+            # Every reduce axis is now the sum of the kept part and the remaining part.
             moved = {a.name: Binary("add", Var(a.name), Var(loop)) for a in node.reduce_axes}
             body = tuple(substitute(part, moved) for part in node.body)
             return replace(node, axes=(*node.axes, _partials(node, loop)), body=body, start=None)
@@ -236,5 +237,5 @@ def _seen_node(state: State, stage: Stage) -> Node:
 
 
 def _partials(node: Compute, loop: str) -> Axis:
-    # How many partial results there are is open; the whole reduction bounds it.
+    # The number of partial results is open; the extent of the whole reduction bounds it.
     return Axis(loop, prod(axis.extent for axis in node.reduce_axes))

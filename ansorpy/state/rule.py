@@ -1,4 +1,4 @@
-"""What a derivation rule is (Ansor, OSDI 2020, section 4.1 and Table 1)."""
+"""The interface of a derivation rule (Ansor, OSDI 2020, section 4.1 and Table 1)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Cursor:
-    """The paper's sigma = (S, i): a state, and the stage the derivation stands at."""
+    """The paper's sigma = (S, i): a state, and the current stage of the derivation."""
 
     state: State
     index: int
@@ -40,7 +40,7 @@ class Cursor:
 
     @cached_property
     def facts(self) -> StateFacts:
-        """Answers about the state, worked out once for all rules."""
+        """Queries to the state, whose answers are cached for all rules."""
         return StateFacts(self.state)
 
     def moved(self, state: State, index: int) -> "Cursor":
@@ -48,29 +48,29 @@ class Cursor:
         return Cursor(state, index, self.target)
 
     def before(self, state: State) -> "Cursor":
-        """Return the cursor on the stage that comes before this one in `state`.
+        """Return the cursor on the stage before the current one, in `state`.
 
-        To be used where `state` inserted no stage at or before this one.
+        `state` must have no new stage at or before the current one.
         """
         return self.moved(state, self.index - 1)
 
 
 class Rule(Protocol):
-    """A condition and a rewrite; both pure, neither reads a clock, a file or a random number."""
+    """A condition and a rewrite; both are pure: no clock, no file, no random number."""
 
     def condition(self, at: Cursor) -> Verdict:
-        """Say whether the rule applies here; cheap, and never raises."""
+        """Return the verdict of the rule at a cursor; cheap, and never raises."""
         ...
 
     def explain(self, at: Cursor) -> Answer:
-        """Say why: it holds exactly where `condition` does not say SKIP."""
+        """Return the reason; the answer is true if and only if the verdict is not SKIP."""
         ...
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
-        """Yield every successor; called only where `condition` did not say SKIP."""
+        """Yield every successor; the verdict at the cursor is not SKIP."""
         ...
 
 
 def name_of(rule: Rule) -> str:
-    """Return the name a rule goes by: that of its class."""
+    """Return the name of a rule: that of its class."""
     return type(rule).__name__

@@ -28,7 +28,7 @@ class Inlined:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Computed at loop `loop` of stage `stage`: as much as one iteration of it needs."""
+    """Computed at loop `loop` of stage `stage`: the elements that one iteration needs."""
 
     stage: str
     loop: str
@@ -67,7 +67,7 @@ class Combine:
 class Dotted:
     """Marks a stage whose reduce axis `step` is summed by one instruction, lanes along `lane`.
 
-    An instruction on matrices takes `rows` rows along `row`, too, and `groups` groups of steps.
+    A matrix instruction also takes `rows` rows along `row`, and `groups` groups of steps.
     """
 
     step: str
@@ -82,7 +82,7 @@ class Dotted:
 class Stage:
     """One node of the (transformed) Dag with its loops, outermost first, and its location.
 
-    `prepares`: it lays out data for an instruction of a later stage, and is computed at root.
+    `prepares`: the stage lays out data for a tensorized stage, and is computed at root.
     """
 
     node: Node
@@ -99,16 +99,19 @@ class Stage:
 
 
 class Step(Protocol):
-    """One transform: checks itself, applies itself, is remembered."""
+    """One transform of a state: it checks its condition, is applied, and becomes history."""
 
     def apply(self, state: "State") -> "State":
-        """Return the next state; StepError where the condition does not hold."""
+        """Return the next state; StepError if the condition does not hold."""
         ...
 
 
 @dataclass(frozen=True)
 class State:
-    """Immutable. Stages in topological order; steps may insert stages, so they go by name."""
+    """An immutable search state: stages in topological order, and the steps that made them.
+
+    Steps may insert stages, so that stages are referred to by name.
+    """
 
     dag: Dag
     stages: tuple[Stage, ...]

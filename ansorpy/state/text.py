@@ -51,7 +51,7 @@ KINDS: Final[tuple[type[KnownStep], ...]] = (
     steps.Winograd,
     steps.Tensorize,
 )
-MAX_PARTS: Final = 64  # of a split loop, also levels and outputs: a rule asks for 4 at most
+MAX_PARTS: Final = 64  # largest integer operand (parts, levels, outputs); rules use at most 4
 BY_CODE: Final = {kind.code: kind for kind in KINDS}
 
 
@@ -69,7 +69,7 @@ def steps_to_json(state: State) -> list[list[object]]:
 
 
 def step_from_json(obj: object) -> Step:
-    """Return the step; RecordError names the code, the operand and what was expected."""
+    """Return the step; RecordError names the code, the operand and the expected value."""
     if not isinstance(obj, list) or not obj or not isinstance(obj[0], str):
         raise RecordError(f"step {obj!r}: not a list that begins with a code")
     kind = BY_CODE.get(obj[0])
@@ -100,7 +100,7 @@ def replay(dag: Dag, steps_json: Iterable[object]) -> State:
 
 
 def history(state: State) -> str:
-    """Return the steps for people, one per line."""
+    """Return the steps as text, one per line."""
     return "\n".join(map(str, state.steps))
 
 

@@ -1,4 +1,4 @@
-"""Transforms made of several steps, which more than one rule uses."""
+"""Transforms of several steps that more than one rule uses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,8 +61,8 @@ def tile(
 def follow(tiled: Tiled, consumer: str, levels: int) -> State:
     """Split the spatial loops of `consumer` as those of the tiled stage, `levels` deep.
 
-    Loops go by position. One that the tiled stage kept whole stays whole in the innermost band;
-    reduce loops of the consumer come last.
+    Loops correspond by position. A loop that is whole in the tiled stage stays whole in the
+    innermost band; reduce loops of the consumer come last.
     """
     state = tiled.state
     node = state.stage(tiled.stage).node
@@ -84,7 +84,7 @@ def follow(tiled: Tiled, consumer: str, levels: int) -> State:
 
 
 def fuse_reduction(state: State, stage: str) -> tuple[State, str]:
-    """Fuse all reduce loops of `stage`; return the state and the name of the one that results."""
+    """Fuse all reduce loops of `stage`; return the state and the name of the fused loop."""
     reduce = tuple(loop.name for loop in _reduce_loops(state, stage))
     if len(reduce) == 1:
         return state, reduce[0]

@@ -36,7 +36,7 @@ def whole_loop_of(stage: Stage, name: str, step: object) -> Loop:
 
 
 def no_guest(state: State, stage: str, loops: tuple[str, ...], step: object) -> None:
-    """Refuse where a stage is computed at one of `loops`: the step would remove its place."""
+    """Refuse if a stage is attached to one of `loops`, which the step would replace."""
     for other in state.stages:
         where = other.location
         if isinstance(where, Attached) and where.stage == stage and where.loop in loops:
@@ -44,7 +44,7 @@ def no_guest(state: State, stage: str, loops: tuple[str, ...], step: object) -> 
 
 
 def untouched(state: State, stage: Stage, step: object) -> None:
-    """Refuse a stage that a step has already changed, or that hosts another one."""
+    """Refuse a stage that a step has already changed, or that another stage is attached to."""
     if stage.loops != whole_loops(stage.node) or stage.role is not None:
         raise StepError(f"{step}: the loops of {stage.name!r} are already changed")
     if stage.location != Root():

@@ -21,7 +21,7 @@ class Reorder:
     order: tuple[str, ...]
 
     def apply(self, state: State) -> State:
-        """Return the state with the loops permuted; StepError on what is no permutation."""
+        """Return the state with the loops permuted; StepError if `order` is no permutation."""
         stage, _ = compute_of(state, self.stage, self)
         loops = {loop.name: loop for loop in stage.loops}
         if sorted(self.order) != sorted(loops):
@@ -34,7 +34,7 @@ class Reorder:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """Make one loop, called "i@j", of adjacent whole loops of one kind, outer first."""
+    """Fuse adjacent whole loops of one kind, outer first, into a loop called "i@j"."""
 
     code: ClassVar[str] = "FU"
     stage: str
@@ -42,7 +42,7 @@ class Fuse:
 
     @property
     def fused(self) -> str:
-        """The name of the loop that results."""
+        """The name of the fused loop."""
         return "@".join(self.loops)
 
     def apply(self, state: State) -> State:
@@ -56,7 +56,7 @@ class Fuse:
         old = tuple(whole_loop_of(stage, name, self) for name in self.loops)
         no_guest(state, self.stage, self.loops, self)
         if len(old) < 2:
-            raise StepError(f"{self}: {len(old)} loops, at least 2 are needed")
+            raise StepError(f"{self}: {len(old)} loops; expected at least 2")
         at = stage.loops.index(old[0])
         if stage.loops[at : at + len(old)] != old:
             raise StepError(f"{self}: the loops are not adjacent in this order")

@@ -51,22 +51,22 @@ class Winograd:
 
 
 def reformulations(state: State) -> tuple[Winograd, ...]:
-    """Return the steps of a state that change how its results are rounded."""
+    """Return the steps of a state that change the rounding of its results."""
     return tuple(step for step in state.steps if isinstance(step, Winograd))
 
 
 def executed_flop(state: State) -> int:
-    """Return the operations that kernels of a state execute; 0 if some products are left out."""
+    """Return the number of operations of a kernel; 0 if steps leave out some products."""
     if any(isinstance(step, SkipPadding | SplitPhases) for step in state.steps):
         return 0
     return flop_count(meaning(state))
 
 
 def meaning(state: State) -> Dag:
-    """Return the Dag of a state, with what its steps reformulated in place of the originals.
+    """Return the Dag of a state with reformulated nodes in place of the original ones.
 
-    Its values are those of `state.dag` but for rounding; the error bounds of its kernels are its
-    own. All other steps keep both.
+    Its values are those of `state.dag` except for rounding, so that kernels are checked against
+    its own error bounds. All other steps preserve values and rounding.
     """
     last = reformulations(state)[-1:]
     if not last:

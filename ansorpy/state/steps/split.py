@@ -13,8 +13,8 @@ from ansorpy.state.steps.guard import compute_of, loop_of, no_guest, whole_loop_
 class Split:
     """Divide a whole loop into `parts`, outermost first: i becomes i.0, i.1, ...
 
-    Part q >= 1 has the named length "<stage>.<loop>.<q>"; part 0 takes what is left. `fixed`
-    gives the values of the inner lengths, one per inner part, 0 where it is open; or () for none.
+    Part q >= 1 has the named length "<stage>.<loop>.<q>"; part 0 takes the rest. `fixed` gives the
+    values of the inner lengths, one per inner part, 0 for an open length; () if all are open.
     """
 
     code: ClassVar[str] = "SP"
@@ -34,7 +34,7 @@ class Split:
         old = whole_loop_of(stage, self.loop, self)
         no_guest(state, self.stage, (self.loop,), self)
         if self.parts < 2:
-            raise StepError(f"{self}: {self.parts} parts, at least 2 are needed")
+            raise StepError(f"{self}: {self.parts} parts; expected at least 2")
         counted = len(self.fixed) == self.parts - 1
         if self.fixed and (not counted or min(self.fixed) < 0 or not any(self.fixed)):
             raise StepError(f"{self}: fixed lengths {self.fixed} for {self.parts - 1} inner parts")
