@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.expr.expr import INDEX, Binary, Call, Const, Expr, Var, dtype_of
+from ansorpy.expr.expr import INDEX, Binary, Call, Const, Expr, Var
 
 EXPAND_LIMIT: Final = 16  # terms; a larger product of two sums stays a product
 
@@ -56,7 +56,16 @@ class Form:
 
 def form(expr: Expr) -> Form:
     """Return the linear form of an int64 expression; what is not linear becomes an atom."""
-    if dtype_of(expr) != INDEX:
+    found: Form | None = getattr(expr, "known_form", None)
+    if found is None:
+        found = _collected(expr)
+        if expr not in found.terms:  # an atom that kept its form would keep itself alive
+            object.__setattr__(expr, "known_form", found)
+    return found
+
+
+def _collected(expr: Expr) -> Form:
+    if expr.dtype != INDEX:
         return Form(0, {expr: 1})
     terms: dict[Expr, int] = {}
     const = _collect(expr, 1, terms)

@@ -1,13 +1,20 @@
-"""Scalar expressions: what one element of a node is computed from.
+"""Scalar expressions: the value of one element of a tensor.
 
 An expression is an immutable tree. Index expressions are the same trees over int64
 variables, so bounds, loop extents and values share one language and one evaluator.
+
+Expressions are interned: two that are built alike are one object, so `==` is `is`, and a hash
+takes one step. Constants are alike if type, value and dtype are: 0.0 and -0.0 are two.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from operator import is_
-from typing import Final, final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final, final
+
+from ansorpy.expr.intern import InternTable, absent
+
+if TYPE_CHECKING:
+    from ansorpy.expr.affine import Form
 
 INDEX: Final = "int64"  # the dtype of every axis variable
 
@@ -36,32 +43,72 @@ SYMBOLS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
+_set: Final = object.__setattr__  # the only way to a field of a frozen value
+
+
+class _Interned:
+    """The facts of an expression that depend on nothing else, kept once they are known."""
+
+    __slots__ = ("__weakref__", "known_form", "known_variables")
+
+    known_form: "Form"  # see affine.form
+    known_variables: frozenset[str]  # see variables
+
+
 @final
-@dataclass(frozen=True, slots=True)
-class Const:
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Const(_Interned):
     """A literal of dtype `dtype`."""
 
     value: int | float | bool
     dtype: str = INDEX
+
+    def __new__(cls, value: int | float | bool, dtype: str = INDEX) -> "Const":
+        """Return the literal."""
+        kind = type(value)
+        key = (value if kind is int else repr(value), kind, dtype)
+        found = _CONSTS.get(key, absent)()
+        if found is not None:
+            return found
+        made = object.__new__(cls)
+        _set(made, "value", value)
+        _set(made, "dtype", dtype)
+        return _CONSTS.add(key, made)
+
+    def __reduce__(self) -> tuple[type["Const"], tuple[int | float | bool, str]]:
+        return Const, (self.value, self.dtype)
 
     def __str__(self) -> str:
         return repr(self.value)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Var:
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Var(_Interned):
     """An axis, a loop variable or a named tile size: an int64 scalar."""
 
     name: str
+    dtype: ClassVar[str] = INDEX
+
+    def __new__(cls, name: str) -> "Var":
+        """Return the variable."""
+        found = _VARS.get((name,), absent)()
+        if found is not None:
+            return found
+        made = object.__new__(cls)
+        _set(made, "name", name)
+        return _VARS.add((name,), made)
+
+    def __reduce__(self) -> tuple[type["Var"], tuple[str]]:
+        return Var, (self.name,)
 
     def __str__(self) -> str:
         return self.name
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Read:
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Read(_Interned):
     """One element of a tensor (in a Dag: the name of a node; in loop IR: the name of a buffer)."""
 
     tensor: str
@@ -69,14 +116,32 @@ class Read:
     dtype: str
     output: int = 0  # which output of a node with several (argmax: 0 value, 1 index)
 
+    def __new__(
+        cls, tensor: str, indices: tuple["Expr", ...], dtype: str, output: int = 0
+    ) -> "Read":
+        """Return the element."""
+        key = (tensor, dtype, output, *map(id, indices))
+        found = _READS.get(key, absent)()
+        if found is not None:
+            return found
+        made = object.__new__(cls)
+        _set(made, "tensor", tensor)
+        _set(made, "indices", indices)
+        _set(made, "dtype", dtype)
+        _set(made, "output", output)
+        return _READS.add(key, made)
+
+    def __reduce__(self) -> tuple[type["Read"], tuple[str, tuple["Expr", ...], str, int]]:
+        return Read, (self.tensor, self.indices, self.dtype, self.output)
+
     def __str__(self) -> str:
         suffix = f".{self.output}" if self.output else ""
         return f"{self.tensor}{suffix}[{', '.join(map(str, self.indices))}]"
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Binary:
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Binary(_Interned):
     """`a op b`, op in BINARY; both sides have one dtype, comparisons give bool.
 
     `div` is for floats; `floordiv` and `mod` are for integers and floor as Python's do.
@@ -85,6 +150,23 @@ class Binary:
     op: str
     a: "Expr"
     b: "Expr"
+    dtype: str = field(init=False, repr=False)
+
+    def __new__(cls, op: str, a: "Expr", b: "Expr") -> "Binary":
+        """Return the operation."""
+        key = (op, id(a), id(b))
+        found = _BINARIES.get(key, absent)()
+        if found is not None:
+            return found
+        made = object.__new__(cls)
+        _set(made, "op", op)
+        _set(made, "a", a)
+        _set(made, "b", b)
+        _set(made, "dtype", "bool" if op in _BOOLEAN else a.dtype)
+        return _BINARIES.add(key, made)
+
+    def __reduce__(self) -> tuple[type["Binary"], tuple[str, "Expr", "Expr"]]:
+        return Binary, (self.op, self.a, self.b)
 
     def __str__(self) -> str:
         if self.op in SYMBOLS:
@@ -93,37 +175,84 @@ class Binary:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Call:
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Call(_Interned):
     """`fn(a)`, fn in FUNCTIONS; the dtype is that of `a`."""
 
     fn: str
     a: "Expr"
+    dtype: str = field(init=False, repr=False)
+
+    def __new__(cls, fn: str, a: "Expr") -> "Call":
+        """Return the call."""
+        key = (fn, id(a))
+        found = _CALLS.get(key, absent)()
+        if found is not None:
+            return found
+        made = object.__new__(cls)
+        _set(made, "fn", fn)
+        _set(made, "a", a)
+        _set(made, "dtype", a.dtype)
+        return _CALLS.add(key, made)
+
+    def __reduce__(self) -> tuple[type["Call"], tuple[str, "Expr"]]:
+        return Call, (self.fn, self.a)
 
     def __str__(self) -> str:
         return f"{self.fn}({self.a})"
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Cast:
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Cast(_Interned):
     """The value of `a` as `dtype`: float to integer truncates towards zero."""
 
     dtype: str
     a: "Expr"
+
+    def __new__(cls, dtype: str, a: "Expr") -> "Cast":
+        """Return the cast."""
+        key = (dtype, id(a))
+        found = _CASTS.get(key, absent)()
+        if found is not None:
+            return found
+        made = object.__new__(cls)
+        _set(made, "dtype", dtype)
+        _set(made, "a", a)
+        return _CASTS.add(key, made)
+
+    def __reduce__(self) -> tuple[type["Cast"], tuple[str, "Expr"]]:
+        return Cast, (self.dtype, self.a)
 
     def __str__(self) -> str:
         return f"{self.dtype}({self.a})"
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Select:
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Select(_Interned):
     """`then` where `cond` holds, else `other`; the branch not taken is not read."""
 
     cond: "Expr"
     then: "Expr"
     other: "Expr"
+    dtype: str = field(init=False, repr=False)
+
+    def __new__(cls, cond: "Expr", then: "Expr", other: "Expr") -> "Select":
+        """Return the choice."""
+        key = (id(cond), id(then), id(other))
+        found = _SELECTS.get(key, absent)()
+        if found is not None:
+            return found
+        made = object.__new__(cls)
+        _set(made, "cond", cond)
+        _set(made, "then", then)
+        _set(made, "other", other)
+        _set(made, "dtype", then.dtype)
+        return _SELECTS.add(key, made)
+
+    def __reduce__(self) -> tuple[type["Select"], tuple["Expr", "Expr", "Expr"]]:
+        return Select, (self.cond, self.then, self.other)
 
     def __str__(self) -> str:
         return f"({self.then} if {self.cond} else {self.other})"
@@ -131,22 +260,18 @@ class Select:
 
 Expr = Const | Var | Read | Binary | Call | Cast | Select
 
+_CONSTS: Final = InternTable[Const]()
+_VARS: Final = InternTable[Var]()
+_READS: Final = InternTable[Read]()
+_BINARIES: Final = InternTable[Binary]()
+_CALLS: Final = InternTable[Call]()
+_CASTS: Final = InternTable[Cast]()
+_SELECTS: Final = InternTable[Select]()
+
 
 def dtype_of(expr: Expr) -> str:
     """Return the dtype of an expression (an axis variable is int64)."""
-    while True:
-        if type(expr) is Binary:
-            if expr.op in _BOOLEAN:
-                return "bool"
-            expr = expr.a
-        elif type(expr) is Var:
-            return INDEX
-        elif type(expr) is Call:
-            expr = expr.a
-        elif type(expr) is Select:
-            expr = expr.then
-        else:
-            return expr.dtype
+    return expr.dtype
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -175,25 +300,20 @@ def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     return Cast(expr.dtype, *parts) if type(expr) is Cast else expr
 
 
-def renewed(expr: Expr, old: tuple[Expr, ...], new: tuple[Expr, ...]) -> Expr:
-    """Return `expr` with its direct sub-expressions `old` replaced: itself where none changed."""
-    return expr if all(map(is_, old, new)) else rebuild(expr, new)
-
-
 def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Rewrite bottom-up: `change` answers a replacement, or None to keep the node."""
-    parts = children(expr)
-    kept = renewed(expr, parts, tuple([transform(part, change) for part in parts]))
+    kept = rebuild(expr, tuple([transform(part, change) for part in children(expr)]))
     answer = change(kept)
     return kept if answer is None else answer
 
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """Replace variables by expressions."""
+    if values.keys().isdisjoint(variables(expr)):
+        return expr
     if type(expr) is Var:
-        return values.get(expr.name, expr)
-    parts = children(expr)
-    return renewed(expr, parts, tuple([substitute(part, values) for part in parts]))
+        return values[expr.name]
+    return rebuild(expr, tuple([substitute(part, values) for part in children(expr)]))
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -223,17 +343,12 @@ def reads(expr: Expr) -> tuple[Read, ...]:
 
 def variables(expr: Expr) -> frozenset[str]:
     """Return the names of the variables that occur in `expr`."""
-    found: list[str] = []
-    stack = [expr]
-    while stack:
-        top = stack.pop()
-        if type(top) is Binary:
-            stack += (top.a, top.b)
-        elif type(top) is Var:
-            found.append(top.name)
-        elif type(top) is not Const:
-            stack += children(top)
-    return frozenset(found)
+    found: frozenset[str] | None = getattr(expr, "known_variables", None)
+    if found is None:
+        own = (expr.name,) if type(expr) is Var else ()
+        found = frozenset(own).union(*map(variables, children(expr)))
+        _set(expr, "known_variables", found)
+    return found
 
 
 def const(value: int | float | bool, dtype: str = INDEX) -> Const:

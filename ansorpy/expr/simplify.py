@@ -16,7 +16,7 @@ from ansorpy.expr.expr import (
     Var,
     children,
     dtype_of,
-    renewed,
+    rebuild,
 )
 
 
@@ -34,9 +34,8 @@ def simplify(expr: Expr, ranges: Ranges, facts: Facts = NO_FACTS) -> Expr:
         case Select():
             return _select(expr, ranges, facts)
         case _:
-            old = children(expr)
-            new = tuple([simplify(part, ranges, facts) for part in old])
-            return _fold(renewed(expr, old, new), ranges, facts)
+            parts = tuple([simplify(part, ranges, facts) for part in children(expr)])
+            return _fold(rebuild(expr, parts), ranges, facts)
 
 
 def _select(expr: Select, ranges: Ranges, facts: Facts) -> Expr:

@@ -337,7 +337,7 @@ class _Core:
 
     def _distinct(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
         """Return how often an expression is computed where a tile computes equal ones once."""
-        needed = self.found.made.variables(expr)
+        needed = variables(expr)
         window = self._window()
         times, innermost, one = steps, True, self.builder.const(1)
         for loop in reversed(self.loops):
@@ -350,7 +350,7 @@ class _Core:
 
     def _hoisted(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
         """Return how often an expression is computed that stands in no loop it does not need."""
-        needed = self.found.made.variables(expr)
+        needed = variables(expr)
         times = steps
         for loop in reversed(self.loops):
             if loop.var in needed:

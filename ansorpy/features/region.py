@@ -5,8 +5,8 @@ from functools import reduce
 from math import gcd
 from typing import Final
 
-from ansorpy.expr.expr import Binary, Expr, Select
-from ansorpy.features.column_program import ColumnValue
+from ansorpy.expr.expr import Binary, Expr, Select, variables
+from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.walk import BufferAccess, EnclosingLoop, ProgramStores, StoreStatement
 
 LINE_BYTES: Final = 64
@@ -43,7 +43,7 @@ class Footprint:
     ) -> None:
         self.access = access
         loops = statement.loops
-        self._made, self.builder = made, made.builder
+        self.builder = made.builder
         self._lines: dict[int, ColumnValue] = {}
         self._rows: dict[int, list[ColumnValue]] = {}
         self._places: dict[int, ColumnValue | None] = {}
@@ -149,7 +149,7 @@ class Footprint:
         answer, pitch = self.builder.const(0), self.builder.const(1)
         indices = self.access.indices[0]
         for part, extent in zip(indices[::-1], self.access.shape[::-1], strict=True):
-            if loop.var in self._made.variables(part):
+            if loop.var in variables(part):
                 moved = self.builder.of(part, one) - self.builder.of(part, self._values)
                 answer = answer + moved * pitch
             pitch = pitch * extent
@@ -158,7 +158,6 @@ class Footprint:
     def _affine(self, expr: Expr, loops: frozenset[str]) -> Index:
         coefficients: dict[str, ColumnValue] = {}
         rest: list[Expr] = []
-        variables = self._made.variables
         base = self.builder.of(expr, self._values)
 
         def go(part: Expr, factor: ColumnValue) -> None:
@@ -188,7 +187,7 @@ class Footprint:
         answer = index.coefficients.get(var, self.builder.const(0))
         one = {**self._values, var: self.builder.const(1)}
         for part in index.rest:
-            if var in self._made.variables(part):
+            if var in variables(part):
                 step = self.builder.of(part, one) - self.builder.of(part, self._values)
                 answer = answer + (self.builder.const(1) if step.equals(0) else step)
         return answer
@@ -215,7 +214,7 @@ class Footprint:
                 if var in running:
                     total = total + factor.unary("abs") * running[var]
             for rest in part.rest:
-                total = total + _reach(self._made, rest, running, self._values)
+                total = total + _reach(self.builder, rest, running, self._values)
             span[d] = total
 
     def _extents(self, spans: list[list[ColumnValue]]) -> tuple[ColumnValue, ...]:
@@ -230,25 +229,27 @@ class Footprint:
 
 
 def _reach(
-    made: ProgramStores, expr: Expr, running: dict[str, ColumnValue], values: dict[str, ColumnValue]
+    builder: ColumnBuilder,
+    expr: Expr,
+    running: dict[str, ColumnValue],
+    values: dict[str, ColumnValue],
 ) -> ColumnValue:
     """Return an upper bound of (largest - smallest) value of `expr` while the loops run."""
-    builder, variables = made.builder, made.variables
     if not variables(expr) & running.keys():
         return builder.const(0)
     match expr:
         case Binary(op="add" | "sub", a=a, b=b):
-            return _reach(made, a, running, values) + _reach(made, b, running, values)
+            return _reach(builder, a, running, values) + _reach(builder, b, running, values)
         case Binary(op="min" | "max", a=a, b=b) | Select(then=a, other=b):
-            return _reach(made, a, running, values).at_least(_reach(made, b, running, values))
+            return _reach(builder, a, running, values).at_least(_reach(builder, b, running, values))
         case Binary(op="mul", a=a, b=b) if not variables(b) & running.keys():
-            return _reach(made, a, running, values) * builder.of(b, values).unary("abs")
+            return _reach(builder, a, running, values) * builder.of(b, values).unary("abs")
         case Binary(op="mul", a=a, b=b) if not variables(a) & running.keys():
-            return _reach(made, b, running, values) * builder.of(a, values).unary("abs")
+            return _reach(builder, b, running, values) * builder.of(a, values).unary("abs")
         case Binary(op="floordiv", a=a, b=b) if not variables(b) & running.keys():
-            return _reach(made, a, running, values).ceildiv(builder.of(b, values))
+            return _reach(builder, a, running, values).ceildiv(builder.of(b, values))
         case Binary(op="mod", a=a, b=b) if not variables(b) & running.keys():
-            return _reach(made, a, running, values).at_most(builder.of(b, values) - 1)
+            return _reach(builder, a, running, values).at_most(builder.of(b, values) - 1)
         case _:
             # Its value with every loop at its last iteration: right for what grows with them.
             last = {**values, **running}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import SIZE_BYTES, Binary, Const, Expr, Var, children, reads
+from ansorpy.expr.expr import SIZE_BYTES, Binary, Const, Expr, Var, reads
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.loopir.nodes import (
     Alloc,
@@ -73,20 +73,6 @@ class ProgramStores:
     numbers: Iterator[int]
     sizes: Mapping[str, ColumnValue]
     statements: tuple[StoreStatement, ...]
-
-    _variables: dict[int, frozenset[str]] = field(default_factory=dict)
-
-    def variables(self, expr: Expr) -> frozenset[str]:
-        """Return the names of the variables that occur in an expression of the program.
-
-        Remembered by identity: the program keeps its expressions.
-        """
-        known = self._variables.get(id(expr))
-        if known is None:
-            own = (expr.name,) if isinstance(expr, Var) else ()
-            known = frozenset(own).union(*map(self.variables, children(expr)))
-            self._variables[id(expr)] = known
-        return known
 
     def zeroed(self, loops: Sequence[EnclosingLoop]) -> dict[str, ColumnValue]:
         """Return the sizes, and 0 for every loop variable."""

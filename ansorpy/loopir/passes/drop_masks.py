@@ -21,7 +21,7 @@ from ansorpy.expr.expr import (
     Var,
     children,
     reads,
-    renewed,
+    rebuild,
     substitute,
     variables,
 )
@@ -158,15 +158,13 @@ def _guarded(value: Expr, cond: Expr, every: bool = False) -> Expr:
             return replace(value, cond=Binary("and", _guarded(inside, cond, every), cond))
         case Select(cond=inside, then=then, other=other):
             test, chosen = _guarded(inside, cond, every), every or _related(inside, cond)
-            both = (_guarded(part, cond, chosen) for part in (then, other))
-            return renewed(value, children(value), (test, *both))
+            return Select(test, _guarded(then, cond, chosen), _guarded(other, cond, chosen))
         case Read() if every or _related(value, cond):
             return Select(cond, value, Const(0.0 if value.dtype in FLOATS else 0, value.dtype))
         case Read():
             return value
         case _:
-            parts = children(value)
-            return renewed(value, parts, tuple(_guarded(part, cond, every) for part in parts))
+            return rebuild(value, tuple(_guarded(part, cond, every) for part in children(value)))
 
 
 def _related(one: Expr, other: Expr) -> bool:

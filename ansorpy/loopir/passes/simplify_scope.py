@@ -1,8 +1,8 @@
 """Put numbers for sizes into index expressions, each sub-expression once.
 
 The expressions of a symbolic program repeat themselves: of some 2,400 nodes of a convolution 700
-are different objects. Sums and products of variables are folded bottom-up into linear forms that
-are remembered by object; the general rules then see little.
+are different. Sums and products of variables are folded bottom-up into linear forms that are
+remembered by expression; the general rules then see little.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ from ansorpy.expr.intervals import Fact, Interval, simplify
 class SimplifyScope:
     """What is known at a place: values of sizes and of loops that run once, ranges, facts.
 
-    `known` holds the forms of expressions by identity: a scope inside knows them too, since its
-    own variables do not occur in them. The program must outlive it.
+    `known` holds the forms of expressions: a scope inside knows them too, since its own variables
+    do not occur in them.
     `changed` are the variables of which more is known than when the expressions were simplified
     before; None: they never were. What mentions none of them stays as it is.
     """
@@ -26,7 +26,7 @@ class SimplifyScope:
     values: Mapping[str, int]
     ranges: Mapping[str, Interval] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
-    known: dict[int, Form | None] = field(default_factory=dict)
+    known: dict[Expr, Form | None] = field(default_factory=dict)
     changed: frozenset[str] | None = None
 
     def simple(self, expr: Expr) -> Expr:
@@ -50,10 +50,9 @@ class SimplifyScope:
 
     def _form(self, expr: Expr) -> Form | None:
         """Return the linear form of a sum or product of variables, None for anything else."""
-        key = id(expr)
-        if key not in self.known:
-            self.known[key] = self._computed(expr)
-        return self.known[key]
+        if expr not in self.known:
+            self.known[expr] = self._computed(expr)
+        return self.known[expr]
 
     def _computed(self, expr: Expr) -> Form | None:
         match expr:

@@ -1,7 +1,5 @@
 """Bounds, facts and simplification, by table and against exhaustive evaluation."""
 
-from itertools import product
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,9 +8,7 @@ from ansorpy.errors import SpecError
 from ansorpy.expr.evaluate import evaluate
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.expr.intervals import VALUES, Interval, assume, bounds, linear, simplify
-
-X, Y, Z = Var("i"), Var("j"), Var("k")
-RANGES = {"i": (0, 9), "j": (0, 7), "k": (0, 2)}
+from tests.expr.generate import EXPRS, POINTS, RANGES, X, Y, Z, conditions
 
 
 def op(name: str, a: Expr | int, b: Expr | int) -> Expr:
@@ -176,37 +172,6 @@ def test_linear(expr: Expr, expected: tuple[int, dict[str, int]] | None) -> None
     assert linear(expr) == expected
 
 
-LEAVES = st.sampled_from([X, Y, Z]) | st.integers(-12, 12).map(Const)
-
-
-def grow(parts: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
-    pair = st.tuples(parts, parts)
-    sizes = st.sampled_from([1, 2, 3, 4, 8]).map(Const)
-    return (
-        st.builds(Binary, st.sampled_from(["add", "sub", "mul", "min", "max"]), parts, parts)
-        | st.builds(Binary, st.sampled_from(["floordiv", "mod"]), parts, sizes)
-        | st.tuples(conditions(pair), pair).map(lambda t: Select(t[0], *t[1]))
-    )
-
-
-def conditions(pair: st.SearchStrategy[tuple[Expr, Expr]]) -> st.SearchStrategy[Expr]:
-    one = st.tuples(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]), pair).map(
-        lambda t: Binary(t[0], *t[1])
-    )
-    return (
-        one
-        | st.builds(Binary, st.sampled_from(["and", "or"]), one, one)
-        | st.builds(Call, st.just("not"), one)
-    )
-
-
-EXPRS = st.recursive(LEAVES, grow, max_leaves=12)
-POINTS = [
-    dict(zip("ijk", point, strict=True))
-    for point in product(range(0, 10, 3), range(0, 8, 2), range(3))
-]
-
-
 @settings(max_examples=300, deadline=None)
 @given(EXPRS)
 def test_values_lie_within_bounds_and_survive_simplify(expr: Expr) -> None:
@@ -220,9 +185,7 @@ def test_values_lie_within_bounds_and_survive_simplify(expr: Expr) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(conditions(st.tuples(EXPRS, EXPRS)), st.booleans(), EXPRS)
-def test_narrowed_bounds_hold_wherever_the_condition_does(
-    cond: Expr, holds: bool, expr: Expr
-) -> None:
+def test_narrowed_bounds_hold_if_the_condition_does(cond: Expr, holds: bool, expr: Expr) -> None:
     low, high = bounds(expr, RANGES, assume(cond, RANGES, holds=holds))
     for point in POINTS:
         if bool(evaluate(cond, point)) is holds:
