@@ -21,7 +21,7 @@ from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.topi import LIBRARY
+from ansorpy.topi.suites import LIBRARY
 from ansorpy.tuner.tune import Request, run
 from benchmarks.common import (
     RAW,

@@ -29,7 +29,7 @@ from ansorpy.search import EvolutionSettings, evolve
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window, conv2d_bias_relu, matmul_relu
+from ansorpy.topi.workloads import Window, conv2d_bias_relu, matmul_relu
 
 TARGET = Target(cores=2)
 WORKLOADS: dict[str, Callable[[], Dag]] = {

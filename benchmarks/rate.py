@@ -34,7 +34,7 @@ from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window, conv2d_bias_relu, matmul_relu
+from ansorpy.topi.workloads import Window, conv2d_bias_relu, matmul_relu
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.tune import Request, run
 from benchmarks.common import (

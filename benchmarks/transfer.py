@@ -26,7 +26,7 @@ from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window, conv2d_bias_relu, depthwise_conv2d, matmul, softmax
+from ansorpy.topi.workloads import Window, conv2d_bias_relu, depthwise_conv2d, matmul, softmax
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.model import default_model
 from ansorpy.tuner.task import Task, rules_name

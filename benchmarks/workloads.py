@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window, conv2d_bias_relu, depthwise_conv2d, matmul, norm, softmax
+from ansorpy.topi.workloads import Window, conv2d_bias_relu, depthwise_conv2d, matmul, norm, softmax
 
 _SAME: Final = Window(padding=1)
 

@@ -11,13 +11,15 @@ from functools import reduce
 from typing import overload
 
 from ansorpy.errors import SpecError
-from ansorpy.te import api, functions
+from ansorpy.te import functions
+from ansorpy.te.build import dag
 from ansorpy.te.dag import Dag
 from ansorpy.te.scalar import Scalar
+from ansorpy.te.tensor import Tensor, compute, placeholder, reduce_axis
 
 
 @overload
-def einsum(spec: str, *operands: api.Tensor, name: str = ...) -> api.Tensor: ...
+def einsum(spec: str, *operands: Tensor, name: str = ...) -> Tensor: ...
 @overload
 def einsum(
     spec: str,
@@ -28,11 +30,11 @@ def einsum(
 ) -> Dag: ...
 def einsum(
     spec: str,
-    *operands: api.Tensor | Sequence[int],
+    *operands: Tensor | Sequence[int],
     dtype: str | None = None,
     constants: Sequence[int] = (),
     name: str = "einsum",
-) -> api.Tensor | Dag:
+) -> Tensor | Dag:
     """Return the einsum of tensors as a tensor; of shapes, the Dag of it.
 
     The Dag has one input per shape, called A, B, ..., and the output `out`. A letter that is not in
@@ -49,8 +51,8 @@ def einsum(
         SpecError: the string is malformed, the shapes do not fit it, or tensors and shapes are
             mixed.
     """
-    tensors = [one for one in operands if isinstance(one, api.Tensor)]
-    shapes = [one for one in operands if not isinstance(one, api.Tensor)]
+    tensors = [one for one in operands if isinstance(one, Tensor)]
+    shapes = [one for one in operands if not isinstance(one, Tensor)]
     if tensors and (shapes or constants or dtype is not None):
         raise SpecError(
             f"einsum {spec!r}: cannot mix tensors with shapes, dtype or constants because tensors"
@@ -60,20 +62,20 @@ def einsum(
         return _einsum(spec, tensors, name)
     names = [letter for letter in string.ascii_uppercase if letter not in spec]
     inputs = [
-        api.placeholder(shape, letter, dtype or "float32", constant=position in constants)
+        placeholder(shape, letter, dtype or "float32", constant=position in constants)
         for position, (shape, letter) in enumerate(zip(shapes, names, strict=False))
     ]
-    return api.dag(_einsum(spec, inputs, "out"), name, inputs=inputs)
+    return dag(_einsum(spec, inputs, "out"), name, inputs=inputs)
 
 
-def _einsum(spec: str, tensors: Sequence[api.Tensor], name: str) -> api.Tensor:
+def _einsum(spec: str, tensors: Sequence[Tensor], name: str) -> Tensor:
     operands, output = _parse(spec)
     shapes = [tensor.shape for tensor in tensors]
     if len(operands) != len(shapes):
         raise SpecError(f"einsum {spec!r}: {len(operands)} operands, but {len(shapes)} shapes")
     extents = _extents(spec, operands, shapes)
     summed = [letter for letter in extents if letter not in output]
-    axes = {letter: api.reduce_axis((0, extents[letter]), letter) for letter in summed}
+    axes = {letter: reduce_axis((0, extents[letter]), letter) for letter in summed}
 
     def body(*indices: Scalar) -> Scalar | functions.Reduction:
         at = {**dict(zip(output, indices, strict=True)), **axes}
@@ -85,7 +87,7 @@ def _einsum(spec: str, tensors: Sequence[api.Tensor], name: str) -> api.Tensor:
         return functions.sum(product, axis=tuple(axes.values())) if axes else product
 
     shape = [extents[letter] for letter in output]
-    return api.compute(shape, body, name, axes=tuple(output))
+    return compute(shape, body, name, axes=tuple(output))
 
 
 def _parse(spec: str) -> tuple[list[str], str]:

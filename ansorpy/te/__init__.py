@@ -6,14 +6,7 @@ Names of higher floors (notations, the oracle) are public here, too; they load o
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ansorpy.te.api import (
-    Tensor,
-    compute,
-    constant,
-    dag,
-    placeholder,
-    reduce_axis,
-)
+from ansorpy.te.build import dag
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
 from ansorpy.te.functions import (
     ArgReduction,
@@ -46,7 +39,16 @@ from ansorpy.te.functions import (
     sum,
     tanh,
 )
-from ansorpy.te.scalar import Scalar, const
+from ansorpy.te.scalar import Operand, Scalar, const
+from ansorpy.te.tensor import (
+    Tensor,
+    TensorOperand,
+    compute,
+    constant,
+    elementwise,
+    placeholder,
+    reduce_axis,
+)
 
 if TYPE_CHECKING:
     from ansorpy.frontends.einsum import einsum as einsum
@@ -77,11 +79,13 @@ __all__ = [
     "ConstantTensor",
     "Dag",
     "Node",
+    "Operand",
     "Placeholder",
     "ReduceAxis",
     "Reduction",
     "Scalar",
     "Tensor",
+    "TensorOperand",
     "abs",
     "all",
     "any",
@@ -94,6 +98,7 @@ __all__ = [
     "constant",
     "dag",
     "einsum",
+    "elementwise",
     "erf",
     "evaluate",
     "evaluate_bounded",

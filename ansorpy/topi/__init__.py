@@ -1,163 +1,114 @@
-"""Builders of common subgraphs, one file per family, and two suites of them.
+"""Tensor operators: they take tensors and return a tensor, so that they compose.
 
-LIBRARY has every builder at a middling size (naive single-core loops take below about 50 ms);
-SUITE_SMALL has the same names at tiny, odd sizes, for tests.
+    from ansorpy import te, topi
+
+    x, w = te.placeholder((1, 16, 28, 28), "X"), te.placeholder((32, 16, 3, 3), "W")
+    b = te.placeholder((32, 1, 1), "b")
+    dag = te.dag(topi.relu(topi.conv2d(x, w, stride=2, padding=1) + b))
+
+A line below is the registration of an operator. Dags by sizes alone are in
+`ansorpy.topi.workloads`, two suites of them in `ansorpy.topi.suites`. Source of the names and of
+the style: TVM's topi and NumPy.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from types import MappingProxyType
-from typing import Final
-
-from ansorpy.te.dag import Dag
-from ansorpy.topi.conv import (
-    Window,
-    capsule_conv2d,
-    conv1d,
-    conv2d,
-    conv2d_bias_relu,
-    conv2d_bn_relu,
-    conv2d_nhwc,
-    conv3d,
-    depthwise_conv2d,
-    transposed_conv2d,
-)
-from ansorpy.topi.elementwise import elementwise_chain
-from ansorpy.topi.linear import (
-    attention,
-    batch_matmul,
-    dense,
-    matmul,
-    matmul_bias_gelu,
-    matmul_relu,
-    transpose_batch_matmul,
-)
-from ansorpy.topi.normal import batch_norm, layer_norm, norm, rms_norm, softmax
-from ansorpy.topi.reductions import (
-    argmax,
-    avg_pool2d,
-    max_pool2d,
-    reduce_all,
-    reduce_columns,
-    reduce_rows,
-)
-
-__all__ = [
-    "LIBRARY",
-    "SUITE_SMALL",
-    "Window",
-    "argmax",
-    "attention",
-    "avg_pool2d",
-    "batch_matmul",
-    "batch_norm",
-    "capsule_conv2d",
-    "conv1d",
-    "conv2d",
-    "conv2d_bias_relu",
-    "conv2d_bn_relu",
-    "conv2d_nhwc",
-    "conv3d",
-    "dense",
-    "depthwise_conv2d",
-    "elementwise_chain",
-    "layer_norm",
-    "matmul",
-    "matmul_bias_gelu",
-    "matmul_relu",
-    "max_pool2d",
-    "norm",
-    "reduce_all",
-    "reduce_columns",
-    "reduce_rows",
-    "rms_norm",
-    "softmax",
-    "transpose_batch_matmul",
-    "transposed_conv2d",
-]
-
-_SAME: Final = Window(padding=1)
-
-LIBRARY: Final[Mapping[str, Callable[[], Dag]]] = MappingProxyType(
-    {
-        "matmul": partial(matmul, 192, 192, 192),
-        "matmul_f64": partial(matmul, 128, 128, 128, dtype="float64"),
-        "matmul_int8": partial(matmul, 128, 128, 128, dtype="int8"),
-        "matmul_relu": partial(matmul_relu, 192, 192, 192),
-        "matmul_bias_gelu": partial(matmul_bias_gelu, 128, 256, 128),
-        "dense": partial(dense, 64, 256, 256, constant_weights=True),
-        "batch_matmul": partial(batch_matmul, 8, 96, 96, 64),
-        "transpose_batch_matmul": partial(transpose_batch_matmul, 1, 128, 4, 32),
-        "attention": partial(attention, 128, 128, 64),
-        "conv1d": partial(conv1d, 1, 32, 256, 64, 3, Window(stride=2, padding=1)),
-        "conv2d": partial(conv2d, 1, 32, 28, 28, 32, 3, _SAME),
-        "conv2d_strided": partial(conv2d, 1, 16, 56, 56, 32, 3, Window(stride=2, padding=1)),
-        "conv2d_1x1": partial(conv2d, 1, 64, 28, 28, 128, 1),
-        "conv2d_dilated": partial(conv2d, 1, 16, 28, 28, 32, 3, Window(padding=2, dilation=2)),
-        "conv2d_grouped": partial(conv2d, 1, 64, 28, 28, 64, 3, Window(padding=1, groups=4)),
-        "conv2d_nhwc": partial(conv2d_nhwc, 1, 28, 28, 32, 32, 3, _SAME),
-        "conv2d_bias_relu": partial(conv2d_bias_relu, 1, 32, 28, 28, 32, 3, _SAME),
-        "conv2d_bn_relu": partial(conv2d_bn_relu, 1, 32, 28, 28, 32, 3, _SAME),
-        "conv3d": partial(conv3d, 1, 8, 8, 14, 14, 16, 3, _SAME),
-        "depthwise_conv2d": partial(depthwise_conv2d, 1, 64, 56, 56, 3, _SAME),
-        "transposed_conv2d": partial(transposed_conv2d, 1, 32, 8, 8, 32, 4, padding=1),
-        "capsule_conv2d": partial(capsule_conv2d, 1, 8, 8, 8, 8, 3, window=_SAME),
-        "max_pool2d": partial(max_pool2d, 1, 64, 56, 56, 3, 2, 1),
-        "avg_pool2d": partial(avg_pool2d, 1, 64, 56, 56, 2, 2),
-        "softmax": partial(softmax, 256, 512),
-        "layer_norm": partial(layer_norm, 256, 512),
-        "rms_norm": partial(rms_norm, 256, 512),
-        "batch_norm": partial(batch_norm, 2, 32, 28, 28),
-        "norm": partial(norm, 4, 256, 256),
-        "row_sum": partial(reduce_rows, 512, 512),
-        "column_sum": partial(reduce_columns, 512, 512),
-        "all_sum": partial(reduce_all, 512, 512),
-        "row_max": partial(reduce_rows, 512, 512, "max"),
-        "column_min": partial(reduce_columns, 512, 512, "min"),
-        "row_prod": partial(reduce_rows, 512, 64, "prod"),
-        "argmax": partial(argmax, 256, 512),
-        "elementwise_chain": partial(elementwise_chain, 256, 512),
-    }
-)
-
-SUITE_SMALL: Final[Mapping[str, Callable[[], Dag]]] = MappingProxyType(
-    {
-        "matmul": partial(matmul, 7, 17, 13),
-        "matmul_f64": partial(matmul, 5, 1, 17, dtype="float64"),
-        "matmul_int8": partial(matmul, 3, 7, 11, dtype="int8"),
-        "matmul_relu": partial(matmul_relu, 17, 7, 1),
-        "matmul_bias_gelu": partial(matmul_bias_gelu, 5, 17, 7),
-        "dense": partial(dense, 1, 17, 7, constant_weights=True),
-        "batch_matmul": partial(batch_matmul, 3, 7, 5, 1),
-        "transpose_batch_matmul": partial(transpose_batch_matmul, 1, 7, 3, 5),
-        "attention": partial(attention, 7, 11, 5),
-        "conv1d": partial(conv1d, 1, 3, 17, 7, 3, Window(stride=2, padding=1)),
-        "conv2d": partial(conv2d, 1, 3, 7, 7, 5, 3, _SAME),
-        "conv2d_strided": partial(conv2d, 2, 3, 7, 11, 5, 3, Window(stride=2, padding=1)),
-        "conv2d_1x1": partial(conv2d, 1, 7, 5, 3, 17, 1),
-        "conv2d_dilated": partial(conv2d, 1, 3, 7, 7, 5, 3, Window(padding=2, dilation=2)),
-        "conv2d_grouped": partial(conv2d, 1, 6, 5, 7, 9, 3, Window(padding=1, groups=3)),
-        "conv2d_nhwc": partial(conv2d_nhwc, 1, 7, 5, 3, 17, 3, _SAME),
-        "conv2d_bias_relu": partial(conv2d_bias_relu, 1, 3, 7, 7, 5, 3, _SAME),
-        "conv2d_bn_relu": partial(conv2d_bn_relu, 1, 1, 7, 5, 7, 3, _SAME),
-        "conv3d": partial(conv3d, 1, 2, 3, 5, 7, 3, 3, _SAME),
-        "depthwise_conv2d": partial(depthwise_conv2d, 1, 7, 7, 5, 3, _SAME),
-        "transposed_conv2d": partial(transposed_conv2d, 1, 3, 3, 5, 5, 4, padding=1),
-        "capsule_conv2d": partial(capsule_conv2d, 1, 5, 3, 3, 2, 3, 2, _SAME),
-        "max_pool2d": partial(max_pool2d, 1, 3, 7, 7, 3, 2, 1),
-        "avg_pool2d": partial(avg_pool2d, 1, 3, 7, 5, 2, 1),
-        "softmax": partial(softmax, 7, 17),
-        "layer_norm": partial(layer_norm, 7, 17),
-        "rms_norm": partial(rms_norm, 1, 17),
-        "batch_norm": partial(batch_norm, 2, 3, 5, 7),
-        "norm": partial(norm, 3, 7, 17),
-        "row_sum": partial(reduce_rows, 7, 17),
-        "column_sum": partial(reduce_columns, 17, 7),
-        "all_sum": partial(reduce_all, 7, 17),
-        "row_max": partial(reduce_rows, 17, 7, "max"),
-        "column_min": partial(reduce_columns, 7, 1, "min"),
-        "row_prod": partial(reduce_rows, 7, 5, "prod"),
-        "argmax": partial(argmax, 7, 17),
-        "elementwise_chain": partial(elementwise_chain, 7, 17),
-    }
-)
+from ansorpy.topi.activation import elu as elu
+from ansorpy.topi.activation import gelu as gelu
+from ansorpy.topi.activation import hard_sigmoid as hard_sigmoid
+from ansorpy.topi.activation import hard_swish as hard_swish
+from ansorpy.topi.activation import leaky_relu as leaky_relu
+from ansorpy.topi.activation import mish as mish
+from ansorpy.topi.activation import prelu as prelu
+from ansorpy.topi.activation import relu as relu
+from ansorpy.topi.activation import relu6 as relu6
+from ansorpy.topi.activation import selu as selu
+from ansorpy.topi.activation import sigmoid as sigmoid
+from ansorpy.topi.activation import silu as silu
+from ansorpy.topi.activation import softplus as softplus
+from ansorpy.topi.activation import softsign as softsign
+from ansorpy.topi.conv import capsule_conv2d as capsule_conv2d
+from ansorpy.topi.conv import conv1d as conv1d
+from ansorpy.topi.conv import conv2d as conv2d
+from ansorpy.topi.conv import conv2d_nhwc as conv2d_nhwc
+from ansorpy.topi.conv import conv3d as conv3d
+from ansorpy.topi.conv import depthwise_conv2d as depthwise_conv2d
+from ansorpy.topi.conv_transpose import conv1d_transpose as conv1d_transpose
+from ansorpy.topi.conv_transpose import conv2d_transpose as conv2d_transpose
+from ansorpy.topi.elementwise import abs as abs
+from ansorpy.topi.elementwise import add as add
+from ansorpy.topi.elementwise import bias_add as bias_add
+from ansorpy.topi.elementwise import cast as cast
+from ansorpy.topi.elementwise import ceil as ceil
+from ansorpy.topi.elementwise import clip as clip
+from ansorpy.topi.elementwise import divide as divide
+from ansorpy.topi.elementwise import equal as equal
+from ansorpy.topi.elementwise import erf as erf
+from ansorpy.topi.elementwise import exp as exp
+from ansorpy.topi.elementwise import floor as floor
+from ansorpy.topi.elementwise import floor_divide as floor_divide
+from ansorpy.topi.elementwise import greater as greater
+from ansorpy.topi.elementwise import greater_equal as greater_equal
+from ansorpy.topi.elementwise import isnan as isnan
+from ansorpy.topi.elementwise import less as less
+from ansorpy.topi.elementwise import less_equal as less_equal
+from ansorpy.topi.elementwise import log as log
+from ansorpy.topi.elementwise import logical_and as logical_and
+from ansorpy.topi.elementwise import logical_not as logical_not
+from ansorpy.topi.elementwise import logical_or as logical_or
+from ansorpy.topi.elementwise import logical_xor as logical_xor
+from ansorpy.topi.elementwise import maximum as maximum
+from ansorpy.topi.elementwise import minimum as minimum
+from ansorpy.topi.elementwise import mod as mod
+from ansorpy.topi.elementwise import multiply as multiply
+from ansorpy.topi.elementwise import negative as negative
+from ansorpy.topi.elementwise import not_equal as not_equal
+from ansorpy.topi.elementwise import power as power
+from ansorpy.topi.elementwise import reciprocal as reciprocal
+from ansorpy.topi.elementwise import rsqrt as rsqrt
+from ansorpy.topi.elementwise import sign as sign
+from ansorpy.topi.elementwise import sqrt as sqrt
+from ansorpy.topi.elementwise import square as square
+from ansorpy.topi.elementwise import subtract as subtract
+from ansorpy.topi.elementwise import tanh as tanh
+from ansorpy.topi.elementwise import where as where
+from ansorpy.topi.layout import broadcast_to as broadcast_to
+from ansorpy.topi.layout import depth_to_space as depth_to_space
+from ansorpy.topi.layout import expand_dims as expand_dims
+from ansorpy.topi.layout import flatten as flatten
+from ansorpy.topi.layout import reshape as reshape
+from ansorpy.topi.layout import space_to_depth as space_to_depth
+from ansorpy.topi.layout import squeeze as squeeze
+from ansorpy.topi.layout import transpose as transpose
+from ansorpy.topi.linear import dense as dense
+from ansorpy.topi.linear import matmul as matmul
+from ansorpy.topi.masks import one_hot as one_hot
+from ansorpy.topi.masks import tril as tril
+from ansorpy.topi.masks import triu as triu
+from ansorpy.topi.normalization import batch_norm as batch_norm
+from ansorpy.topi.normalization import group_norm as group_norm
+from ansorpy.topi.normalization import instance_norm as instance_norm
+from ansorpy.topi.normalization import layer_norm as layer_norm
+from ansorpy.topi.normalization import log_softmax as log_softmax
+from ansorpy.topi.normalization import rms_norm as rms_norm
+from ansorpy.topi.normalization import softmax as softmax
+from ansorpy.topi.pool import avg_pool as avg_pool
+from ansorpy.topi.pool import global_avg_pool as global_avg_pool
+from ansorpy.topi.pool import global_max_pool as global_max_pool
+from ansorpy.topi.pool import max_pool as max_pool
+from ansorpy.topi.reduction import argmax as argmax
+from ansorpy.topi.reduction import argmin as argmin
+from ansorpy.topi.reduction import max as max
+from ansorpy.topi.reduction import mean as mean
+from ansorpy.topi.reduction import min as min
+from ansorpy.topi.reduction import norm as norm
+from ansorpy.topi.reduction import prod as prod
+from ansorpy.topi.reduction import sum as sum
+from ansorpy.topi.resize import resize_linear as resize_linear
+from ansorpy.topi.resize import resize_nearest as resize_nearest
+from ansorpy.topi.slicing import concat as concat
+from ansorpy.topi.slicing import flip as flip
+from ansorpy.topi.slicing import pad as pad
+from ansorpy.topi.slicing import repeat as repeat
+from ansorpy.topi.slicing import split as split
+from ansorpy.topi.slicing import stack as stack
+from ansorpy.topi.slicing import strided_slice as strided_slice
+from ansorpy.topi.slicing import tile as tile

@@ -1,22 +1,143 @@
-"""Element-wise nodes."""
+"""Functions of single elements, with broadcasting as in NumPy.
+
+The dtypes of two operands are equal (`topi.cast` changes one), and a number takes the dtype of
+the other operand. A comparison gives a bool tensor.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from ansorpy import te
-from ansorpy.te.dag import Dag
+from ansorpy.te.tensor import Tensor, TensorOperand, elementwise
+from ansorpy.topi.common import axis_of, require_length
 
 
-def relu_of(data: te.Tensor) -> te.Tensor:
-    """Return max(data, 0)."""
-    return te.compute(data.shape, lambda *i: te.maximum(data[i], 0.0), "relu")
+class Unary(Protocol):
+    """An operator of one tensor."""
+
+    def __call__(self, data: Tensor, *, name: str = ...) -> Tensor:
+        """Return a tensor of the shape of `data`."""
+        ...
 
 
-def elementwise_chain(rows: int, columns: int, dtype: str = "float32") -> Dag:
-    """x + t * sigmoid(t) with t = tanh(x * scale[column] + shift[column]): four nodes."""
-    shape = (rows, columns)
-    x = te.placeholder(shape, "X", dtype)
-    scale = te.placeholder((columns,), "scale", dtype)
-    shift = te.placeholder((columns,), "shift", dtype)
-    moved = te.compute(shape, lambda i, j: x[i, j] * scale[j] + shift[j], "moved")
-    bent = te.compute(shape, lambda i, j: te.tanh(moved[i, j]), "bent")
-    gated = te.compute(shape, lambda i, j: bent[i, j] * te.sigmoid(bent[i, j]), "gated")
-    out = te.compute(shape, lambda i, j: x[i, j] + gated[i, j], "out")
-    return te.dag(out, "elementwise_chain")
+class BinaryOperator(Protocol):
+    """An operator of two tensors, or of a tensor and a number."""
+
+    def __call__(self, a: TensorOperand, b: TensorOperand, *, name: str = ...) -> Tensor:
+        """Return a tensor of the broadcast shape of the operands."""
+        ...
+
+
+def _unary(name: str, fn: Callable[[te.Scalar], te.Scalar], doc: str) -> Unary:
+    def apply(data: Tensor, *, name: str = name) -> Tensor:
+        return elementwise(fn, data, name=name)
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = f"{doc}\n\nRaises:\n    SpecError: the dtype does not fit the function."
+    return apply
+
+
+def _binary(name: str, fn: Callable[..., te.Operand], doc: str) -> BinaryOperator:
+    def apply(a: TensorOperand, b: TensorOperand, *, name: str = name) -> Tensor:
+        return elementwise(fn, a, b, name=name)
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = (
+        f"{doc}\n\nRaises:\n    SpecError: shapes that cannot be broadcast, or dtypes that differ."
+    )
+    return apply
+
+
+def _sign(x: te.Scalar) -> te.Scalar:
+    one, zero = te.const(1, x.dtype), te.const(0, x.dtype)
+    return te.select(x > zero, one, te.select(x < zero, -one, x))
+
+
+negative = _unary("negative", operator.neg, "Return -x; integers wrap around.")
+abs = _unary("abs", te.abs, "Return the absolute value.")
+sign = _unary("sign", _sign, "Return -1, 0 or 1 in the dtype of x; NaN stays NaN. Signed dtypes.")
+square = _unary("square", lambda x: x * x, "Return x * x.")
+reciprocal = _unary("reciprocal", lambda x: 1 / x, "Return 1 / x of floats.")
+exp = _unary("exp", te.exp, "Return e to the power of x, of floats.")
+log = _unary("log", te.log, "Return the natural logarithm of floats.")
+sqrt = _unary("sqrt", te.sqrt, "Return the square root of floats.")
+rsqrt = _unary("rsqrt", te.rsqrt, "Return 1 / sqrt(x) of floats.")
+tanh = _unary("tanh", te.tanh, "Return the hyperbolic tangent of floats.")
+erf = _unary("erf", te.erf, "Return the error function of floats.")
+floor = _unary("floor", te.floor, "Return the largest whole number not above x, of floats.")
+ceil = _unary("ceil", te.ceil, "Return the smallest whole number not below x, of floats.")
+isnan = _unary("isnan", lambda x: x != x, "Return True for NaN, as bool.")
+logical_not = _unary("logical_not", operator.invert, "Return True for False, of bool tensors.")
+
+add = _binary("add", operator.add, "Return a + b.")
+subtract = _binary("subtract", operator.sub, "Return a - b.")
+multiply = _binary("multiply", operator.mul, "Return a * b.")
+divide = _binary("divide", operator.truediv, "Return a / b of floats.")
+floor_divide = _binary("floor_divide", operator.floordiv, "Return the floor of a / b, of integers.")
+mod = _binary("mod", operator.mod, "Return a - floor(a / b) * b, of integers.")
+power = _binary("power", te.pow, "Return a to the power of b, of floats.")
+maximum = _binary("maximum", te.maximum, "Return the larger element.")
+minimum = _binary("minimum", te.minimum, "Return the smaller element.")
+equal = _binary("equal", operator.eq, "Return a == b as bool.")
+not_equal = _binary("not_equal", operator.ne, "Return a != b as bool.")
+less = _binary("less", operator.lt, "Return a < b as bool.")
+less_equal = _binary("less_equal", operator.le, "Return a <= b as bool.")
+greater = _binary("greater", operator.gt, "Return a > b as bool.")
+greater_equal = _binary("greater_equal", operator.ge, "Return a >= b as bool.")
+logical_and = _binary("logical_and", operator.and_, "Return a and b, of bool tensors.")
+logical_or = _binary("logical_or", operator.or_, "Return a or b, of bool tensors.")
+logical_xor = _binary("logical_xor", operator.ne, "Return True if a and b differ, of bool tensors.")
+
+
+def cast(data: Tensor, dtype: str, *, name: str = "cast") -> Tensor:
+    """Return `data` as `dtype`; a float becomes an integer by truncation towards zero.
+
+    Raises:
+        SpecError: the dtype is not supported.
+    """
+    return elementwise(lambda x: te.cast(x, dtype), data, name=name)
+
+
+def clip(
+    data: Tensor, low: float | None = None, high: float | None = None, *, name: str = "clip"
+) -> Tensor:
+    """Return min(max(data, low), high); a limit of None does not limit.
+
+    Raises:
+        SpecError: a limit is not a value of the dtype of `data`.
+    """
+
+    def body(x: te.Scalar) -> te.Scalar:
+        x = x if low is None else te.maximum(x, low)
+        return x if high is None else te.minimum(x, high)
+
+    return elementwise(body, data, name=name)
+
+
+def where(condition: Tensor, a: TensorOperand, b: TensorOperand, *, name: str = "where") -> Tensor:
+    """Return `a` where `condition` (bool) holds, else `b`; all three are broadcast.
+
+    Raises:
+        SpecError: the condition is not bool, the shapes cannot be broadcast, or the dtypes differ.
+    """
+    return elementwise(te.select, condition, a, b, name=name)
+
+
+def bias_add(
+    data: Tensor,
+    bias: Tensor,
+    axis: int = 1,
+    *,
+    name: str = "bias_add",
+    axes: Sequence[str] | None = None,
+) -> Tensor:
+    """Return data + bias[index of `axis`]; `bias` is a vector as long as this axis.
+
+    Raises:
+        SpecError: `bias` has another shape or dtype, or there is no such axis.
+    """
+    action = f"add {bias.name} to {data.name} along axis {axis}"
+    at = axis_of(axis, len(data.shape), action)
+    require_length(bias, data.shape[at], action)
+    return te.compute(data.shape, lambda *i: data[i] + bias[i[at]], name, axes=axes)

@@ -1,106 +1,86 @@
-"""Matrix products and what is built around them."""
+"""Matrix products. int8 and uint8 are multiplied and added in int32."""
 
-from math import sqrt
+from collections.abc import Sequence
 
 from ansorpy import te
-from ansorpy.te.dag import Dag
-from ansorpy.topi.common import multiplied
-from ansorpy.topi.elementwise import relu_of
-from ansorpy.topi.normal import softmax_of
+from ansorpy.te.broadcast import broadcast_index, broadcast_shape
+from ansorpy.te.tensor import Tensor
+from ansorpy.topi.common import multiplied, refuse, require_length, require_rank, shown
 
 
-def matmul(n: int, m: int, k: int, dtype: str = "float32", constant_weights: bool = False) -> Dag:
-    """C[n, m] = A[n, k] * B[k, m]; int8 and uint8 accumulate in int32."""
-    return te.dag(_matmul(n, m, k, dtype, constant_weights), "matmul")
+def matmul(
+    a: Tensor,
+    b: Tensor,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    name: str = "matmul",
+    axes: Sequence[str] | None = None,
+) -> Tensor:
+    """Return C[..., n, m] = sum over k of A[..., n, k] * B[..., k, m].
 
+    Leading axes are batch axes and are broadcast, as in `numpy.matmul`.
 
-def matmul_relu(
-    n: int, m: int, k: int, dtype: str = "float32", constant_weights: bool = False
-) -> Dag:
-    """relu(A[n, k] * B[k, m])."""
-    return te.dag(relu_of(_matmul(n, m, k, dtype, constant_weights)), "matmul_relu")
+    Args:
+        transpose_a: A is given as [..., k, n].
+        transpose_b: B is given as [..., m, k].
+        axes: the names of the axes of the result, then of the reduced axis.
 
+    Raises:
+        SpecError: a rank below 2, other extents, or other dtypes.
+    """
+    action = f"multiply {shown(a)} and {shown(b)}"
+    for operand in (a, b):
+        if len(operand.shape) < 2:
+            refuse(action, f"{operand.name} has rank {len(operand.shape)}", "rank 2 or more")
+    n, k = reversed(a.shape[-2:]) if transpose_a else a.shape[-2:]
+    k_of_b, m = reversed(b.shape[-2:]) if transpose_b else b.shape[-2:]
+    if k != k_of_b:
+        refuse(action, f"their reduced extents are {k} and {k_of_b}", "equal extents")
+    batch = broadcast_shape([a.shape[:-2], b.shape[:-2]], name)
+    names = axes or (*(f"b{i}" for i in range(len(batch))), "i", "j", "k")
+    r = te.reduce_axis((0, k), names[-1])
 
-def matmul_bias_gelu(
-    n: int, m: int, k: int, dtype: str = "float32", constant_weights: bool = False
-) -> Dag:
-    """gelu(A[n, k] * B[k, m] + bias[m]), the exact gelu with erf."""
-    product = _matmul(n, m, k, dtype, constant_weights)
-    bias = te.placeholder((m,), "bias", dtype, constant_weights)
-    added = te.compute((n, m), lambda i, j: product[i, j] + bias[j], "biased")
-    gelu = te.compute(
-        (n, m),
-        lambda i, j: added[i, j] * 0.5 * (te.erf(added[i, j] * sqrt(0.5)) + 1.0),
-        "gelu",
-    )
-    return te.dag(gelu, "matmul_bias_gelu")
+    def body(*at: te.Scalar) -> te.Reduction:
+        *outer, i, j = at
+        left = (r, i) if transpose_a else (i, r)
+        right = (j, r) if transpose_b else (r, j)
+        return te.sum(
+            multiplied(
+                a[(*broadcast_index(a.shape[:-2], batch, outer), *left)],
+                b[(*broadcast_index(b.shape[:-2], batch, outer), *right)],
+            ),
+            axis=r,
+        )
+
+    return te.compute((*batch, n, m), body, name, axes=names[:-1])
 
 
 def dense(
-    n: int, units: int, features: int, dtype: str = "float32", constant_weights: bool = False
-) -> Dag:
-    """out[n, units] = X[n, features] * W[units, features] transposed + bias[units]."""
-    data = te.placeholder((n, features), "X", dtype)
-    weights = te.placeholder((units, features), "W", dtype, constant_weights)
-    bias = te.placeholder((units,), "bias", dtype, constant_weights)
-    k = te.reduce_axis((0, features), "k")
+    data: Tensor, weights: Tensor, bias: Tensor | None = None, *, name: str = "dense"
+) -> Tensor:
+    """Return out[..., u] = sum over k of data[..., k] * weights[u, k], + bias[u] if it is given.
+
+    Raises:
+        SpecError: other extents, or other dtypes.
+    """
+    action = f"apply the dense layer {name}"
+    require_rank(weights, 2, action, "[units, features]")
+    if not data.shape or data.shape[-1] != weights.shape[1]:
+        refuse(
+            action, f"it gets {shown(data)}", f"data [..., {weights.shape[1]}] for {shown(weights)}"
+        )
+    rows = tuple(f"i{n}" for n in range(len(data.shape) - 1)) if len(data.shape) != 2 else ("i",)
+    k = te.reduce_axis((0, data.shape[-1]), "k")
     product = te.compute(
-        (n, units), lambda i, j: te.sum(data[i, k] * weights[j, k], axis=k), "product"
+        (*data.shape[:-1], weights.shape[0]),
+        lambda *at: te.sum(multiplied(data[(*at[:-1], k)], weights[at[-1], k]), axis=k),
+        name if bias is None else f"{name}_product",
+        axes=(*rows, "j"),
     )
-    out = te.compute((n, units), lambda i, j: product[i, j] + bias[j], "out")
-    return te.dag(out, "dense")
-
-
-def batch_matmul(
-    batch: int, n: int, m: int, k: int, dtype: str = "float32", constant_weights: bool = False
-) -> Dag:
-    """C[batch, n, m] = A[batch, n, k] * B[batch, k, m]."""
-    a = te.placeholder((batch, n, k), "A", dtype)
-    b = te.placeholder((batch, k, m), "B", dtype, constant_weights)
-    r = te.reduce_axis((0, k), "k")
-    c = te.compute(
-        (batch, n, m), lambda b_, i, j: te.sum(multiplied(a[b_, i, r], b[b_, r, j]), axis=r), "C"
+    if bias is None:
+        return product
+    require_length(bias, weights.shape[0], action)
+    return te.compute(
+        product.shape, lambda *at: product[at] + bias[at[-1]], name, axes=(*rows, "j")
     )
-    return te.dag(c, "batch_matmul")
-
-
-def transpose_batch_matmul(
-    batch: int, length: int, heads: int, width: int, dtype: str = "float32"
-) -> Dag:
-    """Scores of multi-head attention from [batch, length, heads, width] inputs (Ansor's TBG)."""
-    query = te.placeholder((batch, length, heads, width), "query", dtype)
-    value = te.placeholder((batch, length, heads, width), "value", dtype)
-    rows = te.compute(
-        (batch, heads, length, width), lambda b, h, i, d: query[b, i, h, d], "query_T"
-    )
-    columns = te.compute(
-        (batch, heads, width, length), lambda b, h, d, i: value[b, i, h, d], "value_T"
-    )
-    k = te.reduce_axis((0, width), "k")
-    out = te.compute(
-        (batch, heads, length, length),
-        lambda b, h, i, j: te.sum(rows[b, h, i, k] * columns[b, h, k, j], axis=k),
-        "out",
-    )
-    return te.dag(out, "transpose_batch_matmul")
-
-
-def attention(queries: int, keys: int, width: int, dtype: str = "float32") -> Dag:
-    """softmax(Q[queries, width] K[keys, width]^T / sqrt(width)) V[keys, width], one head."""
-    q = te.placeholder((queries, width), "Q", dtype)
-    k = te.placeholder((keys, width), "K", dtype)
-    v = te.placeholder((keys, width), "V", dtype)
-    d = te.reduce_axis((0, width), "d")
-    scores = te.compute((queries, keys), lambda i, j: te.sum(q[i, d] * k[j, d], axis=d), "scores")
-    scaled = te.compute((queries, keys), lambda i, j: scores[i, j] * (1 / sqrt(width)), "scaled")
-    weights = softmax_of(scaled)
-    r = te.reduce_axis((0, keys), "r")
-    out = te.compute((queries, width), lambda i, j: te.sum(weights[i, r] * v[r, j], axis=r), "out")
-    return te.dag(out, "attention")
-
-
-def _matmul(n: int, m: int, k: int, dtype: str, constant_weights: bool) -> te.Tensor:
-    a = te.placeholder((n, k), "A", dtype)
-    b = te.placeholder((k, m), "B", dtype, constant_weights)
-    r = te.reduce_axis((0, k), "k")
-    return te.compute((n, m), lambda i, j: te.sum(multiplied(a[i, r], b[r, j]), axis=r), "C")

@@ -42,9 +42,9 @@ from ansorpy.records import MemoryStore, Record, Store, default_store
 from ansorpy.result import Result
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target, require_back_end, require_cores
-from ansorpy.te.api import Tensor
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
+from ansorpy.te.tensor import Tensor
 from ansorpy.tuner import first_answer, record_lookup, warm
 from ansorpy.tuner.checkpoint import Journal, StoreJournal
 from ansorpy.tuner.delivery import Deliveries

@@ -2,11 +2,10 @@
 
 from typing import assert_never
 
-from ansorpy import te, topi
+from ansorpy import te
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window
-from ansorpy.topi.common import padded
-from ansorpy.topi.elementwise import relu_of
+from ansorpy.topi import pad, relu, workloads
+from ansorpy.topi.workloads import Window
 from benchmarks.suite import forms
 
 
@@ -15,40 +14,42 @@ def dag_of(form: forms.Form, constant_weights: bool) -> Dag:  # noqa: C901 -- on
     match form:
         case forms.Matmul():
             packed = constant_weights and form.weights
-            return topi.matmul(form.m, form.n, form.k, constant_weights=packed)
+            return workloads.matmul(form.m, form.n, form.k, constant_weights=packed)
         case forms.BatchMatmul():
-            return topi.batch_matmul(form.batch, form.m, form.n, form.k)
+            return workloads.batch_matmul(form.batch, form.m, form.n, form.k)
         case forms.Conv():
             return conv(form, constant_weights)
         case forms.TransposedConv(n, channels, size, outputs, kernel, stride, padding):
-            return topi.transposed_conv2d(
+            return workloads.transposed_conv2d(
                 n, channels, size, size, outputs, kernel, stride, padding,
                 constant_weights=constant_weights,
             )  # fmt: skip
         case forms.Capsule(n, size, channels, outputs, kernel, stride, padding, capsule):
-            return topi.capsule_conv2d(
+            return workloads.capsule_conv2d(
                 n, size, size, channels, outputs, kernel, capsule, Window(stride, padding),
                 constant_weights=constant_weights,
             )  # fmt: skip
         case forms.Norm():
-            return topi.norm(form.batch, form.rows, form.columns)
+            return workloads.norm(form.batch, form.rows, form.columns)
         case forms.TransposedBatchMatmul():
-            return topi.transpose_batch_matmul(form.batch, form.length, form.heads, form.width)
+            return workloads.transpose_batch_matmul(form.batch, form.length, form.heads, form.width)
         case forms.Softmax():
-            return topi.softmax(form.rows, form.columns)
+            return workloads.softmax(form.rows, form.columns)
         case forms.LayerNorm():
-            return topi.layer_norm(form.rows, form.columns)
+            return workloads.layer_norm(form.rows, form.columns)
         case forms.MatmulGelu():
-            return topi.matmul_bias_gelu(form.m, form.n, form.k, constant_weights=constant_weights)
+            return workloads.matmul_bias_gelu(
+                form.m, form.n, form.k, constant_weights=constant_weights
+            )
         case forms.Attention():
-            return topi.attention(form.queries, form.keys, form.width)
+            return workloads.attention(form.queries, form.keys, form.width)
         case forms.Elementwise():
             return elementwise(form)
         case forms.SumOf():
-            made = topi.reduce_columns if form.axis == 0 else topi.reduce_rows
+            made = workloads.reduce_columns if form.axis == 0 else workloads.reduce_rows
             return made(form.rows, form.columns)
         case forms.MaxPool():
-            return topi.max_pool2d(form.batch, form.channels, form.size, form.size)
+            return workloads.max_pool2d(form.batch, form.channels, form.size, form.size)
     assert_never(form)
 
 
@@ -61,22 +62,22 @@ def conv(form: forms.Conv, constant_weights: bool) -> Dag:
     if form.layer:
         return conv_layer(form, constant_weights)
     if form.nhwc:
-        return topi.conv2d_nhwc(
+        return workloads.conv2d_nhwc(
             n, at[0], at[1], inputs, outputs, kernel, window, constant_weights=constant_weights
         )
     if form.groups == inputs == outputs and form.rank == 2:
-        return topi.depthwise_conv2d(
+        return workloads.depthwise_conv2d(
             n, inputs, at[0], at[1], kernel, window, constant_weights=constant_weights
         )
     if form.rank == 1:
-        return topi.conv1d(
+        return workloads.conv1d(
             n, inputs, at[0], outputs, kernel, window, constant_weights=constant_weights
         )
     if form.rank == 2:
-        return topi.conv2d(
+        return workloads.conv2d(
             n, inputs, at[0], at[1], outputs, kernel, window, constant_weights=constant_weights
         )
-    return topi.conv3d(
+    return workloads.conv3d(
         n, inputs, at[0], at[1], at[2], outputs, kernel, window, constant_weights=constant_weights
     )
 
@@ -91,7 +92,7 @@ def conv_layer(form: forms.Conv, constant_weights: bool) -> Dag:
         for name in ("scale", "shift")
     )
     around = (0, 0, form.padding, form.padding)
-    source = padded(x, around, around, te.const(0.0, "float32"), "nchw")
+    source = pad(x, around, axes="nchw")
     rc = te.reduce_axis((0, form.channels), "rc")
     ry, rx = te.reduce_axis((0, form.kernel), "ry"), te.reduce_axis((0, form.kernel), "rx")
     s, d = form.stride, form.dilation
@@ -104,13 +105,13 @@ def conv_layer(form: forms.Conv, constant_weights: bool) -> Dag:
     )
     scaled = te.compute(form.output, lambda n, f, h, w: product[n, f, h, w] * scale[f], "scaled")
     moved = te.compute(form.output, lambda n, f, h, w: scaled[n, f, h, w] + shift[f], "shifted")
-    return te.dag(relu_of(moved), "conv_layer", inputs=(x, w, scale, shift))
+    return te.dag(relu(moved), "conv_layer", inputs=(x, w, scale, shift))
 
 
 def elementwise(form: forms.Elementwise) -> Dag:
     """Return relu(A + B) * C: three nodes."""
     a, b, c = (te.placeholder(given.shape, given.name) for given in form.inputs)
     total = te.compute(form.output, lambda i, j: a[i, j] + b[i, j], "total")
-    bent = relu_of(total)
+    bent = relu(total)
     out = te.compute(form.output, lambda i, j: bent[i, j] * c[i, j], "out")
     return te.dag(out, "elementwise", inputs=(a, b, c))

@@ -15,7 +15,7 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.population import sample
 from ansorpy.rules import CPU
 from ansorpy.te.dag import Dag
-from ansorpy.topi import SUITE_SMALL
+from ansorpy.topi.suites import SUITE_SMALL
 from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.task import Task
 from tests.artifact.test_pack import packed

@@ -13,7 +13,7 @@ from ansorpy.state.steps import SkipPadding, SplitPhases, Winograd, executed_flo
 from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window, conv2d, matmul, transposed_conv2d
+from ansorpy.topi.workloads import Window, conv2d, matmul, transposed_conv2d
 
 MM = matmul(64, 64, 64)
 FLOP = 2 * 64**3

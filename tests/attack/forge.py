@@ -14,7 +14,7 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.records import MemoryStore, encode
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi.conv import Window, conv2d
+from ansorpy.topi.workloads import Window, conv2d
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import rules_name
 from ansorpy.tuner.tune import Request, run

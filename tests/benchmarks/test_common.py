@@ -11,7 +11,8 @@ import pytest
 from ansorpy.events import TimeSpent
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.oracle.reference import evaluate
-from ansorpy.topi import LIBRARY, Window, conv2d_bias_relu, matmul
+from ansorpy.topi.suites import LIBRARY
+from ansorpy.topi.workloads import Window, conv2d_bias_relu, matmul
 from benchmarks.builders import Bound, finished, moved_bytes, reason
 from benchmarks.common import Results, at_budget, chosen, duration, running_best, spread, table
 from benchmarks.rate import PARTS, breakdown

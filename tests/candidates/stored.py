@@ -25,7 +25,7 @@ from ansorpy.search import Candidate, EvolutionSettings, evolve
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import (
+from ansorpy.topi.workloads import (
     Window,
     attention,
     conv2d,

@@ -16,7 +16,7 @@ from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window, conv2d_bias_relu, matmul
+from ansorpy.topi.workloads import Window, conv2d_bias_relu, matmul
 from tests.codegen.running import run_llvm, run_source
 
 TARGET = Target(cores=1, vector_bits=512, features=("avx512f",), l3_bytes=64)

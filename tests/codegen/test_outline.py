@@ -18,7 +18,7 @@ from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window, conv2d_bias_relu, layer_norm, matmul_relu
+from ansorpy.topi.workloads import Window, conv2d_bias_relu, layer_norm, matmul_relu
 from tests.codegen.programs import add, buffer, c, mul, program, read, store
 from tests.codegen.running import run_llvm
 

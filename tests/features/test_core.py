@@ -13,7 +13,7 @@ from ansorpy.population import sample
 from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.topi import matmul, reduce_columns
+from ansorpy.topi.workloads import matmul, reduce_columns
 
 TARGET = Target(vector_bits=512, l1_bytes=32 * 1024, l2_bytes=1024 * 1024)
 N, M, K = 50, 70, 33

@@ -9,7 +9,7 @@ from ansorpy.population import legal, mutate, sample
 from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.topi import SUITE_SMALL
+from ansorpy.topi.suites import SUITE_SMALL
 
 TARGET = Target(cores=2)
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy import topi
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window
+from ansorpy.topi import workloads
+from ansorpy.topi.workloads import Window
 
 SIZES: Final = (1, 2, 3, 5, 7, 11, 13, 15, 17, 19, 23, 29, 31, 33)  # 16 lanes of float32
 SHORT: Final = (1, 2, 3, 5, 7)
@@ -53,35 +53,37 @@ def _plain_conv2d(d: Drawing) -> Dag:
     inputs, outputs = groups * d.short(), groups * d.size()
     return _conv(
         d,
-        lambda k, w, y, x: topi.conv2d(d.short(), inputs, y, x, outputs, k, w, d.dtype, d.flag()),
+        lambda k, w, y, x: workloads.conv2d(
+            d.short(), inputs, y, x, outputs, k, w, d.dtype, d.flag()
+        ),
         groups,
     )
 
 
 def _winograd_like(d: Drawing) -> Dag:
     """Draw a 3x3 convolution of stride 1, with or without what follows it."""
-    build = topi.conv2d_bn_relu if d.flag() else topi.conv2d_bias_relu
+    build = workloads.conv2d_bn_relu if d.flag() else workloads.conv2d_bias_relu
     sizes = (d.short(), d.size(), 2 + d.size() % 14, 2 + d.size() % 14, d.size(), 3)
     return build(*sizes, Window(padding=1), d.dtype, d.flag())
 
 
 FAMILIES: Final[dict[str, Callable[[Drawing], Dag]]] = {
-    "matmul": lambda d: topi.matmul(d.size(), d.size(), d.size(), d.dtype, d.flag()),
-    "matmul_relu": lambda d: topi.matmul_relu(d.size(), d.size(), d.size(), d.dtype, d.flag()),
-    "matmul_bias_gelu": lambda d: topi.matmul_bias_gelu(
+    "matmul": lambda d: workloads.matmul(d.size(), d.size(), d.size(), d.dtype, d.flag()),
+    "matmul_relu": lambda d: workloads.matmul_relu(d.size(), d.size(), d.size(), d.dtype, d.flag()),
+    "matmul_bias_gelu": lambda d: workloads.matmul_bias_gelu(
         d.size(), d.size(), d.size(), d.dtype, d.flag()
     ),
-    "dense": lambda d: topi.dense(d.size(), d.size(), d.size(), d.dtype, d.flag()),
-    "batch_matmul": lambda d: topi.batch_matmul(
+    "dense": lambda d: workloads.dense(d.size(), d.size(), d.size(), d.dtype, d.flag()),
+    "batch_matmul": lambda d: workloads.batch_matmul(
         d.short(), d.size(), d.size(), d.size(), d.dtype
     ),
-    "transpose_batch_matmul": lambda d: topi.transpose_batch_matmul(
+    "transpose_batch_matmul": lambda d: workloads.transpose_batch_matmul(
         d.short(), d.size(), d.short(), d.size(), d.dtype
     ),
-    "attention": lambda d: topi.attention(d.size(), d.size(), d.size(), d.dtype),
+    "attention": lambda d: workloads.attention(d.size(), d.size(), d.size(), d.dtype),
     "conv1d": lambda d: _conv(
         d,
-        lambda k, w, y, x: topi.conv1d(
+        lambda k, w, y, x: workloads.conv1d(
             d.short(), d.short(), x, d.size(), k, w, d.dtype, d.flag()
         ),
     ),
@@ -89,41 +91,41 @@ FAMILIES: Final[dict[str, Callable[[Drawing], Dag]]] = {
     "conv2d_3x3": _winograd_like,
     "conv2d_nhwc": lambda d: _conv(
         d,
-        lambda k, w, y, x: topi.conv2d_nhwc(
+        lambda k, w, y, x: workloads.conv2d_nhwc(
             d.short(), y, x, d.short(), d.size(), k, w, d.dtype, d.flag()
         ),
     ),
     "conv3d": lambda d: _conv(
         d,
-        lambda k, w, y, x: topi.conv3d(
+        lambda k, w, y, x: workloads.conv3d(
             1, d.short(), y, y, x, d.short(), k, w, d.dtype, d.flag()
         ),
     ),
     "depthwise": lambda d: _conv(
         d,
-        lambda k, w, y, x: topi.depthwise_conv2d(
+        lambda k, w, y, x: workloads.depthwise_conv2d(
             d.short(), d.size(), y, x, k, w, d.dtype, d.flag()
         ),
     ),
-    "transposed": lambda d: topi.transposed_conv2d(
+    "transposed": lambda d: workloads.transposed_conv2d(
         d.short(), d.short(), d.short(), d.short(), d.size(), int(d.rng.integers(3, 6)),
         int(d.rng.integers(1, 4)), int(d.rng.integers(0, 2)), d.dtype, d.flag(),
     ),
     "capsule": lambda d: _conv(
         d,
-        lambda k, w, y, x: topi.capsule_conv2d(
+        lambda k, w, y, x: workloads.capsule_conv2d(
             1, y, x, d.short(), d.size(), k, int(d.rng.integers(2, 5)), w, d.dtype, d.flag()
         ),
     ),
-    "norm": lambda d: topi.norm(d.short(), d.size(), d.size(), d.dtype),
-    "softmax": lambda d: topi.softmax(d.size(), d.size(), d.dtype),
-    "layer_norm": lambda d: topi.layer_norm(d.size(), d.size(), dtype=d.dtype),
-    "row_sums": lambda d: topi.reduce_rows(d.size(), d.size(), dtype=d.dtype),
-    "column_sums": lambda d: topi.reduce_columns(d.size(), d.size(), dtype=d.dtype),
-    "max_pool": lambda d: topi.max_pool2d(
+    "norm": lambda d: workloads.norm(d.short(), d.size(), d.size(), d.dtype),
+    "softmax": lambda d: workloads.softmax(d.size(), d.size(), d.dtype),
+    "layer_norm": lambda d: workloads.layer_norm(d.size(), d.size(), dtype=d.dtype),
+    "row_sums": lambda d: workloads.reduce_rows(d.size(), d.size(), dtype=d.dtype),
+    "column_sums": lambda d: workloads.reduce_columns(d.size(), d.size(), dtype=d.dtype),
+    "max_pool": lambda d: workloads.max_pool2d(
         d.short(), d.size(), d.at_least(3), d.at_least(3), 2, 2, dtype=d.dtype
     ),
-    "elementwise": lambda d: topi.elementwise_chain(d.size(), d.size(), dtype=d.dtype),
+    "elementwise": lambda d: workloads.elementwise_chain(d.size(), d.size(), dtype=d.dtype),
 }  # fmt: skip
 
 

@@ -13,15 +13,15 @@ from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import linear, normal, reductions
+from ansorpy.topi import workloads
 
 TARGET = Target(cores=2, vector_bits=128)
 DAGS = [
-    linear.matmul_relu(9, 10, 3),
-    linear.matmul_bias_gelu(4, 9, 5),
-    normal.softmax(3, 11),
-    reductions.argmax(4, 13),
-    reductions.reduce_all(5, 40),
+    workloads.matmul_relu(9, 10, 3),
+    workloads.matmul_bias_gelu(4, 9, 5),
+    workloads.softmax(3, 11),
+    workloads.argmax(4, 13),
+    workloads.reduce_all(5, 40),
 ]
 
 

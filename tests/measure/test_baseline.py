@@ -11,7 +11,7 @@ from ansorpy.measure.timing.numpy_baseline import numpy_call
 from ansorpy.measure.verify import inputs
 from ansorpy.oracle.reference import evaluate
 from ansorpy.te.dag import Dag
-from ansorpy.topi import LIBRARY
+from ansorpy.topi.suites import LIBRARY
 
 HAVE = {
     "matmul": "def f(float(5,7) A, float(7,3) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }",

@@ -7,7 +7,7 @@ from ansorpy.measure.verify import inputs
 from ansorpy.measure.verify.cases import Case, Expected, load_cases, make_cases, save_cases
 from ansorpy.measure.verify.check import compare, verify
 from ansorpy.te.dag import Axis, Compute, ConstantTensor, Dag, Placeholder
-from ansorpy.topi import reduce_rows
+from ansorpy.topi.workloads import reduce_rows
 from tests.measure.fake import FakeBuilt, load, matmul, program
 
 

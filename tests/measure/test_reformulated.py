@@ -29,7 +29,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi.conv import Window, conv2d
+from ansorpy.topi.workloads import Window, conv2d
 
 TARGET = local_target(1)
 SETS = {2: WINOGRAD2, 4: WINOGRAD4}

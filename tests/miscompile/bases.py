@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final
 
-from ansorpy import te, topi
+from ansorpy import te
 from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
@@ -14,6 +14,7 @@ from ansorpy.rules import RELEASED_CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.topi import workloads
 
 TARGET: Final = Target(cores=2)
 LIMIT: Final = 16  # plans of a sketch that are looked at
@@ -106,13 +107,13 @@ _PAD_AT_ROOT: Final = {"pad": "root | w | -"}
 BASES: Final[Mapping[str, Base]] = {
     # A register tile over packed operands, ragged in i, j and k.
     "matmul packed": Base(
-        partial(topi.matmul, 9, 21, 7),
+        partial(workloads.matmul, 9, 21, 7),
         _PACKED,
         {"C.local.i.3": 4, "C.local.j.3": 32, "C.local.k.1": 4, "C.local.unroll": 64},
     ),
     # Scratch that is loaded into registers for each block of k and stored back.
     "matmul scratch": Base(
-        partial(topi.matmul, 9, 21, 7),
+        partial(workloads.matmul, 9, 21, 7),
         _IN_PLACE,
         {
             "C.local.i.2": 2,
@@ -124,44 +125,44 @@ BASES: Final[Mapping[str, Base]] = {
         },
     ),
     "matmul square": Base(
-        partial(topi.matmul, 8, 8, 5),
+        partial(workloads.matmul, 8, 8, 5),
         _PACKED,
         {"C.local.i.3": 4, "C.local.j.3": 8, "C.local.k.1": 5, "C.local.unroll": 64},
     ),
     # 2304 terms: a worst-case bound forgives the loss of one.
     "matmul long": Base(
-        partial(topi.matmul, 3, 17, 2304),
+        partial(workloads.matmul, 3, 17, 2304),
         _PACKED,
         {"C.local.i.3": 3, "C.local.j.3": 32, "C.local.k.1": 384, "C.local.unroll": 64},
     ),
     "matmul long in place": Base(
-        partial(topi.matmul, 3, 17, 2304),
+        partial(workloads.matmul, 3, 17, 2304),
         _IN_PLACE,
         {"C.local.i.3": 3, "C.local.j.3": 32},
     ),
     "matmul int8": Base(
-        partial(topi.matmul, 5, 19, 11, dtype="int8"),
+        partial(workloads.matmul, 5, 19, 11, dtype="int8"),
         _PACKED,
         {"C.local.i.3": 5, "C.local.j.3": 32, "C.local.k.1": 6, "C.local.unroll": 64},
     ),
     "matmul float64": Base(
-        partial(topi.matmul, 5, 13, 11, dtype="float64"),
+        partial(workloads.matmul, 5, 13, 11, dtype="float64"),
         _PACKED,
         {"C.local.i.3": 5, "C.local.j.3": 16, "C.local.k.1": 6, "C.local.unroll": 64},
     ),
     "dense": Base(  # its weights are packed ahead of the call
-        partial(topi.dense, 4, 17, 19, constant_weights=True),
+        partial(workloads.dense, 4, 17, 19, constant_weights=True),
         {"product": "at out.j.0 | j | W X", "out": "root | j | -"},
         {"product.i.3": 4, "product.j.3": 32, "product.k.1": 7, "product.unroll": 64},
     ),
     # A GLOBAL intermediate that is added to once for each block of k.
     "gelu": Base(
-        partial(topi.matmul_bias_gelu, 5, 17, 7),
+        partial(workloads.matmul_bias_gelu, 5, 17, 7),
         {"C": "root | j | -", "gelu": "root | j | -"},
         {"C.i.2": 5, "C.j.3": 32, "C.k.1": 3, "C.unroll": 64, "gelu.vec": 32},
     ),
     "conv2d": Base(  # the padded input is made for each tile, in scratch
-        partial(topi.conv2d, 1, 3, 7, 7, 5, 3, topi.Window(padding=1)),
+        partial(workloads.conv2d, 1, 3, 7, 7, 5, 3, workloads.Window(padding=1)),
         {
             "pad": "at conv.local.n.0 | w | -",
             "conv.local": "at conv.w.1 | f | W",
@@ -170,7 +171,7 @@ BASES: Final[Mapping[str, Base]] = {
         {"conv.local.f.3": 5, "conv.local.w.1": 4, "conv.local.unroll": 64},
     ),
     "conv2d padded whole": Base(
-        partial(topi.conv2d, 1, 3, 7, 7, 5, 3, topi.Window(padding=1)),
+        partial(workloads.conv2d, 1, 3, 7, 7, 5, 3, workloads.Window(padding=1)),
         {**_PAD_AT_ROOT, "conv.local": "at conv.w.0 | f | W", "conv": "root | f | -"},
         {
             "conv.local.f.3": 5,
@@ -182,7 +183,7 @@ BASES: Final[Mapping[str, Base]] = {
         },
     ),
     "transposed conv2d": Base(
-        partial(topi.transposed_conv2d, 1, 3, 3, 5, 5, 4, padding=1),
+        partial(workloads.transposed_conv2d, 1, 3, 3, 5, 5, 4, padding=1),
         {"spread": "root | w | -", "conv.local": "at conv.w.1 | w | -", "conv": "root | w | -"},
         {
             "conv.local.f.1": 3,
@@ -195,18 +196,18 @@ BASES: Final[Mapping[str, Base]] = {
         },
     ),
     "max pool": Base(
-        partial(topi.max_pool2d, 1, 3, 7, 7, 3, 2, 1),
+        partial(workloads.max_pool2d, 1, 3, 7, 7, 3, 2, 1),
         {**_PAD_AT_ROOT, "pool": "root | w | -"},
         {"pool.unroll": 16},
     ),
     "max pool, lanes in the window": Base(
-        partial(topi.max_pool2d, 1, 3, 7, 7, 3, 2, 1),
+        partial(workloads.max_pool2d, 1, 3, 7, 7, 3, 2, 1),
         {"pad": "at pool.c | w | -", "pool": "root | rx | -"},
         {"pool.unroll": 512},
     ),
     # A reduction over lanes, and one by partial sums.
     "softmax": Base(
-        partial(topi.softmax, 3, 37),
+        partial(workloads.softmax, 3, 37),
         {
             "maximum": "root | k | -",
             "exponent": "at softmax.i | j | -",
@@ -223,7 +224,7 @@ BASES: Final[Mapping[str, Base]] = {
         },
     ),
     "layer norm": Base(
-        partial(topi.layer_norm, 3, 37),
+        partial(workloads.layer_norm, 3, 37),
         {
             "total": "root | k | -",
             "squares.rf": "at squares.i | i | -",
@@ -232,26 +233,28 @@ BASES: Final[Mapping[str, Base]] = {
         },
         {"total.vec": 32, "total.unroll": 512, "layer_norm.vec": 32},
     ),
-    "argmax": Base(partial(topi.argmax, 3, 37), {"out": "root | k | -"}, {"out.vec": 8}),
+    "argmax": Base(partial(workloads.argmax, 3, 37), {"out": "root | k | -"}, {"out.vec": 8}),
     "argmax by partials": Base(
-        partial(topi.argmax, 3, 37),
+        partial(workloads.argmax, 3, 37),
         {"out.rf": "at out.i | i | -", "out": "root | i | -"},
         {"out.k.1": 19, "out.rf.vec": 8, "out.vec": 8},
     ),
     "row max": Base(
-        partial(topi.reduce_rows, 5, 37, "max"), {"out": "root | k | -"}, {"out.unroll": 64}
+        partial(workloads.reduce_rows, 5, 37, "max"), {"out": "root | k | -"}, {"out.unroll": 64}
     ),
-    "column min": Base(partial(topi.reduce_columns, 37, 5, "min"), {"out": "root | j | -"}, {}),
+    "column min": Base(
+        partial(workloads.reduce_columns, 37, 5, "min"), {"out": "root | j | -"}, {}
+    ),
     "row product": Base(
-        partial(topi.reduce_rows, 7, 5, "prod"), {"out": "root | k | -"}, {"out.unroll": 16}
+        partial(workloads.reduce_rows, 7, 5, "prod"), {"out": "root | k | -"}, {"out.unroll": 16}
     ),
     "sum of all": Base(
-        partial(topi.reduce_all, 7, 37),
+        partial(workloads.reduce_all, 7, 37),
         {"out.rf": "root | - | -", "out": "root | - | -"},
         {"out.i@j.1": 87},
     ),
     "sum of all, partials in lanes": Base(
-        partial(topi.reduce_all, 7, 37),
+        partial(workloads.reduce_all, 7, 37),
         {"out.rf": "root | @kept | -", "out": "root | - | -"},
         {"out.i@j.1": 32},
     ),

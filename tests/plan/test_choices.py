@@ -5,7 +5,8 @@ from ansorpy.rules import CPU, RELEASED_CPU
 from ansorpy.sketch import derive
 from ansorpy.state.state import Attached, Inlined, Root
 from ansorpy.target import Target
-from ansorpy.topi import LIBRARY, attention
+from ansorpy.topi.suites import LIBRARY
+from ansorpy.topi.workloads import attention
 
 TARGET = Target(cores=2)
 

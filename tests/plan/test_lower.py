@@ -2,7 +2,6 @@
 
 import pytest
 
-from ansorpy import topi
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.printer import text
 from ansorpy.plan.bind import bind, passes
@@ -14,6 +13,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.state import Attached, Root, State
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.topi import workloads
 from tests.conftest import Golden
 
 TARGET = Target(cores=2)
@@ -44,24 +44,24 @@ def row_of(plan: Plan, **sizes: int) -> list[int]:
 
 
 def test_golden_symbolic(golden: Golden) -> None:
-    plan = first_plan(topi.matmul_relu(21, 37, 11), 1, lane="j", pack=("B",))
+    plan = first_plan(workloads.matmul_relu(21, 37, 11), 1, lane="j", pack=("B",))
     golden.check(text(plan.program))
 
 
 def test_golden_tiled_where_sizes_do_not_divide(golden: Golden) -> None:
-    plan = first_plan(topi.matmul_relu(21, 37, 11), 1, lane="j", pack=("B",))
+    plan = first_plan(workloads.matmul_relu(21, 37, 11), 1, lane="j", pack=("B",))
     row = row_of(plan, C_i_1=2, C_i_3=4, C_j_3=16, C_k_1=11)
     golden.check(text(bind(plan, row, TARGET)))
 
 
 def test_golden_tiled_where_sizes_divide(golden: Golden) -> None:
-    plan = first_plan(topi.matmul_relu(64, 64, 64), 1, lane="j", pack=())
+    plan = first_plan(workloads.matmul_relu(64, 64, 64), 1, lane="j", pack=())
     row = row_of(plan, C_i_1=2, C_i_3=8, C_j_3=32, C_k_1=64, C_unroll=64)
     golden.check(text(bind(plan, row, TARGET)))
 
 
 def test_dividing_sizes_leave_no_guard_and_no_mask() -> None:
-    plan = first_plan(topi.matmul_relu(64, 64, 64), 1, lane="j", pack=("B",))
+    plan = first_plan(workloads.matmul_relu(64, 64, 64), 1, lane="j", pack=("B",))
     row = row_of(plan, C_i_1=2, C_i_2=2, C_i_3=8, C_j_1=2, C_j_3=32, C_k_1=64)
     shown = text(bind(plan, row, TARGET))
     assert " if " not in shown
@@ -69,7 +69,7 @@ def test_dividing_sizes_leave_no_guard_and_no_mask() -> None:
 
 
 def test_the_passes_run_in_one_order() -> None:
-    plan = first_plan(topi.matmul_relu(8, 16, 4), 1)
+    plan = first_plan(workloads.matmul_relu(8, 16, 4), 1)
     names = [name for name, _ in passes(plan, row_of(plan), TARGET)]
     assert names == [
         "bind_sizes",
@@ -92,7 +92,7 @@ def test_the_passes_run_in_one_order() -> None:
 
 
 def test_a_row_of_the_wrong_length_is_refused() -> None:
-    plan = first_plan(topi.matmul_relu(8, 16, 4), 1)
+    plan = first_plan(workloads.matmul_relu(8, 16, 4), 1)
     with pytest.raises(LoweringError, match="a row of 1 values for a plan of 8 sizes"):
         bind(plan, [1], TARGET)
 
@@ -108,6 +108,6 @@ def test_a_row_of_the_wrong_length_is_refused() -> None:
     ids=["loop", "lane", "parallel", "pack"],
 )
 def test_choices_that_do_not_fit_are_refused(choice: StageChoice, message: str) -> None:
-    state = State.naive(topi.matmul_relu(8, 16, 4))
+    state = State.naive(workloads.matmul_relu(8, 16, 4))
     with pytest.raises(LoweringError, match=message):
         lower(state, (("C", choice),), TARGET)

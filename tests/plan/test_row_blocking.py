@@ -15,7 +15,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.state import Attached
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import layer_norm, matmul_relu, softmax
+from ansorpy.topi.workloads import layer_norm, matmul_relu, softmax
 
 TARGET = Target(cores=2)
 

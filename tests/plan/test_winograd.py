@@ -19,14 +19,7 @@ from ansorpy.state.state import Inlined, State
 from ansorpy.state.steps import Winograd, meaning
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi.conv import (
-    Window,
-    conv1d,
-    conv2d,
-    conv2d_bias_relu,
-    conv2d_nhwc,
-    conv3d,
-)
+from ansorpy.topi.workloads import Window, conv1d, conv2d, conv2d_bias_relu, conv2d_nhwc, conv3d
 
 NARROW = Target(cores=1, vector_bits=128, registers=16)  # four lanes: small sizes have tails
 SAME = Window(padding=1)

@@ -6,7 +6,7 @@ from ansorpy import rules
 from ansorpy.state.rule import Cursor, Rule, Verdict
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import LIBRARY
+from ansorpy.topi.suites import LIBRARY
 from tests.golden_dags import GOLDEN
 from tests.rules.cursors import CPU, CUDA, every_cursor
 from tests.state.validity import check_state

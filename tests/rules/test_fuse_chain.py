@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ansorpy import te, topi
+from ansorpy import te
 from ansorpy.codegen.loader import build, load
 from ansorpy.loopir.interp import run
 from ansorpy.measure.verify.cases import make_cases
@@ -20,7 +20,8 @@ from ansorpy.state.state import Attached, Inlined, Root, State
 from ansorpy.state.text import replay, steps_to_json
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import attention
+from ansorpy.topi import workloads
+from ansorpy.topi.workloads import attention
 
 TARGET = Target(cores=1)
 CHAINS = FuseChain("SSRSRS", first="SSRS", rows=4)
@@ -122,8 +123,8 @@ def test_the_steps_of_a_chain_replay(name: str) -> None:
     [
         (attention(512, 512, 64), Target(cores=256), "share 512 rows"),
         (attention(64, 40_000, 8), TARGET, "16 rows of scores take 2560000 bytes"),
-        (topi.matmul(64, 64, 64), TARGET, "comes after no tiled reduction"),
-        (topi.conv2d(1, 4, 8, 8, 4, 3), TARGET, "comes after no tiled reduction"),
+        (workloads.matmul(64, 64, 64), TARGET, "comes after no tiled reduction"),
+        (workloads.conv2d(1, 4, 8, 8, 4, 3), TARGET, "comes after no tiled reduction"),
     ],
 )
 def test_what_does_not_fit_is_left_to_the_other_rules(dag: Dag, target: Target, why: str) -> None:

@@ -17,7 +17,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.state import Inlined
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import transpose_batch_matmul
+from ansorpy.topi.workloads import transpose_batch_matmul
 from tests.rules.cursors import at
 
 TARGET = Target(cores=1)

@@ -21,7 +21,7 @@ from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.check import check
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.topi import Window, conv2d, conv2d_bias_relu, matmul, transposed_conv2d
+from ansorpy.topi.workloads import Window, conv2d, conv2d_bias_relu, matmul, transposed_conv2d
 
 TARGET = Target(cores=2)
 TRANSPOSED = [

@@ -29,7 +29,7 @@ from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.dag import Attrs, Compute, Dag
-from ansorpy.topi import Window, conv2d, transposed_conv2d
+from ansorpy.topi.workloads import Window, conv2d, transposed_conv2d
 from tests.conftest import Golden
 from tests.golden_dags import (
     dag,

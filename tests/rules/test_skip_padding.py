@@ -29,7 +29,7 @@ from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
-from ansorpy.topi import (
+from ansorpy.topi.workloads import (
     Window,
     conv1d,
     conv2d,

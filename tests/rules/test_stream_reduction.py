@@ -19,7 +19,14 @@ from ansorpy.state.rule import Verdict
 from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.dag import Attrs, Compute, Dag
-from ansorpy.topi import argmax, matmul, max_pool2d, reduce_all, reduce_columns, reduce_rows
+from ansorpy.topi.workloads import (
+    argmax,
+    matmul,
+    max_pool2d,
+    reduce_all,
+    reduce_columns,
+    reduce_rows,
+)
 from tests.rules.cursors import at
 
 RULE = StreamReduction()

@@ -12,7 +12,7 @@ from ansorpy.search import Candidate, Scored, eps_greedy
 from ansorpy.search.pick import LEAST_OF_FAMILY
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.topi import matmul
+from ansorpy.topi.workloads import matmul
 
 TARGET = Target(cores=1)
 

@@ -18,7 +18,7 @@ from ansorpy.state.text import (
 )
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import LIBRARY
+from ansorpy.topi.suites import LIBRARY
 from tests.conftest import Golden
 from tests.golden_dags import matmul, matmul_relu, softmax
 from tests.random_dag import random_dag

@@ -17,7 +17,7 @@ from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.frontends.json.write import dumps, from_json, loads, to_json
 from ansorpy.frontends.tc.text import parse
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Placeholder
-from ansorpy.topi import LIBRARY
+from ansorpy.topi.suites import LIBRARY
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.te"))
 BIND = {"batch_matmul": {"B": 16, "M": 128, "N": 128, "K": 64}}

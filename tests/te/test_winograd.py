@@ -20,8 +20,8 @@ from ansorpy.rewrites.winograd.combine import product
 from ansorpy.rewrites.winograd.matrices import POINTS, Matrix
 from ansorpy.te.dag import Compute, Dag
 from ansorpy.te.numeric import Array
-from ansorpy.topi import LIBRARY
-from ansorpy.topi.conv import Window, conv1d, conv2d, conv2d_bn_relu, conv2d_nhwc, conv3d
+from ansorpy.topi.suites import LIBRARY
+from ansorpy.topi.workloads import Window, conv1d, conv2d, conv2d_bn_relu, conv2d_nhwc, conv3d
 
 SIZES = [(m, n - m + 1) for n in POINTS for m in range(2, n) if known(m, n - m + 1)]
 

@@ -1,7 +1,7 @@
 """Workload keys are stored with every record: no refactoring may change them."""
 
 from ansorpy.te.analysis import workload_key
-from ansorpy.topi import LIBRARY, SUITE_SMALL
+from ansorpy.topi.suites import LIBRARY, SUITE_SMALL
 from tests.conftest import Golden
 
 

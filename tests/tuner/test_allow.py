@@ -13,7 +13,7 @@ from ansorpy.search import Candidate
 from ansorpy.state.rule import Rule
 from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
-from ansorpy.topi.conv import Window, conv2d
+from ansorpy.topi.workloads import Window, conv2d
 from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task, rules_name

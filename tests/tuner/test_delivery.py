@@ -20,7 +20,7 @@ from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import matmul
+from ansorpy.topi.workloads import matmul
 from ansorpy.tuner.delivery import FINALISTS, RACES
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.tune import Request, run

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import ansorpy
-from ansorpy import topi
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.events import Event, Finished, FirstAnswer, RoundDone, Stopping
 from ansorpy.measure.host import local_target
@@ -18,6 +17,7 @@ from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.te.dag import Dag
+from ansorpy.topi import workloads
 from ansorpy.tuner import first_answer
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.tune import Request, run
@@ -25,7 +25,7 @@ from tests.fakes import fake_pools
 
 
 def matmul(n: int = 48) -> Dag:
-    return replace(topi.matmul(n, n, n), name="mm")
+    return replace(workloads.matmul(n, n, n), name="mm")
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -131,7 +131,7 @@ def test_where_no_library_can_be_made_a_race_decides(tmp_path: Path) -> None:
 
 
 def test_what_has_edges_and_functions_is_answered_too(tmp_path: Path) -> None:
-    result = ansorpy.tune(topi.softmax(17, 33), trials=0, store=MemoryStore(), out=tmp_path)
+    result = ansorpy.tune(workloads.softmax(17, 33), trials=0, store=MemoryStore(), out=tmp_path)
     x = np.random.default_rng(0).normal(size=(17, 33)).astype(np.float32)
     e = np.exp(x - x.max(1, keepdims=True))
     (kernel,) = result.kernels.values()

@@ -15,7 +15,7 @@ from ansorpy.records import MemoryStore, Record, decode, encode
 from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window, conv2d_bias_relu
+from ansorpy.topi.workloads import Window, conv2d_bias_relu
 from ansorpy.tuner.checkpoint import Checkpoint, Kept, set_state, state_of
 from ansorpy.tuner.first_answer import PLANS
 from ansorpy.tuner.goal import Goal

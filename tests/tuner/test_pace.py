@@ -18,7 +18,7 @@ from ansorpy.measure.timing.protocol import Race
 from ansorpy.records import MemoryStore
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi import Window, conv2d_bias_relu
+from ansorpy.topi.workloads import Window, conv2d_bias_relu
 from ansorpy.tuner import first_answer
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.rules import find_rules

@@ -16,7 +16,7 @@ from ansorpy.population import enumerate_all
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
 from ansorpy.target import Target
-from ansorpy.topi import matmul
+from ansorpy.topi.workloads import matmul
 from ansorpy.tuner import contestant
 from ansorpy.tuner.round import play
 from ansorpy.tuner.rules import find_rules

@@ -6,7 +6,7 @@ import pytest
 
 from ansorpy.rules import CPU
 from ansorpy.target import Target
-from ansorpy.topi import matmul
+from ansorpy.topi.workloads import matmul
 from ansorpy.tuner.goal import Goal
 from ansorpy.tuner.scheduler import LARGE_ROUND, Settings
 from ansorpy.tuner.search_state import FIRST_HELD, HELD, Standing

@@ -17,7 +17,7 @@ from ansorpy.replay import plan_from_text
 from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.topi.conv import Window, conv2d
+from ansorpy.topi.workloads import Window, conv2d
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import rules_name
 from ansorpy.tuner.trust import CODEGEN, is_current, is_trusted, versions

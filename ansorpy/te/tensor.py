@@ -1,39 +1,32 @@
-"""The Python way into tensor expressions: placeholders, computes, and the Dag they make."""
+"""Tensors of the Python API: placeholders, computes, and arithmetic with broadcasting."""
 
 import inspect
-import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, overload
+from dataclasses import dataclass
+from typing import TypeAlias, overload
 
 import numpy as np
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import (
-    DTYPES,
-    INDEX,
-    Binary,
-    Const,
-    Expr,
-    Read,
-    Var,
-    substitute,
-    transform,
-    variables,
-)
-from ansorpy.te.check import check
-from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
+from ansorpy.expr.expr import INDEX, Binary, Const, Expr, Read, Var, substitute, variables
+from ansorpy.te.arguments import known_dtype, new_token, shape_of, unique, whole
+from ansorpy.te.broadcast import broadcast_index, broadcast_shape
+from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Placeholder
 from ansorpy.te.functions import ArgReduction, ReduceAxis, Reduction
 from ansorpy.te.numeric import stored
 from ansorpy.te.scalar import Draft, Operand, Scalar, lift
 
-_serial: Final = itertools.count()  # makes tokens differ; never seen in a Dag
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tensor:
-    """One output of a node: `T[i, j]` or `T(i, j)` reads an element."""
+    """One output of a node: `T[i, j]` or `T(i, j)` reads an element.
+
+    `+`, `-`, `*` and `/` of tensors and numbers make a tensor, element by element, with
+    broadcasting as in NumPy; more operators are in `ansorpy.topi`.
+    """
+
+    __array_ufunc__ = None  # a NumPy scalar on the left leaves the operator to the tensor
 
     draft: Draft
     output: int = 0
@@ -72,13 +65,43 @@ class Tensor:
         """Read an element."""
         return self[indices]
 
+    def __add__(self, other: "TensorOperand") -> "Tensor":
+        return elementwise(operator.add, self, other, name="add")
+
+    def __radd__(self, other: Operand) -> "Tensor":
+        return elementwise(operator.add, other, self, name="add")
+
+    def __sub__(self, other: "TensorOperand") -> "Tensor":
+        return elementwise(operator.sub, self, other, name="subtract")
+
+    def __rsub__(self, other: Operand) -> "Tensor":
+        return elementwise(operator.sub, other, self, name="subtract")
+
+    def __mul__(self, other: "TensorOperand") -> "Tensor":
+        return elementwise(operator.mul, self, other, name="multiply")
+
+    def __rmul__(self, other: Operand) -> "Tensor":
+        return elementwise(operator.mul, other, self, name="multiply")
+
+    def __truediv__(self, other: "TensorOperand") -> "Tensor":
+        return elementwise(operator.truediv, self, other, name="divide")
+
+    def __rtruediv__(self, other: Operand) -> "Tensor":
+        return elementwise(operator.truediv, other, self, name="divide")
+
+    def __neg__(self) -> "Tensor":
+        return elementwise(operator.neg, self, name="negative")
+
+
+TensorOperand: TypeAlias = Tensor | Operand
+
 
 def placeholder(
     shape: Sequence[int], name: str = "placeholder", dtype: str = "float32", constant: bool = False
 ) -> Tensor:
     """Return an input; `constant` marks a weight that may be packed ahead of time."""
-    _known(dtype, name)
-    node = Placeholder(_token(name), _shape(shape, name), dtype, constant)
+    known_dtype(dtype, name)
+    node = Placeholder(new_token(name), shape_of(shape, name), dtype, constant)
     return Tensor(Draft(node, name))
 
 
@@ -86,18 +109,18 @@ def constant(array: "np.typing.ArrayLike", name: str = "const", dtype: str | Non
     """Return a tensor whose values are part of the program (dtype: that of the array)."""
     values = np.asarray(array)
     kind = values.dtype.name if dtype is None else dtype
-    _known(kind, name)
-    shape = _shape(values.shape, name)
-    node = ConstantTensor(_token(name), shape, kind, stored(values, kind))
+    known_dtype(kind, name)
+    shape = shape_of(values.shape, name)
+    node = ConstantTensor(new_token(name), shape, kind, stored(values, kind))
     return Tensor(Draft(node, name))
 
 
 def reduce_axis(bounds: tuple[int, int], name: str = "k") -> ReduceAxis:
     """Return an axis that runs from bounds[0] to bounds[1] - 1."""
-    low, high = (_whole(bound, f"reduce axis {name}") for bound in bounds)
+    low, high = (whole(bound, f"reduce axis {name}") for bound in bounds)
     if high <= low:
         raise SpecError(f"reduce axis {name}: empty range {low} to {high}")
-    token = _token(name)
+    token = new_token(name)
     at = Var(token) if low == 0 else Binary("add", Var(token), Const(low))
     return ReduceAxis(at, {}, name=name, extent=high - low, token=token)
 
@@ -150,17 +173,17 @@ def compute(
     Raises:
         SpecError: a shape, a dtype or an axis does not fit.
     """
-    extents = _shape(shape, name)
+    extents = shape_of(shape, name)
     names = _parameters(fn, len(extents), name) if axes is None else list(axes)
     if len(names) != len(extents):
         raise SpecError(f"compute {name}: shape has rank {len(extents)}, but {len(names)} axes")
-    tokens = [_token(axis) for axis in names]
+    tokens = [new_token(axis) for axis in names]
     answer = fn(*(Scalar(Var(token)) for token in tokens))
     parts, sources = _bodies(answer, name)
     reduce_axes = answer.axes if isinstance(answer, Reduction | ArgReduction) else ()
     final = dict(zip(tokens, names, strict=True))
     for axis in reduce_axes:
-        final[axis.token] = _unique(axis.name, final.values())
+        final[axis.token] = unique(axis.name, final.values())
     _bound(parts, final, name)
     hints = [_names(axes, final, name) for axes in (unroll, no_split_inner, const_axes)]
     layouts = tuple(tensor.draft.node.name for tensor in layout_free)
@@ -168,7 +191,7 @@ def compute(
     has_start = isinstance(answer, Reduction) and answer.start is not None
     bodies = tuple(renamed[:-1] if has_start else renamed)
     node = Compute(
-        name=_token(name),
+        name=new_token(name),
         axes=tuple(map(Axis, names, extents)),
         body=bodies,
         dtypes=tuple(Scalar(body).dtype for body in bodies),
@@ -182,31 +205,39 @@ def compute(
     return (tensors[0], tensors[1]) if len(tensors) == 2 else tensors[0]
 
 
-def dag(
-    outputs: Tensor | Sequence[Tensor], name: str = "main", inputs: Sequence[Tensor] = ()
-) -> Dag:
-    """Return the checked Dag of everything that `outputs` are computed from.
+def elementwise(
+    fn: Callable[..., Operand],
+    *operands: TensorOperand,
+    name: str = "elementwise",
+    axes: Sequence[str] | None = None,
+) -> Tensor:
+    """Return the tensor of `fn` of the elements of the operands, which are broadcast as in NumPy.
 
     Args:
-        inputs: placeholders that come first, in this order; the others follow as they are met.
+        fn: a function of as many scalars as there are operands.
+        operands: tensors, at least one; numbers and scalars are passed on as they are.
+        name: the name of the node.
+        axes: the names of the axes of the result; i0, i1, ... unless given.
 
     Raises:
-        SpecError: an output is an input, or `ansorpy.te.check` refuses the Dag.
+        SpecError: the shapes cannot be broadcast, or `fn` does not take the dtypes.
     """
-    wanted = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
-    order: dict[str, Draft] = {tensor.draft.node.name: tensor.draft for tensor in inputs}
-    for tensor in wanted:
-        if not isinstance(tensor.draft.node, Compute):
-            raise SpecError(f"output {tensor.name} of dag {name} is not computed")
-        _collect(tensor.draft, order)
-    final: dict[str, str] = {}
-    for token, draft in order.items():
-        final[token] = _unique(draft.wish, final.values())
-    nodes = tuple(_renamed(draft.node, final) for draft in order.values())
-    made = Dag(nodes, tuple(dict.fromkeys(final[t.draft.node.name] for t in wanted)), name)
+    tensors = [operand for operand in operands if isinstance(operand, Tensor)]
+    if not tensors:
+        raise SpecError(f"cannot compute {name} because no operand is a tensor; expected one")
+    shape = broadcast_shape([tensor.shape for tensor in tensors], name)
 
-    check(made)
-    return made
+    def body(*i: Scalar) -> Operand:
+        return fn(
+            *(
+                operand[broadcast_index(operand.shape, shape, i)]
+                if isinstance(operand, Tensor)
+                else operand
+                for operand in operands
+            )
+        )
+
+    return compute(shape, body, name, axes=axes)
 
 
 def _bodies(answer: object, name: str) -> tuple[list[Expr], Mapping[str, Draft]]:
@@ -220,37 +251,6 @@ def _bodies(answer: object, name: str) -> tuple[list[Expr], Mapping[str, Draft]]
             scalars = [lift(answer, "float32", f"body of {name}")]
     sources = {token: draft for scalar in scalars for token, draft in scalar.sources.items()}
     return [scalar.expr for scalar in scalars], sources
-
-
-def _collect(draft: Draft, order: dict[str, Draft]) -> None:
-    """Append `draft` after its sources; a stack, because chains may be long."""
-    stack = [(draft, False)]
-    while stack:
-        top, ready = stack.pop()
-        if top.node.name in order:
-            continue
-        if ready:
-            order[top.node.name] = top
-        else:
-            stack.append((top, True))
-            stack.extend((source, False) for source in reversed([*top.sources.values()]))
-
-
-def _renamed(node: Node, final: Mapping[str, str]) -> Node:
-    if not isinstance(node, Compute):
-        return replace(node, name=final[node.name])
-
-    def rename(expr: Expr) -> Expr | None:
-        return replace(expr, tensor=final[expr.tensor]) if isinstance(expr, Read) else None
-
-    layouts = tuple(final[token] for token in node.attrs.layout_free if token in final)
-    return replace(
-        node,
-        name=final[node.name],
-        body=tuple(transform(body, rename) for body in node.body),
-        start=None if node.start is None else transform(node.start, rename),
-        attrs=replace(node.attrs, layout_free=layouts),
-    )
 
 
 def _parameters(fn: Callable[..., object], rank: int, name: str) -> list[str]:
@@ -279,36 +279,3 @@ def _names(
         if axis not in final.values():
             raise SpecError(f"compute {name}: no axis {axis!r}, it has {', '.join(final.values())}")
     return names
-
-
-def _shape(shape: Sequence[int], name: str) -> tuple[int, ...]:
-    extents = tuple(_whole(extent, f"shape of {name}") for extent in shape)
-    for position, extent in enumerate(extents):
-        if extent < 1:
-            raise SpecError(f"{name}: extent {extent} of dimension {position} is below 1")
-    return extents
-
-
-def _whole(value: int, place: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise SpecError(f"{place}: {value!r} is not a whole number") from None
-
-
-def _known(dtype: str, name: str) -> None:
-    if dtype not in DTYPES:
-        raise SpecError(f"{name}: unknown dtype {dtype!r}, known: {', '.join(DTYPES)}")
-
-
-def _token(name: str) -> str:
-    return f"{name}#{next(_serial)}"
-
-
-def _unique(wish: str, taken: Iterable[str]) -> str:
-    used = set(taken)
-    return next(
-        name
-        for name in itertools.chain((wish,), (f"{wish}_{n}" for n in itertools.count(1)))
-        if name not in used
-    )

@@ -1,4 +1,4 @@
-"""The builders against plain NumPy formulas at the sizes of SUITE_SMALL."""
+"""Workloads against plain NumPy formulas at the sizes of SUITE_SMALL."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from ansorpy import te
-from ansorpy.topi import LIBRARY, SUITE_SMALL, Window, conv2d, matmul, transposed_conv2d
+from ansorpy.topi.suites import LIBRARY, SUITE_SMALL
+from ansorpy.topi.workloads import Window, conv2d, matmul, transposed_conv2d
 from tests.random_dag import random_inputs
 
 Array = NDArray[Any]

@@ -1,0 +1,213 @@
+"""Operators that take parts of tensors, join tensors and repeat elements, of any dtype."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from ansorpy import te
+from ansorpy.te.tensor import Tensor
+from ansorpy.topi.common import axes_of, axis_of, refuse, shown
+from ansorpy.topi.layout import expand_dims
+
+
+def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str = "concat") -> Tensor:
+    """Return tensors one after the other along an axis.
+
+    Raises:
+        SpecError: no tensors, or tensors with other extents of another axis or other dtypes.
+    """
+    if not tensors:
+        refuse("concatenate", "no tensor is given", "at least one")
+    first, *others = tensors
+    action = f"concatenate {', '.join(map(shown, tensors))}"
+    at = axis_of(axis, len(first.shape), action)
+    for other in others:
+        if _without(other.shape, at) != _without(first.shape, at):
+            refuse(action, f"their shapes differ beside axis {at}", "equal extents there")
+    ends = list(accumulate(tensor.shape[at] for tensor in tensors))
+
+    def body(*i: te.Scalar) -> te.Scalar:
+        parts = [
+            tensor[(*i[:at], i[at] - (end - tensor.shape[at]) if n else i[at], *i[at + 1 :])]
+            for n, (tensor, end) in enumerate(zip(tensors, ends, strict=True))
+        ]
+        value = parts[-1]
+        for part, end in zip(reversed(parts[:-1]), reversed(ends[:-1]), strict=True):
+            value = te.select(i[at] < end, part, value)
+        return value
+
+    return te.compute((*first.shape[:at], ends[-1], *first.shape[at + 1 :]), body, name)
+
+
+def stack(tensors: Sequence[Tensor], axis: int = 0, *, name: str = "stack") -> Tensor:
+    """Return tensors of one shape along a new axis.
+
+    Raises:
+        SpecError: no tensors, or tensors with other shapes or dtypes.
+    """
+    return concat([expand_dims(tensor, axis) for tensor in tensors], axis, name=name)
+
+
+def strided_slice(
+    data: Tensor,
+    begin: Sequence[int],
+    end: Sequence[int],
+    stride: Sequence[int] | None = None,
+    *,
+    name: str = "strided_slice",
+) -> Tensor:
+    """Return data[begin[0]:end[0]:stride[0], ...], with the meaning of Python's slices.
+
+    Raises:
+        SpecError: another number of slices than axes, a stride of 0, or an empty result.
+    """
+    rank = len(data.shape)
+    strides = (1,) * rank if stride is None else tuple(stride)
+    action = f"slice {shown(data)}"
+    if not len(begin) == len(end) == len(strides) == rank:
+        refuse(action, f"{len(begin)} slices are given", f"{rank}, one per axis")
+    if 0 in strides:
+        refuse(action, "a stride is 0", "another number")
+    spans = [
+        range(*slice(*bounds).indices(extent))
+        for *bounds, extent in zip(begin, end, strides, data.shape, strict=True)
+    ]
+    if not all(spans):
+        refuse(action, f"begin {list(begin)}, end {list(end)} leave no element", "one or more")
+
+    def body(*i: te.Scalar) -> te.Scalar:
+        return data[tuple(at * span.step + span.start for at, span in zip(i, spans, strict=True))]
+
+    return te.compute([len(span) for span in spans], body, name)
+
+
+def split(
+    data: Tensor, sections: int | Sequence[int], axis: int = 0, *, name: str = "split"
+) -> tuple[Tensor, ...]:
+    """Return parts of `data` along an axis: a number of equal ones, or of the given extents.
+
+    Raises:
+        SpecError: the parts do not make up the axis.
+    """
+    action = f"split {shown(data)}"
+    at = axis_of(axis, len(data.shape), action)
+    extent = data.shape[at]
+    if isinstance(sections, int):
+        if sections < 1 or extent % sections:
+            refuse(action, f"axis {at} has {extent} elements", f"a multiple of {sections} parts")
+        sizes = [extent // sections] * sections
+    else:
+        sizes = list(sections)
+    if sum(sizes) != extent or min(sizes) < 1:
+        refuse(action, f"parts {sizes} do not make up {extent}", "positive parts of this sum")
+
+    def part(first: int, size: int, number: int) -> Tensor:
+        shape = (*data.shape[:at], size, *data.shape[at + 1 :])
+        return te.compute(
+            shape, lambda *i: data[(*i[:at], i[at] + first, *i[at + 1 :])], f"{name}_{number}"
+        )
+
+    starts = accumulate(sizes[:-1], initial=0)
+    return tuple(
+        part(start, size, n) for n, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    )
+
+
+def pad(
+    data: Tensor,
+    before: Sequence[int],
+    after: Sequence[int] | None = None,
+    *,
+    value: te.Operand = 0,
+    mode: str = "constant",
+    name: str = "pad",
+    axes: Sequence[str] | None = None,
+) -> Tensor:
+    """Return `data` with elements around it, or `data` itself if there are none.
+
+    Args:
+        before, after: elements added per axis; `after` is `before` unless it is given.
+        value: the added elements of mode "constant".
+        mode: "constant", or "edge": the nearest element of the data.
+
+    Raises:
+        SpecError: a negative or missing number, or an unknown mode.
+    """
+    action = f"pad {shown(data)}"
+    behind = before if after is None else after
+    for numbers in (before, behind):
+        if len(numbers) != len(data.shape) or any(number < 0 for number in numbers):
+            refuse(action, f"it gets {list(numbers)}", f"{len(data.shape)} numbers from 0 on")
+    if mode not in ("constant", "edge"):
+        refuse(action, f"mode {mode!r} is not known", "constant or edge")
+    if not any(before) and not any(behind):
+        return data
+    places = list(zip(before, data.shape, behind, strict=True))
+
+    def constant(*at: te.Scalar) -> te.Scalar:
+        inside = [
+            condition
+            for i, (b, n, a) in zip(at, places, strict=True)
+            for condition in (*([i >= b] if b else []), *([i < b + n] if a else []))
+        ]
+        source = tuple(i - b if b else i for i, (b, _, _) in zip(at, places, strict=True))
+        return te.select(te.all(*inside), data[source], value)
+
+    def edge(*at: te.Scalar) -> te.Scalar:
+        return data[
+            tuple(
+                te.minimum(te.maximum(i - b, 0), n - 1)
+                for i, (b, n, _) in zip(at, places, strict=True)
+            )
+        ]
+
+    body = constant if mode == "constant" else edge
+    return te.compute([sum(place) for place in places], body, name, axes=axes)
+
+
+def tile(data: Tensor, repeats: Sequence[int], *, name: str = "tile") -> Tensor:
+    """Return `data` repeated as a whole along every axis, as `numpy.tile` with equal ranks.
+
+    Raises:
+        SpecError: another number of repeats than axes, or one below 1.
+    """
+    if len(repeats) != len(data.shape) or any(number < 1 for number in repeats):
+        refuse(f"tile {shown(data)}", f"repeats are {list(repeats)}", "one per axis, from 1 on")
+    return te.compute(
+        [extent * number for extent, number in zip(data.shape, repeats, strict=True)],
+        lambda *i: data[tuple(at % extent for at, extent in zip(i, data.shape, strict=True))],
+        name,
+    )
+
+
+def repeat(data: Tensor, repeats: int, axis: int, *, name: str = "repeat") -> Tensor:
+    """Return `data` with every element along an axis `repeats` times, as `numpy.repeat`.
+
+    Raises:
+        SpecError: there is no such axis, or `repeats` is below 1.
+    """
+    action = f"repeat {shown(data)}"
+    at = axis_of(axis, len(data.shape), action)
+    if repeats < 1:
+        refuse(action, f"repeats is {repeats}", "1 or more")
+    shape = (*data.shape[:at], data.shape[at] * repeats, *data.shape[at + 1 :])
+    return te.compute(shape, lambda *i: data[(*i[:at], i[at] // repeats, *i[at + 1 :])], name)
+
+
+def flip(data: Tensor, axis: int | Sequence[int] | None = None, *, name: str = "flip") -> Tensor:
+    """Return `data` in reverse order along axes; all of them unless some are given.
+
+    Raises:
+        SpecError: there is no such axis.
+    """
+    turned = axes_of(axis, len(data.shape), f"flip {shown(data)}")
+    return te.compute(
+        data.shape,
+        lambda *i: data[
+            tuple(data.shape[n] - 1 - at if n in turned else at for n, at in enumerate(i))
+        ],
+        name,
+    )
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])

@@ -1,0 +1,81 @@
+"""Messages of operators for shapes and dtypes that do not fit: cannot X because Y; expected Z."""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from ansorpy import te, topi
+from ansorpy.errors import SpecError
+
+
+def x(*shape: int, dtype: str = "float32") -> te.Tensor:
+    return te.placeholder(shape, "X", dtype)
+
+
+def w(*shape: int) -> te.Tensor:
+    return te.placeholder(shape, "W")
+
+
+REFUSED: Final[dict[str, Callable[[], object]]] = {
+    "cannot broadcast the operands of add because shapes [3, 4] and [5] differ in axis -1; "
+    "expected equal extents, or 1": lambda: x(3, 4) + w(5),
+    "cannot convolve X[1, 4, 8, 8] with W[8, 3, 3, 3] because the weights take 3 channels; "
+    "expected 4: 4 channels in 1 groups": lambda: topi.conv2d(x(1, 4, 8, 8), w(8, 3, 3, 3)),
+    "cannot convolve X[4, 8, 8] with W[8, 4, 3, 3] because X[4, 8, 8] has rank 3; "
+    "expected rank 4, [n, c, h, w]": lambda: topi.conv2d(x(4, 8, 8), w(8, 4, 3, 3)),
+    "cannot convolve X[1, 4, 8, 8] with W[8, 4, 3, 3] because groups is 3; "
+    "expected a divisor of 4 and 8 channels": lambda: topi.conv2d(
+        x(1, 4, 8, 8), w(8, 4, 3, 3), groups=3
+    ),
+    "cannot convolve X[1, 4, 2, 8] with W[8, 4, 3, 3] because a window of 3 does not fit 2 padded "
+    "elements; expected a window of at most 2 in spatial dimension 0": lambda: topi.conv2d(
+        x(1, 4, 2, 8), w(8, 4, 3, 3)
+    ),
+    "cannot convolve X[1, 4, 8, 8] with W[8, 4, 3, 3] because stride is [0, 0]; "
+    "expected numbers of at least 1": lambda: topi.conv2d(x(1, 4, 8, 8), w(8, 4, 3, 3), stride=0),
+    "cannot convolve X[1, 4, 8, 8] with W[8, 4, 3, 3] because padding has 3 numbers; "
+    "expected one, 2 or 4": lambda: topi.conv2d(x(1, 4, 8, 8), w(8, 4, 3, 3), padding=(1, 1, 1)),
+    "cannot multiply X[3, 4] and W[5, 6] because their reduced extents are 4 and 5; "
+    "expected equal extents": lambda: topi.matmul(x(3, 4), w(5, 6)),
+    "cannot reshape X[3, 4] to [5, 2] because 12 elements become 10; "
+    "expected 12 elements": lambda: topi.reshape(x(3, 4), (5, 2)),
+    "cannot concatenate X[3, 4], W[3, 5] because their shapes differ beside axis 0; "
+    "expected equal extents there": lambda: topi.concat((x(3, 4), w(3, 5))),
+    "cannot compute softmax of X[3, 4] because axis 2 is not an axis of rank 2; "
+    "expected -2 to 1": lambda: topi.softmax(x(3, 4), 2),
+    "cannot compute softmax of X[3] because X[3] is int32; "
+    "expected a float dtype: float16, bfloat16, float32, float64": lambda: topi.softmax(
+        x(3, dtype="int32")
+    ),
+    "cannot reduce X[3, 4] by sum because axes [0, 0] name an axis twice; "
+    "expected every axis once": lambda: topi.sum(x(3, 4), (0, 0)),
+    "cannot add W to X along axis 1 because W[3] is not a vector of its 4 elements; "
+    "expected shape [4]": lambda: topi.bias_add(x(3, 4), w(3)),
+    "cannot split X[7] because axis 0 has 7 elements; expected a multiple of 2 parts": lambda: (
+        topi.split(x(7), 2)
+    ),
+    "cannot pool X[3, 4] because its rank is 2; expected 3 to 5: [n, c, ...]": lambda: (
+        topi.max_pool(x(3, 4))
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_an_operator_says_what_does_not_fit_and_what_was_expected(message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        REFUSED[message]()
+    assert str(caught.value) == message
+
+
+def test_dtypes_are_not_converted_silently() -> None:
+    with pytest.raises(SpecError, match=r"'add' of float32 and int32: use te\.cast"):
+        _ = x(3) + te.placeholder((3,), "I", "int32")
+
+
+def test_operators_compose_with_arithmetic_of_tensors() -> None:
+    data, weights = x(1, 4, 9, 9), w(8, 4, 3, 3)
+    bias = te.placeholder((8, 1, 1), "b")
+    dag = te.dag(topi.relu(topi.conv2d(data, weights, stride=2, padding=1) + bias))
+    assert [node.name for node in dag.nodes] == ["X", "pad", "W", "conv", "b", "add", "relu"]
+    assert dag.computes[-1].shape == (1, 8, 5, 5)
