@@ -1,4 +1,4 @@
-"""From one row of a population to a concrete program, ready for code generation."""
+"""Bind a row of a population: the concrete program of one candidate, for code generation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -27,7 +27,7 @@ def bind(plan: Plan, row: Sequence[int], target: Target) -> Program:
 def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str, Program]]:
     """Yield the program after every pass, in order, with the name of the pass."""
     if len(row) != len(plan.sizes):
-        raise LoweringError(f"a row of {len(row)} values for a plan of {len(plan.sizes)} sizes")
+        raise LoweringError(f"a row of {len(row)} values; expected {len(plan.sizes)}, one per size")
     values = {size.name: int(value) for size, value in zip(plan.sizes, row, strict=True)}
     yield from lower_for_cpu(plan.program, values, _budgets(plan, values), target)
 

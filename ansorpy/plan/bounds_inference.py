@@ -1,4 +1,4 @@
-"""What an attached stage must compute: bounds inference, symbolic in the sizes."""
+"""Bounds inference: the region of an attached stage that its consumers need, symbolically."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from ansorpy.state.state import Attached, Location, Root
 class Reach:
     """The interval [base + shift, base + shift + width) along one axis or dimension.
 
-    `left` counts the elements that are needed, where that may be less than `width`: scratch has
-    room for `width`, whatever the loops around it are at.
+    `left` is the number of needed elements, if it may be less than `width`: scratch memory has
+    room for `width` elements in every iteration of the loops around it.
     """
 
     base: Expr
@@ -27,18 +27,18 @@ class Reach:
 
     @property
     def count(self) -> Expr:
-        """How many elements are needed."""
+        """The number of needed elements."""
         return self.width if self.left is None else self.left
 
 
 @dataclass(frozen=True)
 class BoundsInference:
-    """Asks how much of a stage its consumers need while some loop variables are fixed.
+    """Computes the region of a stage that its consumers need while some loop variables are fixed.
 
     Attributes:
         works: every stage with loops, by name.
-        location: where each of them is computed.
-        domains: the domains made so far; consumers are made before producers.
+        location: the location of each stage.
+        domains: the domains made so far; consumers come before producers.
     """
 
     works: Mapping[str, Work]
@@ -73,7 +73,7 @@ class BoundsInference:
         return answer
 
     def _sees(self, consumer: str, name: str, place: Attached) -> None:
-        """Raise LoweringError unless the consumer runs inside the loop that `name` hangs on."""
+        """Raise LoweringError unless the consumer runs inside the loop that hosts `name`."""
         loops = [part.loop for part in self.domains[place.stage].parts]
         at = consumer
         while at != place.stage:
@@ -104,7 +104,7 @@ class BoundsInference:
         return frozenset(fixed)
 
     def _needed(self, name: str, fixed: frozenset[str]) -> dict[str, Reach | None]:
-        """Return what all consumers together read of a stage, by axis; None for all of it."""
+        """Return the hull of all reads of a stage, by axis; None for the whole axis."""
         answer: dict[str, Reach | None] = {}
         axes = [axis for axis, _ in self.works[name].axes]
         for consumer in self.works.values():
@@ -120,7 +120,7 @@ class BoundsInference:
         return answer
 
     def _covered(self, name: str, fixed: frozenset[str]) -> dict[str, Reach | None]:
-        """Return what a stage computes, by axis, while the fixed variables do not move."""
+        """Return the region that a stage computes while the fixed variables do not change."""
         domain = self.domains[name]
         if any(part.var in fixed for part in domain.parts):
             return {axis: _inside(domain, axis, fixed) for axis in domain.spans}
@@ -128,25 +128,25 @@ class BoundsInference:
             raise LoweringError(f"{name!r} is computed at root, outside of the attach point")
         reach = self._needed(name, fixed)
         for axis, span in domain.spans.items():
-            # Where its own place leaves it all of an axis, it computes more than is needed here.
+            # A whole span computes all of the axis, even if less is needed here.
             if axis not in reach or span.is_whole:
                 reach[axis] = Reach(ZERO, span.extent)
         return reach
 
 
 def _inside(domain: Domain, axis: str, fixed: frozenset[str]) -> Reach | None:
-    """Return the interval that the loops of an axis run over while the fixed ones stand."""
+    """Return the interval of an axis that its loops cover while the fixed ones do not change."""
     span = domain.spans[axis]
     parts = domain.of_axis(axis)
     outside = tuple(part for part in parts if part.var in fixed)
     if outside != parts[: len(outside)]:
-        return None  # an inner part is fixed and an outer one is not: no interval
+        return None  # an inner loop is fixed and an outer one is not: not an interval
     if not outside:
         return Reach(span.base, span.width, left=span.left)
     width = least(outside[-1].stride, span.width)
     if span.is_whole:
         return Reach(domain.offset(axis, outside), width)
-    left = span.limit  # blocks of a block: the last one may end before it is full
+    left = span.limit  # blocks within a block: the last one may be partial
     for part in outside:
         left = sub(left, mul(Var(part.var), part.stride))
     return Reach(domain.offset(axis, outside), width, left=least(width, left))
@@ -157,13 +157,13 @@ def _read_reach(read: Read, have: Mapping[str, Reach | None]) -> list[Reach | No
 
 
 def _index_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | None:
-    """Return the interval of an affine index that grows with its axes; None for any other."""
+    """Return the interval of an affine index with positive coefficients; None for any other."""
     form = linear(index)
     if form is None:
         return _quotient_reach(index, have)
     shift, terms = form
     if shift < 0 or any(factor < 0 for factor in terms.values()):
-        return None  # may leave the tensor on the low side (guarded by a select): take all of it
+        return None  # may be below 0 (guarded by a select): the whole axis
     base: Expr = ZERO
     along: list[tuple[int, Reach]] = []
     for axis, factor in terms.items():
@@ -180,7 +180,7 @@ def _index_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | None:
 
 
 def _length(terms: list[tuple[int, Expr]]) -> Expr:
-    """Return how long an interval sum factor * x is, with as many values of each x as said."""
+    """Return the length of the interval of sum(factor * x), for (factor, values of x) pairs."""
     answer: Expr | None = None
     for factor, count in terms:
         if answer is None and factor == 1:
@@ -191,7 +191,7 @@ def _length(terms: list[tuple[int, Expr]]) -> Expr:
 
 
 def _quotient_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | None:
-    """Return the interval of `x // c` where x starts at a multiple of c; None for any other."""
+    """Return the interval of `x // c` if x starts at a multiple of c; None for any other."""
     match index:
         case Binary(op="floordiv", a=a, b=Const(value=value)) if value > 0:
             inner, c = _index_reach(a, have), int(value)
@@ -207,7 +207,7 @@ def _quotient_reach(index: Expr, have: Mapping[str, Reach | None]) -> Reach | No
 
 
 def _divided(expr: Expr, c: int) -> Expr | None:
-    """Return expr / c where every term is a multiple of c as it is written, else None."""
+    """Return expr / c if every coefficient is a multiple of c, else None."""
     found = form(expr)
     if found.const % c or any(coef % c for coef in found.terms.values()):
         return None

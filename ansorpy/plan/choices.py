@@ -1,4 +1,4 @@
-"""The structural choices of a sketch, enumerated: its plans."""
+"""Enumeration of the structural choices of a sketch: its plans."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,22 +23,22 @@ from ansorpy.state.state import Attached, Inlined, Root, Stage, State
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
-PLANS: Final = 24  # of one sketch
-ALL_PLANS: Final = 96  # of one task
-ATTEMPTS: Final = 400  # choices looked at for them
-RANKS: Final = 12  # how far from the most promising choice
+PLANS: Final = 24  # plans per sketch at most
+ALL_PLANS: Final = 96  # plans per task, about
+ATTEMPTS: Final = 400  # combinations of choices that are tried per sketch
+RANKS: Final = 12  # largest sum of the ranks of the choices, 0 for the most promising ones
 
 
 def naive(dag: Dag, target: Target) -> Plan:
-    """Return the untuned program: one loop per axis, scalar, serial, nothing inlined."""
+    """Return the plan of the untuned program: one serial scalar loop per axis, nothing inlined."""
     return lower(State.naive(dag), (), target)
 
 
 def plans(sketch: State, target: Target, limit: int = PLANS) -> tuple[Plan, ...]:
     """Return the plans of a sketch, the most promising first, at most `limit`.
 
-    A plan fixes where every stage is computed, which loops run in parallel, along which axis
-    the lanes run, and which operands are packed. Choices that cannot be lowered are left out.
+    A plan fixes the location of every stage, its parallel loops, its vectorized axis and its
+    packed operands. Combinations that cannot be lowered are left out.
     """
     sketch = flattened(sketch)
     answer: list[Plan] = []
@@ -63,13 +63,13 @@ def plans(sketch: State, target: Target, limit: int = PLANS) -> tuple[Plan, ...]
 def all_plans(
     sketches: tuple[State, ...], target: Target, limit: int = ALL_PLANS
 ) -> tuple[Plan, ...]:
-    """Return plans of every sketch, about `limit` of them: each sketch gets an equal share."""
+    """Return about `limit` plans, with an equal share for every sketch."""
     share = max(1, min(PLANS, limit // max(1, len(sketches))))
     return tuple(plan for sketch in sketches[:limit] for plan in plans(sketch, target, share))
 
 
 def _by_rank(context: SketchContext) -> Iterator[dict[str, StageChoice]]:
-    """Yield choices by the sum of their ranks: the first of every list, then one off, ..."""
+    """Yield combinations of choices in the order of the sum of their ranks."""
     order = [
         stage
         for stage in reversed(context.state.stages)
@@ -111,7 +111,10 @@ def _stage_options(
 def _lanes(
     context: SketchContext, stage: Stage, chosen: dict[str, StageChoice]
 ) -> list[tuple[str | None, tuple[str, ...]]]:
-    """Return lane and pack options; a fused consumer and its tiled producer share their lanes."""
+    """Return (lane axis, packed operands) options of a stage.
+
+    A fused consumer and its tiled producer have the same lane axis.
+    """
     source = source_of(context, stage)
     if source is not None:
         axes = followed_axes(source, stage)
@@ -128,7 +131,7 @@ def _lanes(
 
 
 def _settled(context: SketchContext, chosen: dict[str, StageChoice]) -> Choices:
-    """Return the choices in stage order; loops inside an attach point do not run in parallel."""
+    """Return the choices in stage order; loops inside of an attach point are not parallel."""
     limits: dict[str, int] = {}
     for choice in chosen.values():
         if isinstance(choice.location, Attached):

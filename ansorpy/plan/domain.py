@@ -1,4 +1,4 @@
-"""The loops of one stage as index arithmetic: parts of axes, their strides and extents."""
+"""The iteration domain of a stage: its loops as parts of axes, with strides and extents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,22 +14,23 @@ from ansorpy.state.state import Stage
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One loop: its variable counts steps of `stride` along `axis`."""
+    """One loop, whose variable counts steps of `stride` along `axis`."""
 
     var: str
-    loop: str  # the name of the loop in the State, for attaching
+    loop: str  # the name of the loop in the State, to which stages are attached
     axis: str
     stride: Expr
-    length: Expr | None  # None for the outermost part: it takes what is left
+    length: Expr | None  # None for the outermost part, which covers the rest of the axis
     reduce: bool
     kind: LoopKind = LoopKind.SERIAL
 
 
 @dataclass(frozen=True, slots=True)
 class AxisSpan:
-    """What is computed along one axis: [base, base + width), cut off at `extent`.
+    """The interval that is computed along one axis: [base, base + width), cut off at `extent`.
 
-    `left` is what consumers have left of their own blocks, where that may be less than `width`.
+    `left` is the number of elements that the last block of a consumer still needs, if it may be
+    less than `width`.
     """
 
     base: Expr
@@ -39,12 +40,12 @@ class AxisSpan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the axis is computed."""
+        """True if the interval is the whole axis."""
         return self.base == ZERO and self.width == self.extent
 
     @property
     def limit(self) -> Expr:
-        """How many elements from `base` on are computed."""
+        """The number of computed elements, from `base` on."""
         if self.is_whole:
             return self.extent
         limit = least(self.width, sub(self.extent, self.base))
@@ -53,7 +54,7 @@ class AxisSpan:
 
 @dataclass(frozen=True)
 class Domain:
-    """The parts of a stage in nest order, and the span of every axis."""
+    """The loops of a stage in nest order, and the span of every axis."""
 
     work: Work
     parts: tuple[Part, ...]
@@ -71,11 +72,11 @@ class Domain:
         return answer
 
     def value(self, axis: str) -> Expr:
-        """Return the value of an axis inside all loops."""
+        """Return the value of an axis in the innermost loop."""
         return self.offset(axis, self.of_axis(axis))
 
     def values(self) -> dict[str, Expr]:
-        """Return the value of every axis of the node; fused axes are taken apart."""
+        """Return the value of every axis of the node; fused axes are unfused."""
         answer: dict[str, Expr] = {}
         for axis in self.spans:
             answer.update(_unfuse(axis, self.value(axis), self.work))
@@ -86,12 +87,12 @@ class Domain:
 
     @property
     def kept_extent(self) -> Expr:
-        """Return how many partials a partial stage keeps."""
+        """The number of partial results of a stage made by rfactor."""
         part = next(part for part in self.parts if part.loop == self.work.kept)
         return self.extent(part, zeroed=True)
 
     def extent(self, part: Part, zeroed: bool = False) -> Expr:
-        """Return the extent of a loop; `zeroed` takes the reduce parts of its axis as 0."""
+        """Return the extent of a loop; with `zeroed`, outer reduce loops of its axis are at 0."""
         left = self.spans[part.axis].limit
         for other in self.of_axis(part.axis):
             if other.var == part.var:
@@ -115,7 +116,7 @@ def domain(
 ) -> Domain:
     """Return the domain of a stage whose spatial axes cover `spans`; reduce axes are whole.
 
-    `fixed` are the named sizes whose values are no choice; `kept` is the number of partials that
+    `fixed` are the named sizes with a fixed value; `kept` is the number of partial results that
     a combining stage reduces over.
     """
     every = dict(spans)
@@ -123,7 +124,7 @@ def domain(
         every[KEPT] = AxisSpan(ZERO, kept, kept)
     strides: dict[str, Expr] = {}
     made: dict[str, Part] = {}
-    # Inner parts first, so that the stride of a part is the product of the lengths inside it.
+    # Inner parts come first, so that the stride of a part is the product of the lengths inside.
     for loop in sorted(stage.loops, key=_level, reverse=True):
         reduce = loop.kind is AxisKind.REDUCE
         axis = KEPT if kept is not None and reduce else "@".join(loop.axes)
@@ -133,7 +134,7 @@ def domain(
         stride = strides.get(axis, ONE)
         length = None if loop.length is None or axis == KEPT else product(loop.length, fixed)
         strides[axis] = stride if length is None else mul(length, stride)
-        # A span that is not whole may be empty; a loop that is written out runs at least once.
+        # A span that is not whole may be empty, but an unrolled loop runs at least once.
         written = loop.annotation == "unroll" and every[axis].limit == every[axis].extent
         kind = LoopKind.UNROLL if written else LoopKind.SERIAL
         var = f"{stage.name}:{loop.name}"
@@ -151,7 +152,7 @@ def _extents(work: Work) -> dict[str, int]:
 
 
 def _unfuse(axis: str, value: Expr, work: Work) -> dict[str, Expr]:
-    """Return the node axes behind a loop axis: row-major digits of a fused one."""
+    """Return the values of the node axes of a loop axis: row-major digits of a fused axis."""
     if axis == KEPT:
         return {KEPT: value}
     names = axis.split("@")

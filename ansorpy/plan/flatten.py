@@ -1,4 +1,4 @@
-"""Run an element-wise stage over contiguous memory, whatever its shape."""
+"""Flatten a lone element-wise stage, so that its vectors run over contiguous memory."""
 
 from ansorpy.expr.expr import Read, Var
 from ansorpy.state.axis import AxisKind
@@ -14,7 +14,7 @@ def flattened(state: State) -> State:
                order as its last indices, or none of them
     Rewrite    n c h w  ->  n c h@w  (as many as the reads allow)
 
-    Vectors then run over whole rows: a last axis of 7 or 56 wastes no lanes.
+    Vectors then run over the fused axis: a last axis of 7 or 56 elements wastes no lanes.
     """
     stages = [
         stage
@@ -34,7 +34,7 @@ def flattened(state: State) -> State:
 
 
 def _contiguous(state: State, stage: Stage, axes: tuple[str, ...]) -> bool:
-    """Whether every input is read along all of `axes` in memory order, or along none."""
+    """Return True if every input is read along all `axes` in memory order, or along none."""
     seen: set[str] = set()
     todo = [stage.name]
     while todo:
@@ -59,7 +59,7 @@ def _contiguous(state: State, stage: Stage, axes: tuple[str, ...]) -> bool:
 def _in_order(state: State, read: Read, axes: tuple[str, ...], shape: tuple[int, ...]) -> bool:
     names = [index.name if isinstance(index, Var) else "" for index in read.indices]
     if not set(names) & set(axes):
-        # An inlined producer would then have other trailing axes: only inputs may be broadcast.
+        # Only inputs may be broadcast: an inlined producer would have other trailing axes.
         return not isinstance(state.stage(read.tensor).node, Compute)
     whole = state.stage(read.tensor).node.shape
     return tuple(names[-len(axes) :]) == axes and whole[-len(axes) :] == shape

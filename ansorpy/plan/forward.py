@@ -1,4 +1,4 @@
-"""Store forwarding: a stage stores straight to where a copy of it would put its elements.
+"""Store forwarding: a stage stores into the buffer of its copy, and the copy is dropped.
 
 phases[f, h % 2, h // 2] = ...          y[f, 2 h' + p] = ...
 y[f, h] = phases[f, h % 2, h // 2]
@@ -18,13 +18,13 @@ from ansorpy.state.state import Location, Root
 class AxisDigit:
     """An axis of the stored stage as a digit of an axis of the copy."""
 
-    axis: int  # of the copy
+    axis: int  # position of the axis in the copy
     weight: int
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Where the elements of a stage go: into the buffer of `copy`."""
+    """The mapping of the elements of a stage to places in the buffer of `copy`."""
 
     copy: str
     rank: int
@@ -39,10 +39,10 @@ class Forward:
 
 
 def forwards(works: Mapping[str, Work], location: Mapping[str, Location]) -> dict[str, Forward]:
-    """Return the stages whose only reader copies every element once, with where they go.
+    """Return the forwarding of every stage whose only reader copies each element exactly once.
 
-    Both are computed at root. The copy takes whole axes of its own (`h`) or all digits of them
-    (`h // 2`, `h % 2`), each once, so that every element has one place and every place an element.
+    Both stages are computed at root. The copy indexes the stage by whole axes of its own (`h`) or
+    by all digits of an axis (`h // 2`, `h % 2`), each once: a bijection of elements and places.
     """
     answer: dict[str, Forward] = {}
     for copy in works.values():
@@ -63,7 +63,7 @@ def forwards(works: Mapping[str, Work], location: Mapping[str, Location]) -> dic
 def _alone(
     works: Mapping[str, Work], location: Mapping[str, Location], stored: Work, copy: Work
 ) -> bool:
-    """Whether both stand at root and nothing else meets the stored stage."""
+    """Return True if both stages are at root and no other stage reads the stored one."""
     readers = [w.name for w in works.values() if any(r.tensor == stored.name for r in w.reads)]
     attached = {getattr(place, "stage", None) for place in location.values()}
     return (

@@ -1,4 +1,4 @@
-"""What every stage that has loops computes, with the inlined stages substituted."""
+"""The scalar computation of every stage with loops, inlined stages substituted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,26 +9,26 @@ from ansorpy.expr.expr import Expr, Read, Var, reads, substitute, transform
 from ansorpy.state.state import Combine, Inlined, Location, Partial, Stage
 from ansorpy.te.dag import Compute, Node
 
-KEPT = "@kept"  # the axis of a partial's buffer that runs over the loop rfactor kept
+KEPT = "@kept"  # name of the buffer axis that runs over the loop kept by rfactor
 
 
 @dataclass(frozen=True)
 class Work:
-    """The scalar meaning of a stage: out[axes] = (combine over the reduce axes of) bodies."""
+    """The scalar computation of a stage: out[axes] = bodies, combined over the reduce axes."""
 
     name: str
-    axes: tuple[tuple[str, int], ...]  # the axes that index its buffer, without KEPT
+    axes: tuple[tuple[str, int], ...]  # axes that index the buffer of the stage, without KEPT
     reduce_axes: tuple[tuple[str, int], ...]
     bodies: tuple[Expr, ...]
     dtypes: tuple[str, ...]
     combiner: str | None
     start: Expr | None
-    kept: str | None  # the loop whose variable is the last index of a partial's buffer
+    kept: str | None  # loop whose variable is the last index of the buffer of partial results
     combines: str | None  # the partial stage that this stage combines
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
-        """Every read, repeats kept."""
+        """Every read, with repetitions."""
         parts = (*self.bodies, *(() if self.start is None else (self.start,)))
         return tuple(read for part in parts for read in reads(part))
 
@@ -110,5 +110,5 @@ def _inline(expr: Expr, bodies: Mapping[str, tuple[tuple[str, ...], Expr]]) -> E
 
 
 def is_input(node: Node) -> bool:
-    """Whether the node is a placeholder or a constant."""
+    """Return True if the node is a placeholder or a constant."""
     return not isinstance(node, Compute)

@@ -1,4 +1,4 @@
-"""From a state and its structural choices to one symbolic program, for all rows at once."""
+"""Lower a state with its structural choices to one symbolic program for all rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -48,16 +48,16 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
 
 Choices = tuple[tuple[str, StageChoice], ...]
-SUMMED = (LoopKind.GROUP, LoopKind.DOT)  # by one instruction
+SUMMED = (LoopKind.GROUP, LoopKind.DOT)  # loops that one instruction sums over
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a stage's results lie in memory: one buffer per output, axes in `order`."""
+    """The memory layout of the results of a stage: one buffer per output, axes in `order`."""
 
     buffers: tuple[Buffer, ...]
     order: tuple[int, ...]  # buffer dimension -> axis position
-    bases: tuple[Expr, ...]  # subtracted from the axis value, by buffer dimension
+    bases: tuple[Expr, ...]  # offsets subtracted from the axis values, by buffer dimension
 
     def index(self, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return the buffer index of axis values given in axis order."""
@@ -82,7 +82,7 @@ class Lowering:
 
     @property
     def forwarded(self) -> frozenset[str]:
-        """The copies that are not made, because their producers store in their place."""
+        """The copies that store forwarding has dropped."""
         return frozenset(forward.copy for forward in self.forwards.values())
 
 
@@ -130,7 +130,7 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
 
 
 def _constants(work: Lowering) -> set[str]:
-    """Return the tensors that are there before the call: constants, and what is made of them."""
+    """Return the tensors known before the call: constants, and stages that read only those."""
     dag = work.state.dag
     found = {
         node.name
@@ -139,7 +139,7 @@ def _constants(work: Lowering) -> set[str]:
     }
     for name, each in work.works.items():
         tensors = {read.tensor for read in each.reads}
-        forward = work.forwards.get(name)  # what is stored into an output is made at every call
+        forward = work.forwards.get(name)  # a stage that stores into an output runs in every call
         place = name if forward is None else forward.copy
         if tensors and tensors <= found and place not in dag.outputs:
             found.add(name)
@@ -147,7 +147,7 @@ def _constants(work: Lowering) -> set[str]:
 
 
 def _make_domains(work: Lowering) -> None:
-    """Make the domain of every stage, consumers first, because they say what is needed."""
+    """Make the domain of every stage, consumers first, because they determine the region."""
     location = {name: choice.location for name, choice in work.choice.items()}
     fixed = fixed_sizes(work.state)
     for stage in reversed(work.state.stages):
@@ -183,7 +183,7 @@ def _make_layouts(work: Lowering, constant: set[str]) -> None:
         work.layouts[name] = _layout(work, name, each, name in outputs)
         for tensor in work.choice[name].pack:
             if not isinstance(work.choice[tensor].location, Root):
-                raise LoweringError(f"{tensor!r} is not computed at root: it cannot be packed")
+                raise LoweringError(f"cannot pack {tensor!r}: it is not computed at root")
             of, ahead = work.state.stage(tensor).node.shape, tensor in constant
             work.packs[name, tensor] = pack_of(work.domains[name], tensor, of, ahead, work.target)
 
@@ -200,7 +200,7 @@ def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
     order = list(range(len(axes)))
     lane = work.choice[name].lane
     if attached and lane in axes:
-        # Vectors then lie contiguous in scratch, whatever axis they run along.
+        # Vectors are then contiguous in scratch memory for any lane axis.
         order.remove(axes.index(lane))
         order.append(axes.index(lane))
     if each.kept is not None:
@@ -216,7 +216,7 @@ def _layout(work: Lowering, name: str, each: Work, output: bool) -> Layout:
 
 
 def _nest(work: Lowering, each: Work) -> Stmt:
-    """Return the loops of a stage, with everything attached to them."""
+    """Return the loop nest of a stage, with the stages attached to its loops."""
     made = work.domains[each.name]
     lane = work.lanes.get(each.name)
     attached: dict[str, list[str]] = {}
@@ -224,7 +224,7 @@ def _nest(work: Lowering, each: Work) -> Stmt:
         place = work.choice[name].location
         if isinstance(place, Attached) and place.stage == each.name:
             attached.setdefault(place.loop, []).append(name)
-    written = [part.kind in SUMMED for part in made.parts]  # they belong to the update
+    written = [part.kind in SUMMED for part in made.parts]  # these loops belong to the update
     reduce = [part.reduce and not dot for part, dot in zip(made.parts, written, strict=True)]
     last = max((i for i, one in enumerate(reduce) if one), default=-1)
     band = last
@@ -237,7 +237,7 @@ def _nest(work: Lowering, each: Work) -> Stmt:
             return _update(work, each, lane)
         part = made.parts[position]
         body = go(position + 1)
-        # The last one attached is a consumer of those before it, so it goes innermost.
+        # The last attached stage may consume earlier ones, so it goes innermost.
         for name in reversed(attached.get(part.loop, ())):
             body = _with_scratch(work, name, body)
         loop: Stmt = For(part.var, made.extent(part), body, part.kind)
@@ -253,10 +253,12 @@ def _nest(work: Lowering, each: Work) -> Stmt:
 
 
 def _check_start(each: Work, inside: set[str]) -> None:
-    """Refuse a start value that reads a stage computed inside the loops it is stored before."""
+    """Refuse a start value that reads a stage computed later, inside of the loops."""
     for read in () if each.start is None else reads(each.start):
         if read.tensor in inside:
-            raise LoweringError(f"{each.name!r} starts from {read.tensor!r}, which is inside it")
+            raise LoweringError(
+                f"cannot compute {read.tensor!r} inside {each.name!r}, which starts from it"
+            )
 
 
 def _with_scratch(work: Lowering, name: str, body: Stmt) -> Stmt:
@@ -280,7 +282,7 @@ def _target(work: Lowering, each: Work) -> tuple[tuple[str, ...], tuple[Expr, ..
 
 
 def _update(work: Lowering, each: Work, lane: LaneReduce | None) -> Stmt:
-    """Return the store of the innermost loop; a term that is zero by a condition is not added."""
+    """Return the store of the innermost loop; a term is added only if its condition holds."""
     values = tuple(_resolve(work, each, body) for body in each.bodies)
     buffers, index = _target(work, each)
     if lane is not None:
@@ -302,7 +304,7 @@ def _start(work: Lowering, each: Work) -> tuple[Expr, ...]:
 
 
 def _initial(work: Lowering, each: Work, inner: tuple[Part, ...], before: tuple[Part, ...]) -> Stmt:
-    """Return the nest that sets the accumulators, where every reduce loop outside is at 0."""
+    """Return the nest that initialises the accumulators, if every outer reduce loop is at 0."""
     made = work.domains[each.name]
     buffers, index = _target(work, each)
     stmt: Stmt = Store(buffers, index, _start(work, each))
@@ -338,5 +340,5 @@ def _parallel(stmt: Stmt, count: int, name: str) -> Stmt:
     if count == 0:
         return stmt
     if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL:
-        raise LoweringError(f"stage {name!r}: fewer loops than are to run in parallel")
+        raise LoweringError(f"cannot run {count} more loops of {name!r} in parallel: not serial")
     return replace(stmt, body=_parallel(stmt.body, count - 1, name), kind=LoopKind.PARALLEL)

@@ -1,10 +1,12 @@
-"""Pack a reused operand into tile order before it is read (a rule of ours).
+"""Pack a reused operand into tile order before it is read (BLIS: packing).
 
-X[j, k] read under a tile of P columns becomes X.pack[j // P, k, j % P]: the inner loop then
-walks memory in order, whatever the layout of X; what is summed block by block over several axes
-lies block by block, too. What lies across the lanes is copied by squares of vectors, transposed
-in registers, along all axes that follow one another in memory. Positions beyond the extent, and
-those beyond X where the stage reads X under a condition, hold zeros.
+Rewrite   X[j, k] under a tile of P columns  ->  X.pack[j // P, k, j % P]
+
+The inner loop then reads memory in order for any layout of X; a reduction that runs in blocks of
+several axes reads blocks of the pack. If the lanes of X are not adjacent in memory, squares of
+vectors are copied and transposed in registers, along all axes that are adjacent in memory.
+Positions beyond the extent hold zeros, as do positions beyond X if the stage reads X under a
+condition.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +23,11 @@ from ansorpy.plan.domain import Domain, Part
 from ansorpy.plan.inline import Work
 from ansorpy.target import Target
 
-# loops from outside in, the values of the axes in them, and the column of a tile
+# loops, outermost first; the values of the axes inside of them; the column within a tile
 Filling: TypeAlias = tuple[list[For], dict[str, Expr], Expr]
 
 _TERMS: Final = (LoopKind.SERIAL, LoopKind.GROUP)
-SQUARE: Final = 4  # elements along memory from which a transpose in registers pays
+SQUARE: Final = 4  # adjacent elements from which on a transpose in registers pays
 
 
 class Indexed(Protocol):
@@ -43,14 +45,14 @@ class Indexed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IndexDigit:
-    """An axis as a digit of a place in memory; it counts down where the index takes it away."""
+    """An axis as a digit of a memory offset; it counts down if its coefficient is negative."""
 
     axis: str
     extent: int
     down: bool = False
 
     def value(self, digit: Expr) -> Expr:
-        """Return the value of the axis where the place has this digit."""
+        """Return the value of the axis for a digit of the offset."""
         return sub(Const(self.extent - 1), digit) if self.down else digit
 
 
@@ -59,34 +61,35 @@ class Pack:
     """One packed operand of one stage."""
 
     tensor: str
-    output: int  # which output of the tensor
+    output: int  # number of the output of the tensor
     dtype: str
-    indices: tuple[Expr, ...]  # as the stage reads it: affine in its axes
-    axis: str  # the axis that is tiled
+    indices: tuple[Expr, ...]  # indices of the read, affine in the axes of the stage
+    axis: str  # the tiled axis
     extent: int
     width: Expr  # P
     others: tuple[tuple[str, int], ...]  # the other axes, in the order of the stage's loops
-    made: Domain  # of the stage
-    blocks: tuple[Part, ...]  # its loops over the last of the other axes, in its order
+    made: Domain  # domain of the stage
+    blocks: tuple[Part, ...]  # loops of the stage over the last of the other axes, in its order
     buffer: Buffer
-    ahead: bool  # once, before the calls
-    steps: tuple[str, int] | None = None  # the axis of an instruction: it stays innermost
-    # other axes, in memory order, along which the tensor lies: copied by squares of `lanes`
+    ahead: bool  # packed once, ahead of the calls
+    steps: tuple[str, int] | None = None  # axis of a dot-product instruction: it stays innermost
+    # other axes that are adjacent in memory, in memory order: copied by squares of `lanes`
     along: tuple[IndexDigit, ...] = ()
     lanes: int = 1
 
     @property
     def whole(self) -> tuple[tuple[str, int], ...]:
-        """The other axes that are one dimension each."""
+        """The other axes that are not cut into blocks."""
         cut = {part.axis for part in self.blocks}
         return tuple((name, extent) for name, extent in self.others if name not in cut)
 
 
 def packable(work: Work, tensor: str, size: int | None = None) -> tuple[Expr, ...] | None:
-    """Return the indices of a packable operand: one output, always at the same affine indices.
+    """Return the indices of a packable operand, else None.
 
-    Packing then takes every element once: the axes have distinct indices, or, where `size` (the
-    elements of the tensor) is given, at most as many positions as the tensor has elements.
+    Condition  all reads are of one output at the same affine indices, and packing copies each
+               element once: every index is another axis, or the axes have no more positions than
+               the tensor has elements (`size`, if given)
     """
     found = {(read.output, read.indices) for read in work.reads if read.tensor == tensor}
     if len(found) != 1 or work.combines is not None:
@@ -105,24 +108,26 @@ def packable(work: Work, tensor: str, size: int | None = None) -> tuple[Expr, ..
 
 
 def indexed_by(indices: tuple[Expr, ...]) -> tuple[str, ...]:
-    """Return the axes that indices mention, each once, in order of appearance."""
+    """Return the axes that occur in indices, each once, in order of appearance."""
     return tuple(
         dict.fromkeys(e.name for index in indices for e in walk(index) if isinstance(e, Var))
     )
 
 
 def pack_of(made: Domain, tensor: str, of: tuple[int, ...], ahead: bool, target: Target) -> Pack:
-    """Return how `tensor`, of shape `of`, is packed for a stage.
+    """Return the pack of `tensor`, of shape `of`, for a stage.
 
     Args:
-        ahead: it is packed once, before the calls: then only the order matters in which it is read.
+        ahead: pack once, ahead of the calls; the cost of packing then does not matter.
 
     Raises:
-        LoweringError: it is not packable, or none of its axes belongs to the register tile.
+        LoweringError: `tensor` is not packable, or has no axis in the register tile.
     """
     indices = packable(made.work, tensor, prod(of))
     if indices is None:
-        raise LoweringError(f"stage {made.work.name!r}: operand {tensor!r} cannot be packed")
+        raise LoweringError(
+            f"cannot pack {tensor!r} for {made.work.name!r}: its reads are not affine and alike"
+        )
     names = indexed_by(indices)
     tile = [
         part
@@ -131,7 +136,7 @@ def pack_of(made: Domain, tensor: str, of: tuple[int, ...], ahead: bool, target:
     ]
     if not tile:
         raise LoweringError(
-            f"stage {made.work.name!r}: {tensor!r} has no axis in the register tile"
+            f"cannot pack {tensor!r} for {made.work.name!r}: it has no axis in the register tile"
         )
     chosen = tile[-1]
     extents = dict((*made.work.axes, *made.work.reduce_axes))
@@ -169,9 +174,9 @@ def pack_of(made: Domain, tensor: str, of: tuple[int, ...], ahead: bool, target:
 
 
 def _blocks(made: Domain, others: list[str]) -> tuple[Part, ...]:
-    """Return the loops over the terms of a sum in nest order, where they cut several axes.
+    """Return the reduce loops in nest order if they cut several axes into blocks, else ().
 
-    X[j, c, r] summed block by block of c is then walked without a gap: X.pack[.., c0, r, c1, j1].
+    X[j, c, r] reduced in blocks of c is then read without gaps: X.pack[.., c0, r, c1, j1].
     """
     parts = tuple(
         part for part in made.parts if part.axis in others and part.reduce and part.kind in _TERMS
@@ -184,10 +189,11 @@ def _blocks(made: Domain, others: list[str]) -> tuple[Part, ...]:
 def _along(
     indices: tuple[Expr, ...], of: tuple[int, ...], axis: str, others: tuple[tuple[str, int], ...]
 ) -> tuple[IndexDigit, ...]:
-    """Return other axes along which the tensor lies without a gap, if `axis` is none of them.
+    """Return the other axes along which the tensor is contiguous, if `axis` is none of them.
 
-    Usually one. The axes of a window are short: X[j, c, r, s] lies along all of c, r and s; and
-    X[j, 3 - 2 * r - q] of a transposed convolution along r and its phase q, both counting down.
+    Usually one axis. Axes of a window are short, so several are taken: X[j, c, r, s] is contiguous
+    along c, r and s; X[j, 3 - 2 * r - q] of a transposed convolution along r and its phase q,
+    both counting down.
     """
     form = linear(indices[-1])
     if form is None or axis in form[1]:
@@ -205,14 +211,14 @@ def _along(
 
 
 def _places(digits: Sequence[IndexDigit]) -> int:
-    """Return how many places digits count."""
+    """Return the number of values of several digits."""
     return prod(digit.extent for digit in digits)
 
 
 def _digits(index: Expr, size: int, extents: Mapping[str, int]) -> list[IndexDigit] | None:
-    """Return axes as the digits of an index that takes each of `size` places once, coarse first.
+    """Return axes as the digits of an index that takes each of `size` values once, coarse first.
 
-    None where it takes some of them not at all, or twice, or depends on further axes.
+    Return None if the index misses or repeats a value, or depends on other axes.
     """
     form = linear(index)
     if form is None or not form[1].keys() <= extents.keys():
@@ -233,7 +239,7 @@ def _digits(index: Expr, size: int, extents: Mapping[str, int]) -> list[IndexDig
 
 
 def packed_index(pack: Pack) -> Read:
-    """Return the read of the packed operand, over axes and blocked loops of the stage."""
+    """Return the read of the packed operand, in terms of axes and blocked loops of the stage."""
     axis = Var(pack.axis)
     others = (
         *(Var(name) for name, _ in pack.whole),
@@ -247,7 +253,7 @@ def packed_index(pack: Pack) -> Read:
 def pack_phase(pack: Pack, layouts: Mapping[str, Indexed]) -> Phase:
     """Return the phase that fills the packed operand.
 
-    Its own loops are called "<buffer>:@...", which no axis can be.
+    Loops without an axis are named "<buffer>:@...", which is not a legal name of an axis.
     """
 
     def var(name: str) -> str:
@@ -268,7 +274,7 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed]) -> Phase:
     if pack.steps is not None:
         left = sub(Const(pack.extent), mul(outer, pack.width))
         inside = Binary("lt", Var(loops[-1].var), mul(left, Const(count)))
-    # A tensor that is shorter than an axis is read under a condition; here there is none around.
+    # A tensor shorter than an axis is read under a condition, which the pack has to repeat.
     every = (*pack.others, (pack.axis, pack.extent), (name, count))
     ranges = {axis: (0, n - 1) for axis, n in every}
     for index, place, size in zip(pack.indices, read.indices, buffer.shape, strict=True):
@@ -287,11 +293,11 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed]) -> Phase:
     return Phase(pack.buffer.name, For(outer.name, tiles, body, LoopKind.PARALLEL), pack.ahead)
 
 
-_NOTHING: Final = Seq(())  # the body of a loop until all are known
+_NOTHING: Final = Seq(())  # body of a loop before the nest is put together
 
 
 def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
-    """Return one vector loop over the columns of a tile, and over the steps each of them has."""
+    """Return the loops of a copy row by row, with a vector loop over the columns of a tile."""
     lane, (name, count) = Var(var("@lane")), pack.steps or ("", 1)
     loops = [For(var(axis), Const(extent), _NOTHING) for axis, extent in pack.whole]
     values: dict[str, Expr] = {axis: Var(var(axis)) for axis, _ in pack.whole}
@@ -306,7 +312,7 @@ def _rows(pack: Pack, var: Callable[[str], str]) -> Filling:
 
 
 def _squares(pack: Pack, var: Callable[[str], str]) -> Filling:
-    """Return loops over squares of lanes: whole vectors are read, and transposed in registers."""
+    """Return the loops of a copy by squares of vectors, which are transposed in registers."""
     n, block, lane = Const(pack.lanes), Var(var("@block")), Var(var("@lane"))
     outer, inner = Var(var("@along.0")), Var(var("@along.1"))
     length = Const(prod(digit.extent for digit in pack.along))

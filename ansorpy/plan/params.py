@@ -17,7 +17,7 @@ VECTORS: Final = (1, 2, 4, 8)  # vectors per iteration of an untiled vector loop
 
 
 def params(state: State, domains: Mapping[str, Domain], target: Target) -> tuple[Size, ...]:
-    """Return the sizes in column order: stage by stage, axis by axis, outer part first."""
+    """Return the sizes in column order: by stage, then by axis, then from the outer part in."""
     answer: list[Size] = []
     for stage in state.stages:
         if stage.name not in domains:
@@ -39,14 +39,14 @@ def params(state: State, domains: Mapping[str, Domain], target: Target) -> tuple
 
 
 def _steps(made: Domain, axis: str, lanes: int) -> tuple[int, ...]:
-    """Return the lengths of a step of an untiled vector loop: no longer than its axis."""
+    """Return the step lengths of an untiled vector loop that do not exceed its axis."""
     extent = made.spans[axis].extent
     most = int(extent.value) if isinstance(extent, Const) else max(VECTORS) * lanes
     return tuple(n * lanes for n in VECTORS if n == 1 or (n - 1) * lanes < most)
 
 
 def _tile_sizes(made: Domain, group: str, axis: str, lanes: int, dot: Dotted | None) -> list[Size]:
-    """Return the sizes that this stage owns along one axis (a follower owns none)."""
+    """Return the tile sizes of a stage along one axis; a follower has none."""
     extent = made.spans[axis].extent
     answer = []
     for part in made.of_axis(axis):
@@ -55,7 +55,7 @@ def _tile_sizes(made: Domain, group: str, axis: str, lanes: int, dot: Dotted | N
         if not isinstance(extent, Const):
             continue
         whole = int(extent.value)
-        if isinstance(part.stride, Const):  # parts of a fixed length count as one
+        if isinstance(part.stride, Const):  # inner parts of fixed length count as one element
             whole = -(-whole // int(part.stride.value))
         multiple = min(instruction_block(part, lanes, dot), whole)
         level = int(part.length.name.rsplit(".", 1)[1])
@@ -64,7 +64,7 @@ def _tile_sizes(made: Domain, group: str, axis: str, lanes: int, dot: Dotted | N
 
 
 def instruction_block(part: Part, lanes: int, dot: Dotted | None) -> int:
-    """Return how many iterations of a loop one instruction does."""
+    """Return the number of iterations of a loop that one instruction performs."""
     if part.kind is LoopKind.VECTOR:
         return lanes
     if dot is not None and part.kind is LoopKind.UNROLL and part.axis == dot.row:

@@ -9,7 +9,7 @@ from ansorpy.expr.expr import Expr
 from ansorpy.loopir.nodes import Program
 from ansorpy.state.state import Location, State
 
-# (stage, lane axis, packed operands) of the stages that have lanes
+# (stage, lane axis, packed operands) of every vectorized stage
 Family: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
@@ -18,9 +18,9 @@ class StageChoice:
     """The structural choices of one stage."""
 
     location: Location
-    parallel: int = 0  # how many leading loops run in parallel (root stages)
-    lane: str | None = None  # the axis that vector lanes run along; None: scalar code
-    pack: tuple[str, ...] = ()  # tensors it reads that are first packed into tile order
+    parallel: int = 0  # number of leading parallel loops (root stages only)
+    lane: str | None = None  # the vectorized axis; None: scalar code
+    pack: tuple[str, ...] = ()  # operands that are packed into tile order before the stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class Size:
     `tile`    an inner length of a split axis: at least 1, at most the extent of the axis
     `unroll`  the budget of written-out statements, one of `values`
     `vector`  vectors per step of an untiled vector loop, one of `values`
-    `rows`    for how many rows at a time attached stages are computed, one of `values`
+    `rows`    rows per block in which attached stages are computed, one of `values`
     """
 
     name: str
     role: Literal["tile", "unroll", "vector", "rows"]
-    extent: int = 1  # of the axis that a tile size divides
+    extent: int = 1  # extent of the axis that a tile size divides
     group: str = ""  # "<stage>.<axis>": the tile sizes of one axis, outer part first
     part: int = 0  # position within the group, 1 = the outermost inner part
     multiple_of: int = 1  # the innermost size of a lane axis: a multiple of the lanes
@@ -44,7 +44,10 @@ class Size:
 
 @dataclass(frozen=True)
 class Plan:
-    """Lowered once, for all rows. `conditions` are legality tests over the sizes."""
+    """A sketch with its structural choices, lowered once for all rows.
+
+    `conditions` are boolean expressions over the sizes; a legal row satisfies all of them.
+    """
 
     state: State
     choices: tuple[tuple[str, StageChoice], ...]
@@ -59,7 +62,7 @@ class Plan:
 
     @cached_property
     def family(self) -> Family:
-        """What sets plans apart most: the stages, their lane axes and packed operands."""
+        """The choices with the largest influence on speed: lane axes and packed operands."""
         return tuple(
             (name, choice.lane, choice.pack) for name, choice in self.choices if choice.lane
         )

@@ -1,4 +1,4 @@
-"""Compute what a stage reads for several of its rows at a time."""
+"""Row blocking: compute the reductions attached to a stage for several of its rows at a time."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from ansorpy.plan.inline import Work
 from ansorpy.plan.plan import StageChoice
 from ansorpy.state.state import Attached, Root
 
-ROWS: Final = (1, 2, 4)  # of a block: more of them leave the first cache, and gain nothing
+ROWS: Final = (1, 2, 4)  # rows per block; more rows exceed the L1 cache and gain nothing
 
 
 def with_row_blocks(
@@ -19,9 +19,12 @@ def with_row_blocks(
 ) -> Domain:
     """Return the domain with its rows in blocks, by the size "<stage>.rows".
 
-    The row is the loop at which reductions are attached to this stage, at root, and is whole. A
-    processor waits at the end of each reduction for its last sums; the next row of the block
-    needs nothing of them. Other domains stay as they are.
+    Condition  the stage is at root, and all stages attached to it hang on one whole loop, the
+               row; one of them is a reduction
+    Rewrite    row n  ->  row n / rows, row.r rows
+
+    At the end of a reduction the processor waits for its last sums; the reductions of other rows
+    are independent and fill the wait. Any other domain is returned unchanged.
     """
     name = made.work.name
     attached = [
@@ -45,13 +48,13 @@ def with_row_blocks(
 
 
 def _is_whole(made: Domain, part: Part) -> bool:
-    """Whether a loop runs over all of a spatial axis, and over more than one element."""
+    """Return True if a loop is a whole spatial axis of more than one element."""
     alone = made.of_axis(part.axis) == (part,) and not part.reduce
     return alone and made.spans[part.axis].extent not in (ZERO, ONE)
 
 
 def row_counts(made: Domain, axis: str) -> tuple[int, ...]:
-    """Return how many rows a block may have."""
+    """Return the possible numbers of rows per block."""
     extent = made.spans[axis].extent
-    assert isinstance(extent, Const)  # whole
+    assert isinstance(extent, Const)  # the axis is whole
     return tuple(n for n in ROWS if n <= int(extent.value))

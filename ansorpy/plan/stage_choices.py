@@ -1,4 +1,4 @@
-"""What may be chosen for one stage, the most promising first."""
+"""The structural choices of one stage: location, lanes, packing, parallel loops, best first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import common_outer
 from ansorpy.te.dag import Compute, ConstantTensor, Placeholder
 
-LANE_AXES = 2  # axes that are tried for the lanes of a tiled stage
-PLACES = 4  # attach points that are tried for one stage
-TASKS_PER_CORE = 4  # enough tasks to even out their lengths
+LANE_AXES = 2  # candidates for the vectorized axis of a tiled stage
+PLACES = 4  # attach points of one stage that are tried
+TASKS_PER_CORE = 4  # parallel iterations per core that balance uneven lengths
 
 
 @dataclass(frozen=True)
 class SketchContext:
-    """A sketch, and the meaning of its stages where nothing further is inlined."""
+    """A sketch and the scalar computations of its stages."""
 
     state: State
     works: Mapping[str, Work]
@@ -47,7 +47,7 @@ class SketchContext:
 
 
 def is_tiled(stage: Stage) -> bool:
-    """Whether the stage owns tile sizes (a follower has loops of another stage's sizes)."""
+    """Return True if the stage has tile sizes of its own; a follower has those of another."""
     return stage.role is None and any(
         loop.length == (f"{stage.name}.{loop.name}",) for loop in stage.loops
     )
@@ -65,7 +65,7 @@ def source_of(context: SketchContext, stage: Stage) -> Stage | None:
 
 
 def followed_axes(source: Stage, follower: Stage) -> dict[str, str]:
-    """Return which axis of the follower goes with which axis of its tiled stage."""
+    """Return the axis of the follower for every axis of its tiled stage."""
     owner = {loop.length[0]: loop.axes[0] for loop in source.loops if loop.length}
     return {
         owner[loop.length[0]]: loop.axes[0]
@@ -77,7 +77,7 @@ def followed_axes(source: Stage, follower: Stage) -> dict[str, str]:
 def locations(
     context: SketchContext, stage: Stage, chosen: Mapping[str, StageChoice]
 ) -> list[Location]:
-    """Return where a stage may be computed, given the choices of its consumers (B4)."""
+    """Return the possible locations of a stage, given the choices of its consumers."""
     if not isinstance(stage.location, Root) or stage.name in context.state.dag.outputs:
         return [stage.location]
     if stage.prepares:
@@ -105,7 +105,7 @@ def locations(
 
 
 def _cheap(stage: Stage) -> bool:
-    """Whether computing the stage again in every consumer may pay."""
+    """Return True if computing the stage again in every consumer may pay."""
     node = stage.node
     if not isinstance(node, Compute) or node.combiner is not None or stage.role is not None:
         return False
@@ -113,7 +113,7 @@ def _cheap(stage: Stage) -> bool:
 
 
 def _common_root(consumers: tuple[str, ...], chosen: Mapping[str, StageChoice]) -> str | None:
-    """Return the root stage within which all consumers are computed."""
+    """Return the root stage that all consumers are attached to, directly or not."""
 
     def top(name: str) -> str:
         at = chosen[name].location
@@ -124,7 +124,7 @@ def _common_root(consumers: tuple[str, ...], chosen: Mapping[str, StageChoice]) 
 
 
 def _places(context: SketchContext, stage: Stage, host: str) -> list[Location]:
-    """Return the loops of a consumer to compute at: without recomputing first, then others."""
+    """Return the loops of a consumer to attach to: those without recomputation come first."""
     loops = _leading(context.state.stage(host))
     if not loops:
         return []
@@ -134,7 +134,7 @@ def _places(context: SketchContext, stage: Stage, host: str) -> list[Location]:
 
 
 def _leading(stage: Stage) -> list[Loop]:
-    """Return the loops that may host a stage: up to the first spatial loop after a reduce loop."""
+    """Return the possible hosts: all loops up to the first spatial loop after a reduce loop."""
     answer: list[Loop] = []
     tiled = any(loop.length is not None for loop in stage.loops)
     for loop in stage.loops:
@@ -147,12 +147,12 @@ def _leading(stage: Stage) -> list[Loop]:
         answer.append(loop)
     spatial = [loop for loop in stage.loops if loop.kind is AxisKind.SPATIAL]
     whole = stage.loops == tuple(spatial) and not tiled
-    # The last loop of an element-wise stage carries the lanes: nothing is computed inside it.
+    # The last loop of an element-wise stage is vectorized: no stage is attached to it.
     return answer[:-1] if whole and len(answer) == len(spatial) and len(answer) > 1 else answer
 
 
 def _without_recompute(context: SketchContext, stage: Stage, host: str, loops: list[Loop]) -> int:
-    """Return how many of the host's leading loops all move the stage's elements."""
+    """Return the number of leading host loops without recomputation of the stage."""
     if isinstance(stage.role, Partial):
         return sum(loop.kind is AxisKind.SPATIAL for loop in loops)
     dag = context.state.dag
@@ -171,7 +171,7 @@ def _without_recompute(context: SketchContext, stage: Stage, host: str, loops: l
 
 
 def pinned(context: SketchContext, stage: Stage, place: Location) -> frozenset[str]:
-    """Return the axes of which a stage has one element at its place: no lanes run along them."""
+    """Return the axes along which an attached stage has one element, and so no lanes."""
     dag = context.state.dag
     if not isinstance(place, Attached) or stage.role is not None:
         return frozenset()
@@ -189,7 +189,7 @@ def pinned(context: SketchContext, stage: Stage, place: Location) -> frozenset[s
 
 
 def lane_and_pack(context: SketchContext, stage: Stage) -> list[tuple[str | None, tuple[str, ...]]]:
-    """Return (lane axis, packed operands) of a stage, the most promising first."""
+    """Return the (lane axis, packed operands) options of a stage, the most promising first."""
     work = context.works[stage.name]
     if stage.dot is not None:
         return _dot_lanes(stage.dot, work)
@@ -201,7 +201,7 @@ def lane_and_pack(context: SketchContext, stage: Stage) -> list[tuple[str | None
 
 
 def _dot_lanes(dot: Dotted, work: Work) -> list[tuple[str | None, tuple[str, ...]]]:
-    """Return the lane axis of a stage on an instruction, with its wide operand packed or not."""
+    """Return the lane axis of a tensorized stage, with its wide operand packed or not."""
     wide = tuple(r.tensor for r in work.reads if r.tensor in _moving(work, dot.lane))
     return [(dot.lane, wide), (dot.lane, ())]
 
@@ -218,7 +218,7 @@ def _partial_lanes(stage: Stage, work: Work) -> list[str | None]:
 
 
 def _plain_lanes(stage: Stage, work: Work) -> list[str | None]:
-    """Return lane axes of an untiled stage: those along which most reads are contiguous."""
+    """Return the lane axes of an untiled stage, the axis with most contiguous reads first."""
     marked = _marked(stage)
     if marked is not None:
         return [marked]
@@ -227,7 +227,7 @@ def _plain_lanes(stage: Stage, work: Work) -> list[str | None]:
         names = [name for name, _ in work.axes]
     spatial = ["@".join(loop.axes) for loop in stage.loops if loop.kind is AxisKind.SPATIAL]
     if len(spatial) > 1 and stage.loops[-1].annotation == "unroll":
-        return [spatial[-2]]  # what is written out takes no lanes
+        return [spatial[-2]]  # an unrolled loop is not vectorized
     candidates = spatial[-1:]
     if work.combiner is not None and work.combines is None and names[-1] not in spatial:
         candidates.append(names[-1])
@@ -236,12 +236,12 @@ def _plain_lanes(stage: Stage, work: Work) -> list[str | None]:
 
 
 def _marked(stage: Stage) -> str | None:
-    """Return the axis whose innermost loop a rule has marked for the lanes."""
+    """Return the axis whose innermost loop a rule has annotated `vectorize`."""
     return next((loop.axes[0] for loop in stage.loops if loop.annotation == "vectorize"), None)
 
 
 def _contiguous(work: Work, axis: str) -> int:
-    """Return how many reads (and the store) move by one element along the axis."""
+    """Return a score of the contiguity along an axis: 2 per contiguous read, 1 for the store."""
     count = int(bool(work.axes) and work.axes[-1][0] == axis)
     for read in work.reads:
         count += 2 * _last_moves(read.indices, axis)
@@ -297,16 +297,16 @@ def _tiled_lanes(
 
 
 def _in_parts(context: SketchContext, name: str) -> bool:
-    """Whether a tensor is never there as a whole: it is computed inside of another stage."""
+    """Return True if a tensor is computed in parts, inside of another stage."""
     return isinstance(context.state.stage(name).location, Attached)
 
 
 def _as_it_lies(
     context: SketchContext, work: Work, name: str, indices: tuple[Expr, ...], lane: str
 ) -> bool:
-    """Whether an operand is best read where it is: each element once, vectors contiguous.
+    """Return True if packing an operand cannot pay: no reuse, and contiguous vectors already.
 
-    Constants are packed before the call, which costs nothing.
+    Constants are packed ahead of the call, which costs the call nothing.
     """
     node = context.state.stage(name).node
     if isinstance(node, ConstantTensor) or (isinstance(node, Placeholder) and node.constant):
@@ -324,7 +324,7 @@ def _split(stage: Stage, axis: str) -> bool:
 
 
 def _lane_score(context: SketchContext, work: Work, axis: str) -> float:
-    """Return how well an axis suits the lanes: contiguous or packable reads, full vectors."""
+    """Return a score of an axis as the lane axis: contiguous or packable reads, full vectors."""
     extent = dict(work.axes)[axis]
     lanes = context.target.lanes(work.dtypes[0])
     filled = extent / (-(-extent // lanes) * lanes)
@@ -338,7 +338,7 @@ def _lane_score(context: SketchContext, work: Work, axis: str) -> float:
         if _last_moves(read.indices, axis):
             score += 1.0
         elif packable(work, read.tensor, size) is not None:
-            score += float(reused)  # lanes along an axis of all operands reuse none of them
+            score += float(reused)  # if all operands have the axis, packing reuses none of them
         else:
             score -= 4.0
     if work.axes[-1][0] == axis:
@@ -347,7 +347,7 @@ def _lane_score(context: SketchContext, work: Work, axis: str) -> float:
 
 
 def tasks(context: SketchContext, stage: Stage) -> list[int]:
-    """Return how many leading loops may run in parallel at root, the most promising first."""
+    """Return possible numbers of leading parallel loops at root, the most promising first."""
     cores = context.target.cores
     if cores == 1:
         return [0]

@@ -1,4 +1,4 @@
-"""Let vector lanes run along one axis of a stage."""
+"""Vectorize one axis of a stage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ from ansorpy.target import Target
 
 @dataclass(frozen=True, slots=True)
 class LaneReduce:
-    """Lanes along a reduce axis: every lane keeps a partial, combined after the loop.
+    """A vectorized reduction: one partial result per lane, combined after the loop.
 
-    Re-associates the reduction, as rfactor does, but within registers.
+    Re-associates the reduction as rfactor does, but with the partial results in registers.
     """
 
     part: Part
@@ -26,13 +26,15 @@ class LaneReduce:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the buffers that hold the partials."""
+        """The names of the buffers of partial results."""
         return tuple(buffer.name for buffer in self.buffers)
 
     def around(
         self, loop: Stmt, start: tuple[Expr, ...], target: tuple[tuple[str, ...], tuple[Expr, ...]]
     ) -> Stmt:
-        """Return `loop`, which fills the partials, with what sets and combines them."""
+        """Return `loop` with the initialisation of its partial results before it, and after it
+        their combination.
+        """
         names, index = target
         lane = Var(self.part.var)
         width = self.buffers[0].shape[0]
@@ -57,10 +59,11 @@ class LaneReduce:
 
 
 def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, LaneReduce | None]:
-    """Return the domain with its lane loop marked VECTOR and moved innermost.
+    """Return the domain with its vectorized loop marked VECTOR and moved innermost.
 
-    A split axis gives its innermost part to the lanes, and the other innermost parts are written
-    out (UNROLL), which makes the register tile. A whole axis is split by the size "<stage>.vec".
+    If the axis is split, its innermost part is vectorized, and the innermost parts of the other
+    axes are unrolled (UNROLL): together they are the register tile. A whole axis is split by the
+    size "<stage>.vec".
 
     Raises:
         LoweringError: the stage has no such axis, or a reduce axis that is not the last loop.
@@ -69,11 +72,13 @@ def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
         return made, None
     mine = [part for part in made.parts if _runs_along(part, lane, made.work)]
     if not mine:
-        raise LoweringError(f"stage {made.work.name!r} has no axis {lane!r} for its lanes")
+        raise LoweringError(f"cannot vectorize {made.work.name!r}: it has no axis {lane!r}")
     last = mine[-1]
     if last.length is not None:
         if last.reduce:
-            raise LoweringError(f"stage {made.work.name!r}: reduce axis {lane!r} is already split")
+            raise LoweringError(
+                f"cannot vectorize {made.work.name!r}: its reduce axis {lane!r} is already split"
+            )
         return _tiled(made, last), None
     if made.spans[last.axis].extent == ONE:
         return made, None
@@ -87,7 +92,9 @@ def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
     if not last.reduce:
         return split, None
     if made.parts[-1] is not last:
-        raise LoweringError(f"stage {made.work.name!r}: lane axis {lane!r} is not the last loop")
+        raise LoweringError(
+            f"cannot vectorize {made.work.name!r}: its reduce axis {lane!r} is not the last loop"
+        )
     assert made.work.combiner is not None
     buffers = tuple(
         Buffer(f"{made.work.name}.lanes{i}", dtype, (size,), Scope.LOCAL)
@@ -97,10 +104,10 @@ def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
 
 
 def with_steps(made: Domain, step: str, group: str = "") -> Domain:
-    """Return the domain with the loop over the steps of an instruction innermost.
+    """Return the domain with the loop over the steps of a dot-product instruction innermost.
 
-    Around it go the inner parts of all other reduce axes where the instruction takes groups of
-    steps: `group` is their axis, and comes last.
+    If the instruction takes groups of steps, the inner parts of all other reduce axes are the
+    loops just outside, with the axis `group` as the last of them.
     """
     (own,) = made.of_axis(step)
     others = [part for part in made.parts if part is not own]
@@ -132,7 +139,7 @@ def _tiled(made: Domain, lane: Part) -> Domain:
 
 
 def lanes_of(work: Work, target: Target) -> int:
-    """Return how many lanes suit a stage: by the widest dtype that it reads or writes."""
+    """Return the number of lanes of a stage, by the widest dtype that it reads or writes."""
     return min(target.lanes(dtype) for dtype in _dtypes(work))
 
 

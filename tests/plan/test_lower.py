@@ -93,7 +93,7 @@ def test_the_passes_run_in_one_order() -> None:
 
 def test_a_row_of_the_wrong_length_is_refused() -> None:
     plan = first_plan(workloads.matmul_relu(8, 16, 4), 1)
-    with pytest.raises(LoweringError, match="a row of 1 values for a plan of 8 sizes"):
+    with pytest.raises(LoweringError, match="a row of 1 values; expected 8, one per size"):
         bind(plan, [1], TARGET)
 
 
@@ -101,9 +101,9 @@ def test_a_row_of_the_wrong_length_is_refused() -> None:
     ("choice", "message"),
     [
         (StageChoice(Attached("relu", "z"), 0), "stage 'relu' has no loop 'z'"),
-        (StageChoice(Root(), 0, "z"), "stage 'C' has no axis 'z' for its lanes"),
-        (StageChoice(Root(), 3), "stage 'C': fewer loops than are to run in parallel"),
-        (StageChoice(Root(), 0, "j", ("C",)), "operand 'C' cannot be packed"),
+        (StageChoice(Root(), 0, "z"), "cannot vectorize 'C': it has no axis 'z'"),
+        (StageChoice(Root(), 3), "cannot run 1 more loops of 'C' in parallel: not serial"),
+        (StageChoice(Root(), 0, "j", ("C",)), "cannot pack 'C' for 'C'"),
     ],
     ids=["loop", "lane", "parallel", "pack"],
 )

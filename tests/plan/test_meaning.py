@@ -197,7 +197,7 @@ def test_a_start_value_is_not_computed_inside_the_reduction() -> None:
     t = te.compute((4,), lambda i: te.exp(s[i]), "T")
     dag = te.dag(te.compute((4,), lambda i: te.sum(a[i, k], k, init=t[i]), "C"))
     at = StageChoice(Attached("C", "k"))
-    with pytest.raises(LoweringError, match="'C' starts from 'T', which is inside it"):
+    with pytest.raises(LoweringError, match="cannot compute 'T' inside 'C', which starts from it"):
         lower(State.naive(dag), (("T", at),), TARGET)
     outside = lower(State.naive(dag), (("T", StageChoice(Attached("C", "i"))),), TARGET)
     assert wrong(dag, outside) is None
