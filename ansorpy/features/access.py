@@ -24,7 +24,7 @@ NAMES: Final = tuple(f"B{i}.{field}" for i in range(BUFFERS) for field in _FIELD
 
 @dataclass(frozen=True, eq=False)
 class Touched:
-    """The footprints of a whole program: who touches what inside which loop."""
+    """The footprints of all accesses of a program."""
 
     made: ProgramStores
     footprints: tuple[tuple[Footprint, ...], ...]  # per statement, per access
@@ -34,7 +34,7 @@ class Touched:
 
     @cached_property
     def whole_bytes(self) -> ColumnValue:
-        """The size of all buffers that outlive their statements."""
+        """The bytes of all buffers that are not scratch memory of a loop."""
         sizes = {
             access.buffer: _product_of(self.made.builder, access.shape) * access.element_bytes
             for statement in self.made.statements
@@ -44,9 +44,9 @@ class Touched:
         return reduce(ColumnValue.__add__, sizes.values(), self.made.builder.const(0))
 
     def per_iteration(self, loop: EnclosingLoop) -> ColumnValue:
-        """Return the bytes that one iteration of a loop touches, all its statements together.
+        """Return the bytes that all statements in one iteration of a loop touch together.
 
-        A buffer counts once: with the largest region that a statement touches.
+        A buffer counts once, with the largest region that a statement touches.
         """
         if loop.number not in self._per_iteration:
             self._per_iteration[loop.number] = self.together(loop, _bytes)
@@ -58,8 +58,8 @@ class Touched:
         """Return the sum over the buffers that an iteration of a loop touches.
 
         Args:
-            size: of a footprint while so many of its outermost loops stand still; of a buffer
-                that several statements touch the largest counts.
+            size: the size of a footprint while a number of its outermost loops is fixed; if
+                several statements touch a buffer, the largest size counts.
         """
         largest: dict[str, ColumnValue] = {}
         for statement, footprints in zip(self.made.statements, self.footprints, strict=True):
@@ -73,7 +73,7 @@ class Touched:
         return reduce(ColumnValue.__add__, largest.values())
 
     def sharers(self, loop: EnclosingLoop, buffer: str) -> int:
-        """Return how many statements inside a loop touch a buffer."""
+        """Return the number of statements inside a loop that touch a buffer."""
         key = (loop.number, buffer)
         if key not in self._sharers:
             self._sharers[key] = sum(
@@ -102,8 +102,8 @@ def touched(made: ProgramStores) -> Touched:
 def features(found: Touched, position: int) -> list[ColumnValue]:
     """Return the 90 features of the statement at `position`, in the order of NAMES.
 
-    The written buffer is first, then the others in order of appearance; of more than five the
-    later ones are left out. Missing buffers are zeros.
+    The written buffer comes first, then the others in order of appearance, five at most. Missing
+    buffers are zeros.
     """
     builder = found.made.builder
     answer: list[ColumnValue] = []
@@ -115,7 +115,7 @@ def features(found: Touched, position: int) -> list[ColumnValue]:
 
 @dataclass(frozen=True, eq=False)
 class _Reuse:
-    """One-hot kind, distance in iterations and bytes, and how often."""
+    """The reuse of a buffer: one-hot kind, distance in iterations and in bytes, and count."""
 
     loop: ColumnValue
     serial: ColumnValue
@@ -135,7 +135,7 @@ def _buffer(found: Touched, statement: StoreStatement, footprint: Footprint) -> 
     run_bytes = (footprint.run(0) * size).at_most(LINE_BYTES)
     unique_lines = unique_bytes / run_bytes
     reuse = _reuse(found, statement, footprint)
-    # Without reuse: half a use, so that the ratios are above those of a single reuse.
+    # No reuse counts as half a use, so that the ratios are above those of a single reuse.
     uses = builder.where(reuse.count > 0.5, reuse.count, 0.5)
     one_hot = (access.reads and not access.writes, access.writes and not access.reads,
                access.reads and access.writes)  # fmt: skip
@@ -152,10 +152,10 @@ def _buffer(found: Touched, statement: StoreStatement, footprint: Footprint) -> 
 def _lines(
     builder: ColumnBuilder, statement: StoreStatement, footprint: Footprint
 ) -> tuple[ColumnValue, ColumnValue]:
-    """Return the stride of the innermost loop, and how many cache lines the accesses ask for.
+    """Return the stride of the innermost loop, and the number of cache lines of all accesses.
 
-    Walking outward, loops that do not move the address are skipped; the first that does, by
-    `stride` elements, asks for min(1, stride * element / 64) lines per iteration.
+    From the innermost loop outward, the first loop that moves the address, by `stride` elements,
+    touches min(1, stride * element / 64) lines per iteration.
     """
     innermost, per_line = builder.const(0), builder.const(0)
     skipped = builder.const(1)
@@ -166,7 +166,7 @@ def _lines(
         else:
             skipped = skipped * loop.extent
     fraction = 1 / LINE_BYTES * footprint.access.element_bytes
-    # From the outside in, so that the innermost loop that runs more than once has the last word.
+    # Outermost first, so that the innermost loop that runs more than once decides.
     for extent, stride, inside in reversed(chain):
         runs = extent > 1
         share = (stride * fraction).at_most(1) / inside
@@ -177,10 +177,10 @@ def _lines(
 
 
 def _reuse(found: Touched, statement: StoreStatement, footprint: Footprint) -> _Reuse:
-    """Return the innermost reuse: a loop that does not move, or another statement.
+    """Return the innermost reuse: by a loop that does not move the address, or by a statement.
 
-    Loops that run once are passed over, row by row. A loop outside of a scratch buffer does
-    not read the same data again: it only counts where another statement shares the buffer.
+    Loops that run once are skipped, row by row. A loop outside of a scratch buffer does not read
+    the same data again; it counts only if another statement shares the buffer.
     """
     builder = found.made.builder
     zero, one = builder.const(0), builder.const(1)

@@ -10,7 +10,7 @@ NAMES: Final = ("alloc_size", "alloc_prod", "alloc_outer_prod", "alloc_inner_pro
 
 
 def features(builder: ColumnBuilder, statement: StoreStatement) -> list[ColumnValue]:
-    """Return bytes, bytes times allocations, allocations, and iterations inside each of them."""
+    """Return bytes, bytes times allocations, allocations, and iterations per allocation."""
     one = builder.const(1)
     access = statement.accesses[0]
     extents = [loop.extent for loop in statement.loops]

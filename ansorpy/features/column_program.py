@@ -50,11 +50,11 @@ class ColumnValue:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all rows have the number `constant`."""
+        """True if all rows have the number `constant`."""
         return self.slot < 0
 
     def equals(self, number: float) -> bool:
-        """Whether this is known to be `number` in every row."""
+        """Return True if the value is known to be `number` in every row."""
         return self.slot < 0 and self.constant == number
 
     def __add__(self, other: "ColumnValue | float") -> "ColumnValue":
@@ -147,7 +147,7 @@ class ColumnBuilder:
     def _recorded(
         self, key: tuple[str | ColumnValue, ...], args: tuple[ColumnValue, ...]
     ) -> ColumnValue:
-        """Return what a key stands for; values in it are known by identity: each is made once."""
+        """Return the value of a key, recorded once; values within a key compare by identity."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._push(str(key[0]), args)
@@ -156,7 +156,7 @@ class ColumnBuilder:
     def where(
         self, test: ColumnValue, then: ColumnValue | float, other: ColumnValue | float
     ) -> ColumnValue:
-        """Return `then` where `test` holds, else `other`."""
+        """Return `then` in the rows in which `test` holds, else `other`."""
         a = then if isinstance(then, ColumnValue) else self.const(then)
         b = other if isinstance(other, ColumnValue) else self.const(other)
         if test.is_constant:
@@ -198,7 +198,7 @@ class ColumnBuilder:
         return ColumnValue(self, len(self._steps) - 1)
 
     def program(self, outputs: Sequence[ColumnValue]) -> "ColumnProgram":
-        """Return what computes `outputs` and nothing else."""
+        """Return the program that computes `outputs` (dead-code elimination)."""
         first = len(self.column)
         last: dict[int, int] = {v.slot: len(self._steps) for v in outputs if v.slot >= 0}
         needed: list[tuple[int, str, tuple[ColumnValue, ...]]] = []
@@ -267,14 +267,14 @@ class ColumnProgram:
 
     @property
     def steps(self) -> int:
-        """How many operations it runs."""
+        """The number of operations."""
         return len(self._program)
 
     def run(self, columns: FloatArray, out: npt.NDArray[np.float32]) -> None:
         """Write the outputs for columns of shape (sizes, n) into `out`, shape (outputs, n)."""
         memory = np.empty((self._count, ROWS))
         first = self._sizes + len(self._constants)
-        memory[:first] = 1.0  # rows beyond the last are computed too, and must not be nonsense
+        memory[:first] = 1.0  # rows beyond the last are computed as well, and must be valid
         memory[self._sizes : first] = self._constants[:, None]
         for start in range(0, columns.shape[1], ROWS):
             part = columns[:, start : start + ROWS]
@@ -285,7 +285,7 @@ class ColumnProgram:
 
 
 def _with_constant(op: str, a: ColumnValue, b: ColumnValue) -> ColumnValue | None:
-    """Return what x + 0, x - 0, x * 1, x * 0 and x / 1 are known to be."""
+    """Return the folded value of x + 0, x - 0, x * 1, x * 0 or x / 1, else None."""
     if a.slot < 0 and op in ("add", "mul"):
         a, b = b, a
     if b.slot >= 0:
@@ -298,7 +298,7 @@ def _with_constant(op: str, a: ColumnValue, b: ColumnValue) -> ColumnValue | Non
 
 
 def _of_itself(op: str, a: ColumnValue) -> ColumnValue | None:
-    """Return what x - x, x / x, min(x, x) and max(x, x) are known to be."""
+    """Return the folded value of x - x, x / x, min(x, x) or max(x, x), else None."""
     if op in ("sub", "div"):
         return a.builder.const(0 if op == "sub" else 1)
     return a if op in ("min", "max") else None

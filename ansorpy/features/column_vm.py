@@ -1,7 +1,7 @@
-"""A machine whose registers are columns of ROWS numbers: one instruction works on a whole column.
+"""A vector VM: its registers are columns of ROWS numbers, and an instruction treats a column.
 
-It is an interpreter of a few dozen lines of LLVM IR, compiled when it is first used (some 20 ms).
-An instruction costs nanoseconds, where a call of NumPy on a short column costs a microsecond.
+The VM is an interpreter of a few dozen lines of LLVM IR, compiled at its first use (some 20 ms).
+An instruction takes nanoseconds; a call of NumPy on a short column takes a microsecond.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ansorpy.host_jit import compile_here
 
-ROWS: Final = 128  # of a column: some hundred columns stay in the second cache
+ROWS: Final = 128  # rows per column, so that some hundred columns fit the L2 cache
 _VECTOR: Final = 8
 _KIND: Final = "<8 x double>"
 _TESTS: Final = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
@@ -26,7 +26,7 @@ _CALLS: Final = {
     "log2": "log2",
 }
 _LOGIC: Final = ("and", "or")
-# Every operation reads as many columns as it says; truth values are 0 and 1.
+# The number of operands of every operation; truth values are 0 and 1.
 OPERATIONS: Final = {
     **dict.fromkeys([*_INFIX, *_TESTS, *_LOGIC, "min", "max"], 2),
     **dict.fromkeys(["floor", "abs", "log2", "not"], 1),
@@ -45,14 +45,14 @@ def instruction(name: str, result: int, *arguments: int) -> Instruction:
 
 
 def run(program: npt.NDArray[np.int32], columns: Columns, rows: int) -> None:
-    """Run a program on the first `rows` rows of `columns`, which it changes.
+    """Run a program on the first `rows` rows of `columns`, in place.
 
     Args:
         program: instructions, shape (n, 5), in C order.
         columns: float64, shape (columns, ROWS), in C order.
 
     Raises:
-        ValueError: an array is of another shape or order, or a column is not there.
+        ValueError: an array has another shape or order, or a column does not exist.
     """
     if (
         columns.dtype != np.float64
@@ -158,7 +158,7 @@ def _loop(op: str) -> list[str]:
 
 
 def _body(op: str) -> list[str]:
-    """Return what computes one vector of an operation: `r` of `a`, `b` and `c`."""
+    """Return the LLVM IR of an operation on vectors: `r` from `a`, `b` and `c`."""
     a, b, c, r = (f"%{op}.{name}" for name in "abcr")
     zero = "zeroinitializer"
     if op in _INFIX:

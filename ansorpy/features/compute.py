@@ -1,4 +1,4 @@
-"""Feature group 1: what a store computes, and how the loops around it are annotated."""
+"""Feature group 1: the operations of a store, and the annotations of the loops around it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ _COMBINER_CLASS: Final[Mapping[str, str]] = {
 def features(builder: ColumnBuilder, statement: StoreStatement) -> list[ColumnValue]:
     """Return the 57 features of the group, in the order of NAMES; `is_gpu` is left at 0."""
     one = builder.const(1)
-    # Steps that one instruction may sum count as one operation.
+    # The steps of a dot-product instruction count as one operation.
     loops = (loop for loop in statement.loops if loop.kind is not LoopKind.DOT)
     iterations = reduce(ColumnValue.__mul__, (loop.extent for loop in loops), one)
     counts = operations(statement.store)
@@ -79,8 +79,8 @@ def operations(store: Store) -> Counter[str]:
     """Count the operations of one execution of a store.
 
     A sum of products is one `mad` per product. A select counts its condition and the larger of
-    its branches. Index arithmetic counts only where it divides by a number, or decides a select:
-    what divides by a tile size is the place in a packed operand, which folds in every row.
+    its branches. Index arithmetic counts only if it divides by a number, or decides a select: a
+    division by a tile size is the index into a packed operand, which folds once sizes are bound.
     """
     total: Counter[str] = Counter()
     for value in store.values:
@@ -98,7 +98,7 @@ def operations(store: Store) -> Counter[str]:
 
 
 def flops(counts: Mapping[str, int]) -> int:
-    """Return how many arithmetic operations the counts are; a `mad` is two."""
+    """Return the number of arithmetic operations; a `mad` is two."""
     plain = sum(n for name, n in counts.items() if name not in ("bool_op", "select_op"))
     return plain + counts["float_mad"] + counts["int_mad"]
 
@@ -141,7 +141,7 @@ def _annotation(
     """Return number, product, innermost extent and position one-hot of the loops of a kind."""
     zero, one = builder.const(0), builder.const(1)
     found = [loop for loop in statement.loops if loop.kind is kind]
-    # A loop that runs once is none: in a population that is a matter of the row.
+    # A loop that runs once does not count; in a population, that depends on the row.
     number = reduce(
         ColumnValue.__add__, (builder.where(loop.extent > 1, 1, 0) for loop in found), zero
     )

@@ -1,7 +1,7 @@
-"""Feature group 6: what a core is asked for: vector steps, loads, chains, bytes past its caches.
+"""Feature group 6: the work of a core: vector steps, loads, chains, bytes beyond its caches.
 
-Ours, not Ansor's: the 164 count iterations and bytes of a loop nest; these count what the
-register tile makes of them, with tails as long as they are (ADR-0036).
+Ours, not Ansor's. Ansor's 164 features count iterations and bytes of the loop nest; these count
+the instructions and bytes of its register tiles, with tails at their true length (ADR-0036).
 """
 
 from collections.abc import Sequence
@@ -35,40 +35,39 @@ NAMES: Final = (
 )  # fmt: skip
 _ROOTS: Final = frozenset(("sqrt", "rsqrt"))  # one instruction, about as long as a division
 _FREE: Final = frozenset(("neg", "not", "abs", "floor", "ceil"))
-_HELD: Final = 32  # vectors: more accumulators than this stay in memory
-_WORTH: Final = 4  # as many vectors are transposed at once rather than gathered
+_HELD: Final = 32  # vectors of accumulators that are kept in registers; more stay in memory
+_WORTH: Final = 4  # vectors from which on a transpose is used in place of gathers
 _WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)
-_BLOCK: Final = 16  # rows, lanes and groups of an instruction on matrices
-_MATRIX_BYTES: Final = 1024  # of a whole one
-_MATRIX_SUMS: Final = 4  # that accumulate at a time
-_MATRIX_LOADS: Final = 8  # vectors whose loads take as long as that of a matrix
-_MATRIX_MOVES: Final = 3  # vectors whose moves take as long as that of a matrix
+_BLOCK: Final = 16  # rows, lanes and groups of a matrix instruction
+_MATRIX_BYTES: Final = 1024  # bytes of a whole matrix register
+_MATRIX_SUMS: Final = 4  # matrix registers that accumulate at a time
+_MATRIX_LOADS: Final = 8  # vector loads that take as long as the load of a matrix register
+_MATRIX_MOVES: Final = 3  # vector moves that take as long as the move of a matrix register
 
 
 def features(caches: Caches, position: int, target: Target) -> list[ColumnValue]:
     """Return the features of the statement at `position`, in the order of NAMES.
 
-    timed        1, or 0 in a phase that is done ahead
-    work, steps  iterations, one by one and as vectors, tails at their true length
-    tiles        register tiles that are run
-    chains       independent accumulators; without a reduction the vectors of the tile
-    registers    vectors that are live at once
-    loads, broadcasts, gathers    vectors read, by how their lanes lie in memory
-    split_loads  those of the loads that may straddle two cache lines
+    timed        1, or 0 in a phase that runs ahead of the timed calls
+    work, steps  iterations as scalars and as vectors, tails at their true length
+    tiles        executed register tiles
+    chains       independent accumulators; without a reduction, the vectors of the tile
+    registers    vectors that are live at a time
+    loads, broadcasts, gathers    vectors read, by the memory layout of their lanes
+    split_loads  loads that may straddle two cache lines
     moves        vectors stored, and accumulators read before
-    transposes   those of them whose lanes do not lie side by side in memory, not in `moves`; and
-                 vectors read so
+    transposes   vectors stored or read whose lanes are not adjacent in memory (not in `moves`)
     horizontal   vectors whose lanes are combined with each other
-    functions, divides            vectors of exp and its like, of divisions and roots; what does
-                 not change in the innermost loops is computed outside of them
-    integers, index_divides   vectors of integers and conditions, and of divided places in buffers,
-                 what is equal all through a tile once
+    functions, divides            vectors of exp and similar functions, of divisions and roots;
+                 loop-invariant operations count once per hoisted execution
+    integers, index_divides   vectors of integer and boolean operations, and of divisions in
+                 buffer indices; operations that are equal all through a tile count once
     past_l1_bytes, past_l2_bytes, past_l3_bytes
-                 whole lines that come from beyond the cache, in warm calls
-    past_l2_waits  how often the walk through them begins anew, where no prefetcher follows
-    past_l2_stretches  stretches of memory without a gap that are read from there
+                 bytes of whole lines from beyond the cache, in calls after the first
+    past_l2_waits      starts of regions beyond L2 that no prefetcher anticipates
+    past_l2_stretches  contiguous stretches of memory that are read from beyond L2
 
-    Of an instruction on matrices every row is a step, and every product a tile.
+    For a matrix instruction, every row is a step and every product a tile.
     """
     grouped = any(x.kind is LoopKind.GROUP for x in caches.found.made.statements[position].loops)
     made = _Matrices if grouped else _Core
@@ -77,7 +76,7 @@ def features(caches: Caches, position: int, target: Target) -> list[ColumnValue]
 
 @dataclass(frozen=True, eq=False)
 class _Count:
-    """Executions of a group of loops that share axes: one by one, as vectors, as tiles."""
+    """Executions of a group of loops that share axes: scalars, vectors, tiles."""
 
     work: ColumnValue
     steps: ColumnValue
@@ -94,7 +93,7 @@ class _Core:
         self.footprints: Sequence[Footprint] = found.footprints[position]
         widest = max(access.element_bytes for access in self.statement.accesses)
         self.lanes = max(1, target.vector_bits // 8 // widest)
-        # What one instruction sums is one step: it has no loop, and its elements lie together.
+        # A dot-product instruction is one step: its loop is none, and its elements are adjacent.
         self.loops = loops = [x for x in self.statement.loops if x.kind is not LoopKind.DOT]
         self.summed = [x for x in self.statement.loops if x.kind is LoopKind.DOT]
         first = len(loops)
@@ -105,7 +104,7 @@ class _Core:
     def features(self) -> list[ColumnValue]:
         count = self._counted()
         vectors = self._product(self.tile)
-        share = count.steps / vectors  # of a tile, for each of its vectors
+        share = count.steps / vectors  # executions of each vector of the tile
         traffic = Traffic(self.caches, self.statement, self.footprints)
         near, far = (
             self._asked_for(each, share)
@@ -119,7 +118,7 @@ class _Core:
         ]  # fmt: skip
 
     def _asked_for(self, past: ColumnValue, _share: ColumnValue) -> ColumnValue:
-        """Return the bytes from beyond a cache where every iteration asks for its own."""
+        """Return the bytes from beyond a cache, for loads of single vectors."""
         return past
 
     def _issued(self, count: _Count, vectors: ColumnValue, share: ColumnValue) -> list[ColumnValue]:
@@ -156,7 +155,7 @@ class _Core:
         return self._combines and lane is not None and not self._written.moves(lane)
 
     def _extent(self, loop: EnclosingLoop, extent: ColumnValue | None = None) -> ColumnValue:
-        """Return the extent of a loop, in vectors where it is the lanes'."""
+        """Return the extent of a loop, in vectors if it is the vectorized one."""
         extent = loop.extent if extent is None else extent
         return extent.ceildiv(self.lanes) if loop.kind is LoopKind.VECTOR else extent
 
@@ -164,7 +163,7 @@ class _Core:
         return reduce(ColumnValue.__mul__, map(self._extent, loops), self.builder.const(1))
 
     def _counted(self) -> _Count:
-        """Return how often the statement runs, tails at their true length."""
+        """Return the executions of the statement, with tails at their true length."""
         zero, one = self.builder.const(0), self.builder.const(1)
         values = self.found.made.zeroed(self.loops)
         last: dict[str, ColumnValue] = {}
@@ -174,7 +173,7 @@ class _Core:
         answer = _Count(one, one, one)
         for group in _groups(self.loops):
             work, steps, tiles = zero, zero, zero
-            inner, vectors, outside = one, one, one  # what one iteration further out holds
+            inner, vectors, outside = one, one, one  # counts of one iteration of the outer loop
             for loop in reversed(group):
                 end = last[loop.var]
                 innermost = loop is group[-1]
@@ -195,7 +194,7 @@ class _Core:
         return {var: value - 1 for var, value in last.items()}
 
     def _operands(self) -> ColumnValue:
-        """Return how many vectors are loaded for one step through the tile, and a broadcast."""
+        """Return the number of vectors loaded for one step of the tile, plus a broadcast."""
         lane = self._vector
         if lane is None:
             return self.builder.const(2)
@@ -205,10 +204,10 @@ class _Core:
     def _reads(
         self, share: ColumnValue
     ) -> tuple[ColumnValue, ColumnValue, ColumnValue, ColumnValue, ColumnValue]:
-        """Return vectors loaded, those of them that are split, broadcast, gathered, transposed.
+        """Return the vectors loaded, split, broadcast, gathered and transposed.
 
-        Every other element comes from two vectors and a shuffle; lanes far apart are transposed
-        where the tile walks along memory (`codegen.simd.strided`).
+        Lanes two elements apart take two loads and a shuffle; lanes further apart are transposed
+        if an unrolled loop of the tile is contiguous (`codegen.simd.strided`).
         """
         zero = self.builder.const(0)
         loads, splits, broadcasts, gathers, turned = zero, zero, zero, zero, zero
@@ -239,16 +238,16 @@ class _Core:
         return loads, splits, broadcasts, gathers, turned
 
     def _near(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
-        """Return whether the lanes of an access lie side by side."""
+        """Return 1 if the lanes of an access are adjacent in memory."""
         return self._lanes_apart(footprint, lane).same(1)
 
     def _lanes_apart(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
-        """Return how far apart lanes lie, in elements or in what one instruction sums of them."""
+        """Return the distance of the lanes, in elements or in groups of a dot-product step."""
         together = [loop for loop in self.summed if footprint.moves(loop)]
         return footprint.step(lane) / self._product(together)
 
     def _along(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
-        """Return whether an unrolled loop of the tile walks along memory far enough."""
+        """Return 1 if an unrolled loop of the tile is contiguous and long enough to transpose."""
         answer = self.builder.const(0)
         for loop in self.tile:
             if loop is not lane and footprint.moves(loop):
@@ -258,9 +257,10 @@ class _Core:
         return answer
 
     def _slid(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
-        """Return the share of its vectors that is loaded by a tile that sums a window by itself.
+        """Return the share of the vectors that a tile loads if it reuses a sliding window.
 
-        Its rows slide over the window (`loopir.passes.slide`): of r * p vectors r + p - 1 differ.
+        The rows slide over the window (`loopir.passes.reuse_window`): of r * p vectors, r + p - 1
+        are different.
         """
         one = self.builder.const(1)
         window = self._window()
@@ -271,7 +271,7 @@ class _Core:
         for row in self.tile:
             if row is lane:
                 continue
-            if not footprint.moves(row):  # what it reads would have to wait for the next row
+            if not footprint.moves(row):  # every row would read the window again
                 fits = self.builder.apply("and", fits, row.extent <= 1)
                 continue
             for point in filter(footprint.moves, window):
@@ -281,11 +281,11 @@ class _Core:
         return one if share.is_constant else self.builder.where(fits, share, 1)
 
     def _written_out(self, window: Sequence[EnclosingLoop]) -> ColumnValue:
-        """Return whether the tile and the loops around it are written out together."""
+        """Return 1 if the tile and the loops of the window are unrolled together."""
         return self._product(self.tile) * self._product(window) <= self.statement.unroll
 
     def _window(self) -> list[EnclosingLoop]:
-        """Return the innermost loops around the tile that the target does not move with."""
+        """Return the innermost loops around the tile that do not move the written buffer."""
         found: list[EnclosingLoop] = []
         for loop in reversed(self.outer):
             if not self._combines or self._written.moves(loop) or loop.kind is not LoopKind.SERIAL:
@@ -294,7 +294,7 @@ class _Core:
         return found
 
     def _aligned(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
-        """Return whether every loop moves the vectors of an access by whole vectors."""
+        """Return 1 if every loop moves the vectors of an access by whole vectors."""
         answer = self.builder.const(1)
         for loop in self.loops:
             if loop is lane or not footprint.moves(loop):
@@ -306,7 +306,7 @@ class _Core:
         return answer
 
     def _heavy(self, steps: ColumnValue) -> tuple[ColumnValue, ColumnValue]:
-        """Return vectors of functions, and of divisions and roots."""
+        """Return the vectors of functions, and of divisions and roots."""
         functions, divides = self.builder.const(0), self.builder.const(0)
         for value in self.statement.store.values:
             for part in walk(value):
@@ -318,10 +318,7 @@ class _Core:
         return functions, divides
 
     def _integers(self, steps: ColumnValue) -> tuple[ColumnValue, ColumnValue]:
-        """Return vectors of integers and conditions that are computed, and of divided indices.
-
-        What a condition is about are places: only its comparisons are counted, not the sums in it.
-        """
+        """Return the vectors of integer and boolean operations, and of divisions in indices."""
         plain, divided = self.builder.const(0), self.builder.const(0)
         store = self.statement.store
         if combines_integers(store):
@@ -336,7 +333,7 @@ class _Core:
         return plain, divided
 
     def _distinct(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
-        """Return how often an expression is computed where a tile computes equal ones once."""
+        """Return the executions of an expression; within a tile, equal values count once."""
         needed = variables(expr)
         window = self._window()
         times, innermost, one = steps, True, self.builder.const(1)
@@ -349,7 +346,7 @@ class _Core:
         return times.at_least(1)
 
     def _hoisted(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
-        """Return how often an expression is computed that stands in no loop it does not need."""
+        """Return the executions of an expression that is hoisted out of invariant loops."""
         needed = variables(expr)
         times = steps
         for loop in reversed(self.loops):
@@ -361,10 +358,10 @@ class _Core:
     def _moves(
         self, steps: ColumnValue, kept: ColumnValue, stored: ColumnValue
     ) -> tuple[ColumnValue, ColumnValue]:
-        """Return vectors stored, and read before where they accumulate; and those across lines.
+        """Return the vectors stored, and read before if they accumulate; and those transposed.
 
-        A tile that the registers hold stays there while the loops around it do not move it.
-        Vectors whose lanes do not lie side by side are transposed in registers.
+        A tile that fits the registers stays there while the loops around it do not move it.
+        Vectors whose lanes are not adjacent in memory are transposed in registers.
         """
         moved = self._moved(steps, kept, stored)
         lane, zero = self._vector, self.builder.const(0)
@@ -387,7 +384,7 @@ class _Core:
 
 
 class _Matrices(_Core):
-    """A statement that one instruction on matrices sums (`loopir.passes.dot`)."""
+    """A statement that a matrix instruction sums (`loopir.passes.dot`)."""
 
     def _issued(self, count: _Count, vectors: ColumnValue, share: ColumnValue) -> list[ColumnValue]:
         zero = self.builder.const(0)
@@ -400,12 +397,12 @@ class _Matrices(_Core):
         ]  # fmt: skip
 
     def _asked_for(self, past: ColumnValue, share: ColumnValue) -> ColumnValue:
-        """Return at most what is loaded, and sums that are read and written back."""
+        """Return the bytes from beyond a cache, at most all loads and moves of sums."""
         sums, _, loaded = self._products(share)
         return past.at_most((loaded + share * sums * 2) * _MATRIX_BYTES)
 
     def _moved_twice(self) -> ColumnValue:
-        """Return 2, or 1 where a tile has its sums from the beginning: nothing is read before."""
+        """Return 2 moves per sum (read and write), or 1 if every tile starts its sums itself."""
         answer = self.builder.const(1)
         for loop in self.outer:
             if not self._written.moves(loop):
@@ -413,18 +410,18 @@ class _Matrices(_Core):
         return answer
 
     def _products(self, share: ColumnValue) -> tuple[ColumnValue, ColumnValue, ColumnValue]:
-        """Return the sums of a tile, and the products and matrices loaded of all `share` tiles."""
+        """Return the sums of a tile, and the products and matrix loads of all `share` tiles."""
         rows, columns, groups = self._blocks()
         products = share * rows * columns * groups
         loaded = products * (self._shared(rows) + self._shared(columns))
         return rows * columns, products, loaded
 
     def _shared(self, blocks: ColumnValue) -> ColumnValue:
-        """Return how many matrices of the other operand are loaded for one product."""
+        """Return the number of loads of the other operand per product."""
         return self.builder.const(1) / blocks.at_most(2)
 
     def _blocks(self) -> tuple[ColumnValue, ColumnValue, ColumnValue]:
-        """Return the blocks of rows, of lanes and of groups of a tile."""
+        """Return the numbers of blocks of rows, of lanes and of groups in a tile."""
         one = self.builder.const(1)
         rows = [loop for loop in self.tile if loop.kind is LoopKind.UNROLL]
         lane = self._vector
@@ -432,7 +429,7 @@ class _Matrices(_Core):
         apart = [loop for loop in rows if not any(each.moves(loop) for each in wide)]
         whole = self._product(rows)
         blocks = whole
-        for loop in apart:  # the instruction takes its rows along that with the fewest blocks
+        for loop in apart:  # rows of the instruction run along the loop with the fewest blocks
             blocks = blocks.at_most(whole / loop.extent * loop.extent.ceildiv(_BLOCK))
         *others, group = [loop for loop in self.tile if loop.kind is LoopKind.GROUP]
         groups = self._product(others) * group.extent.ceildiv(_BLOCK)
@@ -440,7 +437,7 @@ class _Matrices(_Core):
 
 
 def _groups(loops: Sequence[EnclosingLoop]) -> list[list[EnclosingLoop]]:
-    """Return the loops by the axes that they share: the extent of one mentions the other."""
+    """Return the loops in groups: the extent of a loop depends on other loops of its group."""
     groups: list[list[EnclosingLoop]] = []
     for loop in loops:
         mentioned = variables(loop.length)

@@ -1,4 +1,4 @@
-"""All features of all stores, for all rows at once."""
+"""Feature extraction: all features of all stores, for all rows at once."""
 
 import weakref
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ RAW: Final = frozenset(
 )  # not log-transformed
 _CURVE: Final = NAMES.index(intensity.NAMES[0])
 _IS_GPU: Final = NAMES.index("is_gpu")
-_CHUNK: Final = 2048  # rows at a time: what one operation reads and writes stays in cache
+_CHUNK: Final = 2048  # rows per pass, so that operands and results of an operation stay in cache
 
 
 def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
@@ -54,7 +54,7 @@ def extract(plan: Plan, rows: IntArray, target: Target) -> FloatArray:
 
 
 class Prepared:
-    """What is known of the features of a plan on a target before a row is seen."""
+    """The features of a plan on a target as an expression program, before a row is known."""
 
     def __init__(self, plan: Plan, target: Target) -> None:
         made = walk(plan.program, plan.sizes)
@@ -90,7 +90,7 @@ class Prepared:
             line = intensity.curve(made.builder, statement, found.footprints[position])
             if line is not None:
                 curves.append((start + _CURVE, line))
-        # Equal features (of two stores in one nest, say) share a slot: play each once.
+        # Equal features, for example of two stores in one nest, are computed once.
         self._fixed = fixed[:, None]
         points: list[ColumnValue] = []
         for start, line in curves:
@@ -106,7 +106,7 @@ class Prepared:
 
     @property
     def steps(self) -> int:
-        """How many column operations one pass takes."""
+        """The number of column operations of one pass."""
         return self._program.steps
 
     def fill(self, rows: IntArray, out: FloatArray) -> None:
@@ -130,14 +130,14 @@ def _log(values: FloatArray) -> FloatArray:
 
 
 class PreparedByTarget:
-    """What is known of a plan, target by target: nearly always one."""
+    """The prepared features of a plan by target; nearly always there is one target."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = weakref.ref(plan)
         self._known: dict[Target, Prepared] = {}
 
     def of(self, target: Target) -> Prepared:
-        """Return what is known on a target."""
+        """Return the prepared features for a target."""
         plan = self._plan()
         assert plan is not None
         if target not in self._known:
@@ -150,5 +150,5 @@ prepare = per_plan(PreparedByTarget)
 
 
 def named(features: FloatArray) -> Sequence[dict[str, float]]:
-    """Return the features of one row, shape (stores, F), by name: for people and tests."""
+    """Return the features of one row, shape (stores, F), as one dictionary per store."""
     return [dict(zip(NAMES, map(float, store), strict=True)) for store in features]

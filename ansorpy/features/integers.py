@@ -1,7 +1,7 @@
-"""The integers and truth values that a store computes beside its floats.
+"""Integer and boolean operations of a store.
 
-What a condition is about are places: its comparisons count, not the sums in it. Of the places in
-buffers only divisions count: the rest is in the addresses of loads.
+Of a condition, comparisons count, but not the index arithmetic in it. Of buffer indices, only
+divisions count: sums and products are part of the addresses of loads.
 """
 
 from collections.abc import Iterator
@@ -26,16 +26,16 @@ from ansorpy.loopir.nodes import Store
 
 
 def integers(store: Store) -> Iterator[tuple[Expr, bool]]:
-    """Yield the operations of a store, with whether they divide an index.
+    """Yield (operation, is a division of an index) for every integer operation of a store.
 
-    The multiplication of a sum of products is left out: with the sum it is one instruction.
+    The multiplication in a sum of products is left out: with the addition it is one instruction.
     """
     values = children(store.values[0]) if _multiplies(store) else store.values
     return chain.from_iterable(map(_asked, values))
 
 
 def combines_integers(store: Store) -> bool:
-    """Whether the store combines integers, by an operation of its own."""
+    """Return True if the store combines integers with an instruction of its own."""
     integer = dtype_of(store.values[0]) not in FLOATS
     return store.combiner is not None and integer and not _multiplies(store)
 
@@ -64,12 +64,12 @@ def _asked(expr: Expr, decides: bool = False) -> Iterator[tuple[Expr, bool]]:
 
 
 def _loads_or_zero(expr: Select) -> bool:
-    """Whether a select is a load under a mask, which leaves 0 where it does not hold."""
+    """Return True if a select is a masked load, which gives 0 for the other lanes."""
     return isinstance(expr.then, Read) and isinstance(expr.other, Const) and not expr.other.value
 
 
 def _counts(expr: Expr, decides: bool) -> bool:
-    """Whether the root of an expression is such an operation."""
+    """Return True if the root of an expression is an operation that counts."""
     match expr:
         case Binary(op=op, a=a) if op in COMPARISONS:
             return dtype_of(a) not in FLOATS
@@ -82,9 +82,9 @@ def _counts(expr: Expr, decides: bool) -> bool:
 
 
 def divides(index: Expr) -> bool:
-    """Whether the root of an index divides by a number.
+    """Return True if the root of an index divides by a number.
 
-    What divides by a tile size is the place in a packed operand, which folds in every row.
+    A division by a tile size is the index into a packed operand, which folds once sizes are bound.
     """
     match index:
         case Binary(op="floordiv" | "mod", b=Const()):

@@ -1,4 +1,4 @@
-"""Feature group 3: how arithmetic per byte grows as the loop nest is walked outward."""
+"""Feature group 3: arithmetic intensity of the loop nest, from the innermost loop outward."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,8 +21,8 @@ FloatArray = npt.NDArray[np.float32]
 class Curve:
     """Points of the curve, one per loop, innermost first.
 
-    `work` is log2 of the operations done by the loops so far, `intensity` operations per byte
-    that they touch.
+    `work` is log2 of the operations of the loops so far, `intensity` is operations per touched
+    byte.
     """
 
     work: tuple[ColumnValue, ...]
@@ -32,7 +32,7 @@ class Curve:
 def curve(
     builder: ColumnBuilder, statement: StoreStatement, footprints: tuple[Footprint, ...]
 ) -> Curve | None:
-    """Return the curve of a statement; None where it computes nothing or has no loop."""
+    """Return the curve of a statement, or None if it has no operation or no loop."""
     per_iteration = flops(operations(statement.store))
     if per_iteration == 0 or not statement.loops:
         return None
@@ -58,13 +58,13 @@ def samples(work: FloatArray, intensity: FloatArray) -> FloatArray:
         work: log2 operations, shape (points, n), not falling along the points.
         intensity: operations per byte, shape (points, n).
 
-    Linear between points; below the first point the first holds.
+    Linear between points; constant below the first point.
     """
     share = np.arange(1, SAMPLES + 1, dtype=np.float32) / np.float32(SAMPLES)
     target = share[:, None] * work[-1]
     value = np.repeat(intensity[:1], SAMPLES, axis=0)
-    # Every segment adds its whole rise, a part of it, or nothing. Steps of no width are loops
-    # that run once: they do not rise either.
+    # Every segment adds its whole rise, a part of it, or nothing. Segments of zero width are loops
+    # that run once; their rise is zero as well.
     width = np.maximum(np.diff(work, axis=0), np.float32(1e-6))
     slope = np.diff(intensity, axis=0) / width
     for segment in range(len(slope)):

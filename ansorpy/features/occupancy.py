@@ -1,7 +1,7 @@
-"""What of a cache one iteration occupies: whole lines, piled up where strides meet the same sets.
+"""Cache occupancy of one iteration: whole lines, with conflicts of lines in the same set.
 
-Ansor counts bytes. Fourteen rows of a matrix 4096 bytes apart are 14 lines, but all of one set: a
-cache of eight ways holds eight of them, however large it is.
+Ansor counts bytes. Fourteen rows of a matrix 4096 bytes apart are 14 lines of the same set: a
+cache of eight ways holds eight of them, regardless of its size.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from ansorpy.target import Target
 
 @dataclass(frozen=True, eq=False)
 class Occupancy:
-    """A cache, and the bytes of it that an iteration of a loop takes, all statements together."""
+    """A cache, and the bytes of it that all statements in an iteration of a loop occupy."""
 
     found: Touched
     size_bytes: int
@@ -23,7 +23,7 @@ class Occupancy:
     _known: dict[int, ColumnValue] = field(default_factory=dict)
 
     def per_iteration(self, loop: EnclosingLoop) -> ColumnValue:
-        """Return the bytes of one iteration. A buffer counts once, with its largest part."""
+        """Return the bytes of one iteration; a buffer counts once, with its largest region."""
         if loop.number not in self._known:
             self._known[loop.number] = self.found.together(loop, self._bytes)
         return self._known[loop.number]
@@ -33,14 +33,14 @@ class Occupancy:
         places = footprint.places(depth)
         if places is None:
             return plain
-        piled = plain / LINE_BYTES / places  # a cache holds as many of them as it holds pages
+        piled = plain / LINE_BYTES / places  # lines per place; a cache has room for one per page
         crowded = piled > self.size_bytes // PAGE_BYTES
         return footprint.builder.where(crowded, piled * PAGE_BYTES, plain)
 
 
 @dataclass(frozen=True, eq=False)
 class Caches:
-    """What the iterations of a program take of the first and the second cache."""
+    """Occupancy of the L1 and L2 caches by the iterations of a program."""
 
     found: Touched
     first: Occupancy

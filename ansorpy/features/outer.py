@@ -1,4 +1,4 @@
-"""Feature group 5: what stands around a store."""
+"""Feature group 5: the loops around a store."""
 
 from functools import reduce
 from typing import Final
@@ -11,8 +11,8 @@ NAMES: Final = ("outer_prod", "num_loops", "auto_unroll_max_step")
 
 
 def features(builder: ColumnBuilder, statement: StoreStatement) -> list[ColumnValue]:
-    """Return all iterations, the number of loops that run more than once, the unroll budget."""
-    # Steps that one instruction sums are none (as in `compute`).
+    """Return iterations, the number of loops that run more than once, and the unroll budget."""
+    # The steps of a dot-product instruction do not count, as in `compute`.
     extents = [loop.extent for loop in statement.loops if loop.kind is not LoopKind.DOT]
     product = reduce(ColumnValue.__mul__, extents, builder.const(1))
     number = reduce(

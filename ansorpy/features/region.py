@@ -1,4 +1,4 @@
-"""How much of a buffer is touched while some loops run: the footprint, symbolic in the sizes."""
+"""The footprint of an access: the touched region of a buffer, symbolic in the sizes."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -17,8 +17,8 @@ PAGE_BYTES: Final = 4096
 class Index:
     """One dimension of an access: base + sum of coefficient * loop variable + spans of the rest.
 
-    `rest` are sub-expressions that are not affine (divisions, clamps): only how far they reach
-    is known.
+    `rest` are sub-expressions that are not affine (divisions, clamps), of which only the range is
+    known.
     """
 
     base: ColumnValue
@@ -27,15 +27,15 @@ class Index:
     variables: frozenset[str]  # the loop variables that occur
 
     def moves_with(self, var: str) -> bool:
-        """Whether the loop variable occurs."""
+        """Return True if the loop variable occurs."""
         return var in self.variables
 
 
 class Footprint:
-    """The touched region of one access of one statement, for every number of outer loops fixed.
+    """The touched region of one access of one statement, for every number of fixed outer loops.
 
-    `elements[d]` is the size of the region while the `d` outermost loops stand still, and
-    `dims[d]` its extent per dimension.
+    `elements[d]` is the size of the region while the `d` outermost loops are fixed, and `dims[d]`
+    its extent per dimension.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Footprint:
                 self._inner[depth] = self._inner[depth + 1]
 
     def lines(self, depth: int) -> ColumnValue:
-        """Return the elements at a depth, and those that share a cache line with one of them."""
+        """Return the number of elements in all cache lines that are touched at a depth."""
         depth = self._inner[depth]
         if depth not in self._lines:
             in_line = LINE_BYTES // self.access.element_bytes
@@ -82,11 +82,11 @@ class Footprint:
         return self._lines[depth]
 
     def run(self, depth: int) -> ColumnValue:
-        """Return how many elements lie in a row at a depth: whole rows go on in the next one."""
+        """Return the number of contiguous elements at a depth; whole rows continue in the next."""
         return reduce(ColumnValue.__mul__, self.in_a_row(depth), self.builder.const(1))
 
     def in_a_row(self, depth: int) -> list[ColumnValue]:
-        """Return the factors of `run`, those of the last dimensions first: 1 once a row ends."""
+        """Return the factors of `run`, from the last dimension on; 1 beyond a partial row."""
         depth = self._inner[depth]
         if depth not in self._rows:
             factors, whole = [], self.builder.const(1)
@@ -99,9 +99,9 @@ class Footprint:
         return self._rows[depth]
 
     def places(self, depth: int) -> ColumnValue | None:
-        """Return at how many places of a page lines begin, None where they spread over all.
+        """Return the number of places of a page at which lines begin; None if they are all.
 
-        In any cache the lines at one place of a page share the same sets.
+        In any cache, the lines at one place of a page compete for the same sets.
         """
         depth = self._inner[depth]
         if depth not in self._places:
@@ -117,7 +117,7 @@ class Footprint:
             pitch = pitch * self.access.shape[-d]
             if not pitch.is_constant:
                 return None
-            if d < len(row):  # together with those before
+            if d < len(row):  # the part of the dimension that is contiguous with the previous ones
                 extent = extent / row[d]
             if extent.equals(1):
                 continue
@@ -131,11 +131,11 @@ class Footprint:
         return (lines.unary("floor").at_least(1) * begun.at_most(apart)).at_most(count)
 
     def moves(self, loop: EnclosingLoop) -> bool:
-        """Whether the loop moves the address of some access."""
+        """Return True if the loop moves the address of some access."""
         return loop.var in self._moving
 
     def stride(self, loop: EnclosingLoop) -> ColumnValue:
-        """Return by how many elements the loop moves the address, first access, absolute."""
+        """Return the absolute stride of the loop in elements, of the first access."""
         answer = self.builder.const(0)
         step = self.builder.const(1)
         for part, extent in zip(self._indices[0][::-1], self.access.shape[::-1], strict=True):
@@ -144,7 +144,7 @@ class Footprint:
         return answer.unary("abs")
 
     def step(self, loop: EnclosingLoop) -> ColumnValue:
-        """Return by how many elements the first iteration of the loop moves the first access."""
+        """Return the move of the first access by the first iteration of the loop, in elements."""
         one = {**self._values, loop.var: self.builder.const(1)}
         answer, pitch = self.builder.const(0), self.builder.const(1)
         indices = self.access.indices[0]
@@ -183,7 +183,7 @@ class Footprint:
         return Index(base, coefficients, tuple(rest), variables(expr) & loops)
 
     def _coefficient(self, index: Index, var: str) -> ColumnValue:
-        """Return index(var = 1, others 0) - index(all 0); 1 where a division hides the step."""
+        """Return index(var = 1, others 0) - index(all 0), or 1 if a division makes that 0."""
         answer = index.coefficients.get(var, self.builder.const(0))
         one = {**self._values, var: self.builder.const(1)}
         for part in index.rest:
@@ -199,7 +199,7 @@ class Footprint:
         loops: tuple[EnclosingLoop, ...],
         depth: int,
     ) -> None:
-        """Add to the span of every dimension what the loop at `depth` adds."""
+        """Widen the span of every dimension by the loop at `depth`."""
         loop = loops[depth]
         for d, part in enumerate(index):
             if not part.moves_with(loop.var):
@@ -251,6 +251,6 @@ def _reach(
         case Binary(op="mod", a=a, b=b) if not variables(b) & running.keys():
             return _reach(builder, a, running, values).at_most(builder.of(b, values) - 1)
         case _:
-            # Its value with every loop at its last iteration: right for what grows with them.
+            # The value with every loop at its last iteration is exact for monotonic expressions.
             last = {**values, **running}
             return (builder.of(expr, last) - builder.of(expr, values)).unary("abs")

@@ -1,4 +1,4 @@
-"""What of a statement's data comes from beyond a cache, and how often a walk through it begins."""
+"""Memory traffic of a statement beyond a cache, and the number of its non-prefetched starts."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
@@ -9,13 +9,13 @@ from ansorpy.features.occupancy import Caches, Occupancy
 from ansorpy.features.region import LINE_BYTES, Footprint
 from ansorpy.features.walk import StoreStatement
 
-_STREAMS: Final = 10  # stretches of memory that are read side by side without waiting for each
-_FOLLOWED: Final = 16  # as many a prefetcher follows at once, each to its end
-_WINDOW_BYTES: Final = 4096  # what is on its way at once, whatever the order: about 64 lines
+_STREAMS: Final = 10  # contiguous stretches that are read concurrently without a wait for each
+_FOLLOWED: Final = 16  # stretches that a hardware prefetcher follows at a time, each to its end
+_WINDOW_BYTES: Final = 4096  # bytes in flight at a time, in any order: about 64 lines
 
 
 class Traffic:
-    """The traffic of one statement, in bytes of whole lines, in warm calls."""
+    """The traffic of one statement in bytes of whole lines, in calls after the first."""
 
     def __init__(
         self, caches: Caches, statement: StoreStatement, footprints: Sequence[Footprint]
@@ -28,14 +28,14 @@ class Traffic:
     def past(self, cache: Occupancy) -> ColumnValue:
         """Return the bytes that come from beyond a cache.
 
-        From the inside out: while what all statements touch in one iteration of a loop fits, the
-        loop fetches its footprint once; from there on every iteration fetches all again.
+        From the innermost loop outward: as long as one iteration of all statements fits the cache,
+        the loop fetches its footprint once; further out, every iteration fetches it again.
         """
         parts = (self._past_of(each, cache) for each in self.footprints)
         return reduce(ColumnValue.__add__, parts, self.builder.const(0))
 
     def far(self) -> ColumnValue:
-        """Return the bytes that come from beyond the second cache."""
+        """Return the bytes that come from beyond the L2 cache."""
         return reduce(ColumnValue.__add__, self._far, self.builder.const(0))
 
     @cached_property
@@ -56,10 +56,10 @@ class Traffic:
         return self.builder.where(self.caches.found.whole_bytes <= cache.size_bytes, 0, bytes_)
 
     def waits(self) -> ColumnValue:
-        """Return how many regions are begun beyond the second cache.
+        """Return the number of regions beyond the L2 cache, each of which begins with a wait.
 
-        A region is what is walked, from the inside out, as long as it consists of few stretches
-        of memory: rows side by side are one, the next strip of columns is another.
+        A region is the largest footprint, from the innermost loop outward, of few contiguous
+        stretches: adjacent rows are one region, the next strip of columns is another.
         """
         total = self.builder.const(0)
         for footprint, far in self._large():
@@ -69,9 +69,10 @@ class Traffic:
         return total
 
     def stretches(self) -> ColumnValue:
-        """Return how many stretches of memory are read from beyond the second cache.
+        """Return the number of contiguous stretches that are read from beyond the L2 cache.
 
-        What a prefetcher foresees ends with a stretch: the rows of a strip of columns are one each.
+        A hardware prefetcher stops at the end of a stretch; every row of a strip of columns is a
+        stretch.
         """
         total = self.builder.const(0)
         for footprint, far in self._large():
@@ -81,9 +82,9 @@ class Traffic:
         return total
 
     def _large(self) -> Iterator[tuple[Footprint, ColumnValue]]:
-        """Yield what comes from beyond the second cache of what it does not hold as a whole.
+        """Yield the traffic beyond the L2 cache of every tensor that exceeds it.
 
-        A smaller tensor soon lies in it.
+        A smaller tensor is in the cache after its first use.
         """
         for footprint, far in zip(self.footprints, self._far, strict=True):
             size = self.builder.const(footprint.access.element_bytes)
@@ -93,7 +94,7 @@ class Traffic:
                 yield footprint, self.builder.where(small, 0, far)
 
     def _stretch(self, footprint: Footprint) -> ColumnValue:
-        """Return how long the stretches are that are walked side by side, few at a time."""
+        """Return the length of the stretches that are read concurrently, few at a time."""
         walked, still = self.builder.const(1), self.builder.const(1)
         for depth in range(len(self.statement.loops) - 1, -1, -1):
             if self.statement.loops[depth].extent.equals(1):
@@ -104,10 +105,9 @@ class Traffic:
         return walked
 
     def _region(self, footprint: Footprint) -> ColumnValue:
-        """Return the elements that are walked as at most so many stretches of memory.
+        """Return the elements of a region: the footprint of at most _STREAMS stretches.
 
-        Stretches longer than what is on its way at once do not lie side by side: they are begun
-        one after the other.
+        Stretches longer than the window in flight do not overlap: each begins with a wait.
         """
         one = self.builder.const(1)
         walked, still, pieces, stretch = one, one, one, one

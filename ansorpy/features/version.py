@@ -1,4 +1,4 @@
-"""Which features are comparable: those of the same code."""
+"""The version of the features: a digest of the code that computes them."""
 
 from functools import cache
 from hashlib import sha256
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ansorpy.features.extract import NAMES
 
-_KEEP = 16  # characters of the digest
+_KEEP = 16  # characters of the digest, 64 bits
 
 
 @cache

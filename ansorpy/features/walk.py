@@ -1,4 +1,4 @@
-"""One pass over a symbolic program: what every store statement does, inside which loops."""
+"""One pass over a symbolic program: its store statements with their loops and accesses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,9 +25,10 @@ from ansorpy.plan.plan import Size
 
 @dataclass(frozen=True, eq=False)
 class EnclosingLoop:
-    """A loop. `extent` is the largest it takes: tails are shorter; `number` tells loops apart.
+    """A loop around a store; `number` identifies it, because names may repeat.
 
-    `length` is the extent as written: it may mention variables of outer loops.
+    `extent` is the largest extent of the loop; tails are shorter. `length` is the extent as it is
+    written, which may contain variables of outer loops.
     """
 
     number: int
@@ -39,10 +40,9 @@ class EnclosingLoop:
 
 @dataclass(frozen=True, eq=False)
 class BufferAccess:
-    """All that one store does with one buffer; `shape` in elements.
+    """All accesses of one store to one buffer; `shape` in elements.
 
-    `allocated_at` is how many of the loops are outside the buffer: each of their iterations
-    has a fresh one.
+    `allocated_at` is the number of loops outside of the allocation of the buffer.
     """
 
     buffer: str
@@ -61,13 +61,13 @@ class StoreStatement:
     store: Store
     loops: tuple[EnclosingLoop, ...]
     accesses: tuple[BufferAccess, ...]
-    unroll: ColumnValue  # budget of written-out statements that holds here
-    ahead: bool = False  # part of a phase that is done once, before the timed ones
+    unroll: ColumnValue  # unroll budget: the largest number of statements written out
+    ahead: bool = False  # part of a phase that runs once, ahead of the timed calls
 
 
 @dataclass(frozen=True, eq=False)
 class ProgramStores:
-    """The statements of a program in program order, over one builder."""
+    """The store statements of a program in program order, recorded by one builder."""
 
     builder: ColumnBuilder
     numbers: Iterator[int]
@@ -82,11 +82,11 @@ class ProgramStores:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the walk stands."""
+    """The position of the walk in the program."""
 
     loops: tuple[EnclosingLoop, ...] = ()
     buffers: Mapping[str, tuple[Buffer, int]] = field(default_factory=dict)
-    first: frozenset[str] = frozenset()  # loop variables that are known to be 0
+    first: frozenset[str] = frozenset()  # loop variables that are 0 by a condition
 
 
 def walk(program: Program, sizes: Sequence[Size]) -> ProgramStores:
@@ -108,7 +108,7 @@ def walk(program: Program, sizes: Sequence[Size]) -> ProgramStores:
 
 
 def _only_value(size: Size) -> int | None:
-    """Return the value that a size has in every legal row, if there is but one."""
+    """Return the value of a size that is the same in every legal row, else None."""
     if size.role != "tile":
         return size.values[0] if len(size.values) == 1 else None
     return size.multiple_of if size.extent <= size.multiple_of else None
@@ -134,11 +134,13 @@ def _stores(made: ProgramStores, stmt: Stmt, place: _Place) -> Iterator[tuple[St
             if other is not None:
                 yield from _stores(made, other, place)
         case Tile() | Prefetch():
-            raise LoweringError("features are of symbolic programs: this one has register tiles")
+            raise LoweringError(
+                "cannot extract features of a program with register tiles; expected a symbolic one"
+            )
 
 
 def _first(cond: Expr) -> frozenset[str]:
-    """Return the variables that a condition `v == 0 and ...` holds at 0."""
+    """Return the variables v of a condition `v == 0 and ...`."""
     match cond:
         case Binary(op="and", a=a, b=b):
             return _first(a) | _first(b)
@@ -152,7 +154,7 @@ def _statement(
     made: ProgramStores, sizes: Sequence[Size], store: Store, place: _Place
 ) -> StoreStatement:
     one = made.builder.const(1)
-    # What runs in the first iteration of a loop only is not counted once per iteration.
+    # A statement that runs in the first iteration of a loop only counts once.
     loops = tuple(
         replace(loop, extent=one, length=Const(1)) if loop.var in place.first else loop
         for loop in place.loops
@@ -189,7 +191,7 @@ def _accesses(made: ProgramStores, store: Store, place: _Place) -> tuple[BufferA
 def _unroll(
     made: ProgramStores, sizes: Sequence[Size], store: Store, loops: Sequence[EnclosingLoop]
 ) -> ColumnValue:
-    """Return the budget of the stage that the store belongs to, 0 where it has none.
+    """Return the unroll budget of the stage that the store belongs to, or 0.
 
     A size "<stage>.unroll" belongs to the stores into a buffer of that stage, and to those in
     a loop of it ("<stage>:<axis>").
