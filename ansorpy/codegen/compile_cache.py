@@ -1,4 +1,4 @@
-"""Phases to machine code, each for itself: what candidates share is compiled once (ADR-0076)."""
+"""Compile cache of phases: a phase that several candidates share is compiled once (ADR-0076)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,19 +8,20 @@ from math import copysign
 from typing import Final
 
 from ansorpy.codegen.llvm_ir import Places, object_bytes, phase_text
-from ansorpy.expr.expr import Const, Read, walk
-from ansorpy.loopir.nodes import Phase, Prefetch, Program, Tile
+from ansorpy.codegen.phase_utilities import touched_names
+from ansorpy.expr.expr import Const, walk
+from ansorpy.loopir.nodes import Phase, Program
 from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
 from ansorpy.target import Target
 
-KEPT: Final = 64  # phases of one process: the last that were asked for
+KEPT: Final = 64  # objects per process, least recently used out first
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseObject:
     """An object file that defines `void symbol(int64_t *buffers, int64_t task)`.
 
-    Other code, or another target, has another symbol: any of them go into one process.
+    The symbol is a digest of code and target, so that objects of any phases link together.
     """
 
     symbol: str
@@ -29,9 +30,9 @@ class PhaseObject:
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """A phase with all that its code depends on; equal ones have the same code.
+    """A phase with all values that its code depends on: the key of the cache.
 
-    `zeros` are the signs of its zeros: -0.0 is equal to 0.0 elsewhere.
+    `zeros` are the signs of its zeros: -0.0 and 0.0 are equal, but are different code.
     """
 
     phase: Phase
@@ -60,18 +61,16 @@ def _object(alone: _Alone) -> PhaseObject:
 def _alone(program: Program, target: Target) -> Iterator[_Alone]:
     """Yield every phase with the buffers that it touches, by their numbers among all."""
     for phase in program.phases:
-        names: set[str] = set()
-        zeros = []
-        for part in walk_stmt(phase.body):
-            if isinstance(part, Tile):
-                names.update(part.store.buffers)
-            elif isinstance(part, Prefetch):
-                names.add(part.buffer)
-            for one in (one for expr in stmt_exprs(part) for one in walk(expr)):
-                if isinstance(one, Read):
-                    names.add(one.tensor)
-                elif isinstance(one, Const) and isinstance(one.value, float) and not one.value:
-                    zeros.append(copysign(1.0, one.value))
+        names, zeros = touched_names(phase), tuple(_zeros(phase))
         numbered = enumerate(program.buffers)
         places = tuple((k, buffer) for k, buffer in numbered if buffer.name in names)
-        yield _Alone(phase, places, target, tuple(zeros))
+        yield _Alone(phase, places, target, zeros)
+
+
+def _zeros(phase: Phase) -> Iterator[float]:
+    """Yield the sign of every floating-point zero of a phase."""
+    for part in walk_stmt(phase.body):
+        for expr in stmt_exprs(part):
+            for one in walk(expr):
+                if isinstance(one, Const) and isinstance(one.value, float) and not one.value:
+                    yield copysign(1.0, one.value)

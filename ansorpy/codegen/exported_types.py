@@ -1,4 +1,7 @@
-"""A kernel that is to leave Python, and what it became: values without numba or LLVM."""
+"""Types of an export: a kernel to compile for use outside of Python, and its library.
+
+Values without numba or LLVM: they cross the borders of processes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ from ansorpy.loopir.nodes import Buffer, Program
 
 @dataclass(frozen=True)
 class Export:
-    """What to export: a tiled program, its arguments in order, its constants, a symbol prefix.
+    """A tiled program to export, its arguments in order, its constants, a prefix of symbols.
 
     `linkers` are command lines, tried in order (see `link`).
     """
@@ -25,11 +28,12 @@ class Export:
 
 @dataclass(frozen=True)
 class Library:
-    """Machine code with the functions of `dispatch`.
+    """Machine code with the public functions of `runtime.c_entry`.
 
-    `code` is a shared library, or the object file where `note` says why it was not linked.
-    `buffers` are its arguments in order, the workspace last where there is one; `phases` the
-    timed ones, with public names. `object_sha256` names what was generated, whoever linked it.
+    `code` is a shared library, or an object file if `note` gives the reason why it is not linked.
+    `buffers` are the arguments in order, the workspace last if there is one; `phases` the timed
+    ones, with public names. `object_sha256` is the digest before linking. The workspace is packed
+    weights of `packed_bytes`, then scratch.
     """
 
     code: bytes
@@ -39,6 +43,7 @@ class Library:
     prefix: str
     features: tuple[str, ...]
     workspace_bytes: int
+    packed_bytes: int
     build_s: float
     note: str = ""
 
@@ -46,3 +51,8 @@ class Library:
     def linked(self) -> bool:
         """Whether `code` is a shared library."""
         return not self.note
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The bytes of the workspace behind the packed weights."""
+        return self.workspace_bytes - self.packed_bytes

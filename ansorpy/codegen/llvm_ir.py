@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.outline import lifted, outline
 from ansorpy.codegen.phase_utilities import (
     phase_infos,
@@ -18,13 +17,13 @@ from ansorpy.codegen.phase_utilities import (
     uses_matrices,
 )
 from ansorpy.codegen.simd.expansion import Expansion
-from ansorpy.codegen.simd.kinds import I64, POINTER, STORED, VOID, Operand, declared
+from ansorpy.codegen.simd.kinds import I64, POINTER, STORED, Operand
 from ansorpy.codegen.simd.matrices import configure, release
 from ansorpy.codegen.simd.memory import fetch, reserve, settle
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.simd.values import Index
 from ansorpy.codegen.sums import Sums
-from ansorpy.codegen.text_builder import TextBuilder, serial_loop
+from ansorpy.codegen.text_builder import TextBuilder
 from ansorpy.codegen.tile_text import (
     Scoped,
     TileText,
@@ -75,9 +74,7 @@ def phase_text(phase: Phase, places: Places, target: Target) -> str:
 def module_text(program: Program, target: Target) -> str:
     """Return the LLVM IR of a program as text.
 
-    It defines, for every phase, `void phase0(int64_t *buffers, int64_t task)`, and two serial
-    drivers `void run(int64_t *buffers)`, `void ahead(int64_t *buffers)` for the phases of a timed
-    call and for those that run once before.
+    It defines, for every phase, `void phase0(int64_t *buffers, int64_t task)`.
     """
     declarations = ir.Module()
     declarations.triple = llvm.get_process_triple()
@@ -87,7 +84,7 @@ def module_text(program: Program, target: Target) -> str:
         _function(declarations, info.name, phase, places, target)
         for phase, info in zip(program.phases, infos, strict=True)
     ]
-    return "\n".join([str(declarations), *parts, drivers_text(infos)])
+    return "\n".join([str(declarations), *parts])
 
 
 def _function(declarations: Any, name: str, phase: Phase, places: Places, target: Target) -> str:
@@ -99,25 +96,6 @@ def _function(declarations: Any, name: str, phase: Phase, places: Places, target
     except ValueError as error:
         raise BuildError(f"{phase.name}: {error}") from error
     return builder.text(WIDE if target.vector_bits >= 512 else PLAIN)
-
-
-def drivers_text(infos: tuple[PhaseInfo, ...]) -> str:
-    """Return the functions `run` and `ahead`, which run whole phases, a task after the other."""
-    parts = []
-    for name, ahead in (("run", False), ("ahead", True)):
-        builder = TextBuilder(ir.Module(), name, [POINTER])
-        for info in infos:
-            if info.ahead is ahead:
-                kind = ir.FunctionType(VOID, [POINTER, I64])
-                callee = declared(builder.module, info.name, kind)
-                serial_loop(builder, info.tasks, partial(_call_task, builder, callee))
-        builder.ret_void()
-        parts.append(builder.text(PLAIN))
-    return "\n".join(parts)
-
-
-def _call_task(builder: TextBuilder, callee: Any, task: Any) -> None:
-    builder.call(callee, [builder.args[0], task])
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""From a program or a source to machine code, and from machine code to something to call."""
+"""Build a program or a source to machine code, and load machine code into this process."""
 
 import ctypes
 import time
@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ansorpy.codegen.compile_cache import phase_objects
-from ansorpy.codegen.drive import driven, order_of, table_of
 from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.phase_utilities import MATRICES_READY, phase_infos, uses_matrices
+from ansorpy.codegen.runtime.native_launcher import NO_POOL, bound, order, word_array
+from ansorpy.codegen.runtime.phase_loop import ahead_loop, timed_loop
 from ansorpy.codegen.simd.matrices import allow_matrices
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Buffer, Program
@@ -23,9 +24,9 @@ TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 class Built:
     """Machine code that any process on the same kind of machine can load.
 
-    `objects` are object files with one function per phase, of its name. `matrices`: they use the
-    registers of matrices, for which Linux has to be asked. What takes longer to build is no other
-    machine code.
+    `objects` are object files with one function per phase, of the phase's name. `matrices`: they
+    use the registers of AMX, which a process must request from Linux. `build_s` is no part of the
+    comparison: equal machine code is equal.
     """
 
     objects: tuple[bytes, ...]
@@ -51,7 +52,7 @@ def build(
     phases = tuple(
         replace(info, name=one.symbol) for info, one in zip(phase_infos(program), made, strict=True)
     )
-    codes = {one.symbol: one.code for one in made}  # a phase may come twice
+    codes = {one.symbol: one.code for one in made}  # equal phases have one symbol
     matrices = any(map(uses_matrices, program.phases))
     return Built(tuple(codes.values()), phases, program.buffers, clock() - start, matrices)
 
@@ -59,12 +60,12 @@ def build(
 def build_source(
     kernel: Kernel, target: Target, clock: Callable[[], float] = time.perf_counter
 ) -> Built:
-    """Compile the Python that users download, as numba compiles it.
+    """Compile the source of a delivered kernel as numba compiles it.
 
     Raises:
         BuildError: numba or LLVM refuses the source.
     """
-    # Here, not above: numba takes half a second to load, and a search needs none of it.
+    # Imported here: numba takes half a second to load, and a search does not need it.
     from ansorpy.codegen.numba_object import source_object
 
     start = clock()
@@ -74,7 +75,7 @@ def build_source(
 
 
 class Loaded:
-    """A kernel in this process; it lives as long as this object does.
+    """A kernel in this process; its code lives as long as this object does.
 
     `addresses` are those of `buffers`, in order, each aligned as its elements.
     """
@@ -84,61 +85,61 @@ class Loaded:
         if built.matrices and not allow_matrices():
             raise BuildError("the system does not let this process use AMX")
         names = list(dict.fromkeys(phase.name for phase in built.phases))
-        self._linked = jit_link(built.objects, names)
-        self.entries = self._linked.entries
+        self._code = jit_link(built.objects, names)
+        self.entries = self._code.entries
 
-    def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
-        """Return a call without arguments that runs all timed phases, serially."""
-        return driven(self._work(ahead=False), addresses, self)
+    def bind(self, addresses: Sequence[int], pool: int = NO_POOL) -> Callable[[], None]:
+        """Return a call without arguments that runs all timed phases.
+
+        Args:
+            addresses: of the buffers.
+            pool: address of a running `ThreadPool`; 0: the caller's thread only.
+        """
+        return bound(timed_loop(self.phases), self.entries, addresses, self, pool)
 
     def run(self, addresses: Sequence[int]) -> None:
         """Run all timed phases, one task after the other."""
         self.bind(addresses)()
 
     def run_backwards(self, addresses: Sequence[int]) -> None:
-        """Run all timed phases, the last task of each first: tasks must not need an order."""
-        table = table_of(addresses)
+        """Run all timed phases, the last task of each first: tasks must be independent."""
+        table = word_array(addresses)
         place = ctypes.addressof(table)
-        for phase in self.phases:
-            if not phase.ahead:
-                task = TASK(self.entries[phase.name])
-                for number in reversed(range(phase.tasks)):
-                    task(place, number)
+        for phase in timed_loop(self.phases).phases:
+            task = TASK(self.entries[phase.name])
+            for number in reversed(range(phase.tasks)):
+                task(place, number)
 
     def run_ahead(self, addresses: Sequence[int]) -> None:
-        """Run the phases that are done once, before the timed ones."""
-        driven(self._work(ahead=True), addresses, self)()
+        """Run the phases ahead of the timed ones, once per set of weights."""
+        bound(ahead_loop(self.phases), self.entries, addresses, self)()
 
     def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
-        """Return a call without arguments that runs the timed phases on `threads` threads.
+        """Return a call without arguments that runs the timed phases on `threads` OpenMP threads.
 
         Loads OpenMP: from then on this process must not fork.
         """
         if threads <= 1:
             return self.bind(addresses)
-        from ansorpy.codegen.launcher import launch, use_threads
+        from ansorpy.codegen.runtime.openmp_launcher import launch, use_threads
 
-        order = table_of(order_of(self._work(ahead=False), addresses))
-        place = ctypes.addressof(order)
+        words = word_array(order(timed_loop(self.phases), self.entries, addresses))
+        place = ctypes.addressof(words)
 
-        def call(_alive: object = (self, order)) -> None:
+        def call(_alive: object = (self, words)) -> None:
             launch(place)
 
         use_threads(threads)
         return call
 
     def run_parallel(self, addresses: Sequence[int], threads: int) -> None:
-        """Run the timed phases, the tasks of each spread over `threads` threads."""
+        """Run the timed phases, the tasks of each on `threads` threads."""
         self.bind_parallel(addresses, threads)()
-
-    def _work(self, ahead: bool) -> list[tuple[int, int]]:
-        """Return function and number of tasks of every phase that is run ahead, or is timed."""
-        return [(self.entries[p.name], p.tasks) for p in self.phases if p.ahead is ahead]
 
 
 def prepare_threads() -> None:
-    """Compile the launcher, or load it from numba's cache; from then on do not fork."""
-    import ansorpy.codegen.launcher  # noqa: F401
+    """Compile the OpenMP launcher, or load it from numba's cache; from then on do not fork."""
+    import ansorpy.codegen.runtime.openmp_launcher  # noqa: F401
 
 
 def load(built: Built) -> Loaded:

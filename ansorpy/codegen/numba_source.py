@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from ansorpy.codegen.helpers import simd_block
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.llvm_ir import scratch_bytes
@@ -15,6 +13,7 @@ from ansorpy.codegen.phase_utilities import (
     streams,
     uses_matrices,
 )
+from ansorpy.codegen.runtime.numba_text import launchers_text
 from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.tile_text import (
     Place,
@@ -57,17 +56,17 @@ def emit(program: Program, target: Target, threads: int = 1) -> Kernel:
     Raises:
         BuildError: the program is not tiled, or a task's scratch is too large.
     """
-    writer = _Writer(program)
+    writer, infos = _Writer(program), phase_infos(program)
     bodies = [writer.phase(k, phase) for k, phase in enumerate(program.phases)]
     parts = [
         _header(program, target, threads, writer.outline),
         simd_block(),
         writer.operations(),
         *bodies,
-        _drivers(program, threads),
+        launchers_text(infos, program.buffers, threads),
     ]
     source = "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
-    return Kernel(source, phase_infos(program), program.buffers, threads, program.meaning)
+    return Kernel(source, infos, program.buffers, threads, program.meaning)
 
 
 @dataclass
@@ -208,61 +207,6 @@ def _header(program: Program, target: Target, threads: int, outline: list[str]) 
     if threads > 1:
         lines += ["", "import os", "", 'os.environ.setdefault("NUMBA_THREADING_LAYER", "omp")']
     return "\n".join(lines)
-
-
-def _drivers(program: Program, threads: int) -> str:
-    names = [f"b{k}" for k in range(len(program.buffers))]
-    arrays, addresses = ", ".join(names), ", ".join(f"address({name})" for name in names)
-    infos = phase_infos(program)
-    parts = []
-    for driver, ahead, doc in (
-        ("launch", False, "Run the timed phases on arrays."),
-        ("ahead", True, "Run the phases that depend on constants only: once."),
-    ):
-        own = [info for info in infos if info.ahead is ahead]
-        many = threads > 1 and not ahead and any(info.tasks > 1 for info in own)
-        lines = [f"@njit(nogil=True, cache=True{', parallel=True' if many else ''})"]
-        lines += [f"def {driver}({arrays}):", f'{INDENT}"""{doc}"""']
-        if own:
-            lines.append(f"{INDENT}{', '.join(f'a{k}' for k in range(len(names)))} = ({addresses})")
-        call = ", ".join(f"a{k}" for k in range(len(names)))
-        for info in own:
-            loop = "prange" if many and info.tasks > 1 else "range"
-            lines.append(f"{INDENT}for task in {loop}({info.tasks}):")
-            lines.append(f"{INDENT * 2}{info.name}({call}, task)")
-        parts.append("\n".join(lines))
-    kinds = [
-        f"({tuple(int(str(n)) for n in b.shape)!r}, {storage_dtype(b.dtype)!r})"
-        for b in program.buffers
-    ]
-    listed = "\n".join(f"{INDENT}{kind}," for kind in kinds).replace("'", '"')
-    parts.append(f"BUFFERS = (\n{listed}\n)")
-    parts.append(_TAIL)
-    return "\n\n\n".join(parts)
-
-
-def storage_dtype(dtype: str) -> str:
-    """Return the NumPy dtype of an array that holds `dtype`; 16-bit floats travel as their bits."""
-    return "uint16" if dtype in ("bfloat16", "float16") else np.dtype(dtype).name
-
-
-_TAIL = '''def empty():
-    """Return one 64-byte aligned array for every buffer."""
-    return tuple(aligned(shape, dtype) for shape, dtype in BUFFERS)
-
-
-def aligned(shape, dtype):
-    """Return an array whose data starts on a 64-byte border."""
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    raw = np.empty(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype).reshape(shape)
-
-
-def kernel(*buffers):
-    """Run everything, the work on constants included, on arrays as `empty` makes them."""
-    ahead(*buffers)
-    launch(*buffers)'''
 
 
 def _call(name: str, arguments: list[str]) -> str:

@@ -1,15 +1,15 @@
-"""What both printers need of a phase: its tasks, and which register tiles a statement changes."""
+"""Facts about a phase for the printers and the runtime: its tasks, the buffers that it touches."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Const
-from ansorpy.loopir.nodes import For, LoopKind, Phase, Program, Stmt, Tile
-from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.expr.expr import Const, reads
+from ansorpy.loopir.nodes import For, LoopKind, Phase, Prefetch, Program, Stmt, Tile
+from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
 
-MATRICES_READY: Final = "matrices(True)"  # in the source of a kernel that has them
+MATRICES_READY: Final = "matrices(True)"  # stands in the source of kernels that use AMX
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Tasks:
 
     @property
     def count(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         count = 1
         for _, extent in self.loops:
             count *= extent
@@ -29,7 +29,11 @@ class Tasks:
 
 
 def split_tasks(phase: Phase) -> Tasks:
-    """Peel the leading PARALLEL loops off a phase; BuildError if an extent is no number."""
+    """Split a phase into its leading PARALLEL loops and the body of a task.
+
+    Raises:
+        BuildError: an extent is not a number.
+    """
     loops, body = [], phase.body
     while isinstance(body, For) and body.kind is LoopKind.PARALLEL:
         if not isinstance(body.extent, Const):
@@ -54,11 +58,24 @@ def stored_names(stmt: Stmt) -> frozenset[str]:
     )
 
 
+def touched_names(phase: Phase) -> set[str]:
+    """Return the buffers that a phase reads, writes or prefetches."""
+    names: set[str] = set()
+    for part in walk_stmt(phase.body):
+        if isinstance(part, Tile):
+            names.update(part.store.buffers)
+        elif isinstance(part, Prefetch):
+            names.add(part.buffer)
+        for expr in stmt_exprs(part):
+            names.update(read.tensor for read in reads(expr))
+    return names
+
+
 def uses_matrices(phase: Phase) -> bool:
-    """Whether a phase has instructions on matrices."""
+    """Return whether a phase has matrix instructions (AMX)."""
     return any(isinstance(part, Tile) and part.matrix for part in walk_stmt(phase.body))
 
 
 def streams(phase: Phase) -> bool:
-    """Whether a phase has stores that go past the caches."""
+    """Return whether a phase has non-temporal stores."""
     return any(isinstance(part, Tile) and part.hints.non_temporal for part in walk_stmt(phase.body))

@@ -1,7 +1,7 @@
-"""A program as a shared library that needs neither Python nor numba; a measuring back end too.
+"""Export a program as a shared library that needs neither Python nor numba; a measuring back end.
 
-The same LLVM IR as in the search, inside the functions of `dispatch`, linked; where nothing can
-link, the object file.
+The phases are the LLVM IR of the search; `runtime.c_entry` adds the public functions. Without a
+linker on this machine the result is the object file.
 """
 
 import ctypes
@@ -16,24 +16,34 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 
 from ansorpy.codegen.cpuid import required, supported_text
-from ansorpy.codegen.dispatch import ALIGN_BYTES, WORKSPACE, Place, dispatch_text
-from ansorpy.codegen.drive import native_call, table_of
 from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.link import link
 from ansorpy.codegen.llvm_ir import module_text, parse, target_machine
 from ansorpy.codegen.loader import Loaded
-from ansorpy.codegen.phase_utilities import phase_infos
+from ansorpy.codegen.phase_utilities import phase_infos, stored_names, touched_names
+from ansorpy.codegen.runtime.c_entry import (
+    ALIGN_BYTES,
+    SUFFIXES,
+    Addressing,
+    Area,
+    Location,
+    entry_text,
+)
+from ansorpy.codegen.runtime.native_launcher import NO_POOL, native_call, word_array
+from ansorpy.codegen.runtime.phase_loop import timed_loop
 from ansorpy.codegen.tile_text import extents
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import SIZE_BYTES, Const
-from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.loopir.nodes import Buffer, Program, Scope
 from ansorpy.target import Target
 
 BUILT: Final = Library
 RELOCATABLE: Final = 1  # e_type of an ELF header
+WORKSPACE: Final = ".workspace"  # no tensor has this name
 THREADS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)
+ON_POOL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def build(
@@ -45,38 +55,36 @@ def build(
         BuildError: the program has no code, or LLVM refuses it.
     """
     start = clock()
-    places, workspace_bytes = _places(export)
-    infos = phase_infos(export.program)
+    addressing, infos = _addressing(export), phase_infos(export.program)
     text = module_text(export.program, target)
     features = required(target.features or _host_features(), text)
-    code = _object(export, target, text, places, features)
+    code = _object(export, target, text, addressing, features)
     linked = link(code, export.linkers)
-    timed = [info for info in infos if not info.ahead]
+    timed = timed_loop(infos).phases
     return Library(
         code=code if isinstance(linked, str) else linked,
         object_sha256=sha256(code).hexdigest(),
-        buffers=_arguments(export, workspace_bytes),
+        buffers=_arguments(export, addressing),
         phases=tuple(
             PhaseInfo(f"{export.prefix}_task{k}", info.tasks) for k, info in enumerate(timed)
         ),
         prefix=export.prefix,
         features=features,
-        workspace_bytes=workspace_bytes,
+        workspace_bytes=addressing.packed_bytes + addressing.scratch_bytes,
+        packed_bytes=addressing.packed_bytes,
         build_s=clock() - start,
         note=linked if isinstance(linked, str) else "",
     )
 
 
 def _object(
-    export: Export, target: Target, text: str, places: Sequence[Place], features: Sequence[str]
+    export: Export, target: Target, text: str, addressing: Addressing, features: Sequence[str]
 ) -> bytes:
-    infos = phase_infos(export.program)
-    count = len(export.inputs) + len(export.outputs) + 1
-    x86 = llvm.get_process_triple().startswith("x86_64")
+    triple = llvm.get_process_triple()
     text = "\n".join([
         text,
-        dispatch_text(export.prefix, places, count, infos),
-        supported_text(f"{export.prefix}_supported", features, x86),
+        entry_text(export.prefix, addressing, phase_infos(export.program), triple),
+        supported_text(f"{export.prefix}_supported", features, triple.startswith("x86_64")),
     ])  # fmt: skip
     module = parse(text)
     for part in (*module.functions, *module.global_variables):
@@ -87,30 +95,53 @@ def _object(
     return bytes(machine.emit_object(module))
 
 
-def _places(export: Export) -> tuple[list[Place], int]:
-    """Return where every buffer of the program lies, and the bytes of the workspace."""
-    order = (*export.inputs, *export.outputs)
-    places, end_bytes = [], 0
+def _addressing(export: Export) -> Addressing:
+    """Return the location of every buffer of the program."""
+    order, packed = (*export.inputs, *export.outputs), _packed(export.program)
+    locations = []
+    ends = {Area.PACKED: 0, Area.SCRATCH: 0}  # in bytes
     for buffer in export.program.buffers:
         if buffer.scope is Scope.CONSTANT:
-            places.append(Place(data=export.constants[buffer.name]))
+            locations.append(Location(Area.CONSTANT, data=export.constants[buffer.name]))
         elif buffer.scope is Scope.GLOBAL:
-            places.append(Place(offset_bytes=end_bytes))
-            count = SIZE_BYTES[buffer.dtype]
+            area = Area.PACKED if buffer.name in packed else Area.SCRATCH
+            locations.append(Location(area, ends[area]))
+            size_bytes = SIZE_BYTES[buffer.dtype]
             for extent in extents(buffer):
-                count *= extent
-            end_bytes += -(-count // ALIGN_BYTES) * ALIGN_BYTES
+                size_bytes *= extent
+            ends[area] += -(-size_bytes // ALIGN_BYTES) * ALIGN_BYTES
         else:
-            places.append(Place(argument=order.index(buffer.name)))
-    return places, end_bytes
+            locations.append(Location(Area.ARGUMENT, order.index(buffer.name)))
+    return Addressing(tuple(locations), len(order), ends[Area.PACKED], ends[Area.SCRATCH])
 
 
-def _arguments(export: Export, workspace_bytes: int) -> tuple[Buffer, ...]:
+def _packed(program: Program) -> set[str]:
+    """Return the GLOBAL buffers that calls read as the phases ahead left them.
+
+    Raises:
+        BuildError: a call would overwrite one, so that two calls could not share it.
+    """
+    names = {buffer.name for buffer in program.buffers if buffer.scope is Scope.GLOBAL}
+    made: set[str] = set()
+    used: set[str] = set()
+    for phase in program.phases:
+        if phase.ahead:
+            made |= stored_names(phase.body) & names
+    for phase in program.phases:
+        if not phase.ahead:
+            used |= touched_names(phase) & made
+            lost = sorted(stored_names(phase.body) & made)
+            if lost:
+                raise BuildError(f"{phase.name} overwrites {', '.join(lost)}, written ahead")
+    return used
+
+
+def _arguments(export: Export, addressing: Addressing) -> tuple[Buffer, ...]:
     by_name = export.program.by_name
     found = [by_name[name] for name in (*export.inputs, *export.outputs)]
-    if workspace_bytes:
-        shape = (Const(workspace_bytes),)
-        found.append(Buffer(WORKSPACE, "uint8", shape, Scope.GLOBAL))
+    size_bytes = addressing.packed_bytes + addressing.scratch_bytes
+    if size_bytes:
+        found.append(Buffer(WORKSPACE, "uint8", (Const(size_bytes),), Scope.GLOBAL))
     return tuple(found)
 
 
@@ -121,40 +152,62 @@ def _host_features() -> tuple[str, ...]:
 
 @dataclass
 class _Opened:
-    """The address of every public function, and what keeps them there."""
+    """The address of every public function, and the object that keeps them loaded."""
 
     entries: dict[str, int]
     alive: object = field(repr=False)
 
 
 class LoadedLibrary(Loaded):
-    """An exported library in this process, for the checks: its own functions are called."""
+    """An exported library in this process, for the checks: its public functions are called."""
 
     def __init__(self, built: Library) -> None:
         self.phases, self.buffers = built.phases, built.buffers
-        names = ("run", "ahead", "run_threads", "supported")
-        symbols = {name: f"{built.prefix}_{name}" for name in names}
+        self._workspace, self._packed_bytes = bool(built.workspace_bytes), built.packed_bytes
+        symbols = {name: f"{built.prefix}_{name}" for name in (*SUFFIXES, "supported")}
         symbols |= {phase.name: phase.name for phase in built.phases}
         opened = _opened(built.code, symbols)
         self._alive, self.entries = opened.alive, opened.entries
         if not ctypes.CFUNCTYPE(ctypes.c_int32)(self.entries["supported"])():
             raise BuildError(f"this processor lacks one of {', '.join(built.features)}")
 
-    def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
-        """Return a call without arguments that runs all timed phases, serially."""
-        return native_call(self.entries["run"], addresses, self)
+    def bind(self, addresses: Sequence[int], pool: int = NO_POOL) -> Callable[[], None]:
+        """Return a call without arguments that runs all timed phases.
+
+        Args:
+            addresses: of inputs, outputs and the workspace.
+            pool: address of a running pool; 0: the caller's thread only.
+        """
+        if not pool:
+            return native_call(self.entries["run"], addresses, self)
+        tensors, packed = (addresses[:-1], addresses[-1]) if self._workspace else (addresses, 0)
+        return self.bind_packed([*tensors, packed, packed + self._packed_bytes], pool)
 
     def run_ahead(self, addresses: Sequence[int]) -> None:
-        """Run the phases that are done once, before the timed ones."""
+        """Run the phases ahead of the timed ones."""
         native_call(self.entries["ahead"], addresses, self)()
 
     def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
-        """Return a call without arguments that runs the timed phases on POSIX threads."""
-        arguments = table_of(addresses)
+        """Return a call without arguments that runs the timed phases on threads of its own."""
+        arguments = word_array(addresses)
         function: Any = THREADS(self.entries["run_threads"])
 
         def call(_alive: object = self) -> None:
             function(arguments, threads)
+
+        return call
+
+    def pack(self, addresses: Sequence[int]) -> None:
+        """Pack the weights: addresses of inputs, outputs, packed weights and scratch."""
+        native_call(self.entries["pack"], addresses, self)()
+
+    def bind_packed(self, addresses: Sequence[int], pool: int = NO_POOL) -> Callable[[], None]:
+        """Return `bind` for packed weights and scratch in place of a workspace."""
+        arguments = word_array(addresses)
+        function: Any = ON_POOL(self.entries["run_packed"])
+
+        def call(_alive: object = self) -> None:
+            function(arguments, pool)
 
         return call
 

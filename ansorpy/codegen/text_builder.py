@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from llvmlite import ir
 
-from ansorpy.codegen.simd.kinds import I1, I64, POINTER, reshaped, vector, width
+from ansorpy.codegen.simd.kinds import I1, POINTER, reshaped, vector, width
 
 SIGNED: Final = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
 UNSIGNED: Final = {"<": "ult", "<=": "ule", ">": "ugt", ">=": "uge", "==": "eq", "!=": "ne"}
@@ -324,18 +324,3 @@ class TextBuilder:
     def ret_void(self) -> None:
         """Return."""
         self.emit("ret void")
-
-
-def serial_loop(builder: TextBuilder, count: int, body: Callable[[Value], None]) -> None:
-    """Write `body` for 0, 1 ... count - 1."""
-    before, head = builder.block, builder.append_basic_block()
-    builder.branch(head)
-    builder.position_at_end(head)
-    index = builder.phi(I64)
-    body(index)
-    after = builder.add(index, ir.Constant(I64, 1), flags=("nuw", "nsw"))
-    index.add_incoming(ir.Constant(I64, 0), before)
-    index.add_incoming(after, builder.block)
-    out = builder.append_basic_block()
-    builder.cbranch(builder.icmp_signed("<", after, ir.Constant(I64, count)), head, out)
-    builder.position_at_end(out)

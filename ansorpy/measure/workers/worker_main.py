@@ -13,9 +13,9 @@ from functools import lru_cache
 from mmap import mmap
 from typing import ClassVar, Final
 
-from ansorpy.codegen.drive import driver
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.codegen.runtime.native_launcher import native_runtime
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import Built, backend
 from ansorpy.measure.draft import Draft, bound
@@ -62,7 +62,7 @@ def warm(box: mmap) -> None:
     """Prepare before the first fork: crash handler, poison functions, kernel driver."""
     _State.recorder = Recorder(box)
     scribbler()
-    driver()
+    native_runtime()
 
 
 def serve(link: int, box: mmap) -> None:

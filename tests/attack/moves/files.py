@@ -184,7 +184,7 @@ def poisoned_caches(aims: Aims) -> None:
     """Leave pickles where numba looks for an index of compiled functions."""
     blob = pickle.dumps(Evil(f"{aims.outside}/marker"))
     for folder in everywhere(aims):
-        for name in ("launcher.launch-43.py311.nbi", "x.nbi"):
+        for name in ("openmp_launcher.launch-43.py311.nbi", "x.nbi"):
             with tried:
                 (folder / name).write_bytes(blob)
 

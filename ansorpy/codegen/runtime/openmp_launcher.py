@@ -1,8 +1,8 @@
-"""Runs native phases on OpenMP threads, as `drive` does on one. Importing this loads numba.
+"""Calls of compiled phases on OpenMP threads, as a delivered kernel runs them in numba.
 
-One function, compiled once and cached on disk, that calls whatever addresses it is given: like a
-delivered kernel it is called once for all phases, and starts threads for those of several tasks
-only. The process that imports this must not fork afterwards: libgomp aborts the child.
+One function, compiled once and cached on disk, takes any order of `native_launcher` (its pool is
+not used) and starts threads for phases of several tasks only. Importing this module loads numba.
+A process that has imported it must not fork: libgomp aborts the child.
 """
 
 from typing import Any
@@ -42,19 +42,19 @@ word: Any = intrinsic(_word)
 
 @njit(types.void(types.int64), parallel=True, cache=True, nogil=True)
 def launch(order: int) -> None:
-    """Run the phases of an order, the layout of which is that of `drive`."""
-    rows = order + 8
-    table = rows + 16 * word(order)
-    for row in range(rows, table, 16):
+    """Run the phase loop of an order."""
+    rows = order + 16
+    buffers = rows + 16 * word(order + 8)
+    for row in range(rows, buffers, 16):
         entry, tasks = word(row), word(row + 8)
         if tasks > 1:
             for task in prange(tasks):
-                call_task(entry, table, task)  # type: ignore[call-arg]
+                call_task(entry, buffers, task)  # type: ignore[call-arg]
         else:
-            call_task(entry, table, 0)  # type: ignore[call-arg]
+            call_task(entry, buffers, 0)  # type: ignore[call-arg]
 
 
 def use_threads(threads: int) -> None:
-    """Set on how many threads later launches run, at most as many as the process may use."""
+    """Set the number of threads of later launches, at most those that the process may use."""
     most: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     numba.set_num_threads(min(threads, most))

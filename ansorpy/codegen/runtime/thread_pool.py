@@ -1,0 +1,49 @@
+"""A running pool of threads in this process, handed to the calls of any number of kernels."""
+
+import ctypes
+import os
+import weakref
+from typing import Any, Self
+
+from ansorpy.codegen.runtime.native_launcher import native_runtime
+from ansorpy.codegen.runtime.pool_text import POOL_BYTES
+
+ALIGN_BYTES = 64
+START = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)
+STOP = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class ThreadPool:
+    """Threads that run tasks of kernels beside the thread that calls a kernel.
+
+    Kernels of this process and of exported libraries take `address`. A process forked from this
+    one has none of the helpers: there every call runs on its caller's thread.
+
+    Args:
+        threads: number of threads with the caller's.
+    """
+
+    def __init__(self, threads: int) -> None:
+        if threads < 1:
+            raise ValueError(f"cannot make a pool of {threads} threads; expected at least 1")
+        engine = native_runtime()
+        memory = ctypes.create_string_buffer(POOL_BYTES + ALIGN_BYTES)
+        self.address = -(-ctypes.addressof(memory) // ALIGN_BYTES) * ALIGN_BYTES
+        START(engine.get_function_address("start"))(self.address, threads)
+        self._stop = weakref.finalize(self, _stop, engine, memory, self.address, os.getpid())
+
+    def close(self) -> None:
+        """End the helpers; no kernel may be running on the pool."""
+        self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _stop(engine: Any, memory: Any, address: int, process: int) -> None:
+    """End the helpers of the process that started them; `memory` is theirs until then."""
+    if os.getpid() == process and memory is not None:
+        STOP(engine.get_function_address("stop"))(address)
