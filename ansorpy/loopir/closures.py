@@ -1,8 +1,8 @@
 """Expressions of the loop IR as Python closures: compiled once, called per point.
 
 Index expressions run on Python ints, values on NumPy scalars of exactly their dtype, so float32
-arithmetic rounds to float32 after every operation. Buffers are flat lists of such scalars, None
-where nothing was written yet and the run is strict.
+arithmetic rounds to float32 after every operation. Buffers are flat lists of such scalars; in a
+strict run, elements that are not written yet are None.
 """
 
 import math
@@ -62,7 +62,7 @@ class Array:
 
 @dataclass(slots=True)
 class Frame:
-    """What closures see: loop variables by slot, buffers by name."""
+    """The environment of closures: loop variables by slot, buffers by name."""
 
     slots: dict[str, int] = field(default_factory=dict)
     env: list[int] = field(default_factory=list)
@@ -218,7 +218,7 @@ def _select(cond: Thunk, then: Thunk, other: Thunk) -> Thunk:
 
 
 def _is_index(expr: Expr) -> bool:
-    """Whether Python ints give the exact value: only variables, index operations, no reads."""
+    """Return True if Python integers give the exact value: index operations, and no reads."""
     match expr:
         case Var():
             return True

@@ -1,4 +1,4 @@
-"""The loop IR: what a candidate is once it is loops.
+"""The loop IR: a candidate as loops, statements and buffers.
 
 The same nodes serve three levels:
   symbolic   extents and indices mention named sizes as variables (one program per plan);
@@ -20,7 +20,7 @@ from ansorpy.te.dag import Dag
 
 
 class Scope(Enum):
-    """Where a buffer lives."""
+    """The memory of a buffer."""
 
     INPUT = "input"  # a placeholder; never written
     CONSTANT = "constant"  # a tensor whose values are part of the program
@@ -31,17 +31,17 @@ class Scope(Enum):
 
 
 class LoopKind(Enum):
-    """How the iterations of a loop run."""
+    """The execution of the iterations of a loop."""
 
     SERIAL = "serial"
     PARALLEL = "parallel"  # independent tasks; only as the outermost loops of a phase
     VECTOR = "vector"  # along vector lanes; a pass turns it into a Tile
     UNROLL = "unroll"  # written out; a pass turns it into a dimension of a Tile
-    GROUP = "group"  # of such steps, that one on matrices may sum; just around them
-    DOT = "dot"  # steps of a sum that one instruction may do; innermost, its extent a number
+    GROUP = "group"  # groups of DOT steps that a matrix instruction may sum; just around DOT
+    DOT = "dot"  # steps of a sum for a dot-product instruction; innermost, of constant extent
 
 
-# As a Tile, without jumps.
+# The kinds of loops that become dimensions or lanes of a Tile.
 WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP, LoopKind.DOT)
 
 
@@ -57,11 +57,11 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write `values[n]` to `buffers[n][index]`; with `combiner`, combine with what is there.
+    """Write `values[n]` to `buffers[n][index]`; with `combiner`, combine with the old value.
 
     buffers[0][index] = values[0]                                    combiner None
     buffers[0][index] = combine(buffers[0][index], values[0])        sum, prod, max, min
-    argmax, argmin: two buffers, value and index; the pair is replaced where the new value is
+    argmax, argmin: two buffers, value and index; the pair is replaced if the new value is
     strictly better, or equal with a smaller index.
     """
 
@@ -83,7 +83,7 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Run `then` where `cond` (an index condition) holds, else `other`."""
+    """Run `then` if `cond` (an index condition) holds, else `other`."""
 
     cond: Expr
     then: "Stmt"
@@ -107,9 +107,9 @@ class Alloc:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """How the function of a Tile takes matrices: their rows and groups of steps are two dims.
+    """The dimensions of a Tile that are rows and groups of steps of a matrix instruction.
 
-    `zero_init` is part of the meaning: the sum begins with 0 instead of what the target held.
+    `fresh` is part of the meaning: the sum begins with 0 instead of the old value of the target.
     """
 
     row: str
@@ -169,9 +169,9 @@ Stmt = Store | For | If | Seq | Alloc | Tile | Prefetch
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One nest at the root: its leading PARALLEL loops are its tasks.
+    """One loop nest at the root of a program, with its PARALLEL loops outermost.
 
-    `ahead` marks work that reads constant inputs only: done once, not in the timed call.
+    `ahead` marks a phase that reads constant inputs only, and runs once, ahead of the timed call.
     """
 
     name: str
@@ -181,9 +181,9 @@ class Phase:
 
 @dataclass(frozen=True)
 class Program:
-    """Buffers (all but LOCAL and REGISTER ones) and phases that run one after the other.
+    """Buffers (except for LOCAL and REGISTER ones), and phases that run in sequence.
 
-    `meaning` is the Dag that it computes, in every rounding; None: the one that was asked for.
+    `meaning` is the Dag that the program computes, with its rounding; None: the requested Dag.
     """
 
     name: str

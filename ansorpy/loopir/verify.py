@@ -37,7 +37,7 @@ _READ_ONLY: Final = (Scope.INPUT, Scope.CONSTANT)
 def check(
     program: Program, level: Level = "symbolic", sizes: Collection[str] | None = None
 ) -> None:
-    """Raise where `program` is not valid.
+    """Raise if `program` is not valid at a level.
 
     symbolic   every variable is a loop or a size; buffers are declared, in scope, of the right
                rank and dtype; PARALLEL loops are the outermost of their phase and every shared
@@ -50,7 +50,7 @@ def check(
         sizes: the names that may stand free at the symbolic level; None allows any.
 
     Raises:
-        LoweringError: names the phase, the statement and what is wrong with it.
+        LoweringError: names the phase, the statement and the violated condition.
     """
     if level != "symbolic":
         sizes = ()
@@ -65,7 +65,7 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What surrounds a statement."""
+    """The context of a statement: loops, conditions and buffers around it."""
 
     phase: str
     level: Level
@@ -123,7 +123,7 @@ def _check_stmt(stmt: Stmt, at: _Place) -> None:
 
 
 def _enter(stmt: Stmt, at: _Place) -> _Place:
-    """Check the statement itself and return the place of what is inside it."""
+    """Check a statement without its children, and return the context of the children."""
     match stmt:
         case For():
             return _enter_for(stmt, at)
@@ -267,7 +267,7 @@ def _check_register(name: str, index: tuple[Expr, ...], at: _Place) -> None:
         raise LoweringError(f"register {name} is touched outside a tile")
     spans = at.tile.spans
     extents, rest = dict(spans), iter(var for var, _ in spans)
-    # `in` on an iterator consumes it: that is what makes it a sub-sequence.
+    # `in` consumes the iterator, so that the variables must occur in order: a sub-sequence.
     if not all(isinstance(expr, Var) and expr.name in rest for expr in index):
         raise LoweringError(f"register {name} is not indexed by a sub-sequence of dims, lanes")
     for expr, extent in zip(index, buffer.shape, strict=True):
@@ -295,7 +295,7 @@ def _check_buffer(
 
 
 def _check_flow(program: Program) -> None:
-    """Demand that phases read what an earlier one wrote, `ahead` ones only constants."""
+    """Require that phases read only buffers written before, and `ahead` phases only constants."""
     written: set[str] = set()
     ready: set[str] = set()  # written ahead
     shared = {b.name for b in program.buffers if b.scope in (Scope.OUTPUT, Scope.GLOBAL)}

@@ -1,4 +1,7 @@
-"""Substitute sizes, fold what they decide, drop loops of zero or one iteration."""
+"""Substitute sizes, fold the expressions they decide, drop loops of zero or one iteration.
+
+for i in min(T, N): C[i] = ...      ->      for i in 8: C[i] = ...      with T = 8, N = 64
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,9 +30,11 @@ Facts = tuple[Fact, ...]
 def bind_sizes(program: Program, values: Mapping[str, int]) -> Program:
     """Return the bound program: every size replaced by its value.
 
-    Needs a symbolic program and a value for each of its sizes. Keeps the meaning. Afterwards
-    every shape is Const, no loop has the constant extent 1, and every min, comparison or guard
-    that the ranges of the loop variables decide is gone.
+    Needs        a symbolic program, and a value for each of its sizes.
+    Keeps        the meaning.
+    After        every shape is Const, no loop has the constant extent 1, and no min, comparison
+                 or guard is left that the ranges of the loop variables decide.
+    Not handled  a program with tiles.
 
     Raises:
         LoweringError: a shape still mentions a variable.
@@ -50,18 +55,18 @@ def refold(
     changed: frozenset[str],
     values: Mapping[str, int] | None = None,
 ) -> Stmt | None:
-    """Return a part of a bound program folded once more, None where it does nothing.
+    """Return a statement of a bound program folded once more, None if it has no effect.
 
     Args:
-        ranges: first and last value of the loop variables outside of it.
-        changed: the variables, outside or inside, of which more is known than before.
-        values: numbers for some of them.
+        ranges: first and last value of the loop variables around the statement.
+        changed: variables whose ranges or values are now known more precisely.
+        values: numbers for some of these variables.
     """
     return _fold(stmt, SimplifyScope(values or {}, ranges, changed=changed))
 
 
 def _fold(stmt: Stmt, scope: SimplifyScope) -> Stmt | None:
-    """Return the folded statement, None where it does nothing."""
+    """Return the folded statement, None if it has no effect."""
     match stmt:
         case Store(buffers=buffers, index=index, values=values, combiner=combiner):
             first, second = map(scope.simple, index), map(scope.simple, values)
@@ -78,7 +83,7 @@ def _fold(stmt: Stmt, scope: SimplifyScope) -> Stmt | None:
             inner = _fold(body, scope)
             return None if inner is None else Alloc(_shape(buffer, scope), inner)
         case Tile() | Prefetch():
-            raise LoweringError("a Tile cannot be folded: fold comes first")
+            raise LoweringError("cannot bind sizes of a program with tiles; expected loops")
 
 
 def _fold_for(stmt: For, extent: Expr, scope: SimplifyScope) -> Stmt | None:
@@ -100,7 +105,7 @@ def _fold_for(stmt: For, extent: Expr, scope: SimplifyScope) -> Stmt | None:
 
 
 def _whole_tile(extent: Expr, ranges: Mapping[str, Interval], facts: Facts) -> Expr:
-    """Return c for min(c, left) where `left` is positive and always a multiple of c."""
+    """Return c for min(c, left) if `left` is positive and always a multiple of c."""
     match extent:
         case (
             Binary(op="min", a=Const() as most, b=left)
@@ -115,7 +120,7 @@ def _whole_tile(extent: Expr, ranges: Mapping[str, Interval], facts: Facts) -> E
 
 
 def _spread(extent: Expr) -> Expr:
-    """Return an extent with every min outermost: what is known of its parts then decides it.
+    """Return an extent with every min outermost, so that facts about its parts can decide it.
 
     min(1, min(a, b) - i)      ->      min(1, min(a - i, b - i))
     """
@@ -138,7 +143,7 @@ def _positive(expr: Expr) -> bool:
 
 
 def _below(var: Expr, extent: Expr, ranges: Mapping[str, Interval], facts: Facts) -> Facts:
-    """Return what `var < extent` says, with min and ceil division taken apart."""
+    """Return the facts of `var < extent`, one for each part of a min or ceil division."""
     match extent:
         case Binary(op="min", a=a, b=b):
             return _below(var, b, ranges, _below(var, a, ranges, facts))

@@ -12,10 +12,10 @@ from ansorpy.target import Target
 def dot_function(
     store: Store, steps: For, vector: str, lanes: int, buffers: Mapping[str, Buffer], target: Target
 ) -> str | None:
-    """Return LLVM's name of the instruction for a store; None where the target has none for it.
+    """Return LLVM's name of the dot-product instruction for a store; None if there is none.
 
-    The operands must lie in memory as the instruction takes them: the steps side by side, and the
-    lanes either side by side, each with its steps, or all at one place.
+    The operands must have the memory layout of the instruction: the steps are adjacent, and the
+    lanes are either adjacent groups of steps or all at one address (a broadcast).
 
     Args:
         steps: the loop over the steps, just around the store.
@@ -54,7 +54,7 @@ def _lies(read: Read, step: str, vector: str, steps: int, buffers: Mapping[str, 
 
 
 def flat_offset(read: Read, buffer: Buffer) -> Form | None:
-    """Return the offset of a read in its row-major buffer; None where an extent is open."""
+    """Return the offset of a read in its row-major buffer; None if an extent is not constant."""
     total, stride = Form(0, {}), 1
     for index, extent in zip(reversed(read.indices), reversed(buffer.shape), strict=True):
         if not isinstance(extent, Const):

@@ -3,8 +3,8 @@
 if l < 14: acc[l] += X[l] * w;  if l < 14: C[l] = acc[l]
         ->      acc[l] += (X[l] if l < 14 else 0) * w;  if l < 14: C[l] = acc[l]
 
-A masked step keeps what the other lanes held: a blend, and a move for every register. What is
-loaded under a mask holds zeros there already.
+A masked accumulation preserves the other lanes, which costs a blend and a move per register. A
+masked load needs no blend, because its other lanes are zero.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,11 +32,14 @@ from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 
 
 def drop_masks(program: Program) -> Program:
-    """Return the program with register tiles written without masks that all their readers have.
+    """Return the program with register tiles written without the masks that all readers have.
 
-    Needs a tiled program. Keeps the meaning of everything outside of register tiles. Afterwards a
-    tile that stores to a REGISTER buffer has no condition on its places there that every tile
-    reading the buffer has, too; what it loads from elsewhere is zero where the condition fails.
+    Needs        a tiled program.
+    Keeps        the meaning of everything outside of register tiles.
+    After        a tile that stores to a REGISTER buffer has no condition on its points that all
+                 tiles reading the buffer have as well; its loads from other buffers are zero for
+                 points that fail the condition.
+    Not handled  integers (a division by zero would trap), dot-product and matrix instructions.
     """
 
     def change(body: Stmt) -> Stmt:
@@ -51,7 +54,7 @@ def drop_masks(program: Program) -> Program:
 
 
 def _ranges(body: Stmt) -> dict[str, Interval]:
-    """Return the values that the loops of a phase take, all loops of one name together."""
+    """Return the range of every loop variable of a phase; loops of one name are merged."""
     found: dict[str, Interval] = {}
     for part in walk_stmt(body):
         if isinstance(part, For):
@@ -64,7 +67,7 @@ def _ranges(body: Stmt) -> dict[str, Interval]:
 def _unobserved(stmt: Stmt, registers: frozenset[str], loops: Mapping[str, Interval]) -> Stmt:
     if not isinstance(stmt, Alloc) or stmt.buffer.scope is not Scope.REGISTER:
         return stmt
-    if stmt.buffer.dtype not in FLOATS:  # 1 / 0 is a number, 1 // 0 ends the process
+    if stmt.buffer.dtype not in FLOATS:  # 1 / 0 is infinity for floats, a trap for integers
         return stmt
     looked_at = [
         frozenset(_conditions(tile, read.indices))
@@ -87,7 +90,10 @@ def _unobserved(stmt: Stmt, registers: frozenset[str], loops: Mapping[str, Inter
 
 
 def _conditions(tile: Tile, index: tuple[Expr, ...]) -> dict[Expr, Expr]:
-    """Return the parts of a tile's mask over places of an index: in terms of these, as it is."""
+    """Return the conjuncts of a mask over the variables of an index, by position and as they are.
+
+    The keys name an index by its position, so that conditions of several tiles can be compared.
+    """
     own = {name for name, _ in tile.spans}
     place = {e.name: Var(f"#{k}") for k, e in enumerate(index) if isinstance(e, Var)}
     place = {name: var for name, var in place.items() if name in own}
@@ -102,7 +108,7 @@ def _without(
     registers: frozenset[str],
     loops: Mapping[str, Interval],
 ) -> Tile:
-    """Return a tile that stores to what is `held`, without the conditions that are common."""
+    """Return a tile that stores to the buffer of `held`, without the common conditions."""
     if tile.mask is None or tile.dot is not None or tile.matrix is not None:
         return tile
     taken = [read for value in tile.store.values for read in reads(value)]
@@ -121,10 +127,10 @@ def _without(
 def _meet(
     tile: Tile, dropped: Sequence[Expr], left: Sequence[Expr], loops: Mapping[str, Interval]
 ) -> bool:
-    """Whether all conditions hold at one place, whatever the loops and what else moves do.
+    """Return True if some lane satisfies all conditions for any value of the other variables.
 
-    What does not move with those that are dropped is then read anyhow. Looked for along the
-    lanes: X[j + r - 1] under 0 < j + r holds at the first place but for r = 0.
+    Loads that do not depend on the dropped conditions then happen in the original program as
+    well. For example, X[j + r - 1] under 0 < j + r holds at the first lane except for r = 0.
     """
     own = dict(tile.spans)
     moved = frozenset[str]().union(*map(variables, dropped))
@@ -138,7 +144,7 @@ def _meet(
 
 
 def _fits(tile: Tile, held: Alloc) -> bool:
-    """Whether all places of a tile are places of the buffer."""
+    """Return True if all points of a tile are within the buffer."""
     extent = dict(tile.spans)
     return all(
         isinstance(size, Const) and extent[e.name] <= size.value
@@ -148,10 +154,11 @@ def _fits(tile: Tile, held: Alloc) -> bool:
 
 
 def _guarded(value: Expr, cond: Expr, every: bool = False) -> Expr:
-    """Return a value that reads nothing at the places where a condition on them fails.
+    """Return a value whose loads are zero for the points that fail a condition.
 
     Args:
-        every: also what does not move with the condition: it is read at chosen places only.
+        every: also guard loads that do not depend on the condition, because they are within a
+            branch that was chosen by it.
     """
     match value:
         case Select(cond=inside, then=Read(), other=Const(value=0)):

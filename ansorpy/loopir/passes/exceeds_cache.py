@@ -1,4 +1,4 @@
-"""Size of a buffer against the size of a cache."""
+"""Comparison of the size of a buffer with that of a cache."""
 
 from math import prod
 
@@ -7,6 +7,6 @@ from ansorpy.loopir.nodes import Buffer
 
 
 def fills(buffer: Buffer, cache_bytes: int) -> bool:
-    """Whether a bound buffer takes most of a cache; glibc's memcpy draws the line there, too."""
+    """Return True if a bound buffer takes 3/4 of a cache: the threshold of glibc's memcpy."""
     extents = [int(n.value) for n in buffer.shape if isinstance(n, Const)]
     return 4 * prod(extents) * SIZE_BYTES[buffer.dtype] >= 3 * cache_bytes

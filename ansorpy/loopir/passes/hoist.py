@@ -12,11 +12,14 @@ from ansorpy.loopir.rewrite import map_phases
 
 
 def hoist(program: Program) -> Program:
-    """Return the program with the parts of every condition just inside a loop they depend on.
+    """Return the program with every condition just inside the innermost loop it depends on.
 
-    Needs a bound program. Keeps the meaning. Afterwards an `If` without `else` that was all the
-    body of serial loops stands inside the innermost of them that its condition mentions; what
-    depends on a written-out loop stays around the store. None leaves a parallel loop.
+    Needs        a bound program.
+    Keeps        the meaning.
+    After        an `If` without `else` that was the whole body of serial loops is just inside the
+                 innermost of these loops that its condition contains; a condition on a written-out
+                 loop stays around the store.
+    Not handled  an `If` with `else`, and conditions that would leave a parallel loop.
     """
     return map_phases(program, _closed)
 
@@ -27,7 +30,7 @@ def _closed(stmt: Stmt) -> Stmt:
 
 
 def _opened(stmt: Stmt) -> tuple[tuple[Expr, ...], Stmt]:
-    """Return the conditions that may be asked outside of a statement, and what is left of it."""
+    """Return the conditions that can be hoisted out of a statement, and its remainder."""
     match stmt:
         case If(cond=cond, then=then, other=None):
             parts, inner = _opened(then)
@@ -52,7 +55,7 @@ def _opened(stmt: Stmt) -> tuple[tuple[Expr, ...], Stmt]:
 
 
 def _innermost(parts: tuple[Expr, ...], stmt: Stmt) -> Stmt:
-    """Return a statement with conditions inside of the written-out loops that it begins with."""
+    """Return a statement with conditions moved inside of its outermost written-out loops."""
     if isinstance(stmt, For) and stmt.kind in WRITTEN_OUT:
         return replace(stmt, body=_innermost(parts, stmt.body))
     return _under(parts, stmt)

@@ -14,11 +14,13 @@ ZERO = Const(0)
 
 
 def hoist_init(program: Program) -> Program:
-    """Return the program with what runs first in a first iteration moved before the loop.
+    """Return the program with guarded initialisations moved before their loops.
 
-    Needs a bound program. Keeps the meaning: the order of all stores is the same. Afterwards no
-    serial loop of known extent begins with a guard `var == 0`; a reduction whose inner part runs
-    once can then stay in registers (see `promote_accumulators`).
+    Needs        a bound program.
+    Keeps        the meaning and the order of all stores.
+    After        no serial loop of constant extent begins with a guard `var == 0`; a reduction whose
+                 inner loops run once can then stay in registers (see `promote_accumulators`).
+    Not handled  a loop of open extent, and a guard that is not the first statement of the body.
     """
     return map_phases(program, lambda body: map_stmt(body, _begin))
 
@@ -47,7 +49,7 @@ def _begin(stmt: Stmt) -> Stmt:
 
 
 def _without(cond: Expr, var: str) -> list[Expr] | None:
-    """Return the other parts of a conjunction with `var == 0`; None where it is not one."""
+    """Return the other parts of a conjunction with `var == 0`; None for another condition."""
     parts = list(conjuncts(cond))
     test = Binary("eq", Var(var), ZERO)
     return [part for part in parts if part != test] if test in parts else None

@@ -1,4 +1,4 @@
-"""Give a nest to an instruction that multiplies matrices (docs/adr/0073).
+"""Select the matrix instruction (AMX TDP*) for a loop nest (docs/adr/0073).
 
 unroll i in 32: vector j in 40: group k in 16: dot q in 4: C[i, j] += A[i, 4 k + q] * B[k, j, q]
         ->      two tiles of 32 rows, one of two blocks of 16 lanes and one of 8 lanes
@@ -14,18 +14,19 @@ from ansorpy.loopir.rewrite import seq, substitute_stmt
 from ansorpy.rewrites.intrinsics import MATRICES, Intrinsic, unify
 from ansorpy.target import Target
 
-LANES: Final = 16  # of one block
+LANES: Final = 16  # lanes of one block of a matrix register
 
 
 def matrix_tiles(
     chain: list[For], store: Store, buffers: Mapping[str, Buffer], target: Target
 ) -> Stmt | None:
-    """Return the tiles of an instruction on matrices: whole lanes, and those that are left.
+    """Return the tiles of a matrix instruction: blocks of whole lanes, and the remainder.
 
-    None where the target has no such instruction, or the operands do not lie as it takes them.
+    Return None if the target has no such instruction, or the memory layout of the operands does
+    not fit it.
 
     Args:
-        chain: the written-out loops around a store, that over the steps last.
+        chain: the written-out loops around a store; the loop over the steps is the last.
     """
     found = _instruction(store, chain, buffers, target)
     if found is None:
@@ -62,14 +63,14 @@ def matrix_tiles(
 def _instruction(
     store: Store, chain: Sequence[For], buffers: Mapping[str, Buffer], target: Target
 ) -> tuple[str, str, str] | None:
-    """Return an instruction on matrices for a store, with the loops over its rows and groups.
+    """Return a matrix instruction for a store, with the loops over its rows and groups.
 
-    Of the operands one has the rows and one the lanes; in both, the groups lie at equal distances
-    and the steps of one side by side. In the target the lanes lie side by side. A loop over one row
-    or one group is gone: it gets a name that no index has.
+    One operand has the rows and the other the lanes; in both, groups are equally spaced and the
+    steps of a group are adjacent. In the target, the lanes are adjacent. A loop over a single row
+    or group has been removed; it gets a name that occurs in no index.
 
     Args:
-        chain: the written-out loops around the store, that over the steps last.
+        chain: the written-out loops around the store; the loop over the steps is the last.
     """
     *others, steps = chain
     vector = next((each.var for each in others if each.kind is LoopKind.VECTOR), None)
@@ -113,7 +114,7 @@ def _rows_and_groups(
         each.var for each in chain[:-1]
         if each.kind is LoopKind.GROUP and narrow.get(each.var) == one.steps and each.var in wide
     ]  # fmt: skip
-    # Of several axes the one that is cut into the fewest blocks: the others go row by row.
+    # Of several axes, take the one with the fewest blocks; the others run row by row.
     row = min(rows, key=lambda each: -(-_extent(each) // LANES) / _extent(each), default=None)
     return (f"{step}.r" if row is None else row.var), (groups[-1] if groups else f"{step}.g")
 
@@ -121,7 +122,7 @@ def _rows_and_groups(
 def _distances(
     read: Read, names: Sequence[str], buffers: Mapping[str, Buffer]
 ) -> dict[str, int] | None:
-    """Return how far apart a read moves with every variable that it moves with."""
+    """Return the stride of a read by variable; None if a variable occurs in a division."""
     offset = flat_offset(read, buffers[read.tensor])
     if offset is None:
         return None

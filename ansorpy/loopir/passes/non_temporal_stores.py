@@ -2,7 +2,7 @@
 
 C[i, l] = ...    ->    hints(non_temporal): C[i, l] = ...    if C exceeds the last-level cache
 
-A store reads the line that it writes into; one that goes past the caches does not.
+A normal store first reads the cache line that it writes to; a non-temporal store does not.
 """
 
 from dataclasses import replace
@@ -14,14 +14,16 @@ from ansorpy.loopir.passes.exceeds_cache import fills
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.target import Target
 
-FEATURE: Final = "avx512f"  # a vector is a line
+FEATURE: Final = "avx512f"  # with it, a vector is a whole cache line
 
 
 def non_temporal_stores(program: Program, target: Target) -> Program:
-    """Return the program whose tiles go past the caches with the outputs that fill the last one.
+    """Return the program with non-temporal stores to outputs that exceed the last-level cache.
 
-    Needs a tiled program. Keeps the meaning. Nothing changes for outputs that are read, or that
-    results are added to, nor on processors whose vectors are shorter than a line.
+    Needs        a tiled program.
+    Keeps        the meaning.
+    Not handled  outputs that are read or accumulated into, and processors whose vectors are
+                 shorter than a cache line.
     """
     if FEATURE not in target.features:
         return program

@@ -20,11 +20,12 @@ MOST: Final = (
 
 
 def normalize_parallel(program: Program) -> Program:
-    """Return the program whose parallel loops have constant extents.
+    """Return the program with perfectly nested parallel loops of constant extents.
 
-    Needs a bound program, before it is peeled. Keeps the meaning. Afterwards the parallel loops
-    of a phase are perfectly nested and their extents are Const; a task has as many iterations as it
-    takes to have no more than `MOST`.
+    Needs        a bound program that is not peeled.
+    Keeps        the meaning.
+    After        the parallel loops of a phase are perfectly nested, their extents are Const, and
+                 their iterations are at most MOST if a divisor of the innermost extent allows it.
     """
     return map_phases(program, lambda body: _grouped(_tasks(body, {}, None), 1))
 
@@ -41,7 +42,7 @@ def _tasks(stmt: Stmt, ranges: dict[str, Interval], guard: Expr | None) -> Stmt:
 
 
 def _grouped(stmt: Stmt, before: int) -> Stmt:
-    """Cut the innermost parallel loop where there are too many tasks, `before` outside of it."""
+    """Cut the innermost parallel loop if there are too many iterations, `before` outside of it."""
     if not isinstance(stmt, For) or stmt.kind is not LoopKind.PARALLEL:
         return stmt
     assert isinstance(stmt.extent, Const)

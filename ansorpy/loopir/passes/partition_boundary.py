@@ -15,15 +15,17 @@ from ansorpy.loopir.nodes import WRITTEN_OUT, Alloc, For, If, LoopKind, Program,
 from ansorpy.loopir.passes.bind_sizes import refold
 from ansorpy.loopir.rewrite import map_phases, seq, stmt_children, stores, substitute_stmt
 
-DEPTH: Final = 2  # axes that are split at most: code grows by 3 for each
+DEPTH: Final = 2  # axes that are split at most; each multiplies the code by 3
 
 
 def partition_boundary(program: Program) -> Program:
     """Return the program with serial loops split into first, middle and last iterations.
 
-    Needs a bound program. Keeps the meaning. Afterwards, where loops over elements decide with
-    written-out ones whether a statement runs, those between mostly decide nothing; loops over the
-    terms of a sum stay as they are (see `unroll`).
+    Needs        a bound program.
+    Keeps        the meaning.
+    After        in the middle iterations of a spatial loop, most conditions on written-out loops
+                 are decided.
+    Not handled  reduce loops, see `unroll`.
     """
     return map_phases(program, lambda body: _border(body, {}, DEPTH))
 
@@ -48,13 +50,13 @@ def _border(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
 
 
 def _decides(var: str, body: Stmt) -> bool:
-    """Whether a loop over elements, not terms, decides something with a written-out loop."""
+    """Return True if a condition depends on a spatial loop and on a written-out loop."""
     stored = {name for store in stores(body) for index in store.index for name in variables(index)}
     return var in stored and any(var in names for names in _mentioned(body, frozenset()))
 
 
 def _mentioned(stmt: Stmt, written: frozenset[str]) -> Iterator[frozenset[str]]:
-    """Yield the variables that a condition mentions together with one of a written-out loop."""
+    """Yield the variables that occur in a condition together with a written-out loop's."""
     if isinstance(stmt, If):
         for part in conjuncts(stmt.cond):
             if variables(part) & written:
@@ -66,9 +68,9 @@ def _mentioned(stmt: Stmt, written: frozenset[str]) -> Iterator[frozenset[str]]:
 
 
 def _split(loop: For, ranges: Mapping[str, Interval]) -> Iterator[Stmt | None]:
-    """Yield the first iteration of a loop, those between, and the last; the loop if it is open.
+    """Yield the first, the middle and the last iterations of a loop, or a loop of open extent.
 
-    Each is folded; None where it does nothing.
+    Each statement is folded, and is None if it has no effect.
     """
     if not isinstance(loop.extent, Const):
         yield loop

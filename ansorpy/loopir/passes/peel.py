@@ -1,4 +1,4 @@
-"""Separate whole register tiles from the tails, where sizes do not divide.
+"""Peel the tails of register tiles whose sizes do not divide the extent.
 
 for j in E: vector l in min(48, N - 48 j)      ->      for j in N / 48: vector l in 48
                                                        the rest, with vector l in N mod 48
@@ -17,14 +17,17 @@ from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 
 WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)
 _COUNTED: Final = (LoopKind.UNROLL, LoopKind.GROUP)
-DEPTH: Final = 3  # tails of at most this many axes are peeled: code grows by 2 for each
+DEPTH: Final = 3  # axes whose tails are peeled at most; each doubles the code
 
 
 def peel(program: Program) -> Program:
     """Return the program with constant extents for the UNROLL loops of whole tiles.
 
-    Needs a bound program. Keeps the meaning. Afterwards an UNROLL loop has a constant extent; a
-    VECTOR loop has one too, or its extent bounds a mask; a GROUP loop may stay open.
+    Needs        a bound program.
+    Keeps        the meaning.
+    After        an UNROLL loop has a constant extent; a VECTOR loop has one as well, or its extent
+                 becomes a mask; a GROUP loop may have an open extent.
+    Not handled  more than DEPTH axes with tails: their loops become serial.
     """
     return map_phases(program, lambda body: _settle(_peel(body, {}, DEPTH)))
 
@@ -52,12 +55,12 @@ def _peel(stmt: Stmt, ranges: Mapping[str, Interval], depth: int) -> Stmt:
 
 
 def _parallel(body: Stmt) -> bool:
-    """Whether parallel loops go on: nothing may stand between them."""
+    """Return True if the body is a parallel loop: no statement may be between parallel loops."""
     return isinstance(body, For) and body.kind is LoopKind.PARALLEL
 
 
 def _tail(body: Stmt, ranges: Mapping[str, Interval]) -> Expr | None:
-    """Return an open extent of a written-out loop that is decided by the loops so far."""
+    """Return an open extent of a written-out loop that depends on outer loops only."""
     for stmt in walk_stmt(body):
         if not isinstance(stmt, For) or stmt.kind not in WRITTEN_OUT or _known(stmt.extent):
             continue
@@ -78,9 +81,9 @@ def _both(body: Stmt, tail: Expr, ranges: Mapping[str, Interval]) -> tuple[Stmt,
 
 
 def _chosen(body: Stmt, tail: Expr, ranges: Mapping[str, Interval]) -> Stmt:
-    """Return the body for whole tiles if the tile is whole, else that for the tail.
+    """Return `if the tile is whole: the body for whole tiles, else: the body for the tail`.
 
-    Each is folded under its condition, which decides guards and extents further in.
+    Each branch is folded under its condition, which decides inner guards and extents.
     """
     whole, rest = _both(body, tail, ranges)
     most = Const(bounds(tail, ranges)[1])
@@ -91,7 +94,7 @@ def _chosen(body: Stmt, tail: Expr, ranges: Mapping[str, Interval]) -> Stmt:
 
 
 def _parts(tail: Expr) -> Iterator[Expr]:
-    """Yield the expressions of which an extent is the least."""
+    """Yield the operands of the min that an extent is."""
     match tail:
         case Binary(op="min", a=a, b=b):
             yield from _parts(a)
@@ -114,7 +117,7 @@ def _with_extent(body: Stmt, old: Expr, new: Expr) -> Stmt:
 
 
 def _rest(tail: Expr, most: int) -> Expr:
-    """Return the extent of the tail: one number where the sizes leave only one."""
+    """Return the extent of the tail, as a number if the sizes determine it."""
     form = None
     match tail:
         case Binary(op="min", a=Const(), b=left) | Binary(op="min", a=left, b=Const()):
@@ -132,10 +135,10 @@ def _rest(tail: Expr, most: int) -> Expr:
 def _split(
     loop: For, tail: Expr, ranges: Mapping[str, Interval], inside: Mapping[str, Interval]
 ) -> tuple[Stmt | None, Stmt | None] | None:
-    """Return the loop as whole tiles and a last iteration; None where that is not possible.
+    """Return the loop as whole tiles and a last iteration; None if that is not possible.
 
-    What is now known of the loop decides tails further in: both are folded before those are looked
-    at, or a whole tile would run as a loop of single vectors.
+    Both are folded before inner tails are peeled, because the new ranges may decide them; a whole
+    tile would otherwise run as a loop of single vectors.
     """
     if loop.kind is not LoopKind.SERIAL or not isinstance(loop.extent, Const):
         return None
@@ -157,14 +160,14 @@ def _split(
 
 
 def _bounded_by(tail: Expr, body: Stmt) -> Iterator[str]:
-    """Yield the variables of the loops that run to a tail."""
+    """Yield the variables of the loops whose extent is the tail."""
     for stmt in walk_stmt(body):
         if isinstance(stmt, For) and stmt.extent == tail:
             yield stmt.var
 
 
 def _settle(body: Stmt) -> Stmt:
-    """Make a plain loop of every written-out one whose extent is still open."""
+    """Make every UNROLL loop of open extent serial."""
 
     def change(stmt: Stmt) -> Stmt:
         if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLL and not _known(stmt.extent):

@@ -6,10 +6,9 @@ for p in n:                               for p in n:
             c[j] += A[p, k, l]                        c[j] += A[p, k, l]
                                                       prefetch A[p + 1, k, line j]
 
-What does not fit into the last cache comes from memory. Hardware foresees a few long streams, not
-a short one per step of k. While a block is used again and again, by j, the next one has time to
-come: every pass fetches some lines of it. What is summed and walked once, some lines at a step, is
-fetched a page ahead.
+Hardware prefetchers anticipate a few long streams, but not a short one per iteration of k. While a
+block is reused by the iterations of j, each of them fetches some lines of the next block. An input
+that a reduction reads once, several lines per step, is fetched a page ahead.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,18 +26,20 @@ from ansorpy.loopir.rewrite import map_phases, rebuild_stmt, seq, stmt_children
 from ansorpy.target import Target
 
 LINE_BYTES: Final = 64
-MIN_VECTORS: Final = 4  # of a tile per line that it fetches: it has other work to do
-MAX_OFFSETS: Final = 1024  # of a tile
-STREAM_LINES: Final = 4  # of a step, at least: hardware foresees what is walked line by line
-STREAM_BYTES: Final = 4096  # ahead of what is walked
+MIN_VECTORS: Final = 4  # vectors of a tile per fetched line, so that fetching is a small share
+MAX_OFFSETS: Final = 1024  # elements of a tile whose lines are enumerated
+STREAM_LINES: Final = 4  # lines per step of a stream; hardware anticipates shorter steps
+STREAM_BYTES: Final = 4096  # distance of the fetched lines of a stream: a page
 
 Loops = tuple[For, ...]
 
 
 def prefetch(program: Program, target: Target) -> Program:
-    """Return the program that fetches ahead what is read from inputs that fill the last cache.
+    """Return the program with prefetches of inputs that exceed the last-level cache.
 
-    Needs a tiled program. Keeps the meaning: to fetch changes nothing, wherever it points.
+    Needs        a tiled program.
+    Keeps        the meaning, because a prefetch of any address has no effect on values.
+    Not handled  tiles with a mask, and reads that are not affine or not evenly spaced.
     """
     large = {
         buffer.name: buffer
@@ -56,7 +57,7 @@ def prefetch(program: Program, target: Target) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """Those that are fetched ahead, and the cache into which; `once`: that one loop reads."""
+    """The inputs to prefetch, the inputs that one loop reads (`once`), and the size of L2."""
 
     large: Mapping[str, Buffer]
     once: frozenset[str]
@@ -65,7 +66,10 @@ class _Inputs:
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """What a tile reads of a buffer: lines `step` apart from `flat` on, which is over loops."""
+    """The lines of a buffer that a tile reads: `lines` of them, `step` elements apart.
+
+    `flat` is the offset of the first line as a form over loop variables.
+    """
 
     buffer: Buffer
     flat: Form
@@ -73,12 +77,12 @@ class _Pattern:
     step: int
 
     def scale(self, loop: For) -> int:
-        """Return by how much one iteration of a loop moves it."""
+        """Return the elements by which one iteration of a loop moves the lines."""
         return self.flat.terms.get(Var(loop.var), 0)
 
 
 def _walked_once(body: Stmt) -> frozenset[str]:
-    """Return the buffers that the tiles of one innermost loop read, and no others."""
+    """Return the buffers that are read by the tiles of a single innermost loop."""
     found: dict[str, set[int]] = {}
 
     def go(stmt: Stmt, loop: int) -> None:
@@ -101,7 +105,7 @@ def _visit(stmt: Stmt, loops: Loops, inputs: _Inputs) -> Stmt:
 
 
 def _each_once(stmt: Stmt, inputs: _Inputs) -> Stmt:
-    """Leave out what is fetched a few statements before: tiles side by side read the same lines."""
+    """Remove prefetches of a line that an earlier statement of the sequence fetches."""
     kept: list[Stmt] = []
     seen: list[tuple[str, Form]] = []
     for part in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
@@ -119,8 +123,8 @@ def _near(a: Form, b: Form, element_bytes: int) -> bool:
 
 
 def _ahead(tile: Tile, loops: Loops, inputs: _Inputs) -> Iterator[Prefetch]:
-    """Yield what a tile fetches: nothing where no block is used again."""
-    if tile.mask is not None:  # what is left of a block
+    """Yield the prefetches of a tile."""
+    if tile.mask is not None:  # a tail
         return
     for read in dict.fromkeys(read for value in tile.store.values for read in reads(value)):
         if read.tensor in inputs.large:
@@ -132,7 +136,7 @@ def _ahead(tile: Tile, loops: Loops, inputs: _Inputs) -> Iterator[Prefetch]:
 
 
 def _pattern(read: Read, tile: Tile, buffer: Buffer) -> _Pattern | None:
-    """Return what a tile reads; None where that is not evenly spaced, or no linear place."""
+    """Return the lines of a read; None if they are not evenly spaced or the read is not affine."""
     flat, stride = Form(0, {}), 1
     for index, extent in zip(reversed(read.indices), reversed(buffer.shape), strict=True):
         assert isinstance(extent, Const)
@@ -157,7 +161,7 @@ def _pattern(read: Read, tile: Tile, buffer: Buffer) -> _Pattern | None:
 
 
 def _of_stream(pattern: _Pattern, loops: Loops) -> Iterator[Prefetch]:
-    """Yield what lies a page after the lines of a visit, where every loop moves on."""
+    """Yield prefetches of the lines a page ahead, if every loop moves the read."""
     inner = [loop for loop in loops if loop.kind is not LoopKind.PARALLEL]
     if not inner or not all(map(pattern.scale, inner)):
         return
@@ -171,8 +175,8 @@ def _of_stream(pattern: _Pattern, loops: Loops) -> Iterator[Prefetch]:
 def _of_next_block(
     pattern: _Pattern, tile: Tile, loops: Loops, l2_bytes: int
 ) -> Iterator[Prefetch]:
-    """Yield what one visit of a tile fetches of the block after the one that it reads."""
-    again: list[For] = []  # the loops that come back to what was read, inner ones first
+    """Yield prefetches of a part of the next block, if loops reuse the current block."""
+    again: list[For] = []  # loops that reuse the block, innermost first
     inside: list[For] = []
     block = None
     for number, loop in reversed([*enumerate(loops)]):
@@ -208,12 +212,12 @@ def _of_next_block(
 
 
 def _next(pattern: _Pattern, loops: Loops) -> Form:
-    """Return where the block begins that comes after that of the innermost of `loops`."""
+    """Return the offset of the next block of the innermost of `loops`."""
     loop, around = loops[-1], loops[-2] if len(loops) > 1 else None
     step, count = pattern.scale(loop), _count(loop)
     onward = pattern.flat.plus(Form(step, {}))
     if around is None or count is None or around.kind is LoopKind.PARALLEL:
-        return onward  # after the last block nothing, or nothing useful, is fetched
+        return onward  # the prefetch after the last block is useless, which is rare
     further = pattern.scale(around)
     if not further or further == count * step:
         return onward

@@ -25,17 +25,21 @@ from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 
 
 def promote_accumulators(program: Program) -> Program:
-    """Return the program with combining stores of serial loops kept in register tiles.
+    """Return the program with accumulators of serial loops in register tiles.
 
-    Needs a tiled program. Keeps the meaning, with the order of combining. Afterwards a combining
-    store whose target does not move in its innermost serial loops goes to a REGISTER buffer.
+    Needs        a tiled program.
+    Keeps        the meaning and the order of the additions.
+    After        a combining store whose target does not move in its innermost serial loops writes
+                 to a REGISTER buffer.
+    Not handled  targets of more than VECTORS vectors, targets that another statement of the loop
+                 accesses, and matrix instructions.
     """
     scopes = {buffer.name: buffer for buffer in program.buffers}
     return map_phases(program, lambda body: _promote(body, dict(scopes)))
 
 
 def _promote(stmt: Stmt, buffers: dict[str, Buffer]) -> Stmt:
-    """Rewrite top-down, so that a promotion takes in as many loops as it can."""
+    """Rewrite top-down, so that a promotion spans as many loops as possible."""
     match stmt:
         case Seq(stmts=stmts):
             return _sequence(stmts, buffers)
@@ -70,7 +74,7 @@ def _sequence(stmts: tuple[Stmt, ...], buffers: dict[str, Buffer]) -> Stmt:
 
 
 def _candidate(loop: For, buffers: dict[str, Buffer]) -> Tile | None:
-    """Return the one combining tile in a loop whose target stands still; None if there is none."""
+    """Return a combining tile whose target does not move in the loop; None if there is none."""
     inside = {stmt.var for stmt in walk_stmt(loop) if isinstance(stmt, For)}
     for stmt in walk_stmt(loop.body):
         if not isinstance(stmt, Tile) or stmt.store.combiner is None or stmt.matrix:
@@ -86,9 +90,10 @@ def _candidate(loop: For, buffers: dict[str, Buffer]) -> Tile | None:
 
 
 def _standing(mask: Expr | None, loop: For) -> Expr | None:
-    """Return the part of a mask that is the same all through a loop.
+    """Return the loop-invariant part of a mask.
 
-    The rest leaves out terms, not elements of the target: those do not move in the loop.
+    The rest of the mask leaves out terms of the sum, but no elements of the target, which does
+    not move in the loop.
     """
     inside = {stmt.var for stmt in walk_stmt(loop) if isinstance(stmt, For)}
     parts = () if mask is None else conjuncts(mask)
@@ -97,7 +102,7 @@ def _standing(mask: Expr | None, loop: For) -> Expr | None:
 
 
 def _alone(loop: For, tile: Tile) -> bool:
-    """Whether no other statement in the loop touches the target of the tile."""
+    """Return True if no other statement in the loop accesses the target of the tile."""
     names = set(tile.store.buffers)
     for stmt in walk_stmt(loop.body):
         if not isinstance(stmt, Tile):
@@ -109,14 +114,14 @@ def _alone(loop: For, tile: Tile) -> bool:
 
 
 def _variables(tile: Tile) -> list[tuple[str, int]]:
-    """Return the tile variables that the target mentions, in order."""
+    """Return the tile variables that occur in the index of the target, in order."""
     used = {name for index in tile.store.index for name in variables(index)}
     every = tile.spans
     return [(name, extent) for name, extent in every if name in used]
 
 
 def _first_value(before: Stmt | None, tile: Tile) -> Tile | None:
-    """Return the tile that sets the target just before, if it is the same register tile."""
+    """Return the tile just before that initialises the same elements, else None."""
     if isinstance(before, If) and before.other is None:
         before = before.then
     if not isinstance(before, Tile) or before.store.combiner is not None:
@@ -138,7 +143,10 @@ def _accumulate(
     before: Stmt | None,
     buffers: dict[str, Buffer],
 ) -> Stmt:
-    """Return the loop with a tile of it in registers; `held` is the tile as it is stored after."""
+    """Return the loop with its accumulators in registers.
+
+    `held` is the tile with the mask of the loads before the loop and of the stores after it.
+    """
     names = tuple(f"{name}.acc" for name in tile.store.buffers)
     used = _variables(tile)
     index = tuple(Var(name) for name, _ in used)
@@ -169,7 +177,7 @@ def _accumulate(
 def _covers(
     tile: Tile, dims: tuple[tuple[str, int], ...], lanes: tuple[tuple[str, int], ...]
 ) -> bool:
-    """Whether every tile variable of the mask is one of the target."""
+    """Return True if every tile variable of the mask occurs in the target."""
     assert tile.mask is not None
     mine = {name for name, _ in tile.spans}
     kept = {name for name, _ in (*dims, *lanes)}
@@ -184,7 +192,7 @@ def _each(
     lanes: tuple[tuple[str, int], ...],
     mask: Expr | None,
 ) -> Stmt:
-    """Return one plain tile per buffer (a plain store has one buffer)."""
+    """Return one plain tile per buffer, because a plain store writes to one buffer."""
     tiles = tuple(
         Tile(dims, lanes, Store((name,), index, (value,)), mask)
         for name, value in zip(names, values, strict=True)

@@ -2,8 +2,8 @@
 
 for r: for s: acc[u, l] += X[u + r, l + s] * W[r, s]      ->      the same as one tile, u first
 
-With the loops outside, every point of the window loads its vectors anew: three rows of a window
-of 3 x 3 load most rows three times. Inside, row u + 1 finds two of its three rows in registers.
+If the loops are outside, every point of the window loads its vectors again: a window of 3 x 3
+loads most rows three times. If they are inside, row u + 1 finds two of its three rows in registers.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,13 @@ from ansorpy.loopir.rewrite import map_phases, rebuild_stmt, stmt_children
 
 
 def reuse_window(program: Program, budgets: Mapping[str, int]) -> Program:
-    """Return the program with windows summed over inside of the tiles that slide over them.
+    """Return the program with the loops over sliding windows inside of the tiles.
 
-    Needs a tiled program; `budgets` are those of `unroll`, which comes next. Keeps the meaning
-    and the order of combining. Only loops around nothing but a tile without a mask are taken in,
-    where all of them fit the budget and some rows of the tile overlap.
+    Needs        a tiled program; `budgets` are those of `unroll`.
+    Keeps        the meaning and the order of the additions.
+    After        a perfect nest of serial loops around a tile is part of the tile, if the unroll
+                 budget allows it and rows of the tile read overlapping windows.
+    Not handled  tiles with a mask, and dot-product instructions.
     """
     return map_phases(program, lambda body: _slide(body, budgets))
 
@@ -37,7 +39,7 @@ def _slide(stmt: Stmt, budgets: Mapping[str, int]) -> Stmt:
 
 
 def _window(stmt: Stmt) -> tuple[list[For], Tile | None]:
-    """Return loops of known length around nothing else, and the tile inside; None: no tile."""
+    """Return a perfect nest of loops of constant extent, and the tile inside or None."""
     loops: list[For] = []
     while isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and _extent(stmt):
         loops.append(stmt)
@@ -46,7 +48,7 @@ def _window(stmt: Stmt) -> tuple[list[For], Tile | None]:
 
 
 def _extent(loop: For) -> int:
-    """Return how often a loop runs, 0 where that is not known."""
+    """Return the extent of a loop, or 0 if it is not constant."""
     return int(loop.extent.value) if isinstance(loop.extent, Const) else 0
 
 
@@ -63,7 +65,7 @@ def _fits(loops: list[For], tile: Tile, budgets: Mapping[str, int]) -> bool:
 
 
 def _overlaps(loops: list[For], tile: Tile) -> bool:
-    """Whether two rows of a tile read the same vectors, at different points of the window."""
+    """Return True if two rows of a tile read the same vectors at different window points."""
     window = {loop.var: _extent(loop) for loop in loops}
     rows = {name for name, _ in tile.dims}
     return any(_shared(read, tile, rows, window) for v in tile.store.values for read in reads(v))

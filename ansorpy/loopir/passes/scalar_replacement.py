@@ -10,22 +10,24 @@ from ansorpy.expr.intervals import linear
 from ansorpy.loopir.nodes import Alloc, Buffer, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 
-VECTORS: Final = 32  # more than this cannot live in registers
+VECTORS: Final = 32  # vectors of a register tile at most; AVX-512 has 32 registers
 
 Shape = tuple[tuple[int, ...], ...]  # per buffer dimension: the extents of its tile variables
 
 
 def scalar_replacement(program: Program) -> Program:
-    """Return the program with LOCAL buffers turned into REGISTER ones where that is possible.
+    """Return the program with scratch buffers (LOCAL) replaced by registers (REGISTER).
 
-    Needs a tiled program. Keeps the meaning. Afterwards a LOCAL buffer is left only where two
-    accesses cut it differently, or it is too large for the registers.
+    Needs        a tiled program.
+    Keeps        the meaning.
+    After        a LOCAL buffer is accessed by two different tiles, or exceeds VECTORS vectors.
+    Not handled  argmax and argmin whose value and index have different tiles.
     """
     return map_phases(program, lambda body: map_stmt(body, _promote))
 
 
 def vectors(tile: Tile, indices: Sequence[Expr]) -> int:
-    """Return how many vectors the points of a tile that some indices mention are."""
+    """Return the number of vectors of a tile that differ by the given indices."""
     names = frozenset[str]().union(*map(variables, indices))
     return prod(n for name, n in tile.dims if name in names)
 
@@ -40,12 +42,12 @@ def _promote(stmt: Stmt) -> Stmt:
         body = body.body
     names = _stored_together(body, stmt.buffer.name)
     if any(tile.matrix for tile, _ in _accesses(body, names)):
-        return stmt  # matrices have registers of their own, and come from memory
+        return stmt  # a matrix instruction loads its operands from memory
     if not names <= {buffer.name for buffer in chain if buffer.scope is Scope.LOCAL}:
-        return stmt  # the value and the index of an argmax go to registers together
+        return stmt  # the value and the index of an argmax must be replaced together
     shapes = {
         _shape(tile, index) for tile, index in _accesses(body, names)
-    }  # a set: all accesses must be one and the same register tile
+    }  # all accesses must be the same register tile
     shape = shapes.pop() if len(shapes) == 1 else None
     if shape is None:
         return stmt
@@ -84,10 +86,10 @@ def _accesses(body: Stmt, names: frozenset[str]) -> Iterator[tuple[Tile, tuple[E
 
 
 def _shape(tile: Tile, index: tuple[Expr, ...]) -> tuple[Shape, bool] | None:
-    """Return how an index is made of whole tile variables in order; None if it is not.
+    """Return the tile variables of every dimension of an index; None for another form of index.
 
-    A tile may be smaller than the buffer (a tail): where all accesses are the same tile, nothing
-    else of the buffer is ever touched.
+    A tile may be smaller than the buffer (a tail): if all accesses are the same tile, the rest of
+    the buffer is never accessed.
     """
     extents = dict(tile.spans)
     order = list(extents)
@@ -106,7 +108,7 @@ def _shape(tile: Tile, index: tuple[Expr, ...]) -> tuple[Shape, bool] | None:
 
 
 def _digits(position: Expr, extents: dict[str, int]) -> list[str] | None:
-    """Return the variables of a row-major index over them, outermost first; None otherwise."""
+    """Return the variables of a row-major index, outermost first; None for another form."""
     form = linear(position)
     if form is None or form[0] != 0 or any(name not in extents for name in form[1]):
         return None
@@ -120,7 +122,7 @@ def _digits(position: Expr, extents: dict[str, int]) -> list[str] | None:
 
 
 def _renamed(stmt: Stmt, names: frozenset[str]) -> Stmt:
-    """Index the register tiles by the tile variables themselves."""
+    """Index the register tiles directly by the tile variables."""
     if not isinstance(stmt, Tile):
         return stmt
     extents = dict(stmt.spans)

@@ -1,8 +1,8 @@
-"""Put numbers for sizes into index expressions, each sub-expression once.
+"""Substitute the values of sizes in index expressions, each sub-expression once.
 
-The expressions of a symbolic program repeat themselves: of some 2,400 nodes of a convolution 700
-are different. Sums and products of variables are folded bottom-up into linear forms that are
-remembered by expression; the general rules then see little.
+The expressions of a symbolic program repeat: of some 2,400 nodes of a convolution, 700 are
+different. Sums and products of variables are folded bottom-up into affine forms, cached by
+expression, which leaves little work to the general simplifier.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from ansorpy.expr.intervals import Fact, Interval, simplify
 
 @dataclass(frozen=True, slots=True)
 class SimplifyScope:
-    """What is known at a place: values of sizes and of loops that run once, ranges, facts.
+    """Known values of variables, ranges of variables, and facts at a place of the program.
 
-    `known` holds the forms of expressions: a scope inside knows them too, since its own variables
-    do not occur in them.
-    `changed` are the variables of which more is known than when the expressions were simplified
-    before; None: they never were. What mentions none of them stays as it is.
+    `known` caches the affine forms of expressions; an inner scope shares them, because its own
+    variables do not occur in them.
+    `changed` are the variables that are known more precisely than at the last simplification, or
+    None before the first one. An expression without these variables stays as it is.
     """
 
     values: Mapping[str, int]
@@ -39,7 +39,7 @@ class SimplifyScope:
         return simplify(self._replaced(expr), self.ranges, self.facts)
 
     def concerns(self, expr: Expr) -> bool:
-        """Whether more may be known of an expression than when it was simplified before."""
+        """Return True if an expression may be simplified further than before."""
         return self.changed is None or not self.changed.isdisjoint(variables(expr))
 
     def _replaced(self, expr: Expr) -> Expr:

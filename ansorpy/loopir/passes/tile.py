@@ -1,9 +1,11 @@
 """Convert UNROLL and VECTOR loops to register tiles.
 
 unroll i in 8: vector l in 48: store      ->      Tile(i < 8, v < 3, lane l < 16): store
-unroll i in 8: vector l in 48: dot q in 4: store   ->   the same, q < 4 summed by one instruction
-unroll i in 32: vector l in 32: group g in 16: dot q in 4: store   ->   one on matrices, where the
-target has one; else the groups are a loop around the tile
+unroll i in 8: vector l in 48: dot q in 4: store
+                                          ->      the same with q < 4, a dot-product instruction
+unroll i in 32: vector l in 32: group g in 16: dot q in 4: store
+                                          ->      a matrix instruction, if the target has one;
+                                                  else a serial loop over g around the tile
 """
 
 from collections.abc import Mapping
@@ -42,11 +44,11 @@ from ansorpy.loopir.passes.scalar_replacement import VECTORS as HELD
 from ansorpy.loopir.rewrite import map_phases
 from ansorpy.target import Target
 
-VECTORS: Final = 64  # a tile of more vectors is cut: its code would be longer than the cache
-# What lives in no registers is written out for nothing: so many vectors along the lanes, at most,
-# where a copy or a map has more than they hold.
+VECTORS: Final = 64  # vectors per tile at most; longer code would exceed the instruction cache
+# Vectors per tile along the lanes of a copy or a map that exceeds the registers: its vectors are
+# not kept in registers, so that a larger tile gains nothing.
 COPIED: Final = 16
-LONG: Final = 4  # of a long run of vectors so many are one tile
+LONG: Final = 4  # vectors per tile of a vector loop of more than VECTORS vectors
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,10 @@ class _Tiling:
 def tile(program: Program, target: Target) -> Program:
     """Return the program in which every store is a Tile.
 
-    Needs a bound program, peeled. Keeps the meaning. Afterwards all loops are SERIAL or PARALLEL.
+    Needs        a bound, peeled program.
+    Keeps        the meaning.
+    After        all loops are SERIAL or PARALLEL.
+    Not handled  written-out loops around several statements: they become serial.
     """
     return map_phases(program, lambda body: _tile(body, _Tiling(program.by_name, target), {}))
 
@@ -118,7 +123,7 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
 
 
 def _beyond(dims: list[For], count: int, most: int) -> list[For]:
-    """Return the outermost loops that go outside, for a tile to have at most so many vectors."""
+    """Return the outermost loops to move out of a tile, so that it has at most `most` vectors."""
     first = 0
     while first < len(dims) and _vectors(dims[first:], count) > most:
         first += 1
@@ -126,9 +131,9 @@ def _beyond(dims: list[For], count: int, most: int) -> list[For]:
 
 
 def _on_matrices(chain: list[For], cond: Expr | None, store: Store, how: _Tiling) -> Stmt | None:
-    """Return the tiles of an instruction on matrices; None where one on vectors comes first.
+    """Return the tiles of a matrix instruction; None if a dot-product instruction is better.
 
-    A single group that is left over has no loop: one on vectors takes it, if there is one.
+    A single remaining group has no loop: a dot-product instruction takes it, if there is one.
     """
     vector = next((each for each in chain if each.kind is LoopKind.VECTOR), None)
     if vector is None or cond is not None or chain[-1].kind is not LoopKind.DOT:
@@ -143,10 +148,10 @@ def _on_matrices(chain: list[For], cond: Expr | None, store: Store, how: _Tiling
 def _cut(
     chain: list[For], vector: For, cond: Expr | None, store: Store, size: tuple[int, int]
 ) -> For | None:
-    """Return a chain as loops around a smaller one; None where its tile is small enough.
+    """Return a chain as serial loops around a smaller chain; None if its tile is small enough.
 
     Args:
-        size: lanes, and vectors along them.
+        size: the number of lanes, and the number of vectors along them.
     """
     (lanes, count), dims = size, [each for each in chain if each is not vector]
     rows = _rows_outside(dims, vector, count, store)
@@ -157,10 +162,10 @@ def _cut(
 
 
 def _rows_outside(dims: list[For], vector: For, count: int, store: Store) -> list[For]:
-    """Return rows of a copy or a map that go outside of its tile: memory is walked in order.
+    """Return the rows of a copy or a map to move out of its tile, to access memory in order.
 
-    Only where all that moves along the lanes lies along them: other lanes are transposed, a few
-    rows at a time.
+    Return none if lanes of an access are not adjacent: these are transposed, several rows at a
+    time.
     """
     places = [store.index, *(read.indices for v in store.values for read in reads(v))]
     if _vectors(dims, count) <= HELD or _accumulates(store):
@@ -171,7 +176,7 @@ def _rows_outside(dims: list[For], vector: For, count: int, store: Store) -> lis
 
 
 def _lies_along(indices: tuple[Expr, ...], lane: str) -> bool:
-    """Whether lanes lie side by side in an access, or are all at one place."""
+    """Return True if the lanes of an access are adjacent, or all at one address."""
     moving = [index for index in indices if lane in variables(index)]
     if not moving:
         return True
@@ -180,7 +185,7 @@ def _lies_along(indices: tuple[Expr, ...], lane: str) -> bool:
 
 
 def _around(outside: list[For], chain: list[For], cond: Expr | None, store: Store) -> For:
-    """Return a chain with some of its loops as plain loops outside of the others."""
+    """Return a chain with some of its loops as serial loops outside of the others."""
     body: Stmt = store if cond is None else If(cond, store)
     for each in reversed([each for each in chain if each not in outside]):
         body = replace(each, body=body)
@@ -191,7 +196,7 @@ def _around(outside: list[For], chain: list[For], cond: Expr | None, store: Stor
 
 
 def _part(dims: list[For], vector: For, lanes: int, count: int, store: Store) -> int:
-    """Return how many of `count` vectors along the lanes stay in one tile."""
+    """Return the number of vectors along the lanes, out of `count`, that stay in one tile."""
     if count > VECTORS:
         rows = 1 if _accumulates(store) else _vectors(dims, 1)
         return max(1, min(LONG, COPIED // rows))
@@ -202,7 +207,7 @@ def _part(dims: list[For], vector: For, lanes: int, count: int, store: Store) ->
 
 
 def _accumulates(store: Store) -> bool:
-    """Whether a store combines with what is there, or begins such a sum."""
+    """Return True if a store accumulates, or initialises an accumulator."""
     return store.combiner is not None or not any(True for v in store.values for _ in reads(v))
 
 
@@ -221,9 +226,9 @@ def _instruction(
 
 
 def _chain(loop: For) -> tuple[list[For], Expr | None, Store | None]:
-    """Return the written-out loops down to one store, and the condition it is under.
+    """Return the perfect nest of written-out loops, the condition inside, and the store.
 
-    None for the store if it is not alone.
+    The store is None if the nest has another body.
     """
     chain = []
     stmt: Stmt = loop
@@ -323,7 +328,7 @@ def _register_tile(
 
 
 def _summed(tile: Tile, steps: For, function: str) -> Tile:
-    """Return a tile whose last dimension is summed over by one instruction."""
+    """Return a tile whose last dimension is summed by a dot-product instruction."""
     assert isinstance(steps.extent, Const)
     dims = (*tile.dims, (steps.var, int(steps.extent.value)))
     return replace(tile, dims=dims, dot=(steps.var, function))

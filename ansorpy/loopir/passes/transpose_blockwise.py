@@ -3,8 +3,8 @@
 tile w:56 lane f:16: B[f, w] = A[w, f]    ->    for q in 4: tile w:16 lane f:16: B[f, at + w] = ...
                                                 with at = min(16 q, 40)
 
-The last square ends where the tile ends: it stores some of the one before it once more. Written
-out, squares are the longest code of a convolution, and a loop around one of them costs nothing.
+The last square ends at the end of the tile, and so overlaps the square before it. Unrolled squares
+would be the longest code of a convolution; a loop over them costs no time.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,17 @@ from ansorpy.expr.intervals import linear
 from ansorpy.loopir.nodes import Alloc, For, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 
-SHORT: Final = 16  # vectors of a tile that may as well be written out
+SHORT: Final = 16  # vectors of a tile that is not worth a loop
 
 
 def transpose_blockwise(program: Program) -> Program:
-    """Return the program in which a tile that is transposed when it is stored has one square.
+    """Return the program with tiles that are transposed at their store cut into square tiles.
 
-    Needs a tiled program. Keeps the meaning. Tiles stay as they are that combine, that have a
-    mask, or whose points a register tile names: those are written out.
+    Needs        a tiled program.
+    Keeps        the meaning.
+    After        a tile whose lanes are not adjacent in its target is one square, in a loop.
+    Not handled  tiles that combine, tiles with a mask, and tiles of REGISTER buffers, whose points
+                 must be constants.
     """
     return map_phases(program, _squares)
 
@@ -43,7 +46,7 @@ def _squares(body: Stmt) -> Stmt:
 
 
 def _movable(tile: Tile, held: set[str]) -> bool:
-    """Whether the points of a tile can be visited in a loop, in any order, more than once."""
+    """Return True if the points of a tile can run in a loop, in any order, and repeatedly."""
     store, read = tile.store, {each.tensor for value in tile.store.values for each in reads(value)}
     if store.combiner is not None or tile.mask is not None or tile.hints.reload:
         return False
@@ -77,7 +80,7 @@ def _in_squares(tile: Tile) -> Stmt:
 
 
 def _rows(tile: Tile) -> str | None:
-    """Return the dimension that lies along memory where a tile is stored, and lanes do not."""
+    """Return the dimension that is contiguous in the target of a tile, if the lanes are not."""
     if tile.lane is None or tile.lane[0] not in _mentioned(tile.store.index[:-1]):
         return None
     last = linear(tile.store.index[-1])

@@ -16,19 +16,21 @@ from ansorpy.loopir.nodes import For, LoopKind, Program, Seq, Stmt, Tile
 from ansorpy.loopir.passes.scalar_replacement import vectors
 from ansorpy.loopir.rewrite import in_order, map_phases, map_stmt, seq, substitute_stmt, walk_stmt
 
-LONGEST: Final = 16  # iterations that a mask has written out
+LONGEST: Final = 16  # iterations of a loop that is unrolled for the sake of masks
 _NOTHING: Final = Seq(())
 
 
 def unroll(program: Program, budgets: Mapping[str, int], registers: int) -> Program:
     """Return the program with innermost serial loops unrolled.
 
-    Needs a tiled program; `budgets` gives, by stage name, how many vector statements one
-    unrolled body may have. Keeps the meaning and the order of combining. Afterwards a loop of
-    extent n whose body is one Tile of v vectors is written out u times, u the largest divisor
-    of n with u * v within the budget. A tile whose sums and operands are more than `registers`
-    vectors stays as it is: of copies LLVM would load too early, and spill. A short loop that a mask
-    depends on, besides the points of the tile, is written out whole: the mask is then known.
+    Needs        a tiled program; `budgets` are the vector statements per unrolled body by stage.
+    Keeps        the meaning and the order of the additions.
+    After        a loop of extent n around one tile of v vectors is unrolled u times, with u the
+                 largest divisor of n for which u * v is within the budget; a short loop that
+                 occurs in a mask together with points of the tile is unrolled completely, which
+                 decides the mask.
+    Not handled  a tile whose sums and operands exceed `registers` vectors: LLVM would schedule
+                 the loads of several copies too early, and spill.
     """
 
     def change(stmt: Stmt) -> Stmt:
@@ -46,15 +48,15 @@ def unroll(program: Program, budgets: Mapping[str, int], registers: int) -> Prog
 
 
 def budget_of(loop: For, budgets: Mapping[str, int]) -> int:
-    """Return the budget of the stage that a loop belongs to, 0 where it has none."""
+    """Return the budget of the stage that a loop belongs to, or 0."""
     return budgets.get(loop.var.split(":", 1)[0], 0)
 
 
 def _decided(stmt: Stmt) -> Stmt:
-    """Return a short loop written out where that decides masks of the tiles inside of it.
+    """Return a short loop unrolled completely if that decides masks of its tiles.
 
-    A part of a mask that mentions this loop and points of the tile alone is then known. Where
-    loops lie between, as many tiles as LONGEST are made of them at most.
+    It decides each part of a mask that contains only this loop and points of the tile. If other
+    loops are in between, the result has at most LONGEST tiles.
     """
     if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL:
         return stmt
@@ -82,7 +84,7 @@ def _waits(tile: Tile, var: str) -> bool:
 
 
 def _simpler(stmt: Stmt, reload: bool) -> Stmt:
-    """Return a tile with what its points decide gone from its mask; nothing, if it has no point."""
+    """Return a tile with its mask simplified by the ranges of its points; () for no point."""
     if isinstance(stmt, For) and stmt.body == _NOTHING:
         return _NOTHING
     if not isinstance(stmt, Tile):
@@ -98,7 +100,7 @@ def _simpler(stmt: Stmt, reload: bool) -> Stmt:
 
 
 def _crowded(tile: Tile, registers: int) -> bool:
-    """Whether the sums of a tile and all that it reads are more than there are registers."""
+    """Return True if the sums and the operands of a tile exceed the registers."""
     used = [read.indices for value in tile.store.values for read in reads(value)]
     return sum(vectors(tile, each) for each in (tile.store.index, *used)) > registers
 

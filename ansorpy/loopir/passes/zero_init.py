@@ -12,11 +12,14 @@ from ansorpy.loopir.rewrite import map_phases, map_stmt, seq, substitute_stmt, w
 
 
 def zero_init(program: Program) -> Program:
-    """Return the program without zeros that only a tile on matrices reads, which comes next.
+    """Return the program without stores of zeros that only a matrix instruction reads.
 
-    Needs a tiled program. Keeps the meaning. Afterwards no sequence stands in a sequence:
-    `promote_accumulators` sees what is set just before a loop. Both may stand in equal loops, one
-    after the other, as long as each iteration has elements of its own.
+    Needs        a tiled program.
+    Keeps        the meaning.
+    After        a matrix tile directly after zeros of its target starts its sums at zero itself,
+                 also if both are in equal loops whose iterations have different elements; no
+                 sequence is an element of a sequence, for `promote_accumulators`.
+    Not handled  zeros under a mask.
     """
     return map_phases(program, _freshened)
 
@@ -65,7 +68,7 @@ def _joined(zeros: Stmt, sums: Stmt, loops: tuple[str, ...] = ()) -> Stmt | None
 
 
 def _sets(zeros: Tile, sums: Tile, loops: tuple[str, ...]) -> bool:
-    """Whether a tile sets the elements of another to zero, and its loops all move them."""
+    """Return True if a tile sets the targets of another to zero, and all loops move them."""
     used = frozenset[str]().union(*map(variables, sums.store.index))
     return (
         zeros.store.combiner is None
