@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ansorpy.records import MemoryStore as MemoryStore
     from ansorpy.result import Result as Result
     from ansorpy.target import Target as Target
-    from ansorpy.tuner.tune import tune as tune
+    from ansorpy.tuner.api import tune as tune
 
     __version__: str
 
@@ -38,7 +38,7 @@ _HOMES = {
     "load": "ansorpy.client",
     "load_native": "ansorpy.artifact",
     "local_target": "ansorpy.measure.host",
-    "tune": "ansorpy.tuner.tune",
+    "tune": "ansorpy.tuner.api",
 }
 
 __all__ = [

@@ -22,7 +22,8 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag
 from ansorpy.topi.suites import LIBRARY
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.request import Request
+from ansorpy.tuner.tune import run
 from benchmarks.common import (
     RAW,
     Results,
@@ -114,7 +115,7 @@ def reason(best_s: float, naive_s: float, bound: Bound, transcendental: int = 0)
 def tuned(dag: Dag, target: Target, trials: int, seed: int) -> Row:
     """Tune a Dag from nothing and return what it came to."""
     store, events = MemoryStore(), []
-    request = Request((dag,), target, trials, seed=seed, fresh=True)
+    request = Request((dag,), target, trials=trials, seed=seed, fresh=True)
     for event in run(request, CPU, store, RAW / "builders"):
         events.append(event)
     last = events[-1]

@@ -27,7 +27,7 @@ from ansorpy.server.db.engine import connect, now, transaction
 from ansorpy.server.db.models import JobRow, TenantRow
 from ansorpy.server.db.upgrade import upgrade
 from ansorpy.server.jobs import lease, queries
-from ansorpy.server.jobs.submission import Budget, Submission
+from ansorpy.server.jobs.submission import Submission
 from benchmarks.common import duration, say
 from tests.server.databases import cluster
 
@@ -88,7 +88,7 @@ def actions(engine: Engine) -> Mapping[str, Callable[[], object]]:
     return {
         "claim": claim,
         "coalesced": lambda: submit(Submission(MM), "coalesced"),
-        "twins too small": lambda: submit(Submission(MM, Budget(next(larger))), "created"),
+        "twins too small": lambda: submit(Submission(MM, trials=next(larger)), "created"),
         "no twin": lambda: submit(Submission(ADD, seed=next(larger), fresh=True), "created"),
     }
 

@@ -36,7 +36,8 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d_bias_relu, matmul_relu
 from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.request import Request
+from ansorpy.tuner.tune import run
 from benchmarks.common import (
     RAW,
     Results,
@@ -148,7 +149,7 @@ def breakdown(
 def measured(name: str, trials: int, threads: int, seed: int) -> Row:
     """Tune from nothing; return rate and parts."""
     target, log = local_target(threads), Log()
-    request = Request((WORKLOADS[name](),), target, trials, seed=seed, fresh=True)
+    request = Request((WORKLOADS[name](),), target, trials=trials, seed=seed, fresh=True)
 
     def pools() -> Pools:
         return Pools(partial(LoggingPool, log))

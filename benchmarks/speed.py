@@ -34,7 +34,8 @@ from ansorpy.rules import CPU
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.request import Request
+from ansorpy.tuner.tune import run
 from benchmarks.common import (
     RAW,
     Results,
@@ -79,7 +80,9 @@ def kernel_of(workload: str, dag: Dag, args: Namespace) -> Path | None:
     if kept.exists() and not args.retune:
         return kept
     say(f"{workload}: tuning, {args.trials} trials")
-    request = Request((dag,), local_target(args.threads), args.trials, seed=args.seed, fresh=True)
+    request = Request(
+        (dag,), local_target(args.threads), trials=args.trials, seed=args.seed, fresh=True
+    )
 
     def pools() -> Pools:
         return Pools(OursOnly)

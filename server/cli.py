@@ -26,6 +26,8 @@ from ansorpy.server.commands.common import (
     read_source,
     wrong_input,
 )
+from ansorpy.server.commands.options import takes_options
+from ansorpy.tuner.options import LocalOptions
 
 TUNE = "Tune on this machine"
 SERVICE = "Ask a service (ANSORPY_URL)"
@@ -49,9 +51,6 @@ TuneName = Annotated[
 ]
 Cores = Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")]
 Bind = Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol of the text.")]
-Weights = Annotated[
-    list[str] | None, typer.Option("--weight", help="NAME=3: how often a task occurs.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -72,28 +71,13 @@ def main(
 
 
 @app.command(rich_help_panel=TUNE)
+@takes_options(LocalOptions)
 def tune(
     file: File,
+    options: LocalOptions,
     target: TuneName = "cpu",
-    trials: Annotated[
-        int, typer.Option(min=0, help="Candidates to measure; 0: the model chooses.")
-    ] = 64,
-    seconds: Annotated[float | None, typer.Option(help="Stop searching after so long.")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    cores: Cores = 1,
     bind: Bind = None,
-    weight: Weights = None,
     out: Annotated[Path, typer.Option(help="Folder for the kernels.")] = Path("kernels"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier runs know.")] = False,
-    allow: Annotated[
-        list[str] | None, typer.Option(help="winograd2, winograd4: may round in another way.")
-    ] = None,
-    without: Annotated[
-        list[str] | None, typer.Option(help="A rule to switch off, by name: SplitPhases.")
-    ] = None,
-    transfer: Annotated[
-        bool, typer.Option(help="Start from what tunings of other tasks have learned.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search fast kernels for the tasks of FILE and write each as a zip.
@@ -114,22 +98,14 @@ def tune(
     from ansorpy.progress import reporter
     from ansorpy.server.db.records import SqlStore
     from ansorpy.server.db.upgrade import local_tenant
+    from ansorpy.tuner.api import follow
     from ansorpy.tuner.experience import Experience
-    from ansorpy.tuner.tune import Request, follow, run
+    from ansorpy.tuner.request import Request
+    from ansorpy.tuner.tune import run
 
     with wrong_input():
-        request = Request(
-            dags=read_file(file, pairs(bind, "--bind", int)),
-            target=target_of(target, cores),
-            trials=trials,
-            seconds=seconds,
-            seed=seed,
-            weights=pairs(weight, "--weight", float),
-            fresh=fresh,
-            allow=tuple(allow or ()),
-            without=tuple(without or ()),
-            transfer=transfer,
-        )
+        dags = read_file(file, pairs(bind, "--bind", int))
+        request = Request.of(options, dags, target_of(target, options.cores))
         settings = read_settings()
         engine = database(settings)
         store = SqlStore(engine, local_tenant(engine))

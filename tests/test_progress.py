@@ -30,8 +30,10 @@ from ansorpy.events import (
 from ansorpy.frontends.tc.text import parse
 from ansorpy.progress import Painter, Tally, as_line, is_painted, reporter
 from ansorpy.records import MemoryStore
+from ansorpy.tuner.api import follow
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.tune import Request, follow, run
+from ansorpy.tuner.tune import run
 from ansorpy.units import eta_s
 from tests.fakes import fake_pools
 from tests.test_tune import MM, TARGET

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ansorpy
-from ansorpy.tuner.tune import tune as tune_function
+from ansorpy.tuner.api import tune as tune_function
 
 PUBLIC = [
     "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "SpecError", "Target", "load",

@@ -35,9 +35,10 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.ranking import judge
+from ansorpy.tuner.request import Request, read_dags
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task
-from ansorpy.tuner.tune import Request, read, run
+from ansorpy.tuner.tune import run
 from tests.fakes import FakePool, cost_s, fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -314,13 +315,13 @@ def test_patience_ends_a_search_that_gains_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": {"nothing": 2.0}}, "weight nothing=2.0: tasks are mm"),
-        ({"weights": {"mm": 0.0}}, "weight mm=0.0: must be above 0"),
-        ({"weights": {"mm": float("nan")}}, "weight mm=nan: must be above 0"),
-        ({"trials": -1}, "trials -1: expected 0 to 1000000"),
-        ({"trials": 10**9}, "trials 1000000000: expected 0 to 1000000"),
-        ({"seconds": -1.0}, "seconds -1.0: must be above 0"),
-        ({"seed": -1}, "seed -1: must be at least 0"),
+        ({"weights": {"nothing": 2.0}}, "cannot weight nothing because it is no task; expected mm"),
+        ({"weights": {"mm": 0.0}}, "cannot tune with weights mm=0.0; expected above 0"),
+        ({"weights": {"mm": float("nan")}}, "cannot tune with weights mm=nan; expected above 0"),
+        ({"trials": -1}, "cannot tune with trials -1; expected at least 0 and at most 1000000"),
+        ({"trials": 10**9}, "cannot tune with trials 1000000000; expected at least 0 and at most"),
+        ({"seconds": -1.0}, "cannot tune with seconds -1.0; expected above 0"),
+        ({"seed": -1}, "cannot tune with seed -1; expected at least 0"),
     ],
 )
 def test_a_wrong_request_says_what_is_wrong(options: dict[str, Any], message: str) -> None:
@@ -349,7 +350,7 @@ def test_what_is_neither_dag_nor_text_is_refused() -> None:
 
 
 def test_a_kernel_has_at_least_one_thread() -> None:
-    with pytest.raises(SpecError, match="cores 0: expected 1 to 256"):
+    with pytest.raises(SpecError, match="cannot tune for 0 cores; expected 1 to 256"):
         Request(parse(MM), replace(TARGET, cores=0))
 
 
@@ -376,7 +377,7 @@ def test_a_folder_that_takes_no_files_is_told_before_the_search(tmp_path: Path) 
 
 def test_nothing_to_tune_is_an_error() -> None:
     with pytest.raises(SpecError, match="nothing to tune"):
-        read((), {})
+        read_dags((), {})
 
 
 def test_an_unknown_target_kind_has_no_rules() -> None:

@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 import httpx
@@ -13,10 +13,9 @@ import httpx
 from ansorpy.artifact.package import unbox
 from ansorpy.client.connection import DEFAULT_URL, Connection, Place, ServiceError
 from ansorpy.client.model import Event, Job, JobLine, event_of, job_of, line_of
-from ansorpy.closing import Closing
+from ansorpy.client.submission import SubmitCall
 from ansorpy.errors import PackageError, SpecError
-from ansorpy.frontends.json.write import to_json
-from ansorpy.te.dag import Dag
+from ansorpy.tuner.keywords import method_keywords_of
 
 ID_CHARS = 32
 ID = re.compile(rf"[0-9a-f]{{1,{ID_CHARS}}}")
@@ -24,7 +23,7 @@ QUIET_S = 45.0  # a stream of events says something at least every 15 s
 REST_S = 0.5  # before a broken stream is taken up again
 
 
-class Client(Closing):
+class Client:
     """Talks to one service; use it as a context manager, or close it.
 
     A job may be named by the first digits of its id, if no other id of yours begins with them.
@@ -50,6 +49,12 @@ class Client(Closing):
         self._connection = Connection(Place(url, key), timeout_s, attempts, transport)
         self.url = self._connection.url
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Close every connection."""
         self._connection.close()
@@ -64,61 +69,17 @@ class Client(Closing):
         told: Mapping[str, Any] = self._connection.get("/readyz")
         return told
 
-    def submit(
-        self,
-        text: str | None = None,
-        dags: Sequence[Dag] | None = None,
-        *,
-        trials: int = 64,
-        seconds: float | None = None,
-        target_latency_s: float | None = None,
-        stop_if_gain_below: float | None = None,
-        bind: Mapping[str, int] | None = None,
-        weights: Mapping[str, float] | None = None,
-        cores: int = 1,
-        seed: int = 0,
-        target: str = "",
-        priority: int = 0,
-        fresh: bool = False,
-        allow: Sequence[str] = (),
-        without: Sequence[str] = (),
-        idempotency_key: str | None = None,
-    ) -> Job:
+    @method_keywords_of(SubmitCall)
+    def submit(self, call: SubmitCall) -> Job:
         """Queue a job and return it; `how` says whether it is new.
 
-        Args:
-            text: Tensor Comprehensions notation; or `dags`.
-            target: KIND[:ARCH] or a digest, as `targets` tells them; any worker's unless given.
-            allow: what may change how results are rounded: "winograd2", "winograd4".
-            without: rules to switch off, by name.
-            idempotency_key: one of this call unless given; with one of your own, the same request
-                from another process makes no second job.
-
         Raises:
+            SpecError: an option is out of bounds.
             ServiceError: the request is wrong (422), or too much (429).
         """
-        budget = {
-            "trials": trials,
-            "seconds": seconds,
-            "target_latency_s": target_latency_s,
-            "stop_if_gain_below": stop_if_gain_below,
-        }
-        body: dict[str, Any] = {
-            "text": text,
-            "dags": None if dags is None else [to_json(dag) for dag in dags],
-            "bind": dict(bind or {}),
-            "weights": dict(weights or {}),
-            "cores": cores,
-            "budget": budget,
-            "seed": seed,
-            "target": target,
-            "priority": priority,
-            "fresh": fresh,
-            "allow": list(allow),
-            "without": list(without),
-        }
-        headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
-        return job_of(self._connection.send("POST", "/v1/jobs", body=body, headers=headers).json())
+        headers = {"Idempotency-Key": call.idempotency_key or uuid4().hex}
+        reply = self._connection.send("POST", "/v1/jobs", body=call.body(), headers=headers)
+        return job_of(reply.json())
 
     def find(self, job_id: str) -> str:
         """Return the id of the one job whose id begins with `job_id`; a whole id is not looked up.

@@ -14,31 +14,32 @@ from ansorpy.records import Race, Record
 from ansorpy.replay import UNFIT, check_row, plan_from_text
 from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.final_race import deliver, export_of, result_of
+from ansorpy.tuner.options import TuneOptions, later_budget
 from ansorpy.tuner.task import Task, failures_of
 from ansorpy.tuner.trust import is_current, is_trusted
 
 
 def request_digest(
-    tasks: Sequence[Task],
-    trials: int,
-    seconds: float | None,
-    seed: int,
-    weights: Mapping[str, float],
-    goal: Sequence[float | None] = (None, None),
+    tasks: Sequence[Task], options: TuneOptions, weights: Mapping[str, float]
 ) -> str:
-    """Return the digest of what was asked for: equal requests may have the same answer.
+    """Return the digest of a request: equal requests may have the same answer.
+
+    Options of release 0.1 are written as they were then; of the later ones that end a search,
+    those that differ from their default.
 
     Args:
-        goal: the latency that is good enough, and the gain below which it is not worth it.
+        weights: of the tasks that are tuned; equal Dags are one task.
     """
     asked: dict[str, object] = {
         "tasks": [(task.key, task.rules, weights.get(task.name, 1.0)) for task in tasks],
-        "trials": trials,
-        "seconds": seconds,
-        "seed": seed,
+        "trials": options.trials,
+        "seconds": options.seconds,
+        "seed": options.seed,
     }
+    goal = [options.target_latency_s, options.stop_if_gain_below]
     if any(part is not None for part in goal):
-        asked["goal"] = list(goal)
+        asked["goal"] = goal
+    asked |= later_budget(options)
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 

@@ -5,15 +5,11 @@
 `run` yields events and knows neither the web nor the database; `tune` is the same for people.
 """
 
-import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from math import inf
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import cast
 
 from platformdirs import user_data_path
 
@@ -33,18 +29,11 @@ from ansorpy.events import (
     TaskDone,
     TaskResult,
 )
-from ansorpy.frontends.tc.text import parse
-from ansorpy.measure.host import local_target
 from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.plan.choices import ALL_PLANS
-from ansorpy.progress import is_painted, reporter
 from ansorpy.records import MemoryStore, Record, Store, default_store
-from ansorpy.result import Result
 from ansorpy.state.rule import Rule
-from ansorpy.target import Target, require_back_end, require_cores
-from ansorpy.te.check import check
-from ansorpy.te.dag import Dag
-from ansorpy.te.tensor import Tensor
+from ansorpy.target import require_cores
 from ansorpy.tuner import first_answer, record_lookup, warm
 from ansorpy.tuner.checkpoint import Journal, StoreJournal
 from ansorpy.tuner.delivery import Deliveries
@@ -52,6 +41,7 @@ from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.goal import Goal
 from ansorpy.tuner.model import default_model
 from ansorpy.tuner.pools import OPEN_POOLS, Pools, small_pools
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.round import play
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.scheduler import Settings
@@ -69,55 +59,7 @@ from ansorpy.tuner.twins import (
     united,
 )
 
-__all__ = ["Request", "run", "tune"]  # `help(ansorpy.tune)` shows these
-
-MAX_TRIALS = 1_000_000  # every trial is kept in memory while its task is tuned
-MAX_CORES = 256
 MIN_GAIN = 1e-9  # seconds; what counts as an improvement
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to tune, for what, and how hard. `trials` and `seconds` are shared by all tasks.
-
-    Without trials the model's choice is the answer (`tuner.first_answer`).
-    """
-
-    dags: tuple[Dag, ...]
-    target: Target
-    trials: int = 64
-    seconds: float | None = None
-    seed: int = 0
-    weights: Mapping[str, float] = field(default_factory=dict)  # how often each task occurs; 1
-    patience: int | None = None  # a task without gain for so many trials stops
-    fresh: bool = False  # neither answer from the store nor start from what it knows
-    allow: tuple[str, ...] = ()  # what else may change how results are rounded: "winograd2" ...
-    without: tuple[str, ...] = ()  # rules that are switched off, by name: "SplitPhases" ...
-    target_latency_s: float | None = None  # weighted sum over the tasks that is good enough
-    stop_if_gain_below: float | None = None  # share; over a quarter of the trials, at least 64
-    transfer: bool = False  # start from what other tasks taught, unless `fresh`
-    first_answer: bool = True  # before the first trial, of no more tasks than have open pools
-
-    def __post_init__(self) -> None:
-        require_back_end(self.target.kind)
-        if not 0 <= self.trials <= MAX_TRIALS:
-            raise SpecError(f"trials {self.trials}: expected 0 to {MAX_TRIALS}")
-        if self.seconds is not None and not self.seconds > 0:
-            raise SpecError(f"seconds {self.seconds}: must be above 0")
-        if self.target_latency_s is not None and not self.target_latency_s > 0:
-            raise SpecError(f"target latency {self.target_latency_s} s: must be above 0")
-        if self.stop_if_gain_below is not None and not 0 < self.stop_if_gain_below < 1:
-            raise SpecError(f"stop if gain below {self.stop_if_gain_below}: expected 0 to 1")
-        if self.seed < 0:
-            raise SpecError(f"seed {self.seed}: must be at least 0")
-        if not 1 <= self.target.cores <= MAX_CORES:
-            raise SpecError(f"cores {self.target.cores}: expected 1 to {MAX_CORES}")
-        names = [dag.name for dag in self.dags]
-        for name, weight in self.weights.items():
-            if name not in names:
-                raise SpecError(f"weight {name}={weight}: tasks are {', '.join(names)}")
-            if not 0 < weight < inf:
-                raise SpecError(f"weight {name}={weight}: must be above 0 and finite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +126,7 @@ def run(
     counts = tuple(sum(r.race is None for r in records) for records in known.values())
     yield Started(tuple(known), counts, request.trials, request.seconds, twin_names(firsts))
 
-    goal = (request.target_latency_s, request.stop_if_gain_below)
-    digest = record_lookup.request_digest(
-        tasks, request.trials, request.seconds, request.seed, weights, goal
-    )
+    digest = record_lookup.request_digest(tasks, request, weights)
     share = -(-request.trials // len(tasks))
     results = {
         task.name: record_lookup.answer(task, known[task.name], digest, share, out)
@@ -365,146 +304,3 @@ def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event
         if delivered is not None:
             yield from each_told(task, delivered)
     return standing.why_over()
-
-
-def tune(
-    what: Dag | Sequence[Dag] | str,
-    target: Target | None = None,
-    *,
-    trials: int = 64,
-    seconds: float | None = None,
-    seed: int = 0,
-    cores: int = 1,
-    bind: Mapping[str, int] | None = None,
-    weights: Mapping[str, float] | None = None,
-    rules: tuple[Rule, ...] | None = None,
-    store: Store | None = None,
-    out: Path | str | None = None,
-    patience: int | None = None,
-    fresh: bool = False,
-    allow: Sequence[str] = (),
-    without: Sequence[str] = (),
-    transfer: bool = False,
-    progress: bool | None = None,
-    on_event: Callable[[Event], object] = lambda event: None,
-) -> Result:
-    """Tune Dags (or the definitions of a text) and return their verified kernels.
-
-    A KeyboardInterrupt ends the search: the best so far is raced, verified and returned, with
-    `stopped == "interrupted"`. It is raised if there is nothing to return, and in the final race.
-
-    Args:
-        what: a Dag (`te.dag(...)`), several Dags, or definitions in the text notation.
-        target: the machine; this one, with `cores` threads, unless given.
-        trials: candidates to measure, for all tasks together; 0: the choice of the cost model is
-            verified and delivered as a library alone, in about two seconds.
-        seconds: time limit of all tasks together, final races included; none unless given.
-        seed: of every random choice; the same seed measures the same candidates.
-        cores: threads of the kernels, unless `target` is given.
-        bind: values of the symbols of the text: `{"N": 512}`.
-        weights: occurrences of each task in the program that it is tuned for, by name; 1 unless
-            given. Trials go where they save most time.
-        rules: the rule set; the registered one of the target unless given (docs/rules.md).
-        store: records of earlier tunings, which are answers or warm starts, and of this one;
-            `records.jsonl` in the user's data folder unless given.
-        out: folder of the zips; in the user's data folder unless given.
-        patience: trials of a task without a gain after which its search ends; no limit unless
-            given.
-        fresh: neither answer from the store nor start from its records.
-        allow: reformulations that change rounding beyond the order of sums: "winograd2",
-            "winograd4" (ADR-0035).
-        without: names of rules that are switched off (docs/rules.md).
-        transfer: start the cost model from measurements of other tasks that lie beside the store
-            (ADR-0066); not with `fresh`, nor with a store in memory.
-        progress: show progress on standard error: True, False, or None: only on a terminal and
-            in Jupyter.
-        on_event: called with every event (`ansorpy.events`).
-
-    Raises:
-        SpecError: the request is wrong.
-        KeyboardInterrupt: there was one, and there is nothing to return.
-    """
-    request = Request(
-        dags=read(what, bind or {}),
-        target=local_target(cores) if target is None else target,
-        trials=trials,
-        seconds=seconds,
-        seed=seed,
-        weights=weights or {},
-        patience=patience,
-        fresh=fresh,
-        allow=tuple(allow),
-        without=tuple(without),
-        transfer=transfer,
-    )
-    store = default_store() if store is None else store
-    folder = None if out is None else Path(out)
-    events = run(request, rules, store, folder, experience=Experience.beside(store))
-    shown = is_painted(sys.stderr) if progress is None else progress
-    with reporter(sys.stderr) if shown else nullcontext(ignore) as report:
-
-        def tell(event: Event) -> None:
-            report(event)
-            on_event(event)
-
-        last = follow(events, tell)
-    return Result(last.results, last.seconds, last.stopped)
-
-
-def ignore(event: Event) -> None:
-    """Show nothing."""
-
-
-def follow(events: Generator[Event, None, None], report: Callable[[Event], object]) -> Finished:
-    """Report every event of a tuning; return the last one.
-
-    A KeyboardInterrupt while an event is reported goes to the tuning, which keeps the best so far.
-    """
-    event = next(events)
-    while not isinstance(event, Finished):
-        try:
-            report(event)
-            event = next(events)
-        except KeyboardInterrupt:
-            event = events.throw(KeyboardInterrupt())
-    report(event)
-    return event
-
-
-def read(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple[Dag, ...]:
-    """Return the checked Dags.
-
-    Raises:
-        SpecError: one is wrong, there is none, or two share a name.
-    """
-    if isinstance(what, str):
-        return parse(what, bind)
-    dags = (what,) if isinstance(what, Dag) else _sequence(what)
-    if not dags:
-        raise SpecError("nothing to tune: 0 Dags, at least 1 needed")
-    for dag in dags:
-        check(dag)
-    return dags
-
-
-def _sequence(what: object) -> tuple[Dag, ...]:
-    """Return what was given for Dags as a tuple.
-
-    Raises:
-        SpecError: something in it is no Dag.
-    """
-    given = tuple(what) if isinstance(what, Iterable) and not isinstance(what, Tensor) else (what,)
-    tensors = [one.name for one in given if isinstance(one, Tensor)]
-    if tensors:
-        names = ", ".join(tensors)
-        raise SpecError(
-            f"cannot tune {names} because a tensor alone is no Dag;"
-            f" expected te.dag({names if len(tensors) == 1 else f'[{names}]'})"
-        )
-    for one in given:
-        if not isinstance(one, Dag):
-            raise SpecError(
-                f"cannot tune {type(one).__name__} {str(one)[:40]!r};"
-                " expected a Dag, several Dags, or the text of definitions"
-            )
-    return cast(tuple[Dag, ...], given)

@@ -25,7 +25,8 @@ from ansorpy.measure.timing.protocol import Race
 from ansorpy.records import IMPORTED, MemoryStore, Origin, Record
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.ranking import NAIVE
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.request import Request
+from ansorpy.tuner.tune import run
 from benchmarks.common import RAW, chosen, commit, duration, say, today
 from benchmarks.speed import OursOnly
 from benchmarks.suite.cases import DUEL, takes_winograd
@@ -152,7 +153,7 @@ def tuned(one: Wanted) -> None:
     """
     dag = ROWS[one.case].dag(one.constant_weights)
     request = Request(
-        (dag,), local_target(one.threads), one.trials, seconds=one.seconds, seed=one.seed,
+        (dag,), local_target(one.threads), trials=one.trials, seconds=one.seconds, seed=one.seed,
         fresh=True, allow=CONTESTANTS[one.who].allow,
     )  # fmt: skip
     store = WatchedStore()

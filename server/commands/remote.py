@@ -25,6 +25,8 @@ from ansorpy.server.commands.common import (
     stop,
 )
 from ansorpy.server.commands.job_progress import as_line, watcher
+from ansorpy.server.commands.options import takes_options
+from ansorpy.tuner.options import TuneOptions, values
 
 if TYPE_CHECKING:  # the client loads when it is first used: `ansorpy tune` does without
     from ansorpy.client import Client, Job
@@ -60,29 +62,13 @@ def _tell_retry(details: RetryDetails) -> None:
         typer.echo("ansorpy: the request did not get through, trying again", err=True)
 
 
+@takes_options(TuneOptions, of_service=True)
 def submit(
     file: File,
-    trials: Annotated[int, typer.Option(min=1, help="Candidates to measure.")] = 64,
-    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
-    target_latency: Annotated[
-        float | None, typer.Option(help="Stop once as fast as this, in seconds.")
-    ] = None,
-    stop_if_gain_below: Annotated[
-        float | None, typer.Option(help="Stop once the last quarter gained less, e.g. 0.01.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    cores: Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")] = 1,
+    options: TuneOptions,
     bind: Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol.")] = None,
-    weight: Annotated[list[str] | None, typer.Option(help="NAME=3: how often it occurs.")] = None,
     target: Annotated[str, typer.Option(help="KIND[:ARCH] or a digest; any unless given.")] = "",
     priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier jobs know.")] = False,
-    allow: Annotated[
-        list[str] | None, typer.Option(help="winograd2, winograd4: other roundings.")
-    ] = None,
-    without: Annotated[
-        list[str] | None, typer.Option(help="A rule to switch off, by name: SplitPhases.")
-    ] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="Once per key.")] = None,
     watch_it: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
     as_json: AsJson = False,
@@ -91,18 +77,9 @@ def submit(
     with service() as client:
         job = client.submit(
             **_workload(file, pairs(bind, "--bind", int)),
-            trials=trials,
-            seconds=seconds,
-            target_latency_s=target_latency,
-            stop_if_gain_below=stop_if_gain_below,
-            weights=pairs(weight, "--weight", float),
-            cores=cores,
-            seed=seed,
+            **values(options),
             target=target,
             priority=priority,
-            fresh=fresh,
-            allow=allow or (),
-            without=without or (),
             idempotency_key=idempotency_key,
         )
         typer.echo(_json(job) if as_json else job.id)

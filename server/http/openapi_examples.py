@@ -53,7 +53,8 @@ _JOB: Final[Mapping[str, Any]] = {
     "waiting_for": None,
     "priority": 0,
     "budget": {
-        "trials": 64, "seconds": None, "target_latency_s": None, "stop_if_gain_below": None
+        "trials": 64, "seconds": None, "target_latency_s": None, "stop_if_gain_below": None,
+        "patience": None,
     },
     "cores": 1,
     "target": "5f2b9c0d1e3a4b6c",

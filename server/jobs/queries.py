@@ -283,7 +283,6 @@ _REUSE: Final[tuple[tuple[State, How], ...]] = (
 
 
 def _add_job(tx: Session, tenant_id: int, submission: Submission, now_s: float) -> JobRow:
-    budget = submission.budget
     row = JobRow(
         id=uuid4().hex,
         tenant_id=tenant_id,
@@ -294,10 +293,10 @@ def _add_job(tx: Session, tenant_id: int, submission: Submission, now_s: float) 
         workload=submission.workload,
         target=submission.target,
         cores=submission.cores,
-        trials=budget.trials,
-        seconds=budget.seconds,
-        target_latency_s=budget.target_latency_s,
-        stop_if_gain_below=budget.stop_if_gain_below,
+        trials=submission.trials,
+        seconds=submission.seconds,
+        target_latency_s=submission.target_latency_s,
+        stop_if_gain_below=submission.stop_if_gain_below,
         created_s=now_s,
         updated_s=now_s,
         events=0,

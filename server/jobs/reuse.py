@@ -9,7 +9,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from ansorpy.server.db.models import JobRow
 from ansorpy.server.jobs.states import State
-from ansorpy.server.jobs.submission import Budget, Submission
+from ansorpy.server.jobs.submission import Submission
 
 
 def newest_reusable(
@@ -22,10 +22,9 @@ def newest_reusable(
     Args:
         targets: what the job may have as its target; none: anything.
     """
-    asked = submission.budget
-    covers = _covers(asked)
-    if state == "succeeded" and asked.target_latency_s is not None:
-        covers = or_(covers, JobRow.best_s <= asked.target_latency_s)
+    covers, latency_s = _covers(submission), submission.target_latency_s
+    if state == "succeeded" and latency_s is not None:
+        covers = or_(covers, JobRow.best_s <= latency_s)
     query = select(JobRow.seq).where(
         JobRow.tenant_id == tenant_id,
         JobRow.workload == submission.workload,
@@ -37,7 +36,7 @@ def newest_reusable(
     return query.order_by(JobRow.seq.desc()).limit(1)
 
 
-def _covers(asked: Budget) -> ColumnElement[bool]:
+def _covers(asked: Submission) -> ColumnElement[bool]:
     """Return the condition that a job's search looks at least as hard as `asked`."""
     return and_(
         JobRow.trials >= asked.trials,

@@ -1,4 +1,4 @@
-"""What is asked of a job, as one canonical document: what is stored, compared and run."""
+"""A job as one canonical JSON document, which is stored, compared and run."""
 
 import json
 from collections.abc import Mapping
@@ -12,62 +12,35 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.options import TuneOptions, job_fields, later_budget, options_of, values
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """When a search ends; whichever comes first.
-
-    target_latency_s     the weighted latency of all tasks is as good as wanted
-    stop_if_gain_below   the last quarter of the trials (at least 64) made it better by a smaller
-                         share than this
-    """
-
-    trials: int = 64
-    seconds: float | None = None
-    target_latency_s: float | None = None
-    stop_if_gain_below: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(TuneOptions):
     """A job as its owner wants it. `target` is a name (ansorpy.target), "" for any worker's."""
 
     dags: tuple[Dag, ...]
-    budget: Budget = Budget()
-    weights: Mapping[str, float] = field(default_factory=dict)
-    cores: int = 1
-    seed: int = 0
-    target: str = ""
-    priority: int = 0
-    fresh: bool = False  # neither answered from earlier jobs nor started from their records
-    text: str | None = None  # what the Dags were parsed from, for people
-    allow: tuple[str, ...] = ()  # what may change how results are rounded: "winograd2" ...
-    without: tuple[str, ...] = ()  # rules that are switched off, by name
+    target: str = field(default="", kw_only=True)
+    priority: int = field(default=0, kw_only=True)
+    text: str | None = field(default=None, kw_only=True)  # the source of the Dags, for people
 
     def __post_init__(self) -> None:
+        TuneOptions.__post_init__(self)
         names = [dag.name for dag in self.dags]
         for name in self.weights:
             if name not in names:
                 raise SpecError(f"weights: no task {name!r}; there are {', '.join(sorted(names))}")
-        if self.budget.trials < len(names):
-            raise SpecError(f"trials {self.budget.trials}: too few for {len(names)} tasks")
+        if self.trials < len(names):
+            raise SpecError(f"trials {self.trials}: too few for {len(names)} tasks")
 
     def document(self) -> str:
         """Return the canonical JSON."""
-        budget = self.budget
         document = {
             "dags": [to_json(dag) for dag in self.dags],
-            "weights": dict(self.weights),
-            "cores": self.cores,
-            "seed": self.seed,
             "target": self.target,
             "priority": self.priority,
-            "fresh": self.fresh,
             "text": self.text,
-            "allow": list(self.allow),
-            "without": list(self.without),
-            "budget": {name: getattr(budget, name) for name in Budget.__slots__},
+            **job_fields(self),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -75,9 +48,9 @@ class Submission:
     def of(document: str) -> "Submission":
         """Return the submission of a stored document."""
         fields: dict[str, Any] = json.loads(document)
-        dags = tuple(map(from_json, fields.pop("dags")))
-        words = {name: tuple(fields.get(name, ())) for name in ("allow", "without")}
-        return Submission(dags=dags, **{**fields, **words, "budget": Budget(**fields["budget"])})
+        own = {name: fields[name] for name in ("target", "priority", "text")}
+        dags = tuple(map(from_json, fields["dags"]))
+        return Submission(dags, **own, **values(options_of(fields)))
 
     @property
     def sha256(self) -> str:
@@ -86,12 +59,18 @@ class Submission:
 
     @property
     def workload(self) -> str:
-        """The digest of what is computed: tasks, their names and weights, threads, freedoms."""
+        """The digest of the tasks, their names, weights and threads, and of some options.
+
+        Jobs of one workload differ in the options that `server.jobs.twins` compares, at most, and
+        in their seed.
+        """
         tasks = sorted(
             (dag.name, workload_key(dag), self.weights.get(dag.name, 1.0)) for dag in self.dags
         )
-        freedoms = [sorted(set(self.allow))] if self.allow or self.without else []
+        freedoms: list[Any] = [sorted(set(self.allow))] if self.allow or self.without else []
         freedoms += [sorted(set(self.without))] if self.without else []
+        later = later_budget(self)
+        freedoms += [later] if later else []
         return sha256(json.dumps([tasks, self.cores, *freedoms]).encode()).hexdigest()
 
 

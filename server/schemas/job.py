@@ -5,36 +5,25 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from ansorpy.server.schemas.base import DIGEST_PATTERN, Name, Whole, Wire
+from ansorpy.server.schemas.options import BudgetFields, OptionFields
 from ansorpy.target import MAX_NAME
+from ansorpy.tuner.option import definitions
+from ansorpy.tuner.options import TuneOptions, options_of
 
 MAX_TEXT = 64 * 1024
 MAX_TASKS = 64
 MATMUL = "def mm(float(64,64) A, float(64,64) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
 Extent = Annotated[int, Whole, Field(ge=1, le=2**31 - 1)]
-Weight = Annotated[float, Field(gt=0, le=1e9)]
-Trials = Annotated[int, Whole, Field(ge=1, le=100_000)]
 State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 How = Literal["created", "repeated", "coalesced", "answered"]
 
 
-class Budget(Wire):
+class Budget(BudgetFields):  # type: ignore[misc]  # its fields are made from the options
     """When the search ends: whichever of these comes first."""
 
-    trials: Trials = Field(default=64, description="Candidates to measure, all tasks together.")
-    seconds: Annotated[float, Field(gt=0, le=86_400)] | None = Field(
-        default=None, description="Time for the whole job."
-    )
-    target_latency_s: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
-        default=None, description="Stop once the weighted latency of all tasks is as low as this."
-    )
-    stop_if_gain_below: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None,
-        description="Stop once the last quarter of the trials gained a smaller share than this.",
-    )
 
-
-class JobRequest(Wire):
+class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
     """What to tune (exactly one of `text` and `dags`), and how hard."""
 
     model_config = ConfigDict(
@@ -50,14 +39,7 @@ class JobRequest(Wire):
     bind: Annotated[dict[Name, Extent], Field(max_length=64)] = Field(
         default_factory=dict, description="Extents of the symbols of `text`."
     )
-    weights: Annotated[dict[Name, Weight], Field(max_length=MAX_TASKS)] = Field(
-        default_factory=dict, description="How often each task runs in the whole; 1 unless given."
-    )
-    cores: Annotated[int, Whole, Field(ge=1, le=256)] = Field(
-        default=1, description="Threads of the kernel."
-    )
     budget: Budget = Field(default_factory=Budget)
-    seed: Annotated[int, Whole, Field(ge=0, le=2**32 - 1)] = 0
     target: Annotated[str, Field(max_length=MAX_NAME)] = Field(
         default="",
         description="KIND or KIND:ARCH, such as cpu or cpu:znver4, or a digest from /v1/targets;"
@@ -66,14 +48,10 @@ class JobRequest(Wire):
     priority: Annotated[int, Whole, Field(ge=-100, le=100)] = Field(
         default=0, description="Higher ones run first."
     )
-    fresh: bool = Field(default=False, description="Search anew, whatever earlier jobs found.")
-    allow: Annotated[list[Literal["winograd2", "winograd4"]], Field(max_length=2)] = Field(
-        default_factory=list,
-        description="What may change how results are rounded, besides the order of sums.",
-    )
-    without: Annotated[
-        list[Annotated[str, Field(pattern="^[A-Za-z]{1,40}$")]], Field(max_length=32)
-    ] = Field(default_factory=list, description="Rules to switch off, by name; see /v1/rules.")
+
+    def options(self) -> TuneOptions:
+        """Return the options of the tuning."""
+        return options_of(self.model_dump(include={"budget", *definitions(TuneOptions)}))
 
     @model_validator(mode="after")
     def _one_source(self) -> "JobRequest":

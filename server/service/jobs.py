@@ -16,11 +16,12 @@ from ansorpy.server.jobs import machines, queries
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.events import last_events, read_events
 from ansorpy.server.jobs.states import ENDED, State
-from ansorpy.server.jobs.submission import Budget, Submission, read_dags
+from ansorpy.server.jobs.submission import Submission, read_dags
 from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted
 from ansorpy.server.service.limits import RequestLimits, check_parts, check_request
 from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.serializers import job_reply, job_summary
+from ansorpy.tuner.options import values
 from ansorpy.tuner.rules import find_rules
 
 StateChange = Literal["cancel", "pause", "resume"]
@@ -86,27 +87,25 @@ class JobService:
         return JobSubmitted(**reply.model_dump(), how=found.how)
 
     def _submission(self, request: JobRequest) -> Submission:
-        asked = request.budget
+        options = request.options()
         try:
             check_parts(request.dags or (), self.limits)
             dags = read_dags(request.text, request.dags, request.bind)
-            find_rules("cpu", request.allow, request.without)
-            check_request(dags, asked.trials, asked.seconds, self.limits)
+            find_rules("cpu", options.allow, options.without)
+            check_request(dags, options.trials, options.seconds, self.limits)
             return Submission(
-                dags=dags,
-                budget=Budget(**asked.model_dump()),
-                weights=request.weights,
-                cores=request.cores,
-                seed=request.seed,
-                allow=tuple(sorted(set(request.allow))),
-                without=tuple(sorted(set(request.without))),
+                dags,
                 target=request.target,
                 priority=request.priority,
-                fresh=request.fresh,
                 text=request.text,
+                **{
+                    **values(options),
+                    "allow": sorted(set(options.allow)),
+                    "without": sorted(set(options.without)),
+                },
             )
         except SpecError as error:
-            names = (*request.bind, *request.weights, *request.without)
+            names = (*request.bind, *options.weights, *options.without)
             told = redacted(str(error), request.text, request.dags or (), names)
             raise SpecError(told) from None
 
@@ -178,7 +177,7 @@ class JobService:
 
 def _check_target(tx: Session, request: JobRequest) -> None:
     try:
-        machines.check_target(tx, request.target, request.cores)
+        machines.check_target(tx, request.target, request.options().cores)
     except SpecError as error:
         raise SpecError(redacted(str(error), None, (), (request.target,))) from None
 

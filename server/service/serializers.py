@@ -30,6 +30,7 @@ class Asked:
     flops: tuple[int, ...]
     same_as: tuple[str, ...]  # the first task that computes the same; "": it is itself the first
     memory_bytes: int
+    budget: Budget
 
 
 @lru_cache(maxsize=1024)
@@ -42,6 +43,7 @@ def _asked(request: str) -> Asked:
         tuple(map(flop_count, submission.dags)),
         tuple(twins.get(dag.name, "") for dag in submission.dags),
         max(map(tensor_bytes, submission.dags)),
+        Budget(**{name: getattr(submission, name) for name in Budget.model_fields}),
     )
 
 
@@ -62,12 +64,7 @@ def job_reply(row: JobRow, kernels: Sequence[KernelRow], waiting_for: str | None
         reason=row.reason[:MAX_REASON],
         waiting_for=waiting_for,
         priority=row.priority,
-        budget=Budget(
-            trials=row.trials,
-            seconds=row.seconds,
-            target_latency_s=row.target_latency_s,
-            stop_if_gain_below=row.stop_if_gain_below,
-        ),
+        budget=facts.budget,
         cores=row.cores,
         target=row.target,
         created_s=row.created_s,

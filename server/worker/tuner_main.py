@@ -124,26 +124,15 @@ def load_engine(settings: ServiceSettings) -> Tune:
     from ansorpy.measure.host import local_target
     from ansorpy.measure.timing.worker_pool import Settings as PoolSettings
     from ansorpy.tuner.pools import Pools
-    from ansorpy.tuner.tune import Request, run
+    from ansorpy.tuner.request import Request
+    from ansorpy.tuner.tune import run
 
     gbm.preload()
 
     def tune(submission: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
-        budget = submission.budget
-        request = Request(
-            dags=submission.dags,
-            target=local_target(submission.cores),
-            trials=budget.trials,
-            seconds=budget.seconds,
-            seed=submission.seed,
-            weights=submission.weights,
-            fresh=submission.fresh,
-            allow=submission.allow,
-            without=submission.without,
-            target_latency_s=budget.target_latency_s,
-            stop_if_gain_below=budget.stop_if_gain_below,
-            first_answer=False,  # what is served has a kernel.py
-        )
+        machine = local_target(submission.cores)
+        # Not the first answer: a kernel of the service has a kernel.py.
+        request = Request.of(submission, submission.dags, machine, first_answer=False)
         measuring = PoolSettings(folder=str(out.parent), sandbox=settings.sandbox)
         open_pool = lambda dag, target: pool.MeasurePool(dag, target, measuring)  # noqa: E731
         return run(request, store=journal, out=out, pools=lambda: Pools(open_pool), journal=journal)

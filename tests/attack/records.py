@@ -37,9 +37,10 @@ from ansorpy.state.steps import reformulations
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
 from ansorpy.tuner import record_lookup, warm
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task, rules_name
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.tune import run
 from tests.attack.forge import CONV, TARGET, TASKS, TRIALS, Attack, attack
 from tests.fakes import fake_pools
 

@@ -44,7 +44,8 @@ def test_only_known_freedoms_are_taken(running: Service) -> None:
         assert reply.status_code == status, reply.text
 
 
-FIELDS = ", ".join(list(JobRequest.model_fields)[:-1]) + " or without"
+*FIRST, LAST = JobRequest.model_fields
+FIELDS = f"{', '.join(FIRST)} or {LAST}"
 
 
 @pytest.mark.parametrize(
@@ -53,8 +54,8 @@ FIELDS = ", ".join(list(JobRequest.model_fields)[:-1]) + " or without"
         ({"budgets": {}}, "?", f"cannot take a field of the request because no such field exists;"
          f" expected {FIELDS}; the nearest is budget"),
         ({"budget": {"trails": 5}}, "budget.?", "cannot take a field of budget because no such"
-         " field exists; expected trials, seconds, target_latency_s or stop_if_gain_below;"
-         " the nearest is trials"),
+         " field exists; expected trials, seconds, target_latency_s, stop_if_gain_below or"
+         " patience; the nearest is trials"),
         ({"zzzzzzzz": 1}, "?", f"cannot take a field of the request because no such field exists;"
          f" expected {FIELDS}"),
         ({"budget": {"trials": 0}}, "budget.trials", "cannot take budget.trials because its value"

@@ -16,13 +16,13 @@ from ansorpy.server.jobs import lease, queries
 from ansorpy.server.jobs.claim_order import next_job
 from ansorpy.server.jobs.lease import NO_LIMIT
 from ansorpy.server.jobs.reuse import newest_reusable
-from ansorpy.server.jobs.submission import Budget, Submission
+from ansorpy.server.jobs.submission import Submission
 from benchmarks.queue import MM, fill
 from tests.server.databases import Cluster
 from tests.server.test_lease import add_tenant, claim, submit
 
 QUEUED, RUNNING, TENANTS = 2000, 60, 10
-TOO_LARGE = Submission(MM, Budget(10_000))  # no twin's budget covers it
+TOO_LARGE = Submission(MM, trials=10_000)  # no twin's budget covers it
 
 
 @pytest.fixture
@@ -67,11 +67,11 @@ def test_a_claim_loads_one_job(full: Engine) -> None:
     assert len([line for line in sql if line.startswith("SELECT")]) == 2
 
 
-@pytest.mark.parametrize("budget", [Budget(), TOO_LARGE.budget], ids=["found", "all too small"])
-def test_a_submission_loads_at_most_one_twin(full: Engine, budget: Budget) -> None:
+@pytest.mark.parametrize("submission", [Submission(MM), TOO_LARGE], ids=["found", "all too small"])
+def test_a_submission_loads_at_most_one_twin(full: Engine, submission: Submission) -> None:
     with transaction(full) as tx, loaded(JobRow) as rows:
-        found = queries.submit(tx, 1, Submission(MM, budget), 1.0, max_queued=NO_LIMIT)
-    assert found.how == ("coalesced" if budget == Budget() else "created")
+        found = queries.submit(tx, 1, submission, 1.0, max_queued=NO_LIMIT)
+    assert found.how == ("coalesced" if submission == Submission(MM) else "created")
     assert len(rows) <= 1
 
 

@@ -23,8 +23,9 @@ from ansorpy.server.web.filters import latency
 from ansorpy.server.worker.journal import JobJournal
 from ansorpy.server.worker.tuner_main import run_job
 from ansorpy.target import Target
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.time_budget import Pace
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.tune import run
 from tests.fakes import cost_s, fake_pools
 from tests.server.service import MM, Service, service
 
@@ -39,7 +40,7 @@ def slowed(program: Program) -> Measured:
 
 def tuned(submission: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
     request = Request(
-        submission.dags, Target(vector_bits=256, registers=16), submission.budget.trials,
+        submission.dags, Target(vector_bits=256, registers=16), trials=submission.trials,
         weights=submission.weights, first_answer=False,
     )  # fmt: skip
     return run(

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from sqlalchemy import Engine
 
@@ -7,7 +9,7 @@ from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import WorkerRow
 from ansorpy.server.jobs import lease, machines, queries
 from ansorpy.server.jobs.errors import KeyReusedError, NotFoundError, QuotaError
-from ansorpy.server.jobs.submission import Budget, Submission
+from ansorpy.server.jobs.submission import Submission
 from tests.server.test_lease import LEASE_S, MM, add_tenant, claim, submit
 
 OTHER = parse("def mm(float(4,5) A, float(5,7) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")
@@ -32,8 +34,10 @@ def succeed(engine: Engine, best_s: float | None = None) -> None:
 
 def test_a_document_comes_back_whole() -> None:
     submission = Submission(
-        MM, Budget(7, 1.5, 1e-3, 0.01), {"mm": 2.0}, 2, 5, "t", -3, True, "def mm..."
-    )
+        MM, trials=7, seconds=1.5, target_latency_s=1e-3, stop_if_gain_below=0.01, patience=5,
+        weights={"mm": 2.0}, cores=2, seed=5, fresh=True, allow=["winograd2"],
+        without=["SplitPhases"], target="t", priority=-3, text="def mm...",
+    )  # fmt: skip
     assert Submission.of(submission.document()) == submission
     assert Submission.of(submission.document()).sha256 == submission.sha256
 
@@ -42,7 +46,7 @@ def test_what_is_asked_is_checked() -> None:
     with pytest.raises(SpecError, match="no task 'x'; there are mm"):
         Submission(MM, weights={"x": 1.0})
     with pytest.raises(SpecError, match="trials 0: too few for 1 tasks"):
-        Submission(MM, Budget(0))
+        Submission(MM, trials=0)
 
 
 def test_the_same_idempotency_key_is_the_same_job(engine: Engine) -> None:
@@ -57,13 +61,13 @@ def test_the_same_idempotency_key_is_the_same_job(engine: Engine) -> None:
 
 def test_equal_work_that_waits_or_runs_is_done_once(engine: Engine) -> None:
     first = ask(engine, Submission(MM))
-    assert ask(engine, Submission(MM, Budget(32)), "k").job.id == first.job.id
-    assert ask(engine, Submission(MM, Budget(32)), "k").how == "repeated"
+    assert ask(engine, Submission(MM, trials=32), "k").job.id == first.job.id
+    assert ask(engine, Submission(MM, trials=32), "k").how == "repeated"
     claim(engine, 1.0, target="t")
     same = ask(engine, Submission(MM, target="t"))
     assert (same.how, same.job.id) == ("coalesced", first.job.id)
     for different in (
-        Submission(MM, Budget(65)),
+        Submission(MM, trials=65),
         Submission(OTHER),
         Submission(MM, cores=2),
         Submission(MM, target="u"),
@@ -78,34 +82,43 @@ def test_fresh_and_foreign_work_is_done_again(engine: Engine) -> None:
 
 
 def test_finished_work_answers_unless_more_is_asked(engine: Engine) -> None:
-    first = ask(engine, Submission(MM, Budget(64, 10.0)))
+    first = ask(engine, Submission(MM, trials=64, seconds=10.0))
     succeed(engine, best_s=2e-3)
-    assert ask(engine, Submission(MM, Budget(64, 10.0))).how == "answered"
-    assert ask(engine, Submission(MM, Budget(8, 5.0))).job.id == first.job.id
-    reached = Budget(10_000, target_latency_s=3e-3)
-    assert ask(engine, Submission(MM, reached)).how == "answered"
-    for more in (Budget(65, 10.0), Budget(64), Budget(10_000, target_latency_s=1e-3)):
-        assert ask(engine, Submission(MM, more, fresh=False)).how == "created", more
+    assert ask(engine, Submission(MM, trials=64, seconds=10.0)).how == "answered"
+    assert ask(engine, Submission(MM, trials=8, seconds=5.0)).job.id == first.job.id
+    reached: dict[str, Any] = {"trials": 10_000, "target_latency_s": 3e-3}
+    assert ask(engine, Submission(MM, **reached)).how == "answered"
+    asked: list[dict[str, Any]] = [
+        {"trials": 65, "seconds": 10.0},
+        {"trials": 64},
+        {"trials": 10_000, "target_latency_s": 1e-3},
+    ]
+    for more in asked:
+        assert ask(engine, Submission(MM, **more)).how == "created", more
 
 
 @pytest.mark.parametrize(
     ("own", "other", "covers"),
     [
-        (Budget(64), Budget(64), True),
-        (Budget(64), Budget(64, 1.0, 1.0, 1.0), True),
-        (Budget(64, 2.0), Budget(64, 1.0), True),
-        (Budget(64, 1.0), Budget(64, 2.0), False),
-        (Budget(64, 1.0), Budget(64), False),
-        (Budget(64, target_latency_s=1.0), Budget(64), False),
-        (Budget(64, target_latency_s=1.0), Budget(64, target_latency_s=2.0), True),
-        (Budget(64, stop_if_gain_below=0.1), Budget(64, stop_if_gain_below=0.05), False),
+        ({}, {}, True),
+        (
+            {},
+            {"seconds": 1.0, "target_latency_s": 1.0, "stop_if_gain_below": 0.5},
+            True,
+        ),
+        ({"seconds": 2.0}, {"seconds": 1.0}, True),
+        ({"seconds": 1.0}, {"seconds": 2.0}, False),
+        ({"seconds": 1.0}, {}, False),
+        ({"target_latency_s": 1.0}, {}, False),
+        ({"target_latency_s": 1.0}, {"target_latency_s": 2.0}, True),
+        ({"stop_if_gain_below": 0.1}, {"stop_if_gain_below": 0.05}, False),
     ],
 )
 def test_a_job_coalesces_what_asks_for_no_more(
-    engine: Engine, own: Budget, other: Budget, covers: bool
+    engine: Engine, own: dict[str, Any], other: dict[str, Any], covers: bool
 ) -> None:
-    ask(engine, Submission(MM, own))
-    assert ask(engine, Submission(MM, other)).how == ("coalesced" if covers else "created")
+    ask(engine, Submission(MM, **own))
+    assert ask(engine, Submission(MM, **other)).how == ("coalesced" if covers else "created")
 
 
 def test_a_full_queue_is_told(engine: Engine) -> None:

@@ -15,9 +15,9 @@ from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.topi.workloads import Window, conv2d
 from ansorpy.tuner.contestant import Contestant, contestant
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task, rules_name
-from ansorpy.tuner.tune import Request
 
 TARGET = Target(vector_bits=256, registers=16)
 DAG = conv2d(1, 8, 8, 8, 8, 3, Window(padding=1))

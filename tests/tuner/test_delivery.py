@@ -23,7 +23,8 @@ from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import matmul
 from ansorpy.tuner.delivery import FINALISTS, RACES
 from ansorpy.tuner.pools import Pools
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.request import Request
+from ansorpy.tuner.tune import run
 from tests.fakes import FakePool, cost_s
 
 
@@ -37,7 +38,7 @@ def tuned(
         pool.verdict = verdict or pool.verdict
         return cast(MeasurePool, pool)
 
-    request = Request((matmul(48, 48, 48),), Target(), 32, fresh=True)
+    request = Request((matmul(48, 48, 48),), Target(), trials=32, fresh=True)
     *_, end = run(request, CPU, MemoryStore(), out, pools=lambda: Pools(open_pool))
     assert isinstance(end, Finished)
     return end.results[0]

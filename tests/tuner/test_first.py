@@ -19,8 +19,9 @@ from ansorpy.search import Candidate
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
 from ansorpy.tuner import first_answer
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.task import Task, rules_name
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 
 

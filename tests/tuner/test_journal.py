@@ -19,10 +19,11 @@ from ansorpy.topi.workloads import Window, conv2d_bias_relu
 from ansorpy.tuner.checkpoint import Checkpoint, Kept, set_state, state_of
 from ansorpy.tuner.first_answer import PLANS
 from ansorpy.tuner.goal import Goal
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.trust import versions
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

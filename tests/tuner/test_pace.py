@@ -21,9 +21,10 @@ from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d_bias_relu
 from ansorpy.tuner import first_answer
 from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.time_budget import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, HURRIED_S, Pace
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.tune import run
 from tests.fakes import FakePool
 from tests.tuner.test_journal import MM, TARGET
 

@@ -16,8 +16,9 @@ from ansorpy.records import MemoryStore
 from ansorpy.target import Target
 from ansorpy.tuner.checkpoint import StoreJournal
 from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.tune import run
 from tests.fakes import fake_pools
 
 MM = "def mm(float(16,24) A, float(24,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"

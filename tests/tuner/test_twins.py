@@ -15,7 +15,8 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.records import MemoryStore, Store
 from ansorpy.rules import CPU
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.request import Request
+from ansorpy.tuner.tune import run
 from ansorpy.tuner.twins import each_told, leaders, renamed, summed, twin_names, united, zips
 from tests.artifact.test_pack import TARGET
 from tests.fakes import fake_pools
@@ -35,7 +36,7 @@ DAGS = parse(TEXT)
 
 
 def events(out: Path, store: Store | None = None, trials: int = 32) -> Iterator[Event]:
-    request = Request(DAGS, TARGET, trials, weights={"first": 2.0, "second": 5.0})
+    request = Request(DAGS, TARGET, trials=trials, weights={"first": 2.0, "second": 5.0})
     model = RandomModel(np.random.default_rng(0))
     return run(
         request, CPU, store or MemoryStore(), out, model, fake_pools(), clock=lambda: 0.0

@@ -18,10 +18,11 @@ from ansorpy.state.steps import reformulations
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import rules_name
 from ansorpy.tuner.trust import CODEGEN, is_current, is_trusted, versions
-from ansorpy.tuner.tune import Request, run
+from ansorpy.tuner.tune import run
 from ansorpy.tuner.warm import LOOKED_AT, NOTES, SEEDS
 from tests.fakes import fake_pools
 

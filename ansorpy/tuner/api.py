@@ -1,0 +1,112 @@
+"""`ansorpy.tune`: a tuning for people, with progress on a terminal and a result at the end."""
+
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from ansorpy.events import Event, Finished
+from ansorpy.measure.host import local_target
+from ansorpy.progress import is_painted, reporter
+from ansorpy.records import Store, default_store
+from ansorpy.result import Result
+from ansorpy.state.rule import Rule
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.keywords import keywords_of
+from ansorpy.tuner.option import Option
+from ansorpy.tuner.options import LocalOptions
+from ansorpy.tuner.request import Request, read_dags
+from ansorpy.tuner.tune import run
+
+__all__ = ["tune"]  # `help(ansorpy.tune)` shows it
+
+
+def ignore(event: Event) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneCall(LocalOptions):
+    """The arguments of `ansorpy.tune`."""
+
+    what: Annotated[
+        Dag | Sequence[Dag] | str,
+        Option("A Dag (`te.dag(...)`), several Dags, or definitions in the text notation."),
+    ]
+    target: Annotated[
+        Target | None, Option("The machine; this one, with `cores` threads, unless given.")
+    ] = None
+    bind: Annotated[
+        Mapping[str, int], Option('Values of the symbols of the text: `{"N": 512}`.')
+    ] = field(default_factory=dict, kw_only=True)
+    rules: Annotated[
+        tuple[Rule, ...] | None,
+        Option("The rule set; the registered one of the target unless given (docs/rules.md)."),
+    ] = field(default=None, kw_only=True)
+    store: Annotated[
+        Store | None,
+        Option(
+            "Records of earlier tunings, which are answers or warm starts, and of this one;"
+            " `records.jsonl` in the user's data folder unless given."
+        ),
+    ] = field(default=None, kw_only=True)
+    out: Annotated[
+        Path | str | None, Option("Folder of the zips; in the user's data folder unless given.")
+    ] = field(default=None, kw_only=True)
+    progress: Annotated[
+        bool | None,
+        Option(
+            "Show progress on standard error: True, False, or None: only on a terminal and in"
+            " Jupyter."
+        ),
+    ] = field(default=None, kw_only=True)
+    on_event: Annotated[
+        Callable[[Event], object], Option("Called with every event (`ansorpy.events`).")
+    ] = field(default=ignore, kw_only=True)
+
+
+@keywords_of(TuneCall)
+def tune(call: TuneCall) -> Result:
+    """Tune Dags (or the definitions of a text) and return their verified kernels.
+
+    A KeyboardInterrupt ends the search: the best so far is raced, verified and returned, with
+    `stopped == "interrupted"`. It is raised if there is nothing to return, and in the final race.
+
+    Raises:
+        SpecError: the request is wrong.
+        KeyboardInterrupt: there was one, and there is nothing to return.
+    """
+    target = local_target(call.cores) if call.target is None else call.target
+    request = Request.of(call, read_dags(call.what, call.bind), target)
+    store = default_store() if call.store is None else call.store
+    folder = None if call.out is None else Path(call.out)
+    events = run(request, call.rules, store, folder, experience=Experience.beside(store))
+    shown = is_painted(sys.stderr) if call.progress is None else call.progress
+    with reporter(sys.stderr) if shown else nullcontext(ignore) as report:
+
+        def tell(event: Event) -> None:
+            report(event)
+            call.on_event(event)
+
+        last = follow(events, tell)
+    return Result(last.results, last.seconds, last.stopped)
+
+
+def follow(events: Generator[Event, None, None], report: Callable[[Event], object]) -> Finished:
+    """Report every event of a tuning; return the last one.
+
+    A KeyboardInterrupt while an event is reported goes to the tuning, which keeps the best so far.
+    """
+    event = next(events)
+    while not isinstance(event, Finished):
+        try:
+            report(event)
+            event = next(events)
+        except KeyboardInterrupt:
+            event = events.throw(KeyboardInterrupt())
+    report(event)
+    return event

@@ -1,0 +1,106 @@
+"""The definition of an option: its name, type, default, limits and help."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from math import isfinite
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_origin, get_type_hints
+
+from ansorpy.errors import SpecError
+
+
+@dataclass(frozen=True, slots=True)
+class OptionLimits:
+    """The values that an option may have: a number, each number of a mapping, or each name.
+
+    least, most     inclusive bounds of a number
+    above, below    exclusive ones
+    items           entries of a mapping or a sequence, at most
+    words           the only names that are allowed
+    pattern         regular expression of every name
+    """
+
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+    items: int | None = None
+    words: tuple[str, ...] = ()
+    pattern: str = ""
+
+    def check(self, told: str, number: float) -> None:
+        """Raise SpecError if a number, which the message calls `told`, lies out of bounds."""
+        bounded = (
+            isfinite(number)
+            and (self.least is None or number >= self.least)
+            and (self.above is None or number > self.above)
+            and (self.most is None or number <= self.most)
+            and (self.below is None or number < self.below)
+        )
+        if not bounded:
+            raise SpecError(f"cannot tune with {told}; expected {self}")
+
+    def __str__(self) -> str:
+        """Return the bounds of a number in words."""
+        low = [f"at least {self.least}"] if self.least is not None else []
+        low += [f"above {self.above}"] if self.above is not None else []
+        high = [f"at most {self.most}"] if self.most is not None else []
+        high += [f"below {self.below}"] if self.below is not None else []
+        return " and ".join(low + high) or "a finite number"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The rest of the definition of an option, beside its name, its type and its default.
+
+    help       one sentence for people; it may go on over several lines of source
+    limits     values that are accepted anywhere
+    service    the tighter limits of a job of the service, if it has such
+    budget     the option ends a search; it stands in the `budget` of a job
+    command    the option's name on the command line, if it differs: `--weight` for `weights`
+    """
+
+    help: str
+    limits: OptionLimits = OptionLimits()
+    service: OptionLimits | None = None
+    budget: bool = False
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """An option with its name, the type that a caller sees, and its default."""
+
+    name: str
+    type: Any
+    default: Any  # `MISSING` if it must be given
+    keyword_only: bool
+    option: Option
+
+    @property
+    def shape(self) -> Literal["value", "names", "numbers by name"]:
+        """What kind of value a surface without Python types has to read."""
+        origin = get_origin(self.type)
+        return {Sequence: "names", Mapping: "numbers by name"}.get(origin, "value")  # type: ignore[return-value]
+
+    def limits(self, of_service: bool) -> OptionLimits:
+        """Return the limits on this machine, or those of a job."""
+        own = self.option.service if of_service else None
+        return self.option.limits if own is None else own
+
+
+def _definitions(kind: Any) -> Mapping[str, Definition]:
+    """Return the options of a dataclass by name, those that may be positional first."""
+    types, told = get_type_hints(kind), get_type_hints(kind, include_extras=True)
+    found = {}
+    for one in sorted(fields(kind), key=lambda one: bool(one.kw_only)):
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        for option in getattr(told[one.name], "__metadata__", ()):
+            made = Definition(one.name, types[one.name], default, bool(one.kw_only), option)
+            found[one.name] = made
+    return MappingProxyType(found)
+
+
+# A class of values that compare by their fields is hashable, which mypy denies.
+definitions: Final[Callable[[Any], Mapping[str, Definition]]] = cache(_definitions)

@@ -1,0 +1,189 @@
+"""The options of a tuning: name, type, default, limits and help of each, defined once.
+
+The keywords of `ansorpy.tune` and `Client.submit`, the options of `ansorpy tune` and
+`ansorpy submit`, and the fields of a job in the REST API derive from the two classes here
+(ADR-0105). An option of `TuneOptions` appears in all of them; an option of `LocalOptions` needs
+files of this machine and is absent where a job is submitted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+from ansorpy.errors import SpecError
+from ansorpy.tuner.option import Option, OptionLimits, definitions
+
+MAX_TRIALS: Final = 1_000_000  # every trial is kept in memory while its task is tuned
+MAX_CORES: Final = 256
+
+# The options of a job in release 0.1: stored jobs and digests have each of them in any case.
+FIRST: Final = (
+    "trials", "seconds", "target_latency_s", "stop_if_gain_below", "weights", "cores", "seed",
+    "fresh", "allow", "without",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions:
+    """The options that a tuning has on this machine and as a job of the service."""
+
+    trials: Annotated[
+        int,
+        Option(
+            "Candidates to measure, all tasks together. 0, on this machine only: the choice of the"
+            " cost model is verified and delivered as a library, in about two seconds.",
+            OptionLimits(least=0, most=MAX_TRIALS),
+            service=OptionLimits(least=1, most=100_000),
+            budget=True,
+        ),
+    ] = 64
+    seconds: Annotated[
+        float | None,
+        Option(
+            "Time limit of all tasks together, final races included.",
+            OptionLimits(above=0),
+            service=OptionLimits(above=0, most=86_400),
+            budget=True,
+        ),
+    ] = None
+    target_latency_s: Annotated[
+        float | None,
+        Option(
+            "Stop once the weighted latency of all tasks, in seconds, is as low as this.",
+            OptionLimits(above=0),
+            service=OptionLimits(above=0, most=1e6),
+            budget=True,
+            command="target-latency",
+        ),
+    ] = None
+    stop_if_gain_below: Annotated[
+        float | None,
+        Option(
+            "Stop once the last quarter of the trials, at least 64, gained a smaller share than"
+            " this: 0.01.",
+            OptionLimits(above=0, below=1),
+            budget=True,
+        ),
+    ] = None
+    patience: Annotated[
+        int | None,
+        Option(
+            "Trials of a task without a gain after which its search ends.",
+            OptionLimits(least=1, most=MAX_TRIALS),
+            budget=True,
+        ),
+    ] = None
+    weights: Annotated[
+        Mapping[str, float],
+        Option(
+            "Occurrences of each task in the program that it is tuned for, by name: mm=3. Trials"
+            " go where they save most time; 1 unless given.",
+            OptionLimits(above=0),
+            service=OptionLimits(above=0, most=1e9, items=64),
+            command="weight",
+        ),
+    ] = field(default_factory=dict)
+    cores: Annotated[
+        int, Option("Threads of the kernel.", OptionLimits(least=1, most=MAX_CORES))
+    ] = 1
+    seed: Annotated[
+        int,
+        Option(
+            "Seed of every random choice: the same seed measures the same candidates.",
+            OptionLimits(least=0),
+            service=OptionLimits(least=0, most=2**32 - 1),
+        ),
+    ] = 0
+    fresh: Annotated[
+        bool, Option("Neither answer from stored records nor start the search from them.")
+    ] = False
+    allow: Annotated[
+        Sequence[str],
+        Option(
+            "Reformulations that change rounding beyond the order of sums: winograd2, winograd4.",
+            service=OptionLimits(items=2, words=("winograd2", "winograd4")),
+        ),
+    ] = ()
+    without: Annotated[
+        Sequence[str],
+        Option(
+            "Names of rules to switch off: SplitPhases.",
+            service=OptionLimits(items=32, pattern="^[A-Za-z]{1,40}$"),
+        ),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        for name, one in definitions(TuneOptions).items():
+            match value := getattr(self, name):
+                case str():
+                    raise SpecError(
+                        f"cannot tune with {name} {value!r} because it is a text;"
+                        " expected a sequence of names"
+                    )
+                case Mapping():
+                    object.__setattr__(self, name, dict(value))
+                    for key, number in value.items():
+                        one.option.limits.check(f"{name} {key}={number}", number)
+                case Sequence():
+                    object.__setattr__(self, name, tuple(value))
+                case int() | float():
+                    one.option.limits.check(f"{name} {value}", value)
+                case _:  # None: no limit
+                    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions(TuneOptions):
+    """The options of a tuning on this machine."""
+
+    transfer: Annotated[
+        bool,
+        Option(
+            "Start the cost model from measurements of other tasks that lie beside the store;"
+            " without effect with `fresh` or a store in memory."
+        ),
+    ] = False
+
+
+def values(options: TuneOptions, kind: type[TuneOptions] = TuneOptions) -> dict[str, Any]:
+    """Return the options that a class defines with their values, as its keywords.
+
+    An option that `options` lacks is left out: it has its default.
+    """
+    return {name: getattr(options, name) for name in definitions(kind) if hasattr(options, name)}
+
+
+def changed(options: TuneOptions) -> dict[str, Any]:
+    """Return the options of a job that differ from their default."""
+    known = definitions(TuneOptions)
+    told = values(options)
+    return {name: value for name, value in told.items() if value != known[name].default}
+
+
+def job_fields(options: TuneOptions) -> dict[str, Any]:
+    """Return the options as fields of a job's JSON, those that end a search in its `budget`.
+
+    Options of release 0.1 are there in any case, later ones if they differ from their default: so
+    equal requests have equal documents, whichever release wrote them.
+    """
+    told, known = values(options), definitions(TuneOptions)
+    plain = {name: list(v) if known[name].shape == "names" else v for name, v in told.items()}
+    written = {name: plain[name] for name in told if name in FIRST or name in changed(options)}
+    budget = {name: value for name, value in written.items() if known[name].option.budget}
+    return {"budget": budget, **{n: v for n, v in written.items() if n not in budget}}
+
+
+def options_of(fields: Mapping[str, Any]) -> TuneOptions:
+    """Return the options of a job's JSON; an absent one has its default."""
+    told = {**fields, **fields["budget"]}
+    return TuneOptions(**{name: told[name] for name in definitions(TuneOptions) if name in told})
+
+
+def later_budget(options: TuneOptions) -> dict[str, Any]:
+    """Return the options that end a search, came after release 0.1 and differ from their default.
+
+    Digests of requests and of workloads contain these; those of release 0.1 stay as they are.
+    """
+    known = definitions(TuneOptions)
+    told = changed(options).items()
+    return {name: value for name, value in told if known[name].option.budget and name not in FIRST}

@@ -1,0 +1,84 @@
+"""The request of a tuning: tensor programs, a machine and options, checked."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from ansorpy.errors import SpecError
+from ansorpy.frontends.tc.text import parse
+from ansorpy.target import Target, require_back_end
+from ansorpy.te.check import check
+from ansorpy.te.dag import Dag
+from ansorpy.te.tensor import Tensor
+from ansorpy.tuner.options import MAX_CORES, LocalOptions, TuneOptions, values
+
+
+@dataclass(frozen=True, slots=True)
+class Request(LocalOptions):
+    """The Dags to tune, the machine to tune for, and the options.
+
+    The threads of the kernels are those of `target`. `first_answer` asks for an answer before the
+    first trial, if no more tasks are tuned than have open pools (`tuner.first_answer`).
+    """
+
+    dags: tuple[Dag, ...]
+    target: Target
+    first_answer: bool = field(default=True, kw_only=True)
+
+    @staticmethod
+    def of(
+        options: TuneOptions, dags: tuple[Dag, ...], target: Target, *, first_answer: bool = True
+    ) -> "Request":
+        """Return the request with the options of a call or of a stored job."""
+        return Request(dags, target, first_answer=first_answer, **values(options, LocalOptions))
+
+    def __post_init__(self) -> None:
+        LocalOptions.__post_init__(self)
+        require_back_end(self.target.kind)
+        if not 1 <= self.target.cores <= MAX_CORES:
+            raise SpecError(f"cannot tune for {self.target.cores} cores; expected 1 to {MAX_CORES}")
+        names = [dag.name for dag in self.dags]
+        for name in self.weights:
+            if name not in names:
+                raise SpecError(
+                    f"cannot weight {name} because it is no task; expected {', '.join(names)}"
+                )
+
+
+def read_dags(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple[Dag, ...]:
+    """Return the checked Dags of a text, of one Dag or of several.
+
+    Raises:
+        SpecError: a Dag is wrong, there is none, or two share a name.
+    """
+    if isinstance(what, str):
+        return parse(what, bind)
+    dags = (what,) if isinstance(what, Dag) else _sequence(what)
+    if not dags:
+        raise SpecError("nothing to tune: 0 Dags, at least 1 needed")
+    for dag in dags:
+        check(dag)
+    return dags
+
+
+def _sequence(what: object) -> tuple[Dag, ...]:
+    """Return the elements of a sequence of Dags.
+
+    Raises:
+        SpecError: an element is no Dag.
+    """
+    given = tuple(what) if isinstance(what, Iterable) and not isinstance(what, Tensor) else (what,)
+    tensors = [one.name for one in given if isinstance(one, Tensor)]
+    if tensors:
+        names = ", ".join(tensors)
+        raise SpecError(
+            f"cannot tune {names} because a tensor alone is no Dag;"
+            f" expected te.dag({names if len(tensors) == 1 else f'[{names}]'})"
+        )
+    for one in given:
+        if not isinstance(one, Dag):
+            raise SpecError(
+                f"cannot tune {type(one).__name__} {str(one)[:40]!r};"
+                " expected a Dag, several Dags, or the text of definitions"
+            )
+    return cast(tuple[Dag, ...], given)

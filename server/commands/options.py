@@ -1,0 +1,74 @@
+"""The options of a tuning as options of a command, made from their definitions (ADR-0105)."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, TypeVar, get_args
+
+import typer
+
+from ansorpy.server.commands.common import pairs, wrong_input
+from ansorpy.tuner.option import Definition, definitions
+from ansorpy.tuner.options import TuneOptions
+
+Options = TypeVar("Options", bound=TuneOptions)
+
+
+def takes_options(
+    kind: type[Options], of_service: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator: the command has an option for each of `kind`, in place of `options`.
+
+    Its parameter `options` gets them as one value of `kind`.
+
+    Args:
+        of_service: the limits are those of a job.
+    """
+    known = definitions(kind)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(**given: Any) -> None:
+            with wrong_input():
+                told = {name: _value(one, given.pop(name)) for name, one in known.items()}
+                options = kind(**told)
+            command(options=options, **given)
+
+        own = list(signature(command).parameters.values())
+        at = [one.name for one in own].index("options")
+        made = [_parameter(one, of_service) for one in known.values()]
+        shown = Signature([*own[:at], *made, *own[at + 1 :]])
+        called.__signature__ = shown  # type: ignore[attr-defined]
+        called.__annotations__ = {n: one.annotation for n, one in shown.parameters.items()}
+        return called
+
+    return decorate
+
+
+def _flag(one: Definition) -> str:
+    return "--" + (one.option.command or one.name.replace("_", "-"))
+
+
+def _value(one: Definition, given: Any) -> Any:
+    if one.shape == "numbers by name":
+        return pairs(given, _flag(one), float)
+    return one.default if given is None else given
+
+
+def _parameter(one: Definition, of_service: bool) -> Parameter:
+    """Return the parameter of a command; the parser checks the inclusive bounds of a number."""
+    shape, default = one.type, one.default
+    bounds: dict[str, Any] = {}
+    if one.shape != "value":
+        shape, default = list[str] | None, None
+    elif {int, float} & {one.type, *get_args(one.type)}:
+        limits = one.limits(of_service)
+        bounds = {"min": limits.least, "max": limits.most}
+    flags = f"{_flag(one)}/--no-{one.name}" if one.type is bool else _flag(one)
+    told = typer.Option(flags, help=one.option.help, **bounds)
+    return Parameter(
+        one.name,
+        Parameter.POSITIONAL_OR_KEYWORD,
+        default=default,
+        annotation=Annotated[shape, told],
+    )

@@ -1,0 +1,56 @@
+"""The options of a tuning as fields of a job, made from their definitions (ADR-0105)."""
+
+from types import NoneType
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import Field, create_model
+
+from ansorpy.server.schemas.base import Name, Whole, Wire
+from ansorpy.tuner.option import Definition, OptionLimits, definitions
+from ansorpy.tuner.options import TuneOptions
+
+
+def field_of(one: Definition) -> tuple[Any, Any]:
+    """Return the type and the default of a field of a shape."""
+    limits, text = one.limits(of_service=True), one.option.help
+    match one.shape:
+        case "numbers by name":
+            number = Annotated[float, Field(**_bounds(limits))]
+            mapping = Annotated[dict[Name, number], Field(max_length=limits.items)]
+            return mapping, Field(default_factory=dict, description=text)
+        case "names":
+            word: Any = Annotated[str, Field(pattern=limits.pattern or None)]
+            name = Literal[limits.words] if limits.words else word
+            names = Annotated[list[name], Field(max_length=limits.items)]  # type: ignore[valid-type]
+            return names, Field(default_factory=list, description=text)
+        case "value":
+            return _value_type(one, limits), Field(default=one.default, description=text)
+
+
+def _value_type(one: Definition, limits: OptionLimits) -> Any:
+    kinds = get_args(one.type) or (one.type,)
+    kind = next(kind for kind in kinds if kind is not NoneType)
+    extra = [Whole] if kind is int else []
+    value: Any = Annotated[(kind, *extra, Field(**_bounds(limits)))]
+    return value | None if NoneType in kinds else value
+
+
+def _bounds(limits: OptionLimits) -> dict[str, Any]:
+    return {"ge": limits.least, "gt": limits.above, "le": limits.most, "lt": limits.below}
+
+
+def _fields(budget: bool) -> dict[str, Any]:
+    known = definitions(TuneOptions).values()
+    return {one.name: field_of(one) for one in known if one.option.budget is budget}
+
+
+BudgetFields: Final[Any] = create_model(
+    "BudgetFields",
+    __base__=Wire,
+    **_fields(budget=True),
+)
+OptionFields: Final[Any] = create_model(
+    "OptionFields",
+    __base__=Wire,
+    **_fields(budget=False),
+)
