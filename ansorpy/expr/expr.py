@@ -9,12 +9,9 @@ takes one step. Constants are alike if type, value and dtype are: 0.0 and -0.0 a
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 from ansorpy.expr.intern import InternTable, absent
-
-if TYPE_CHECKING:
-    from ansorpy.expr.affine import Form
 
 INDEX: Final = "int64"  # the dtype of every axis variable
 
@@ -51,7 +48,7 @@ class _Interned:
 
     __slots__ = ("__weakref__", "known_form", "known_variables")
 
-    known_form: "Form"  # see affine.form
+    known_form: object  # an affine.Form; its name could not be resolved from here at run time
     known_variables: frozenset[str]  # see variables
 
 
