@@ -4,8 +4,8 @@ RELEASED_CPU and CUDA have the orders and parameters of the released auto-schedu
 whose golden sketch counts hold with exactly these sets. CPU puts our own rules in front of them;
 do the same with yours: `(Mine(), *CPU)`.
 
-Rules that change by how much results are rounded stand in sets of their own, one per name that a
-request may allow; they are tried before the others.
+Rules that change the rounding of results are in sets of their own, one per name that a request
+may allow; they are tried before the others.
 """
 
 from ansorpy.rules.add_cache_read import AddCacheRead

@@ -5,37 +5,37 @@ from dataclasses import dataclass
 
 from ansorpy.state.axis import AxisKind
 from ansorpy.state.query import Found
-from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.steps import CacheRead, ComputeAt
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Compute
 
 
 @dataclass(frozen=True, slots=True)
-class AddCacheRead:
-    """Copy what one step of the outermost reduce tile needs, together, before it is used.
+class AddCacheRead(Rule):
+    """Copy the part of an operand that one step of the outermost reduce tile reads.
 
-    Condition   the stage has exactly one consumer, which reads it directly, needs tiling and
-                does not reduce across threads
-    Rewrite     (S, i)  ->  (S', i): stage "A.shared" stands after A, computed at the last
-                reduce loop of the consumer's outermost reduce tile; no later rule is tried
-    Not handled a consumer without a reduce loop (there is no tile to copy for)
+    Condition   the stage has one consumer; the consumer reads the stage directly, needs tiling
+                and does not reduce across threads
+    Rewrite     (S, i)  ->  (S', i): a stage "A.shared" after A, computed at the last reduce
+                loop of the consumer's outermost reduce tile; no later rule is tried
+    Not handled a consumer without a reduce loop: it has no tile to copy for
     Source      TVM v0.19 RuleAddCacheRead.
     """
 
-    def condition(self, at: Cursor) -> Verdict:
-        """Apply alone where one tiled consumer reads the stage."""
-        return Verdict.APPLY_ALONE if self.explain(at) else Verdict.SKIP
-
     def explain(self, at: Cursor) -> Answer:
-        """Name the consumer, or what it lacks."""
+        """Name the consumer, or the missing property of it."""
         consumer = self._consumer(at)
         return yes(consumer.why) if consumer.name is not None else no(consumer.why)
+
+    def excludes_later(self, at: Cursor) -> bool:
+        """Try no later rule: always."""
+        return True
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor, which stands at the same stage."""
         consumer = self._consumer(at).name
-        assert consumer is not None  # as the condition found
+        assert consumer is not None  # as `explain` found
         step = CacheRead(at.name, (consumer,))
         state = at.state.do(step)
         host = _outer_reduce_loop(at, consumer)
@@ -44,17 +44,19 @@ class AddCacheRead:
     def _consumer(self, at: Cursor) -> Found:
         consumers = at.facts.consumers(at.name)
         if len(consumers) != 1:
-            return Found(None, f"{at.name} has {len(consumers)} consumers")
+            return Found(None, f"cannot cache {at.name}: it has {len(consumers)} consumers")
         (name,) = consumers
         reuse = at.facts.needs_tiling(name)
         if not reuse:
-            return Found(None, reuse.why)
+            return Found(None, f"cannot cache {at.name}: {reuse.why}")
         if at.facts.reduces_across_threads(name):
-            return Found(None, f"{name} reduces across threads")
+            return Found(None, f"cannot cache {at.name}: {name} reduces across threads")
         if at.name not in at.facts.direct_producers(name):
-            return Found(None, f"{name} reads {at.name} through an inlined stage only")
+            return Found(
+                None, f"cannot cache {at.name}: {name} reads it through an inlined stage only"
+            )
         if not at.facts.reduces(name):
-            return Found(None, f"{name} has no reduce loop")
+            return Found(None, f"cannot cache {at.name}: {name} has no reduce loop")
         return Found(name, f"{name} alone reads {at.name}; {reuse.why}")
 
 

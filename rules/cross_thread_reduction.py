@@ -1,44 +1,40 @@
-"""CrossThreadReduction: let the threads of a block share one reduction."""
+"""CrossThreadReduction: divide one reduction among the threads of a block."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansorpy.state.query import Found
-from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.steps import Annotate, ComputeAt, FollowSplit, Split
 from ansorpy.state.transform import fuse_reduction
 from ansorpy.te.analysis import Answer, no, yes
 
 
 @dataclass(frozen=True, slots=True)
-class CrossThreadReduction:
+class CrossThreadReduction(Rule):
     """Bind the inner part of the fused reduction to the threads of a block.
 
-    Condition   not a cache-write stage, and with S and R the points of the spatial and the
-                reduce axes: where tiling is needed, S < R; elsewhere R > 1 and R > warp
+    Condition   not a cache-write stage, and with S and R the points of the spatial and of the
+                reduce axes: S < R if the stage needs tiling; otherwise R > 1 and R > warp
     Rewrite     (S, i)  ->  (S', i - 1); later rules are tried too. The reduce loops are fused.
-                Into a single consumer that shares c >= 1 outer axes and needs no tiling: the
-                last loop of the consumer is split by warp and bound to threads (unless it has a
-                split), the reduction follows that split, the stage is computed at the
-                consumer's loop c - 1. Else the reduction is split by warp
-    Not handled fusion into a consumer that has several splits, follows another stage's, or
-                reduces without a split: the reduction then stands alone
+                If a single consumer shares c >= 1 outer axes and needs no tiling, its last loop
+                is split by warp and bound to threads (unless the consumer has a split), the
+                reduction follows that split, and the stage is computed at the consumer's loop
+                c - 1. Otherwise the reduction is split by warp
+    Not handled fusion into a consumer that has several splits, follows a split of another
+                stage, or reduces without a split: the reduction is not fused then
     Source      TVM v0.19 RuleCrossThreadReduction.
     """
-
-    def condition(self, at: Cursor) -> Verdict:
-        """Apply, beside the others, where the reduction outweighs the parallel work."""
-        return Verdict.APPLY if self.explain(at) else Verdict.SKIP
 
     def explain(self, at: Cursor) -> Answer:
         """Compare the points of the spatial and the reduce axes."""
         facts, name, warp = at.facts, at.name, at.target.warp
         if not facts.reduces(name):
-            return no(f"{name} reduces nothing")
+            return no(f"cannot bind {name} to threads: it reduces nothing")
         if facts.has_cache_write(name):
-            return no(f"{name} is a cache-write stage")
+            return no(f"cannot bind {name} to threads: it is a cache-write stage")
         if facts.divided(name):
-            return no(f"the loops of {name} are already divided")
+            return no(f"cannot bind {name} to threads: its loops are already split")
         space, reduce = facts.points(name)
         if facts.needs_tiling(name):
             if space < reduce:
@@ -76,7 +72,7 @@ class CrossThreadReduction:
 
 
 def _host(at: Cursor) -> Found:
-    """Return the consumer whose threads the reduction can share."""
+    """Return the consumer that can share its threads with the reduction."""
     facts = at.facts
     found = facts.single_consumer(at.name)
     if found.name is None:

@@ -1,43 +1,45 @@
-"""InlineTranspose: leave the order of axes to the packing of what reads them."""
+"""InlineTranspose: leave a transpose to the packing of its readers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansorpy.expr.expr import Read, Var
-from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.steps import ComputeInline
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Compute, Node
 
 
 @dataclass(frozen=True, slots=True)
-class InlineTranspose:
+class InlineTranspose(Rule):
     """Substitute a transpose into the reductions that read it.
 
-    Condition   the stage copies a tensor with its axes in another order, is no output and
-                serves no instruction; everything that reads it needs tiling
-    Rewrite     (S, i)  ->  (S', i - 1), stage i inlined; no later rule is tried. What packs the
-                operand then takes it from where it lies: one copy in place of two
-    Not handled a copy of a part, or one that is read by anything else
+    Condition   the stage copies a tensor with its axes in another order, is not an output and
+                serves no instruction; all its readers need tiling
+    Rewrite     (S, i)  ->  (S', i - 1), stage i inlined; no later rule is tried. A reader that
+                packs the operand takes it from the original tensor: one copy in place of two
+    Not handled a copy of a part of a tensor; a reader that needs no tiling
     Source      ours; BLAS takes transposed operands as they are for the same reason
     """
 
-    def condition(self, at: Cursor) -> Verdict:
-        """Apply alone: packing makes the same copy again."""
-        return Verdict.APPLY_ALONE if self.explain(at) else Verdict.SKIP
-
     def explain(self, at: Cursor) -> Answer:
-        """Name the readers, or what stands in the way."""
+        """Name the readers, or the obstacle."""
         name = at.name
         if not _transposes(at.stage.node):
-            return no(f"{name} is no transpose")
+            return no(f"cannot inline {name}: it is not a transpose")
         if name in at.state.dag.outputs or at.facts.serves(name) or at.facts.divided(name):
-            return no(f"{name} is an output, serves an instruction, or has its loops")
+            return no(
+                f"cannot inline {name}: it is an output, serves an instruction, or is already split"
+            )
         readers = at.facts.consumers(name)
         plain = [reader for reader in readers if not at.facts.needs_tiling(reader)]
         if plain:
-            return no(f"{plain[0]} reads {name} and needs no tiling")
-        return yes(f"{name} transposes for {', '.join(readers)}, which may pack")
+            return no(f"cannot inline {name}: its reader {plain[0]} needs no tiling")
+        return yes(f"{name} is a transpose that the packing of {', '.join(readers)} can do")
+
+    def excludes_later(self, at: Cursor) -> bool:
+        """Try no later rule: always."""
+        return True
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor."""

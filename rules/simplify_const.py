@@ -4,45 +4,47 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansorpy.state.axis import AxisKind
-from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.steps import Annotate, Reorder, Split
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Compute
 
 
 @dataclass(frozen=True, slots=True)
-class SimplifyConst:
-    """Make the indices of a constant tensor literal numbers, so that its zeros and ones fold.
+class SimplifyConst(Rule):
+    """Turn the indices of a constant tensor into literals, so that its zeros and ones fold.
 
     Condition   the node has the attribute `const_axes`
     Rewrite     (S, i)  ->  (S', i - 1); no later rule is tried. The listed axes are unrolled,
                 every other axis is split in 2: all outer parts, all inner parts, the unrolled
-    Not handled a reduce axis that is not listed; a listed name that is no axis
+    Not handled a reduce axis that is not listed; a listed name that is not an axis
     Source      TVM v0.19 RuleSimplifyComputeWithConstTensor (Winograd transforms).
     """
 
-    def condition(self, at: Cursor) -> Verdict:
-        """Apply alone where the user named the axes."""
-        return Verdict.APPLY_ALONE if self.explain(at) else Verdict.SKIP
-
     def explain(self, at: Cursor) -> Answer:
-        """Say which axes are listed, or which one stands in the way."""
+        """Name the listed axes, or the obstacle."""
         node = at.stage.node
         if not isinstance(node, Compute) or not node.attrs.const_axes:
-            return no(f"{at.name} has no const_axes")
+            return no(f"cannot unroll {at.name}: it has no const_axes")
         listed = node.attrs.const_axes
         for axis in listed:
             if all(loop.name != axis for loop in at.stage.loops):
-                return no(f"{at.name} has no loop {axis}, which const_axes lists")
+                return no(f"cannot unroll {at.name}: it has no loop {axis}, which const_axes lists")
         for loop in at.stage.loops:
             if loop.kind is AxisKind.REDUCE and loop.name not in listed:
-                return no(f"reduce axis {loop.name} of {at.name} is not in const_axes")
+                return no(
+                    f"cannot unroll {at.name}: its reduce axis {loop.name} is not in const_axes"
+                )
         return yes(f"{', '.join(listed)} of {at.name} index a constant tensor")
+
+    def excludes_later(self, at: Cursor) -> bool:
+        """Try no later rule: always."""
+        return True
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor."""
         node = at.stage.node
-        assert isinstance(node, Compute)  # as the condition found
+        assert isinstance(node, Compute)  # as `explain` found
         listed = node.attrs.const_axes
         loops = tuple(loop.name for loop in at.stage.loops)
         unrolled = tuple(name for name in loops if name in listed)

@@ -1,11 +1,11 @@
-"""SkipPadding: tile a convolution so that products with the padding are left out."""
+"""SkipPadding: tile a convolution so that products with its padding are left out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansorpy.rewrites.padding import Padding, find_padding
 from ansorpy.state import steps
-from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.state import State
 from ansorpy.state.transform import Lengths, Tiled, follow, tile
 from ansorpy.te.analysis import Answer, no, yes
@@ -13,22 +13,25 @@ from ansorpy.te.dag import Axis
 
 
 @dataclass(frozen=True, slots=True)
-class SkipPadding:
-    """Leave out the products with the zeros around a tensor: they are known by position.
+class SkipPadding(Rule):
+    """Leave out the products with the zeros of padding, whose positions are known.
 
-    Condition   the stage needs tiling, its loops are whole; it is a sum of products with what one
-                producer, read by it alone and no output, pads with zeros; at least `share` of the
-                products meet them; some axis f does not move what is padded
-    Rewrite     (S, i)  ->  (S', i - 1); later rules are tried too. The padded stage is gone, the
-                sum takes its terms under a condition. It is tiled as `structure` says, lanes along
-                f. Of the last axis that decides where zeros are, x, the innermost tile has all, or
-                an even cut of at most `tile`; where it has all, also as many rows of the axis
-                before as make up `tile` places; of any other 1. Where places lie apart in memory,
-                as in NHWC, `strided` stands for `tile`: fewer lines of the cache are read side by
-                side, and several vectors along f share an element. An axis of which the tile has
-                more than 1 is divided once, so that its first and last tiles can have code of
-                their own; taps stay together. With a consumer that takes the stage element by
-                element, the stage is computed at `level` of the consumer's tiles
+    Condition   the stage needs tiling and its loops are not split; it is a sum of products with
+                a tensor that one producer pads with zeros, a producer that is not an output and
+                has no other reader; at least `share` of the products meet padding; some spatial
+                axis f does not move the padded operand
+    Rewrite     (S, i)  ->  (S', i - 1); later rules are tried too. The padded stage is removed,
+                the sum takes its terms under a condition. The stage is tiled by `structure`,
+                with the lanes along f. Of the last axis that decides the condition, x, the
+                innermost tile has all elements, or an even cut of at most `tile`; if it has all,
+                it also has as many rows of the axis before as make up `tile` positions, and 1 of
+                any other axis. `strided` replaces `tile` if neighbouring positions are not
+                adjacent in memory, as in NHWC: fewer cache lines are read side by side, and
+                several vectors along f share an element. An axis of which the tile has more
+                than 1 is split once, so that its first and last tiles can have code of their
+                own; taps stay whole. A consumer that takes the stage element by element computes
+                it at `level` of its tiles
+    Not handled a padding value other than zero; a padded stage with other readers
     Source      ours; oneDNN's direct convolutions for CPUs have cases for borders like that.
     """
 
@@ -38,25 +41,23 @@ class SkipPadding:
     tile: int
     strided: int
 
-    def condition(self, at: Cursor) -> Verdict:
-        """Apply where it pays; the padded form is tried too."""
-        return Verdict.APPLY if self.explain(at) else Verdict.SKIP
-
     def explain(self, at: Cursor) -> Answer:
-        """Say how much is left out, or what stands in the way."""
+        """Say how many products are left out, or name the obstacle."""
         found, _, why = self._find(at)
         if found is None:
             return why
         if found.share < self.share:
-            return no(f"{why.why}: too few")
+            return no(
+                f"cannot skip the padding of {at.name}: {why.why}, below {self.share:.4g} of all"
+            )
         if not found.others:
-            return no(f"every axis of {at.name} moves what is padded")
+            return no(f"cannot skip the padding of {at.name}: every axis moves the padded operand")
         return yes(why.why)
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor."""
         found, padded, _ = self._find(at)
-        assert found is not None  # as the condition found
+        assert found is not None  # as `explain` found
         state = at.state.do(steps.SkipPadding(at.name, padded))
         parts, inner = (self.structure.lower().count(kind) for kind in "sr")
         mark = steps.Annotate(at.name, f"{found.others[-1].name}.{parts - 1}", "vectorize")
@@ -76,7 +77,11 @@ class SkipPadding:
 
     def _find(self, at: Cursor) -> tuple[Padding | None, str, Answer]:
         if at.facts.divided(at.name):
-            return None, "", no(f"the loops of {at.name} are already divided")
+            return (
+                None,
+                "",
+                no(f"cannot skip the padding of {at.name}: its loops are already split"),
+            )
         reuse = at.facts.needs_tiling(at.name)
         if not reuse:
             return None, "", reuse
@@ -84,15 +89,19 @@ class SkipPadding:
             found, why = find_padding(at.state.stage(name).node, at.stage.node)
             if found is not None:
                 return found, name, why
-        return None, "", no(f"{at.name} reads nothing that is padded with zeros")
+        return (
+            None,
+            "",
+            no(f"cannot skip the padding of {at.name}: it reads no tensor padded with zeros"),
+        )
 
 
 def _lengths(found: Padding, most: int, parts: int) -> dict[str, Lengths]:
-    """Return the lengths of the inner parts of the axes that decide."""
+    """Return the lengths of the inner parts of the axes that decide the condition."""
     answer: dict[str, Lengths] = {}
     for *phases, axis in reversed(found.dimensions):
         length = _even_cut(axis.extent, most)
-        if length > 1:  # what stands beside it in a condition is divided once, too
+        if length > 1:  # the other axes of its condition are split once, too
             answer |= {phase.name: _once(phase, 1, parts) for phase in phases}
             answer[axis.name] = _once(axis, length, parts)
         else:
@@ -102,7 +111,7 @@ def _lengths(found: Padding, most: int, parts: int) -> dict[str, Lengths]:
 
 
 def _even_cut(extent: int, most: int) -> int:
-    """Return the length of the fewest equal parts that are at most so long."""
+    """Return the length of the fewest equal parts of at most `most` elements."""
     return -(-extent // -(-extent // most))
 
 

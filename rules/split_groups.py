@@ -1,36 +1,36 @@
-"""SplitGroups: a batch of dense reductions in place of one that divides an axis."""
+"""SplitGroups: turn a grouped reduction into a batch of dense reductions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansorpy.rewrites.grouped_conv import find_group
 from ansorpy.state import steps
-from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.rule import Cursor, Rule
 from ansorpy.te.analysis import Answer, no
 
 
 @dataclass(frozen=True, slots=True)
-class SplitGroups:
+class SplitGroups(Rule):
     """Give the groups of a grouped convolution an axis of their own.
 
-    Condition   the loops of the stage are whole; it is a reduction that reads an operand by
+    Condition   the loops of the stage are not split; it is a reduction that reads an operand by
                 f // size, with f a spatial axis and size a divisor of its extent
     Rewrite     (S, i)  ->  (S', i); no later rule is tried. The stage becomes
-                "<stage>_groups" over f_group, f, and a copy under the old name; the copy is not
-                made where the plan can store straight to its place
-    Not handled two axes divided in one stage; a start value; argmax
+                "<stage>_groups" over f_group, f, and a copy under the old name; the plan drops
+                the copy if it can store to the final position
+    Not handled two such axes in one stage; a start value; argmax
     Source      ours
     """
 
-    def condition(self, at: Cursor) -> Verdict:
-        """Apply alone: the divided form has nothing that this one lacks."""
-        return Verdict.APPLY_ALONE if self.explain(at) else Verdict.SKIP
-
     def explain(self, at: Cursor) -> Answer:
-        """Say which axis is divided, or what stands in the way."""
+        """Name the grouped axis, or the obstacle."""
         if at.facts.divided(at.name):
-            return no(f"the loops of {at.name} are already divided")
+            return no(f"cannot split groups of {at.name}: its loops are already split")
         return find_group(at.stage.node)[1]
+
+    def excludes_later(self, at: Cursor) -> bool:
+        """Try no later rule: always."""
+        return True
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor, at the new reduction; the copy after it stays as it is."""

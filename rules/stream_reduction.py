@@ -1,4 +1,4 @@
-"""StreamReduction: read a matrix row by row, into a block of accumulators in the first cache."""
+"""StreamReduction: reduce a matrix row by row into accumulators in the first-level cache."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,62 +6,58 @@ from math import prod
 
 from ansorpy.expr.affine import linear
 from ansorpy.expr.expr import Read, variables
-from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.steps import Reorder, Split
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Compute
 
-VECTORS = (
-    8  # of accumulators that the untiled loops keep in registers: so long a row needs no block
-)
-ROWS = 16  # fewer are read once in any order
+VECTORS = 8  # vectors of a row whose sums fit in registers: such a row needs no block
+ROWS = 16  # rows from which the order of reading matters
 
 
 @dataclass(frozen=True, slots=True)
-class StreamReduction:
-    """Reduce over rows: memory is walked as it lies, not down its columns.
+class StreamReduction(Rule):
+    """Reduce over rows in the order of memory, not down the columns.
 
-    Condition   the stage needs no tiling; in every read that moves with a reduce axis, kept axes
-                alone follow the last reduce axis, the same in all of them, and the last axis of
-                the stage moves the last index by one; rows of more than 8 vectors, 16 or more
+    Condition   the stage needs no tiling; in every read that moves with a reduce axis, only kept
+                axes follow the last reduce axis, the same in all reads, and the last axis of the
+                stage moves the last index by one; 16 rows or more, each of more than 8 vectors
     Rewrite     (S, i)  ->  (S', i - 1); later rules are tried too. With k the innermost reduce
                 axis, h w the kept axes behind it, n and r the others:
                 n | h.0 w.0 | r k.0 | h.1 w.1 | k.1 | w.2
-                h.1 w.1 w.2 is the block of accumulators, k.1 rows are added to w.2 at a time,
+                h.1 w.1 w.2 is the block of accumulators; k.1 rows are added to w.2 at a time,
                 in registers
-    Not handled rows of several axes as one long axis: each is cut into tiles of its own
+    Not handled rows of several axes as one long axis: each axis is tiled separately
     Source      ours; the loop order of a matrix-vector product by columns (axpy form), Golub and
                 Van Loan, Matrix Computations, section 1.1
     """
 
-    def condition(self, at: Cursor) -> Verdict:
-        """Apply, beside the others."""
-        return Verdict.APPLY if self.explain(at) else Verdict.SKIP
-
     def explain(self, at: Cursor) -> Answer:
-        """Say which axes follow the reduced one in memory, or what stands in the way."""
+        """Name the rows and the reduced axis, or the obstacle."""
         facts, name, node = at.facts, at.name, at.stage.node
         if not isinstance(node, Compute) or not node.reduce_axes or not node.axes:
-            return no(f"{name} reduces nothing, or all")
+            return no(f"cannot stream {name}: it has no reduce axis, or no kept axis")
         if facts.divided(name) or facts.serves(name) or node.attrs.no_split_inner:
-            return no(f"the loops of {name} are already divided, or kept whole")
+            return no(f"cannot stream {name}: its loops are already split, or stay whole")
         reuse = facts.needs_tiling(name)
         if reuse:
-            return no(f"{reuse.why}: it is tiled")
+            return no(f"cannot stream {name}: it is tiled, {reuse.why}")
         last, inner = _rows(node)
         if not inner:
-            return no(f"{name} does not read rows behind its reduce axes")
+            return no(f"cannot stream {name}: its reads have no common row behind the reduce axes")
         extents = {axis.name: axis.extent for axis in node.axes}
         row, most = prod(extents[axis] for axis in inner), VECTORS * at.target.lanes(node.dtype)
         _, count = facts.points(name)
         if row <= most or count < ROWS:
-            return no(f"{name} has {count} rows of {row}: registers hold {most} sums")
+            return no(
+                f"{name} needs no stream: {count} rows of {row}, and registers hold {most} sums"
+            )
         return yes(f"{name} reduces {count} rows of {row} elements, along {last}")
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor."""
         node, name = at.stage.node, at.name
-        assert isinstance(node, Compute)  # as the condition found
+        assert isinstance(node, Compute)  # as `explain` found
         last, inner = _rows(node)
         lane = inner[-1]
         others = [axis.name for axis in node.axes if axis.name not in inner]
@@ -79,7 +75,7 @@ class StreamReduction:
 def _rows(node: Compute) -> tuple[str, tuple[str, ...]]:
     """Return the innermost reduce axis in memory and the kept axes behind it, as declared.
 
-    ("", ()) where the reads that move with a reduce axis do not agree, or the last axis of the
+    Return ("", ()) if the reads that move with a reduce axis differ, or if the last axis of the
     node does not move the last index one element at a time.
     """
     over = {axis.name for axis in node.reduce_axes}

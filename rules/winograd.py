@@ -1,4 +1,4 @@
-"""Winograd: a convolution by transforms around a matrix product, in blocks of tiles."""
+"""Winograd: compute a convolution by transforms around a matrix product, in blocks of tiles."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from math import prod
 
 from ansorpy.expr.expr import Call, walk
 from ansorpy.rewrites.winograd import Convolution, known, recognise
-from ansorpy.state.rule import Cursor, Verdict
+from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.state import State
 from ansorpy.state.steps import (
     Annotate,
@@ -20,28 +20,28 @@ from ansorpy.state.steps import Winograd as Reformulate
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Compute
 
-PLACES = 64  # of a transformed window: one register tile writes them all
+PLACES = 64  # positions of a transformed window: one register tile holds them
 
 
 @dataclass(frozen=True, slots=True)
-class Winograd:
+class Winograd(Rule):
     """Compute a convolution by F(outputs, taps) in every sliding dimension.
 
-    Condition   the stage is a convolution whose window slides by 1, or a dilated one, apart by
-                the remainders of its positions (rewrites.winograd.recognise), its loops whole, with
-                transforms for its taps, of at most 64 places, and at least `outputs` long in
-                every sliding dimension
-    Rewrite     (S, i)  ->  (S', i - 1); later rules are tried too. With `host` the one consumer
-                that takes the stage element by element (the stage is then inlined), else the
-                stage itself (of a dilated one: the remainders, which are batches too); for sliding
-                axes y x, filters f, channels c, batch n:
+    Condition   the stage is a convolution whose window slides by 1, or a dilated one, divided by
+                the remainders of its positions (rewrites.winograd.recognise); its loops are not
+                split; there are transforms for its taps, of at most 64 positions; every sliding
+                dimension has at least `outputs` elements
+    Rewrite     (S, i)  ->  (S', i - 1); later rules are tried too. The nest stands in `host`: the
+                one consumer that takes the stage element by element (the stage is inlined then),
+                or else the stage itself (of a dilated one: the remainders, which are batches
+                too). For sliding axes y x, filters f, channels c, batch n:
                 host       n.0 y.0 x.0 f.0 | n.1 y.1 x.1 f.1 | y.2 = x.2 = outputs, f.2 = lanes
                 output..   at f.1 of the host
                 products   at f.0 of the host: places f.0 n.0 y.0 x.0 | c | n.1 y.1 x.1 f.1
                 data..     at x.0 of the host: n y x c.0 | places, c.1 = lanes
-                weights..  f.0 | places, f.1 = lanes: ahead of time where they are constant
+                weights..  f.0 | places, f.1 = lanes: ahead of time if they are constant
                 window     n y x.0 c.0 | x.1 = c.1 = lanes: a transpose in registers
-    Not handled what `recognise` does not
+    Not handled the convolutions that `recognise` refuses
     Source      Lavin and Gray, CVPR 2016, section 4; the blocks keep data, weights and products
                 of one block within the second cache, as in Jia, Zlateski, Durand and Li,
                 Optimizing N-dimensional, Winograd-based convolution for manycore CPUs, PPoPP 2018.
@@ -49,34 +49,31 @@ class Winograd:
 
     outputs: int
 
-    def condition(self, at: Cursor) -> Verdict:
-        """Apply where a convolution has not been touched; the direct form is tried too."""
-        return Verdict.APPLY if self.explain(at) else Verdict.SKIP
-
     def explain(self, at: Cursor) -> Answer:
-        """Say along which axes the window slides, or what stands in the way."""
+        """Name the sliding axes, or the obstacle."""
         found, why = recognise(at.stage.node)
         if found is None:
             return why
         if at.facts.divided(at.name):
-            return no(f"the loops of {at.name} are already divided")
+            return no(f"cannot transform {at.name}: its loops are already split")
         if at.facts.has_cache_write(at.name):
-            return no(f"{at.name} is a cache: the stage that it was made for has been tried")
+            return no(f"cannot transform {at.name}: it is a cache-write stage")
         extents = {axis.name: axis.extent for axis in found.node.axes}
+        refused, size = f"cannot transform {at.name}", self.outputs
         for slide in found.slides:
             if not known(self.outputs, slide.taps):
-                return no(f"{at.name}: there are no transforms F({self.outputs}, {slide.taps})")
+                return no(f"{refused}: no transforms F({size}, {slide.taps}) exist")
             if extents[slide.axis] < self.outputs:
-                return no(f"{at.name}: {slide.axis} is shorter than a tile of {self.outputs}")
+                return no(f"{refused}: {slide.axis} is shorter than a tile of {size}")
         places = prod(self.outputs + slide.taps - 1 for slide in found.slides)
         if places > PLACES:
-            return no(f"{at.name}: a window has {places} places, more than {PLACES}")
+            return no(f"{refused}: a window has {places} positions, more than {PLACES}")
         return yes(f"{why.why}; F({self.outputs}, taps) has {places} products a tile")
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor."""
         found, _ = recognise(at.stage.node)
-        assert found is not None  # as the condition found
+        assert found is not None  # as `explain` found
         host = at.facts.fusible_consumer(at.name).name
         if host is not None and at.facts.reduces(host):
             host = None
@@ -94,7 +91,7 @@ class Winograd:
 
 
 def _free_source(at: Cursor, conv: Convolution) -> str | None:
-    """Return the tensor that the data is read from if it may be computed inside the window."""
+    """Return the source of the data if it may be computed inside the window, else None."""
     name = conv.data.tensor
     node = at.state.stage(name).node
     if not isinstance(node, Compute) or node.combiner is not None or name in at.state.dag.outputs:
@@ -106,7 +103,7 @@ def _free_source(at: Cursor, conv: Convolution) -> str | None:
 
 
 class _Nest:
-    """The loops of the stages, named after the axes of the convolution by position."""
+    """Loop nests of the stages, whose loops have the names of the convolution's axes."""
 
     def __init__(self, conv: Convolution, outputs: int, host: str, lanes: int) -> None:
         self.conv, self.outputs, self.host, self.lanes = conv, outputs, host, lanes
@@ -117,7 +114,7 @@ class _Nest:
         self.channel, self.filter = conv.depth[-1], conv.filters[-1]
 
     def host_tiles(self, state: State) -> State:
-        """Tile the stage that everything is computed in, and attach the output transforms."""
+        """Tile the host stage, and attach the output transforms."""
         host, conv = self.host, self.conv
         own = {
             a.name: loop.name
@@ -127,7 +124,7 @@ class _Nest:
         last = own[self.filter]
         for loop in rows:
             state = state.do(Split(host, loop, 3, (0, self.outputs)))
-        for loop in batch:  # a last part of 1, or the middle one would be written out
+        for loop in batch:  # a last part of 1 keeps the middle part from being unrolled
             state = state.do(Split(host, loop, 3, (0, 1)))
         state = state.do(Split(host, last, 3, (0, self.lanes)))
         blocks, tiles, inner = (
@@ -171,7 +168,7 @@ class _Nest:
         )
 
     def data(self, state: State) -> State:
-        """Write out the transforms of the data, vectors along the channels."""
+        """Unroll the transforms of the data, with vectors along the channels."""
         final = f"{self.name}.data{self.dims - 1}"
         loops = [loop.name for loop in state.stage(final).loops]
         state = state.do(Split(final, self.channel, 2, (self.lanes,)))
@@ -185,7 +182,7 @@ class _Nest:
         return state.do(ComputeAt(final, self.host, self.block))
 
     def weights(self, state: State, lanes: int) -> State:
-        """Write out the transforms of the weights, vectors along the filters."""
+        """Unroll the transforms of the weights, with vectors along the filters."""
         final = f"{self.name}.weights{self.dims - 1}"
         loops = [loop.name for loop in state.stage(final).loops]
         state = state.do(Split(final, self.filter, 2, (lanes,)))
@@ -213,14 +210,14 @@ class _Nest:
     def _written_out(
         self, state: State, name: str, loops: list[str], lane: str, parts: int
     ) -> State:
-        """Unroll the leading loops, one per sliding dimension, inside of all but the lanes."""
+        """Unroll the leading loops, one per sliding dimension; only the lanes are inside them."""
         places, rest = loops[: self.dims], loops[self.dims :]
         outer = [
             part
             for loop in rest
             for part in ([f"{lane}.{q}" for q in range(parts - 1)] if loop == lane else [loop])
         ]
-        # The lane axis goes last: it is where the transforms before are computed.
+        # The lane axis goes last: earlier transforms are computed at its loop.
         outer.sort(key=lambda part: part.startswith(f"{lane}."))
         state = state.do(*(Annotate(name, place, "unroll") for place in places))
         final = f"{lane}.{parts - 1}"

@@ -7,7 +7,7 @@ from ansorpy import rules
 from ansorpy.errors import SpecError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.sketch import derive
-from ansorpy.state.rule import Cursor, Rule, Verdict
+from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.state import Root
 from ansorpy.state.steps import Split
 from ansorpy.target import Target
@@ -52,11 +52,11 @@ def test_the_last_sketch_of_a_reduction_is_the_naive_state(dag: Dag) -> None:
 
 
 @dataclass(frozen=True)
-class Two:
+class Two(Rule):
     """A user's rule: two finished states at once."""
 
-    def condition(self, at: Cursor) -> Verdict:
-        return Verdict.APPLY_ALONE
+    def excludes_later(self, at: Cursor) -> bool:
+        return True
 
     def explain(self, at: Cursor) -> Answer:
         return yes(f"{at.name} is mine")

@@ -144,7 +144,7 @@ class StateFacts:
         if consumer.endswith(".shared"):
             return Found(None, f"{consumer} is a copy in shared memory")
         if self.divided(consumer):
-            return Found(None, f"the loops of {consumer} are already divided")
+            return Found(None, f"the loops of {consumer} are already split")
         return Found(consumer, matched.why)
 
     def single_consumer(self, name: str) -> Found:

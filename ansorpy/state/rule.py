@@ -1,10 +1,11 @@
 """The interface of a derivation rule (Ansor, OSDI 2020, section 4.1 and Table 1)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Protocol
+from typing import final
 
 from ansorpy.state.query import StateFacts
 from ansorpy.state.state import Stage, State
@@ -55,20 +56,33 @@ class Cursor:
         return self.moved(state, self.index - 1)
 
 
-class Rule(Protocol):
-    """A condition and a rewrite; both are pure: no clock, no file, no random number."""
+class Rule(ABC):
+    """A condition and a rewrite; both are pure: no clock, no file, no random number.
 
-    def condition(self, at: Cursor) -> Verdict:
-        """Return the verdict of the rule at a cursor; cheap, and never raises."""
-        ...
+    A rule defines `explain` and `rewrite`, and `excludes_later` if no later rule of the set is to
+    be tried at the same stage. The verdict follows from them.
+    """
 
+    __slots__ = ()
+
+    @abstractmethod
     def explain(self, at: Cursor) -> Answer:
-        """Return the reason; the answer is true if and only if the verdict is not SKIP."""
-        ...
+        """Return if the rule applies at a cursor, and the reason; cheap, and never raises."""
 
+    @abstractmethod
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
-        """Yield every successor; the verdict at the cursor is not SKIP."""
-        ...
+        """Yield every successor; called only if `explain` holds at the cursor."""
+
+    def excludes_later(self, at: Cursor) -> bool:
+        """Return if no later rule is tried at a cursor at which the rule applies."""
+        return False
+
+    @final
+    def condition(self, at: Cursor) -> Verdict:
+        """Return the verdict of the rule at a cursor."""
+        if not self.explain(at):
+            return Verdict.SKIP
+        return Verdict.APPLY_ALONE if self.excludes_later(at) else Verdict.APPLY
 
 
 def name_of(rule: Rule) -> str:

@@ -13,7 +13,7 @@ from ansorpy.te.tensor import Tensor, TensorOperand, elementwise
 from ansorpy.topi.common import axis_of, require_length
 
 
-class Unary(Protocol):
+class UnaryOperator(Protocol):
     """An operator of one tensor."""
 
     def __call__(self, data: Tensor, *, name: str = ...) -> Tensor:
@@ -29,7 +29,7 @@ class BinaryOperator(Protocol):
         ...
 
 
-def _unary(name: str, fn: Callable[[te.Scalar], te.Scalar], doc: str) -> Unary:
+def _unary(name: str, fn: Callable[[te.Scalar], te.Scalar], doc: str) -> UnaryOperator:
     def apply(data: Tensor, *, name: str = name) -> Tensor:
         return elementwise(fn, data, name=name)
 

@@ -19,9 +19,7 @@ FEW = 40  # cursors of one Dag; attention alone has hundreds, much alike
 
 @pytest.mark.parametrize("target", [CPU, CUDA], ids=lambda t: t.kind)
 @pytest.mark.parametrize("name", DAGS)
-def test_every_rule_keeps_its_contract_wherever_a_derivation_comes(
-    name: str, target: Target
-) -> None:
+def test_every_rule_keeps_its_contract_at_every_cursor(name: str, target: Target) -> None:
     for _, cursor in zip(range(FEW), every_cursor(DAGS[name], target), strict=False):
         # Also the rules of the other target: a user may mix sets.
         for rule in ALL:

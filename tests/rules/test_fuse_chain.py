@@ -122,19 +122,19 @@ def test_the_steps_of_a_chain_replay(name: str) -> None:
     ("dag", "target", "why"),
     [
         (attention(512, 512, 64), Target(cores=256), "share 512 rows"),
-        (attention(64, 40_000, 8), TARGET, "16 rows of scores take 2560000 bytes"),
+        (attention(64, 40_000, 8), TARGET, "cannot fuse scores: 16 of its rows take 2560000 bytes"),
         (workloads.matmul(64, 64, 64), TARGET, "comes after no tiled reduction"),
         (workloads.conv2d(1, 4, 8, 8, 4, 3), TARGET, "comes after no tiled reduction"),
     ],
 )
-def test_what_does_not_fit_is_left_to_the_other_rules(dag: Dag, target: Target, why: str) -> None:
+def test_the_refusal_of_a_chain_names_the_obstacle(dag: Dag, target: Target, why: str) -> None:
     derivation = derive(dag, target, CPU)
     answers = [t.answer.why for v in derivation.visits for t in v.trials if t.rule == "FuseChain"]
     assert any(why in answer for answer in answers), answers
     assert not fused(dag, target=target, rule=FuseChain("SSRSRS", first="SSRS"))
 
 
-def test_what_others_read_is_not_fused() -> None:
+def test_a_stage_with_other_readers_is_not_fused() -> None:
     a, b, c = inputs((9, 5), (5, 6), (6, 7))
     first = product(a, b, "first")
     copy = te.compute((9, 6), lambda i, j: first[i, j] + 1.0, "copy")

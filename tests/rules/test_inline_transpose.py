@@ -31,7 +31,7 @@ def rows_of_both(n: int, m: int, depth: int, dtype: str = "float32") -> Dag:
     return te.dag(out, "rows_of_both")
 
 
-def test_transposes_are_inlined_where_they_can_be_packed() -> None:
+def test_a_transpose_is_inlined_into_readers_that_pack() -> None:
     for sketch in derive(transpose_batch_matmul(1, 128, 12, 64), TARGET, CPU).sketches:
         assert isinstance(sketch.stage("query_T").location, Inlined)
         assert isinstance(sketch.stage("value_T").location, Inlined)
@@ -45,9 +45,9 @@ def test_other_stages_are_left_alone() -> None:
     dag = te.dag(out, "no_reduction")
     rule = InlineTranspose()
     assert "needs no tiling" in rule.explain(at(dag, "turned")).why
-    assert "is no transpose" in rule.explain(at(dag, "same")).why
-    assert "is no transpose" in rule.explain(at(dag, "out")).why
-    assert "is an output" in rule.explain(at(te.dag(turned, "only"), "turned")).why
+    assert "is not a transpose" in rule.explain(at(dag, "same")).why
+    assert "is not a transpose" in rule.explain(at(dag, "out")).why
+    assert "it is an output" in rule.explain(at(te.dag(turned, "only"), "turned")).why
 
 
 @pytest.mark.parametrize(

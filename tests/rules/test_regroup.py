@@ -70,7 +70,7 @@ def test_groups_have_the_meaning_of_the_whole(groups: int) -> None:
     same_meaning(dag, with_nodes_of(dag, state))
 
 
-def test_what_is_not_divided_or_spread_is_refused() -> None:
+def test_stages_without_groups_or_phases_are_refused() -> None:
     naive = State.naive(matmul(4, 4, 4))
     with pytest.raises(StepError, match="C divides none of its axes"):
         naive.do(steps.SplitGroups("C"))
@@ -108,7 +108,7 @@ def test_programs_are_right(dag: Dag) -> None:
     assert {wrong for _, wrong in found} == {None}
 
 
-def test_the_copy_is_not_made_where_every_element_has_its_place() -> None:
+def test_the_copy_is_dropped_if_every_element_has_one_destination() -> None:
     dag = conv2d(1, 4, 6, 16, 32, 3, Window(groups=2))
     for sketch in derive(dag, TARGET, CPU).sketches:
         for plan in plans(sketch, TARGET):
@@ -116,7 +116,7 @@ def test_the_copy_is_not_made_where_every_element_has_its_place() -> None:
             assert "conv" not in {phase.name for phase in plan.program.phases}
 
 
-def test_a_copy_with_places_to_spare_is_made() -> None:
+def test_a_copy_of_a_part_is_made() -> None:
     dag = transposed(3, 2, 0, 2, 3)  # 5 rows, of which one phase has 3 and one has 2
     plan = plans(derive(dag, TARGET, CPU).sketches[-1], TARGET)[0]
     assert "conv" in {phase.name for phase in plan.program.phases}
@@ -134,7 +134,7 @@ def test_operands_read_by_groups_and_backwards_are_packed() -> None:
         assert "W" in found
 
 
-def test_the_released_rules_know_neither() -> None:
+def test_released_rules_split_neither_groups_nor_phases() -> None:
     dag = transposed(4, 2, 1, 4, 3)
     sketches = derive(dag, TARGET, RELEASED_CPU).sketches
     assert all("conv_phases" not in sketch.index for sketch in sketches)

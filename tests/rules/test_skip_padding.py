@@ -112,7 +112,7 @@ def test_the_step_keeps_the_meaning(dag: Dag) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
-def test_how_much_is_left_out() -> None:
+def test_the_share_of_products_that_are_left_out() -> None:
     dag = DAGS["same"]
     found, _ = find_padding(dag.node("pad"), dag.node("conv"))
     assert found is not None
@@ -135,7 +135,7 @@ def masked(program: Program) -> list[Tile]:
     ],
     ids=["neighbours", "far apart"],
 )
-def test_places_far_apart_make_small_tiles(dag: Dag, places: set[int]) -> None:
+def test_strided_positions_make_small_tiles(dag: Dag, places: set[int]) -> None:
     """Pixels of NHWC are as far apart as there are channels: the tile has more filters instead."""
     found, _ = find_padding(dag.node("pad"), dag.node("conv"))
     assert found is not None
@@ -157,11 +157,11 @@ def test_masks_are_known_when_the_code_is_written() -> None:
             assert tile.mask is None or variables(tile.mask) <= points
 
 
-def test_what_is_not_padded_is_refused() -> None:
+def test_unpadded_stages_are_refused() -> None:
     with pytest.raises(StepError, match="'A' is an input"):
         State.naive(matmul(4, 4, 4)).do(steps.SkipPadding("C", "A"))
 
 
-def test_the_released_rules_know_nothing_of_it() -> None:
+def test_released_rules_keep_the_padding() -> None:
     for sketch in derive(DAGS["same"], TARGET, RELEASED_CPU).sketches:
         assert "pad" in sketch.index

@@ -134,19 +134,19 @@ def test_whole_rows_are_added_to_a_block_of_accumulators() -> None:
 @pytest.mark.parametrize(
     ("dag", "stage", "why"),
     [
-        (reduce_rows(40, 400), "out", "does not read rows"),
-        (argmax(40, 400), "out", "does not read rows"),
-        (backwards(40, 400), "out", "does not read rows"),
-        (max_pool2d(1, 2, 64, 64), "pool", "does not read rows"),
+        (reduce_rows(40, 400), "out", "its reads have no common row"),
+        (argmax(40, 400), "out", "its reads have no common row"),
+        (backwards(40, 400), "out", "its reads have no common row"),
+        (max_pool2d(1, 2, 64, 64), "pool", "its reads have no common row"),
         (matmul(40, 40, 400), "C", "reuses"),
         (reduce_columns(8, 400), "out", "8 rows of 400"),
         (reduce_columns(400, 32), "out", "400 rows of 32"),
-        (mean_image(16, 7, 11), "mean", "reduces nothing"),
-        (mean_image(16, 7, 11), "X", "reduces nothing"),
-        (reduce_all(40, 400), "out", "reduces nothing, or all"),
+        (mean_image(16, 7, 11), "mean", "it has no reduce axis"),
+        (mean_image(16, 7, 11), "X", "it has no reduce axis"),
+        (reduce_all(40, 400), "out", "it has no reduce axis, or no kept axis"),
     ],
 )
-def test_where_rows_cannot_be_streamed_it_says_why(dag: Dag, stage: str, why: str) -> None:
+def test_the_refusal_of_a_stream_names_the_obstacle(dag: Dag, stage: str, why: str) -> None:
     cursor = at(dag, stage, NARROW)
     assert RULE.condition(cursor) is Verdict.SKIP
     assert why in RULE.explain(cursor).why
@@ -161,7 +161,7 @@ def test_an_axis_that_stays_whole_is_not_split() -> None:
     assert RULE.condition(at(dag, "out", NARROW)) is Verdict.SKIP
 
 
-def test_what_is_read_once_is_not_packed_but_constants_are() -> None:
+def test_operands_read_once_are_packed_only_if_constant() -> None:
     def packed(dag: Dag) -> set[str]:
         sketch = derive(dag, NARROW, CPU).sketches[0]
         every = plans(sketch, NARROW)

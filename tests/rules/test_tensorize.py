@@ -128,7 +128,7 @@ def test_the_stages_have_the_meaning_of_the_sum(kind: Sequence[str], turned: boo
         (conv2d(8, 4, 5), ["X", "pad", "W", "Y_wide", "Y_narrow", "Y"]),
     ],
 )
-def test_only_what_is_needed_is_made(dag: Dag, stages: list[str]) -> None:
+def test_only_needed_stages_are_made(dag: Dag, stages: list[str]) -> None:
     last = dag.nodes[-1].name
     state = State.naive(dag).do(steps.Tensorize(last, "vpdpbusd"))
     assert [stage.name for stage in state.stages] == stages
@@ -151,7 +151,7 @@ def refusals() -> list[tuple[str, Dag, Target, str]]:
             "no vnni",
             matmul(8, 8, 8, u8s8),
             replace(TARGET, features=("avx512f",)),
-            "finds no tdpbssd or",
+            "the target has no tdpbssd or",
         ),
         ("mixed", matmul(8, 8, 8, ("bfloat16", "float32", "float32")), TARGET, "sums no products"),
         ("no reuse", dot, TARGET, "reuses no producer"),
@@ -161,7 +161,9 @@ def refusals() -> list[tuple[str, Dag, Target, str]]:
 @pytest.mark.parametrize(
     ("dag", "target", "why"), [case[1:] for case in refusals()], ids=[c[0] for c in refusals()]
 )
-def test_the_rule_says_what_does_not_fit(dag: Dag, target: Target, why: str) -> None:
+def test_the_refusal_of_an_instruction_names_the_obstacle(
+    dag: Dag, target: Target, why: str
+) -> None:
     answer = Tensorize().explain(at(dag, "C", target))
     assert not answer
     assert why in answer.why
@@ -169,7 +171,9 @@ def test_the_rule_says_what_does_not_fit(dag: Dag, target: Target, why: str) -> 
 
 @pytest.mark.parametrize(("kind", "name"), list(zip(KINDS, MATRICES, strict=True)))
 @pytest.mark.parametrize("turned", [False, True])
-def test_matrices_come_first_where_they_fit(kind: Sequence[str], name: str, turned: bool) -> None:
+def test_matrix_instructions_have_priority_if_they_fit(
+    kind: Sequence[str], name: str, turned: bool
+) -> None:
     answer = Tensorize().explain(at(matmul(16, 16, 64, kind, turned), "C", AMX))
     assert answer.why.endswith(f"by {name}, lanes along j, rows along i")
     only = Tensorize((NAMES[kind[2]],))
@@ -184,7 +188,7 @@ def test_matrices_come_first_where_they_fit(kind: Sequence[str], name: str, turn
         ((16, 16, 31), "k of C is too short for the groups"),
     ],
 )
-def test_what_is_too_short_for_matrices(sizes: tuple[int, int, int], why: str) -> None:
+def test_axes_too_short_for_matrix_instructions(sizes: tuple[int, int, int], why: str) -> None:
     answer = Tensorize(("tdpbusd",)).explain(at(matmul(*sizes, KINDS[1]), "C", AMX))
     assert not answer
     assert why in answer.why
@@ -231,7 +235,7 @@ def test_a_step_that_does_not_fit_is_refused() -> None:
         once.do(steps.Tensorize("C", "vpdpbusd"))
 
 
-def test_what_weights_alone_decide_is_done_ahead() -> None:
+def test_stages_of_weights_alone_are_computed_ahead() -> None:
     (first, *_) = tensorized(matmul(16, 32, 16, KINDS[0], constant=True))
     for plan in plans(first, TARGET)[:3]:
         ahead = {phase.name: phase.ahead for phase in plan.program.phases}

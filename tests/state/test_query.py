@@ -42,7 +42,7 @@ def test_the_fusible_consumer_says_what_stands_in_the_way() -> None:
     start = State.naive(matmul_relu(64, 64, 64))
     assert StateFacts(start).fusible_consumer("C").name == "D"
     divided = start.do(Split("D", "i", 2))
-    assert "already divided" in StateFacts(divided).fusible_consumer("C").why
+    assert "already split" in StateFacts(divided).fusible_consumer("C").why
     assert "0 consumers" in StateFacts(start).fusible_consumer("D").why
     shared = start.do(CacheRead("C", ("D",)))
     assert "shared memory" in StateFacts(shared).fusible_consumer("C").why

@@ -130,7 +130,7 @@ def test_the_rewritten_dag_means_the_same(dag: Dag, outputs: int, seed: int) -> 
     np.testing.assert_allclose(fast, plain, atol=1e-11)
 
 
-def test_what_surrounds_a_convolution_stays() -> None:
+def test_nodes_around_a_convolution_stay() -> None:
     dag = conv2d_bn_relu(1, 4, 6, 6, 3, 3, Window(padding=1))
     inputs = drawn(dag, 0)
     (plain,), (fast,) = evaluate(dag, inputs), evaluate(reformulated(dag, 4), inputs)
@@ -169,7 +169,7 @@ def test_turned_weights_and_several_channel_axes_are_recognised() -> None:
         ("softmax", "no sum"),
     ],
 )
-def test_what_is_no_such_convolution_says_why(name: str, why: str) -> None:
+def test_the_refusal_of_a_convolution_names_the_obstacle(name: str, why: str) -> None:
     answers = [recognise(node) for node in LIBRARY[name]().computes]
     assert all(found is None for found, _ in answers)
     assert any(why in answer.why for _, answer in answers)

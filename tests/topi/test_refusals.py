@@ -62,7 +62,7 @@ REFUSED: Final[dict[str, Callable[[], object]]] = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_an_operator_says_what_does_not_fit_and_what_was_expected(message: str) -> None:
+def test_a_refusal_names_the_cause_and_the_expected_value(message: str) -> None:
     with pytest.raises(SpecError) as caught:
         REFUSED[message]()
     assert str(caught.value) == message
