@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import SIZE_BYTES
+from ansorpy.expr.dtypes import SIZE_BYTES
 
 KINDS: Final = ("cpu", "cuda")  # kinds of targets with rules: sketches and explanations
 TUNED_KINDS: Final = ("cpu",)  # kinds of targets with a back end: kernels

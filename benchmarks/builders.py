@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from ansorpy.errors import AnsorError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
-from ansorpy.expr.expr import SIZE_BYTES, Call, walk
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Call, walk
 from ansorpy.measure.host import local_target
 from ansorpy.measure.roofline import copy_bytes_per_s, peak_flop_per_s
 from ansorpy.records import MemoryStore, Race

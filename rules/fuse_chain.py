@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from ansorpy.expr.expr import SIZE_BYTES
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.state import State
 from ansorpy.state.steps import ComputeAt, ComputeInline

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorpy import te
-from ansorpy.expr.expr import FLOATS, INDEX
+from ansorpy.expr.dtypes import FLOATS, INDEX
 from ansorpy.te.dag import Dag
 from tests.random_terms import ARGS, COMBINERS, Term, as_dtype, bent, mixed, small
 

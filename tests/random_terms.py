@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from ansorpy import te
-from ansorpy.expr.expr import FLOATS
+from ansorpy.expr.dtypes import FLOATS
 
 LARGE: Final = 1e3  # sizes above this are squashed before they are multiplied
 

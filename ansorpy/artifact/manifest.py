@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ansorpy.errors import PackageError
-from ansorpy.expr.expr import DTYPES
+from ansorpy.expr.dtypes import DTYPES
 
 Check = Callable[[Any], bool]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ansorpy.artifact.scalars import array_name, literal, scalar_text, wrapped
-from ansorpy.expr.expr import FLOATS
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.te.dag import Compute, Dag, Placeholder
 
 # NumPy's minimum and maximum: a NaN on either side wins.

@@ -3,20 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ansorpy.expr.expr import (
-    FLOATS,
-    INDEX,
-    SYMBOLS,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Read,
-    Select,
-    Var,
-    dtype_of,
-)
+from ansorpy.expr.dtypes import FLOATS, INDEX
+from ansorpy.expr.expr import SYMBOLS, Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
 
 _CALLS: Final[Mapping[str, str]] = {
     "neg": "(-{})", "not": "(not {})", "abs": "abs({})", "floor": "np.floor({})",

@@ -33,7 +33,8 @@ from ansorpy.codegen.tile_text import (
     tile_text,
 )
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import SIZE_BYTES, Const, Expr
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Const, Expr
 from ansorpy.host_jit import initialize
 from ansorpy.loopir.nodes import (
     Alloc,

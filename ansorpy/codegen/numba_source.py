@@ -25,7 +25,8 @@ from ansorpy.codegen.tile_text import (
     tile_text,
 )
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import SIZE_BYTES, Const
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import (
     Alloc,
     For,

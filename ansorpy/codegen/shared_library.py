@@ -35,7 +35,8 @@ from ansorpy.codegen.runtime.native_launcher import NO_POOL, native_call, word_a
 from ansorpy.codegen.runtime.phase_loop import timed_loop
 from ansorpy.codegen.tile_text import extents
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import SIZE_BYTES, Const
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Program, Scope
 from ansorpy.target import Target
 

@@ -7,10 +7,10 @@ from typing import Final
 
 from ansorpy.errors import BuildError
 from ansorpy.expr.affine import Form, form
+from ansorpy.expr.dtypes import INDEX
 from ansorpy.expr.expr import (
     ARITHMETIC,
     COMPARISONS,
-    INDEX,
     LOGICAL,
     SYMBOLS,
     Binary,

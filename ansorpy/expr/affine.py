@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.expr.expr import INDEX, Binary, Call, Const, Expr, Var
+from ansorpy.expr.dtypes import INDEX
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Var
 
 EXPAND_LIMIT: Final = 16  # terms; a larger product of two sums stays a product
 

@@ -12,10 +12,9 @@ from typing import Final
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.affine import Form, form
+from ansorpy.expr.dtypes import FLOATS, INDEX, INTEGER_RANGE
 from ansorpy.expr.expr import (
     COMPARISONS,
-    FLOATS,
-    INDEX,
     Binary,
     Call,
     Cast,
@@ -29,13 +28,6 @@ from ansorpy.expr.expr import (
 Interval = tuple[int, int]  # first and last value, inclusive
 Ranges = Mapping[str, Interval]
 
-VALUES: Final[Mapping[str, Interval]] = {
-    "bool": (0, 1),
-    "int8": (-(2**7), 2**7 - 1),
-    "uint8": (0, 2**8 - 1),
-    "int32": (-(2**31), 2**31 - 1),
-    "int64": (-(2**63), 2**63 - 1),
-}
 FACT_LIMIT: Final = 12  # conditions beyond this are not used: a proof stays cheap on any input
 TRIED: Final = (6, 4)  # facts tried on a form, then on each of what is left of it
 NEGATED: Final = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
@@ -123,7 +115,7 @@ def _of_atom(expr: Expr, ranges: Ranges, facts: Facts) -> Interval:
         case Const(value=value) if not isinstance(value, float):
             return int(value), int(value)
         case Var(name=name):
-            return ranges.get(name, VALUES[INDEX])
+            return ranges.get(name, INTEGER_RANGE[INDEX])
         case Select(cond=cond, then=then, other=other):
             x = bounds(then, ranges, assume(cond, ranges, facts))
             y = bounds(other, ranges, assume(cond, ranges, facts, holds=False))
@@ -144,9 +136,9 @@ def _of_atom(expr: Expr, ranges: Ranges, facts: Facts) -> Interval:
 
 def _any_value(expr: Expr) -> Interval:
     dtype = dtype_of(expr)
-    if dtype not in VALUES:
+    if dtype not in INTEGER_RANGE:
         raise SpecError(f"bounds of {expr}: it is {dtype}, not an integer")
-    return VALUES[dtype]
+    return INTEGER_RANGE[dtype]
 
 
 def _as_dtype(interval: Interval, expr: Expr) -> Interval:

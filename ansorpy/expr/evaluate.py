@@ -8,21 +8,25 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import Binary, Call, Const, Expr, Select, Var
+from ansorpy.expr.expr import BINARY, Binary, Call, Const, Expr, Select, Var
 
 IntArray = npt.NDArray[np.int64]
 Number = int | IntArray
 
-_OPS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
-    "floordiv": operator.floordiv, "mod": operator.mod,
+# Operators on Python numbers; NumPy's scalars and arrays take those that are from `operator`.
+PYTHON_OPS: Final[Mapping[str, Callable[..., Any]]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow,
+    "min": min, "max": max,
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "eq": operator.eq, "ne": operator.ne,
-    "min": lambda a, b: np.minimum(a, b) if _columns(a, b) else min(a, b),
-    "max": lambda a, b: np.maximum(a, b) if _columns(a, b) else max(a, b),
-    "and": lambda a, b: np.logical_and(a, b) if _columns(a, b) else a and b,
-    "or": lambda a, b: np.logical_or(a, b) if _columns(a, b) else a or b,
+    "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b),
+    "not": operator.not_, "neg": operator.neg, "abs": abs,
 }  # fmt: skip
+_COLUMN_OPS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "min": np.minimum, "max": np.maximum, "and": np.logical_and, "or": np.logical_or,
+}  # fmt: skip
+_INDEX_OPS: Final = frozenset(BINARY) - {"div", "pow"}
 
 
 def evaluate(expr: Expr, values: Mapping[str, Number]) -> Any:
@@ -41,8 +45,10 @@ def evaluate(expr: Expr, values: Mapping[str, Number]) -> Any:
             return values[name]
         case Var(name=name):
             raise LoweringError(f"size {name!r} has no value")
-        case Binary(op=op, a=a, b=b) if op in _OPS:
-            return _OPS[op](evaluate(a, values), evaluate(b, values))
+        case Binary(op=op, a=a, b=b) if op in _INDEX_OPS:
+            x, y = evaluate(a, values), evaluate(b, values)
+            columns = isinstance(x, np.ndarray) or isinstance(y, np.ndarray)
+            return (_COLUMN_OPS.get(op, PYTHON_OPS[op]) if columns else PYTHON_OPS[op])(x, y)
         case Select(cond=cond, then=then, other=other):
             test = evaluate(cond, values)
             if isinstance(test, np.ndarray):
@@ -53,7 +59,3 @@ def evaluate(expr: Expr, values: Mapping[str, Number]) -> Any:
             return np.logical_not(test) if isinstance(test, np.ndarray) else not test
         case _:
             raise LoweringError(f"not an index expression: {expr}")
-
-
-def _columns(a: object, b: object) -> bool:
-    return isinstance(a, np.ndarray) or isinstance(b, np.ndarray)

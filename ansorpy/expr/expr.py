@@ -11,17 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, final
 
+from ansorpy.expr.dtypes import INDEX
 from ansorpy.expr.intern import InternTable, absent
-
-INDEX: Final = "int64"  # the dtype of every axis variable
-
-FLOATS: Final = ("float16", "bfloat16", "float32", "float64")
-INTS: Final = ("int8", "uint8", "int32", "int64")
-DTYPES: Final = (*FLOATS, *INTS, "bool")
-SIZE_BYTES: Final[Mapping[str, int]] = {
-    "bool": 1, "int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2,
-    "int32": 4, "float32": 4, "int64": 8, "float64": 8,
-}  # fmt: skip
 
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow")
 COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")

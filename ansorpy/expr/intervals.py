@@ -11,7 +11,6 @@
 from ansorpy.expr.affine import Form, form, linear
 from ansorpy.expr.bounds import (
     NO_FACTS,
-    VALUES,
     Fact,
     Facts,
     Interval,
@@ -24,7 +23,6 @@ from ansorpy.expr.simplify import simplify
 
 __all__ = [
     "NO_FACTS",
-    "VALUES",
     "Fact",
     "Facts",
     "Form",

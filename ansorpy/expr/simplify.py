@@ -4,8 +4,8 @@ from math import gcd
 
 from ansorpy.expr.affine import Form, form
 from ansorpy.expr.bounds import NO_FACTS, Facts, Ranges, assume, bounds, bounds_of_form
+from ansorpy.expr.dtypes import INDEX
 from ansorpy.expr.expr import (
-    INDEX,
     Binary,
     Call,
     Cast,

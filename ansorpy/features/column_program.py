@@ -7,7 +7,6 @@ the machine of `features.column_vm`.
 """
 
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -16,18 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.evaluate import PYTHON_OPS
 from ansorpy.expr.expr import Binary, Call, Const, Expr, Select, Var
 from ansorpy.features.column_vm import OPERATIONS, ROWS, instruction, run
 
 FloatArray = npt.NDArray[np.float64]
 
 _FOLD: Final[Mapping[str, Callable[..., float]]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
-    "min": min, "max": max, "floor": math.floor, "abs": abs, "log2": math.log2,
-    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-    "eq": operator.eq, "ne": operator.ne,
-    "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b),
-    "not": operator.not_,
+    **PYTHON_OPS, "floor": math.floor, "log2": math.log2,
 }  # fmt: skip
 _COMMUTE: Final = frozenset({"add", "mul", "min", "max", "and", "or", "eq", "ne"})
 _COLUMN: Final = "column"

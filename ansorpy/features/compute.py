@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Final
 
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import (
     COMPARISONS,
-    FLOATS,
     LOGICAL,
     Binary,
     Call,

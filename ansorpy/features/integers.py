@@ -7,9 +7,9 @@ divisions count: sums and products are part of the addresses of loads.
 from collections.abc import Iterator
 from itertools import chain
 
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import (
     COMPARISONS,
-    FLOATS,
     LOGICAL,
     Binary,
     Call,

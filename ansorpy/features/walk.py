@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import SIZE_BYTES, Binary, Const, Expr, Var, reads
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Binary, Const, Expr, Var, reads
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.loopir.nodes import (
     Alloc,

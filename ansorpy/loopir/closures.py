@@ -6,7 +6,6 @@ strict run, elements that are not written yet are None.
 """
 
 import math
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,35 +13,21 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import (
-    FLOATS,
-    INDEX,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Read,
-    Select,
-    Var,
-    dtype_of,
-    reads,
-)
+from ansorpy.expr.dtypes import FLOATS, INDEX
+from ansorpy.expr.evaluate import PYTHON_OPS
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of, reads
 
 Thunk = Callable[[], Any]
 
 _BINARY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
-    "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow,
-    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-    "eq": operator.eq, "ne": operator.ne,
+    **PYTHON_OPS,
     # A NaN on either side is the answer, as in NumPy.
     "min": lambda a, b: a if a <= b or a != a else b,
     "max": lambda a, b: a if a >= b or a != a else b,
-}  # fmt: skip
+}
 
 _CALLS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "neg": operator.neg, "not": operator.not_, "abs": abs, "floor": np.floor, "ceil": np.ceil,
+    **PYTHON_OPS, "floor": np.floor, "ceil": np.ceil,
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt,
     "erf": lambda a: type(a)(math.erf(a)),
     "rsqrt": lambda a: type(a)(1) / np.sqrt(a),

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorpy.errors import LoweringError, SpecError
-from ansorpy.expr.expr import FLOATS, SIZE_BYTES, Const, Expr, substitute, variables
+from ansorpy.expr.dtypes import FLOATS, SIZE_BYTES
+from ansorpy.expr.expr import Const, Expr, substitute, variables
 from ansorpy.loopir.closures import (
     Array,
     Frame,

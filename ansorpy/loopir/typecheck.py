@@ -4,14 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTS
 from ansorpy.expr.expr import (
     ARITHMETIC,
     COMPARISONS,
-    DTYPES,
-    FLOATS,
     FUNCTIONS,
-    INDEX,
-    INTS,
     LOGICAL,
     Binary,
     Call,

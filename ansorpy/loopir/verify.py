@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import DTYPES, INDEX, INTS, Const, Expr, Read, Var, reads, variables
+from ansorpy.expr.dtypes import DTYPES, INDEX, INTS
+from ansorpy.expr.expr import Const, Expr, Read, Var, reads, variables
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,

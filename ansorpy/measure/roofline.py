@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.expr.expr import SIZE_BYTES
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.host_jit import compile_here
 from ansorpy.measure.verify.guard_pages import aligned_empty
 from ansorpy.target import Target

@@ -12,9 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.expr.expr import COMPARISONS, FLOATS
-from ansorpy.te import numeric
-from ansorpy.te.numeric import LARGEST, UNDERFLOW, UNIT_ROUNDOFF, Array, FloatArray
+from ansorpy.expr.dtypes import FLOATS, LARGEST, UNDERFLOW, UNIT_ROUNDOFF
+from ansorpy.expr.expr import COMPARISONS
+from ansorpy.oracle import numeric
+from ansorpy.te.tensor_data import Array, FloatArray
 
 TRANSCENDENTAL_ROUNDOFFS: Final = 16  # 8 machine epsilons
 DIVISION_ROUNDOFFS: Final = 3  # a / b, or a * (1 / b) where many are divided by one b

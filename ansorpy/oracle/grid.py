@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import FLOATS, Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
-from ansorpy.oracle import error_bounds
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
+from ansorpy.oracle import error_bounds, numeric
 from ansorpy.oracle.error_bounds import ZERO, Bounded
-from ansorpy.te import numeric
 from ansorpy.te.dag import Compute
-from ansorpy.te.numeric import Array, FloatArray
+from ansorpy.te.tensor_data import Array, FloatArray, rounded
 
 Ranges = Mapping[str, tuple[int, int]]  # axis name -> [from, to)
 Values = Mapping[str, tuple[Bounded, ...]]
@@ -200,7 +200,7 @@ def _flat(cells: Sequence[Array], shape: Sequence[int]) -> Array:
 
 def _literal(value: float, dtype: str) -> Array:
     if dtype in FLOATS:
-        return numeric.rounded(np.asarray(value), dtype)
+        return rounded(np.asarray(value), dtype)
     return np.asarray(value, dtype)
 
 

@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.expr.expr import FLOATS
+from ansorpy.expr.dtypes import FLOATS, LARGEST, UNDERFLOW
 from ansorpy.oracle.error_bounds import Bounded, gamma, sizes
-from ansorpy.te.numeric import LARGEST, UNDERFLOW, Array, FloatArray
+from ansorpy.te.tensor_data import Array, FloatArray
 
 Partial = tuple[Array, ...]
 

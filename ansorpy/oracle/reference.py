@@ -1,8 +1,8 @@
 """The meaning of any Dag in NumPy: float64 for floats, exact wrapping integers, and error bounds.
 
 `evaluate` answers the outputs. `evaluate_bounded` answers every node with a bound on the error
-of a kernel that computes in the dtypes of the nodes. What the operators mean on arrays, and what
-float16 and bfloat16 are, stands in `numeric`; what the bounds assume, in `bounded`.
+of a kernel that computes in the dtypes of the nodes. Operators on arrays are in
+`numeric`, the assumptions of the bounds in `error_bounds`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from ansorpy.expr.expr import (
     Expr,
     variables,
 )  # fmt: skip
-from ansorpy.oracle import error_bounds
+from ansorpy.oracle import error_bounds, numeric
 from ansorpy.oracle.error_bounds import ZERO, Bounded
 from ansorpy.oracle.grid import Grid, Ranges, Values
 from ansorpy.oracle.reduction import (
@@ -30,9 +30,8 @@ from ansorpy.oracle.reduction import (
     merged,
     reduced,
 )  # fmt: skip
-from ansorpy.te import numeric
 from ansorpy.te.dag import Compute, ConstantTensor, Dag
-from ansorpy.te.numeric import Array
+from ansorpy.te.tensor_data import Array, checked_array, constant_array
 
 # Elements of one intermediate array. A few live at once, so memory stays near 64 MiB; the body
 # of a general reduction works in smaller boxes, which stay in the cache.
@@ -75,7 +74,7 @@ def _run(dag: Dag, inputs: Mapping[str, Array], tracked: bool) -> dict[str, tupl
     with np.errstate(all="ignore"):
         for node in dag.nodes:
             if isinstance(node, ConstantTensor):
-                values[node.name] = (Bounded(numeric.loaded(node)),)
+                values[node.name] = (Bounded(constant_array(node)),)
             elif isinstance(node, Compute):
                 values[node.name] = _compute(node, values, tracked)
     return values
@@ -87,7 +86,7 @@ def _inputs(dag: Dag, inputs: Mapping[str, Array]) -> dict[str, Array]:
         raise SpecError(f"inputs {sorted(inputs)} do not match those of {dag.name}: {names}")
     found: dict[str, Array] = {}
     for node in dag.placeholders:
-        array = numeric.given(inputs[node.name], node.dtype, f"input {node.name}")
+        array = checked_array(inputs[node.name], node.dtype, f"input {node.name}")
         if array.shape != node.shape:
             raise SpecError(f"input {node.name} has shape {array.shape}, not {node.shape}")
         found[node.name] = array

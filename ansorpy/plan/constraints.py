@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ansorpy.expr.build import ONE, add, ceildiv, mul
-from ansorpy.expr.expr import SIZE_BYTES, Binary, Const, Expr, Var
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Binary, Const, Expr, Var
 from ansorpy.loopir.nodes import Alloc, LoopKind, Program, Scope
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.plan.domain import Domain

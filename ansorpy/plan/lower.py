@@ -16,6 +16,7 @@ from ansorpy.expr.expr import (
     substitute,
     transform,
 )
+from ansorpy.expr.identity import identity
 from ansorpy.expr.products import is_zero
 from ansorpy.loopir.nodes import (
     Alloc,
@@ -34,7 +35,6 @@ from ansorpy.plan.bounds_inference import BoundsInference
 from ansorpy.plan.constraints import constraints
 from ansorpy.plan.domain import Domain, Part, domain
 from ansorpy.plan.forward import Forward, forwards
-from ansorpy.plan.identity import identity
 from ansorpy.plan.inline import KEPT, Work, works
 from ansorpy.plan.pack import Pack, pack_of, pack_phase, packed_index
 from ansorpy.plan.params import params

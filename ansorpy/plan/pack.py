@@ -16,7 +16,8 @@ from typing import Final, Protocol, TypeAlias
 
 from ansorpy.errors import LoweringError
 from ansorpy.expr.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, sub
-from ansorpy.expr.expr import FLOATS, Binary, Const, Expr, Read, Select, Var, substitute, walk
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Select, Var, substitute, walk
 from ansorpy.expr.intervals import bounds, linear
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Phase, Scope, Seq, Stmt, Store
 from ansorpy.plan.domain import Domain, Part

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from ansorpy.errors import LoweringError
 from ansorpy.expr.build import ONE
-from ansorpy.expr.expr import SIZE_BYTES, Expr, Read, Var
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Expr, Read, Var
+from ansorpy.expr.identity import identity
 from ansorpy.loopir.nodes import Alloc, Buffer, For, LoopKind, Scope, Seq, Stmt, Store
 from ansorpy.plan.domain import Domain, Part
-from ansorpy.plan.identity import identity
 from ansorpy.plan.inline import KEPT, Work
 from ansorpy.target import Target
 

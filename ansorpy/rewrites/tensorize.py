@@ -21,18 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.expr.affine import linear
-from ansorpy.expr.expr import (
-    FLOATS,
-    Binary,
-    Cast,
-    Const,
-    Expr,
-    Read,
-    Select,
-    Var,
-    transform,
-    variables,
-)
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.expr import Binary, Cast, Const, Expr, Read, Select, Var, transform, variables
 from ansorpy.rewrites.intrinsics import LEFT, RIGHT, Intrinsic, unify
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Axis, Compute, Node

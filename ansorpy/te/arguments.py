@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import DTYPES
+from ansorpy.expr.dtypes import DTYPES
 
 _serial: Final = itertools.count()  # makes tokens differ; a token never reaches a Dag
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from math import prod
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import SIZE_BYTES
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.te.check_basics import check_dtypes, check_name, check_shape
 from ansorpy.te.check_compute import ComputeCheck
 from ansorpy.te.check_types import Tensors

@@ -3,7 +3,7 @@
 from math import prod
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import DTYPES
+from ansorpy.expr.dtypes import DTYPES
 from ansorpy.te.limits import NAME, Limits, quoted
 
 

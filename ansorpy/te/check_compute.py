@@ -7,9 +7,9 @@ from typing import Final
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.affine import form
-from ansorpy.expr.bounds import VALUES, Ranges, bounds, bounds_of_form
+from ansorpy.expr.bounds import Ranges, bounds, bounds_of_form
+from ansorpy.expr.dtypes import INDEX, INTEGER_RANGE
 from ansorpy.expr.expr import (
-    INDEX,
     Binary,
     Cast,
     Const,
@@ -176,7 +176,7 @@ class ComputeCheck:
         whatever order it reduces.
         """
         index = transform(self.node.body[1], _as_index)
-        proved = index == self.node.body[1] or _fits(index, ranges, VALUES["int32"])
+        proved = index == self.node.body[1] or _fits(index, ranges, INTEGER_RANGE["int32"])
         axes = [axis for axis in self.node.reduce_axes if axis.extent > 1]
         for n, axis in enumerate(axes):
             last = {inner.name: Const(inner.extent - 1) for inner in axes[n + 1 :]}

@@ -6,20 +6,9 @@ proved is refused, never clamped.
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.affine import form
-from ansorpy.expr.bounds import NO_FACTS, VALUES, Facts, Ranges, assume, bounds
-from ansorpy.expr.expr import (
-    INDEX,
-    Binary,
-    Call,
-    Const,
-    Expr,
-    Read,
-    Select,
-    Var,
-    children,
-    dtype_of,
-    walk,
-)
+from ansorpy.expr.bounds import NO_FACTS, Facts, Ranges, assume, bounds
+from ansorpy.expr.dtypes import INDEX, INTEGER_RANGE
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Read, Select, Var, children, dtype_of, walk
 from ansorpy.te.check_types import Tensors
 from ansorpy.te.limits import shown
 
@@ -77,7 +66,7 @@ def _no_overflow(expr: Binary, ranges: Ranges, where: str) -> None:
     if any(isinstance(part, Read) for part in walk(expr)):
         return  # data wraps around as int64 does everywhere
     low, high = bounds(expr, ranges)
-    first, last = VALUES[INDEX]
+    first, last = INTEGER_RANGE[INDEX]
     if low < first or high > last:
         raise SpecError(f"{where}: {shown(expr)} reaches {low if low < first else high}: not int64")
 

@@ -5,15 +5,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.bounds import VALUES
+from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTEGER_RANGE, INTS, LARGEST, NUMBERS
 from ansorpy.expr.expr import (
     BINARY,
     COMPARISONS,
-    DTYPES,
-    FLOATS,
     FUNCTIONS,
-    INDEX,
-    INTS,
     LOGICAL,
     SYMBOLS,
     Binary,
@@ -29,13 +25,6 @@ from ansorpy.te.limits import quoted, shown
 
 Tensors = Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]  # shape and dtypes by node name
 
-LARGEST: Final[Mapping[str, float]] = {
-    "float16": 65504.0,
-    "bfloat16": float.fromhex("0x1.fep127"),
-    "float32": float.fromhex("0x1.fffffep127"),
-    "float64": float.fromhex("0x1.fffffffffffffp1023"),
-}
-NUMBERS: Final = (*FLOATS, *INTS)
 OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("add", "sub", "mul", "min", "max"), NUMBERS),
     **dict.fromkeys(("div", "pow"), FLOATS),
@@ -131,7 +120,7 @@ def _fits(value: object, dtype: str) -> bool:
         case bool():
             return dtype == "bool"
         case int() if dtype in INTS:
-            return VALUES[dtype][0] <= value <= VALUES[dtype][1]
+            return INTEGER_RANGE[dtype][0] <= value <= INTEGER_RANGE[dtype][1]
         case int() if dtype in FLOATS:
             return abs(value) <= LARGEST[dtype]
         case float() if dtype in FLOATS:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import DTYPES, FLOATS, INDEX, INTS, Cast, Select, Var
-from ansorpy.te.numeric import LARGEST
-from ansorpy.te.scalar import INT_RANGE, Draft, Number, Operand, Scalar, binary, call, const, pair
+from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTEGER_RANGE, INTS, LARGEST
+from ansorpy.expr.expr import Cast, Select, Var
+from ansorpy.te.scalar import Draft, Number, Operand, Scalar, binary, call, const, pair
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -114,12 +114,12 @@ def cast(value: Operand, dtype: str) -> Scalar:
 
 def min_value(dtype: str) -> Scalar:
     """The lowest finite value of a dtype: what a maximum over padding may start from."""
-    return const(-LARGEST[dtype] if dtype in FLOATS else INT_RANGE[dtype][0], dtype)
+    return const(-LARGEST[dtype] if dtype in FLOATS else INTEGER_RANGE[dtype][0], dtype)
 
 
 def max_value(dtype: str) -> Scalar:
     """The highest finite value of a dtype."""
-    return const(LARGEST[dtype] if dtype in FLOATS else INT_RANGE[dtype][1], dtype)
+    return const(LARGEST[dtype] if dtype in FLOATS else INTEGER_RANGE[dtype][1], dtype)
 
 
 def sum(value: Scalar, axis: Axes, init: Scalar | Number | None = None) -> Reduction:

@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import DTYPES, FLOATS, INTS, Binary, Call, Const, Expr, dtype_of
+from ansorpy.expr.dtypes import DTYPES, FLOATS, INTEGER_RANGE, INTS
+from ansorpy.expr.expr import Binary, Call, Const, Expr, dtype_of
 from ansorpy.te.dag import Node
 
 Number = int | float | bool
-
-INT_RANGE: Final[Mapping[str, tuple[int, int]]] = {
-    name: (int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in INTS
-}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -193,7 +190,7 @@ def const(value: Number, dtype: str) -> Scalar:
         return Scalar(Const(value, dtype))
     if dtype in FLOATS:
         return Scalar(Const(float(value), dtype))
-    low, high = INT_RANGE[dtype]
+    low, high = INTEGER_RANGE[dtype]
     if not isinstance(value, int) or not low <= value <= high:
         raise SpecError(f"literal {value!r} is not in the range of {dtype}: {low} to {high}")
     return Scalar(Const(value, dtype))

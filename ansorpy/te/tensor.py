@@ -9,13 +9,14 @@ from typing import TypeAlias, overload
 import numpy as np
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import INDEX, Binary, Const, Expr, Read, Var, substitute, variables
+from ansorpy.expr.dtypes import INDEX
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, substitute, variables
 from ansorpy.te.arguments import known_dtype, new_token, shape_of, unique, whole
 from ansorpy.te.broadcast import broadcast_index, broadcast_shape
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Placeholder
 from ansorpy.te.functions import ArgReduction, ReduceAxis, Reduction
-from ansorpy.te.numeric import stored
 from ansorpy.te.scalar import Draft, Operand, Scalar, lift
+from ansorpy.te.tensor_data import tensor_bytes
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -111,7 +112,7 @@ def constant(array: "np.typing.ArrayLike", name: str = "const", dtype: str | Non
     kind = values.dtype.name if dtype is None else dtype
     known_dtype(kind, name)
     shape = shape_of(values.shape, name)
-    node = ConstantTensor(new_token(name), shape, kind, stored(values, kind))
+    node = ConstantTensor(new_token(name), shape, kind, tensor_bytes(values, kind))
     return Tensor(Draft(node, name))
 
 

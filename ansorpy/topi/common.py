@@ -5,7 +5,7 @@ from typing import Final, NoReturn
 
 from ansorpy import te
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import FLOATS
+from ansorpy.expr.dtypes import FLOATS
 
 LETTERS: Final = "ijlmnopq"  # names of result axes; `k` is the name of a reduced axis
 

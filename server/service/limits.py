@@ -6,7 +6,7 @@ from math import prod
 from typing import Any, Final
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import SIZE_BYTES
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.te.dag import Compute, Dag
 
 # What a worker needs to check a task, in bytes per byte of its tensors: the references in float64,

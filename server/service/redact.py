@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ansorpy.expr.expr import BINARY, DTYPES, FUNCTIONS
+from ansorpy.expr.dtypes import DTYPES
+from ansorpy.expr.expr import BINARY, FUNCTIONS
 from ansorpy.frontends.tc.lexer import KEYWORDS
 from ansorpy.frontends.tc.terms import RESERVED
 from ansorpy.target import KINDS

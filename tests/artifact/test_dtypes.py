@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ansorpy.artifact import load, unbox
-from ansorpy.expr.expr import DTYPES
+from ansorpy.expr.dtypes import DTYPES
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed

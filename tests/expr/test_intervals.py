@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansorpy.errors import SpecError
+from ansorpy.expr.dtypes import INTEGER_RANGE
 from ansorpy.expr.evaluate import evaluate
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
-from ansorpy.expr.intervals import VALUES, Interval, assume, bounds, linear, simplify
+from ansorpy.expr.intervals import Interval, assume, bounds, linear, simplify
 from tests.expr.generate import EXPRS, POINTS, RANGES, X, Y, Z, conditions
 
 
@@ -53,9 +54,9 @@ def sub(a: Expr | int, b: Expr | int) -> Expr:
         (Select(op("ge", X, 3), sub(X, 3), Const(0)), (0, 6)),
         (Call("not", op("lt", X, 10)), (0, 0)),
         (Cast("int32", X), (0, 9)),
-        (Cast("int8", mul(X, 100)), VALUES["int8"]),
+        (Cast("int8", mul(X, 100)), INTEGER_RANGE["int8"]),
         (Cast("int64", Read("A", (X,), "uint8")), (0, 255)),
-        (Var("unknown"), VALUES["int64"]),
+        (Var("unknown"), INTEGER_RANGE["int64"]),
     ],
     ids=str,
 )

@@ -11,19 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorpy.expr.expr import (
-    FLOATS,
-    INTS,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Read,
-    Select,
-    Var,
-    dtype_of,
-)
+from ansorpy.expr.dtypes import FLOATS, INTS
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
 from ansorpy.te.dag import Compute, ConstantTensor, Dag
 
 Scalar = Any

@@ -5,10 +5,10 @@ import pytest
 
 from ansorpy import te
 from ansorpy.errors import SpecError
+from ansorpy.expr.dtypes import UNIT_ROUNDOFF
 from ansorpy.expr.expr import Var
 from ansorpy.oracle import error_bounds, reduction
 from ansorpy.oracle.error_bounds import Bounded
-from ansorpy.te.numeric import UNIT_ROUNDOFF
 from ansorpy.topi.suites import SUITE_SMALL
 from ansorpy.topi.workloads import Window, conv2d
 from tests.random_dag import DagLimits, random_dag, random_inputs

@@ -19,7 +19,7 @@ from ansorpy.rewrites.winograd import known, recognise, rewrite, transforms
 from ansorpy.rewrites.winograd.combine import product
 from ansorpy.rewrites.winograd.matrices import POINTS, Matrix
 from ansorpy.te.dag import Compute, Dag
-from ansorpy.te.numeric import Array
+from ansorpy.te.tensor_data import Array
 from ansorpy.topi.suites import LIBRARY
 from ansorpy.topi.workloads import Window, conv1d, conv2d, conv2d_bn_relu, conv2d_nhwc, conv3d
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import FLOATS, Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
 from ansorpy.te.limits import LIMITS, quoted
 

@@ -10,7 +10,8 @@ import math
 from typing import Any, Final
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import FLOATS, Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.frontends.json.read import Place, dag_from
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.te.check import check

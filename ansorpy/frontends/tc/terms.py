@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ansorpy.expr.dtypes import FLOATS, INDEX, INTS
 from ansorpy.expr.expr import (
     COMPARISONS,
-    FLOATS,
     FUNCTIONS,
-    INDEX,
-    INTS,
     Binary,
     Call,
     Cast,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import (
-    FLOATS,
     Binary,
     Const,
     Expr,

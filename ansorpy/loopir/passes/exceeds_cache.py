@@ -2,7 +2,8 @@
 
 from math import prod
 
-from ansorpy.expr.expr import SIZE_BYTES, Const
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer
 
 

@@ -18,7 +18,8 @@ from math import prod
 from typing import Final
 
 from ansorpy.expr.affine import Form, form
-from ansorpy.expr.expr import SIZE_BYTES, Binary, Const, Read, Var, reads
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Binary, Const, Read, Var, reads
 from ansorpy.expr.intervals import Interval, bounds
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Prefetch, Program, Scope, Seq, Stmt, Tile
 from ansorpy.loopir.passes.exceeds_cache import fills

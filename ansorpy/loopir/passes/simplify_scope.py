@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ansorpy.expr.affine import Form
-from ansorpy.expr.expr import INDEX, Binary, Call, Const, Expr, Var, children, rebuild, variables
+from ansorpy.expr.dtypes import INDEX
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Var, children, rebuild, variables
 from ansorpy.expr.intervals import Fact, Interval, simplify
 
 

@@ -12,17 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ansorpy.expr.expr import (
-    SIZE_BYTES,
-    Binary,
-    Const,
-    Expr,
-    Var,
-    dtype_of,
-    reads,
-    substitute,
-    variables,
-)
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.expr import Binary, Const, Expr, Var, dtype_of, reads, substitute, variables
 from ansorpy.expr.intervals import Interval, bounds, linear
 from ansorpy.loopir.nodes import (
     WRITTEN_OUT,

@@ -14,6 +14,7 @@ import numpy as np
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, walk
 from ansorpy.measure.timing.cut import cut_of
 from ansorpy.measure.verify.inputs import Array, Inputs, constants
+from ansorpy.oracle.numeric import BINARY, FUNCTION
 from ansorpy.te.dag import Compute, Dag
 
 MAX_POINTS: Final = 1 << 24  # of a reduction that needs its whole body in memory
@@ -22,29 +23,17 @@ Values = dict[tuple[str, int], Array]
 _Step = Callable[[Values], Any]
 _Shapes = Mapping[str, tuple[int, ...]]  # shapes of tensors, by name
 
-_BINARY: Final[Mapping[str, Callable[..., Any]]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-    "floordiv": np.floor_divide, "mod": np.mod, "min": np.minimum, "max": np.maximum,
-    "pow": np.power, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-    "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
-    "and": np.logical_and, "or": np.logical_or,
-}  # fmt: skip
-
 
 def _sigmoid(x: Any) -> Any:
     one = x.dtype.type(1)
     return one / (one + np.exp(-x))
 
 
-def _rsqrt(x: Any) -> Any:
-    return x.dtype.type(1) / np.sqrt(x)
-
-
+# Calls that a user would write: NumPy has no erf, and the oracle's sigmoid avoids overflows.
 _CALL: Final[Mapping[str, Callable[..., Any]]] = {
-    "neg": np.negative, "not": np.logical_not, "abs": np.abs, "floor": np.floor, "ceil": np.ceil,
-    "exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt, "rsqrt": _rsqrt,
+    **{fn: call for fn, call in FUNCTION.items() if fn != "erf"},
     "sigmoid": _sigmoid,
-}  # fmt: skip
+}
 _REDUCE: Final[Mapping[str, Callable[..., Any]]] = {
     "sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min,
 }  # fmt: skip
@@ -214,7 +203,7 @@ def _closure(expr: Expr, extents: Mapping[str, int], shapes: _Shapes) -> _Step:
             return lambda values: _CALL[fn](inner(values))
         case Binary(op=op, a=a, b=b):
             one, two = _closure(a, extents, shapes), _closure(b, extents, shapes)
-            return lambda values: _BINARY[op](one(values), two(values))
+            return lambda values: BINARY[op](one(values), two(values))
         case Select(cond=cond, then=then, other=other):
             test = _closure(cond, extents, shapes)
             one, two = _closure(then, extents, shapes), _closure(other, extents, shapes)

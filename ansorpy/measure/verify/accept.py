@@ -10,9 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorpy.expr.expr import FLOATS
+from ansorpy.expr.dtypes import FLOATS, LARGEST
 from ansorpy.measure.verify.inputs import Array
-from ansorpy.te.numeric import LARGEST
 
 Bools = NDArray[np.bool_]
 Band = tuple[Array, Array]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.expr.expr import FLOATS
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.measure.sandbox.seals import Seal, create
 from ansorpy.measure.verify import inputs as make
 from ansorpy.measure.verify.accept import Band, band_of

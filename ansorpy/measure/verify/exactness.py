@@ -10,10 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from ansorpy.expr.dtypes import EXACT_BELOW, FLOATS, INDEX
 from ansorpy.expr.expr import (
     COMPARISONS,
-    FLOATS,
-    INDEX,
     LOGICAL,
     Binary,
     Call,
@@ -26,15 +25,9 @@ from ansorpy.expr.expr import (
     dtype_of,
 )
 from ansorpy.te.dag import Compute, ConstantTensor, Dag
-from ansorpy.te.numeric import loaded
+from ansorpy.te.tensor_data import constant_array
 
 MAGNITUDES: Final = (8, 4, 2, 1)  # of inputs, the largest that is exact is used
-
-# Below this, sums and products of integers have one value in every order.
-LIMIT: Final[Mapping[str, int]] = {
-    "float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53, "bool": 2,
-    **{name: int(np.iinfo(name).max) + 1 for name in ("int8", "uint8", "int32", "int64")},
-}  # fmt: skip
 
 
 class _InexactError(Exception):
@@ -90,7 +83,7 @@ def input_range(dtype: str, magnitude: int) -> _Range:
 
 
 def _constant(node: ConstantTensor) -> _Range:
-    values = loaded(node)
+    values = constant_array(node)
     if not values.size:
         return _Range(0, 0)
     integral = bool(np.all(values == np.trunc(values)))
@@ -147,7 +140,7 @@ def _literal(value: float, dtype: str) -> _Range:
         with np.errstate(over="ignore"):
             if float(np.dtype(dtype).type(value)) != value:
                 raise _InexactError
-    integral = isfinite(value) and value == int(value) and abs(value) < LIMIT[dtype]
+    integral = isfinite(value) and value == int(value) and abs(value) < EXACT_BELOW[dtype]
     return _Range(value, value, integral)
 
 
@@ -212,6 +205,6 @@ def _need(a: _Range, dtype: str) -> None:
 
 
 def _held(a: _Range, dtype: str) -> _Range:
-    if not a.integral or a.size >= LIMIT[dtype] or (dtype == "uint8" and a.low < 0):
+    if not a.integral or a.size >= EXACT_BELOW[dtype] or (dtype == "uint8" and a.low < 0):
         raise _InexactError
     return a

@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from ansorpy.errors import RunError
-from ansorpy.expr.expr import FLOATS, Const
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.verify.inputs import Array, storage
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorpy.expr.expr import FLOATS
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.rewrites.padding import spared
 from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
-from ansorpy.te.numeric import stored
+from ansorpy.te.tensor_data import tensor_bytes
 
 Array = NDArray[Any]
 Inputs = Mapping[str, Array]
@@ -38,7 +38,11 @@ def storage(dtype: str) -> np.dtype[Any]:
 def encode(values: Array, dtype: str) -> Array:
     """Return values in the storage form of `dtype`."""
     if dtype == "bfloat16":
-        return np.frombuffer(stored(values, dtype), "<u2").reshape(values.shape).astype(np.uint16)
+        return (
+            np.frombuffer(tensor_bytes(values, dtype), "<u2")
+            .reshape(values.shape)
+            .astype(np.uint16)
+        )
     return np.ascontiguousarray(values.astype(storage(dtype))).reshape(values.shape)
 
 

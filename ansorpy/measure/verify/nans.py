@@ -1,6 +1,7 @@
 """Whether a NaN in an input has one meaning all through a Dag, so that a kernel must agree."""
 
-from ansorpy.expr.expr import COMPARISONS, FLOATS, Binary, Cast, Expr, Select, dtype_of, reads, walk
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.expr import COMPARISONS, Binary, Cast, Expr, Select, dtype_of, reads, walk
 from ansorpy.te.dag import Compute, Dag
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ansorpy.expr.expr import FLOATS
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.measure.verify.accept import band_of
 from ansorpy.measure.verify.cases import SAFETY, TINY, Case, Expected
 from ansorpy.measure.verify.inputs import decode

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, get_type_hints
 
-from ansorpy.expr.expr import DTYPES, INDEX, Const
+from ansorpy.expr.dtypes import DTYPES, INDEX
+from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.backend import Built, backend
 from ansorpy.measure.workers.codec import HEADER_BYTES, Codec, Instead

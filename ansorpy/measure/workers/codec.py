@@ -105,7 +105,7 @@ class Codec:
 
     def _record(self, kind: type, holds: Callable[[Any], bool]) -> tuple[Reader, Writer]:
         hints = get_type_hints(kind)
-        names = [one.name for one in fields(kind)]
+        names = [one.name for one in fields(kind) if one.init]
         parts = [self._of(self._instead.get((kind, name), hints[name])) for name in names]
         read, write = fixed(parts)
 

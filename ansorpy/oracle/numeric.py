@@ -1,0 +1,54 @@
+"""Operators of the language on arrays: float64 for floats, wrapping integers.
+
+Only inputs are rounded to their float dtype; a kernel's rounding belongs to the error bound, not
+to the value. An integer is held in its own NumPy dtype, so that arithmetic wraps.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ansorpy.expr.dtypes import FLOATS, INTS
+from ansorpy.oracle.erf import erf
+from ansorpy.te.tensor_data import Array, FloatArray
+
+
+def meaning(dtype: str) -> np.dtype[Any]:
+    """Return the NumPy dtype in which the oracle holds values of `dtype`."""
+    return np.dtype(np.float64 if dtype in FLOATS else dtype)
+
+
+def cast(values: Array, dtype: str) -> Array:
+    """Return values as `dtype`: float to integer truncates towards zero, integers wrap.
+
+    A float beyond the range of the integer has no defined meaning in a kernel either.
+    """
+    if dtype == "bool":
+        truth: Array = np.not_equal(values, 0)
+        return truth
+    if dtype in INTS and values.dtype.kind == "f":
+        safe = np.clip(np.nan_to_num(np.trunc(values)), -(2.0**62), 2.0**62)
+        values = safe.astype(np.int64)
+    out: Array = values.astype(meaning(dtype))
+    return out
+
+
+def _sigmoid(x: FloatArray) -> FloatArray:
+    small = np.exp(-np.abs(x))  # never overflows
+    return np.where(x >= 0, 1.0, small) / (1.0 + small)
+
+
+BINARY: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "floordiv": np.floor_divide, "mod": np.mod, "min": np.minimum, "max": np.maximum,
+    "pow": np.power, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    "and": np.logical_and, "or": np.logical_or,
+}  # fmt: skip
+
+FUNCTION: Final[Mapping[str, Callable[[Array], Array]]] = {
+    "neg": np.negative, "not": np.logical_not, "abs": np.abs, "floor": np.floor,
+    "ceil": np.ceil, "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf,
+    "sqrt": np.sqrt, "rsqrt": lambda x: 1.0 / np.sqrt(x), "sigmoid": _sigmoid,
+}  # fmt: skip
