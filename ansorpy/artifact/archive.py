@@ -243,6 +243,7 @@ def _native(
         "note": native.note,
         "prefix": native.prefix,
         "workspace_bytes": native.workspace_bytes,
+        "packed_bytes": native.packed_bytes,
         "tasks": [phase.tasks for phase in native.phases],
         "features": list(native.features),
         "object_sha256": native.object_sha256,

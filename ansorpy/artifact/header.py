@@ -13,7 +13,10 @@ C_TYPES: Final = {
     "int64": "int64_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
     "float64": "double",
 }  # fmt: skip
-SHORT: Final = ("args", "phase", "supported", "ahead", "run", "run_threads", "phases")
+SHORT: Final = (
+    "args", "packed_args", "phase", "supported", "ahead", "run", "run_threads", "pack",
+    "run_packed", "pool_open", "pool_close", "phases",
+)  # fmt: skip
 
 
 def header_text(dag: Dag, library: Library) -> str:
@@ -23,6 +26,7 @@ def header_text(dag: Dag, library: Library) -> str:
     tensors = [b for b in library.buffers if b.scope is not Scope.GLOBAL]
     weights = {node.name for node in dag.placeholders if node.constant}
     tasks = ", ".join(str(phase.tasks) for phase in library.phases)
+    fields = _fields(tensors, weights)
     short = "\n".join(f"#define kernel_{name} {p}_{name}" for name in SHORT)
     return f"""\
 /* {dag.name}: a kernel made by ansorpy. C99, C++.
@@ -42,6 +46,19 @@ def header_text(dag: Dag, library: Library) -> str:
    0 .. kernel_phases[k].tasks - 1 anyhow and anywhere, each once (up to 1 MiB of stack each), then
    wait for all of them.
 
+   Several kernels: a workspace is packed weights (KERNEL_PACKED_BYTES) with scratch behind them
+   (KERNEL_SCRATCH_BYTES), and kernel_packed_args has the two apart, both aligned to 64 bytes:
+
+   ansorpy_pool *pool = kernel_pool_open(4);     3 threads beside the caller; any kernel may use it
+   kernel_packed_args args = {{ ... , packed, scratch }};
+   kernel_pack(&args);                           once, and after weights changed: fills `packed`
+   kernel_run_packed(&args, pool);               as often as you like; NULL: no pool
+   kernel_pool_close(pool);                      after the last call
+
+   `packed` is only read by kernel_run_packed. `scratch` is free for others between calls, and
+   belongs to one call at a time. If two threads call with one pool, the call that finds it busy
+   runs on its caller's thread. A process forked from yours has to open a pool of its own.
+
    Two headers in one file: define ANSORPY_LONG_NAMES, and use the names with the prefix. */
 #ifndef {guard}
 #define {guard}
@@ -51,9 +68,24 @@ extern "C" {{
 #endif
 
 typedef struct {{
-{_fields(tensors, weights)}
+{fields}
     void *workspace;
 }} {p}_args;
+
+typedef struct {{
+{fields}
+    void *packed, *scratch;
+}} {p}_packed_args;
+
+/* A running pool of threads; `run` returns after it has run all tasks. */
+#ifndef ANSORPY_POOL
+#define ANSORPY_POOL
+typedef struct ansorpy_pool ansorpy_pool;
+struct ansorpy_pool {{
+    void (*run)(ansorpy_pool *pool, void (*task)(void *context, int64_t index), void *context,
+                int64_t tasks);
+}};
+#endif
 
 typedef struct {{
     void (*task)(const {p}_args *args, int64_t task);
@@ -61,6 +93,8 @@ typedef struct {{
 }} {p}_phase;
 
 #define {p.upper()}_WORKSPACE_BYTES {library.workspace_bytes}
+#define {p.upper()}_PACKED_BYTES {library.packed_bytes}
+#define {p.upper()}_SCRATCH_BYTES {library.scratch_bytes}
 #define {p.upper()}_PHASES {len(library.phases)} /* tasks: {tasks} */
 
 /* Whether this processor has: {_wrapped(library.features)}. */
@@ -68,11 +102,17 @@ int32_t {p}_supported(void);
 void {p}_ahead(const {p}_args *args);
 void {p}_run(const {p}_args *args);
 void {p}_run_threads(const {p}_args *args, int32_t threads);
+void {p}_pack(const {p}_packed_args *args);
+void {p}_run_packed(const {p}_packed_args *args, ansorpy_pool *pool);
+ansorpy_pool *{p}_pool_open(int32_t threads);
+void {p}_pool_close(ansorpy_pool *pool);
 extern const {p}_phase {p}_phases[{max(1, len(library.phases))}];
 
 #ifndef ANSORPY_LONG_NAMES
 {short}
 #define KERNEL_WORKSPACE_BYTES {p.upper()}_WORKSPACE_BYTES
+#define KERNEL_PACKED_BYTES {p.upper()}_PACKED_BYTES
+#define KERNEL_SCRATCH_BYTES {p.upper()}_SCRATCH_BYTES
 #define KERNEL_PHASES {p.upper()}_PHASES
 #endif
 

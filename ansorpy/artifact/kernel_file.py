@@ -232,12 +232,17 @@ _NATIVE_DOC: Final = '''"""The exported library, called from Python: needs numpy
     import native
     native.run(...)                          as tuned
     native.open_library(folder, threads=4)   a Runner with another number of threads
+    with native.LibraryPool(folder, 4) as pool:       running threads, for several kernels:
+        native.open_library(folder, pool=pool).run(...)
     python native.py --bench
 """
 
 import ctypes
 import json
-from pathlib import Path'''
+import os
+import weakref
+from pathlib import Path
+from typing import Self'''
 _NATIVE_MAIN: Final = """\
 RUNNER = open_library(Path(__file__).parent)
 run = RUNNER.run

@@ -1,4 +1,4 @@
-"""Which features of a processor a delivered kernel was made for."""
+"""Processor features that a delivered kernel was made for."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,13 +6,13 @@ from typing import Final
 from ansorpy.codegen.phase_utilities import MATRICES_READY
 from ansorpy.target import Target
 
-# By SIMD width in bits: what its explicit vectors are compiled to.
+# By SIMD width in bits: the features that explicit vectors are compiled to.
 _WIDTHS: Final = {
     512: ("avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl", "fma"),
     256: ("avx2", "fma"),
     128: ("neon", "sse2"),
 }
-# By what the source names: instructions that are asked for one by one.
+# By text of the source: instructions that a kernel names one by one.
 _INSTRUCTIONS: Final = {
     "llvm.x86.avx512bf16.": "avx512bf16",
     "llvm.x86.avx512.vpdpbusd": "avx512vnni",
@@ -30,9 +30,9 @@ _INSTRUCTIONS: Final = {
 def needed_features(source: str, target: Target) -> tuple[str, ...]:
     """Return the sorted LLVM feature names without which `source` is not the kernel we measured.
 
-    A kernel for wide vectors would still compile elsewhere, but to other and slower code than what
-    was verified and timed: so it is refused there. Features of the tuning machine that it has
-    no use for (crypto, virtualisation) are not among them.
+    A kernel for wide vectors would still compile elsewhere, but to other and slower code than the
+    verified and timed one: so it is refused there. Features of the tuning machine that the kernel
+    does not use (crypto, virtualisation) are not among them.
     """
     by_width = {name for name in _WIDTHS[target.vector_bits] if name in target.features}
     by_name = {feature for text, feature in _INSTRUCTIONS.items() if text in source}
@@ -40,6 +40,6 @@ def needed_features(source: str, target: Target) -> tuple[str, ...]:
 
 
 def lacking(needed: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
-    """Return what is needed and not present, in order."""
+    """Return the needed features that are not present, in order."""
     there = set(present)
     return tuple(name for name in needed if name not in there)

@@ -49,7 +49,7 @@ class Library:
 
     @property
     def linked(self) -> bool:
-        """Whether `code` is a shared library."""
+        """True if `code` is a shared library, False if it is an object file."""
         return not self.note
 
     @property

@@ -1,4 +1,4 @@
-"""An object file to a shared library, with whatever linker the machine has."""
+"""Link an object file to a shared library with a linker of this machine."""
 
 import shutil
 import subprocess
@@ -19,7 +19,7 @@ TIMEOUT_S: Final = 60.0
 
 
 def link(code: bytes, linkers: Sequence[Sequence[str]] = LINKERS) -> bytes | str:
-    """Return the library of an object file, or why there is none, in one line."""
+    """Return the shared library of an object file, or the reason of a failure in one line."""
     found = next((line for line in linkers if shutil.which(line[0])), None)
     if found is None:
         names = ", ".join(line[0] for line in linkers)

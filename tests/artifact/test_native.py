@@ -1,12 +1,16 @@
 """The exported library in the zip: verified, called from C and from Python without numba."""
 
+import importlib.util
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,7 +100,8 @@ def test_the_manifest_describes_the_library(
     native = manifest["native"]
     assert native["library"] == "libkernel.so"
     assert native["note"] == ""
-    assert native["workspace_bytes"] >= 24 * 32 * 4  # the packed weights at least
+    assert native["packed_bytes"] >= 24 * 32 * 4  # of B
+    assert native["workspace_bytes"] >= native["packed_bytes"]
     assert native["latency_s"]["min"] == min(made[2].outcome.times_s)
     assert set(native["features"]) <= set(local_target().features)
 
@@ -109,6 +114,47 @@ def test_python_calls_it(path: Path) -> None:
     first = call()
     np.testing.assert_array_equal(call(), wanted)
     np.testing.assert_array_equal(first, wanted)
+
+
+def test_kernels_of_two_zips_share_a_pool(path: Path, tmp_path: Path) -> None:
+    """One library opens the pool; both use it, in turns and from two threads at once."""
+    folders = tmp_path / "one", tmp_path / "two"
+    for folder in folders:
+        folder.mkdir()
+        unpack(path, folder)
+    native = import_file(folders[0] / "native.py")
+    calls = []
+
+    def repeat(each: Sequence[tuple[Callable[[], Any], Any, Any]]) -> None:
+        for _ in range(1000):
+            for call, out, wanted in each:
+                out[...] = np.nan
+                call()
+                np.testing.assert_array_equal(out, wanted)
+
+    with native.LibraryPool(folders[0], 3) as pool:
+        for seed, folder in enumerate(folders):
+            a, b, wanted = inputs(seed)
+            out = native.fresh(wanted.shape, "float32")
+            runner = native.open_library(folder, pool=pool)
+            np.testing.assert_array_equal(runner.run(a, b), wanted)
+            calls.append((runner.prepare(a, b, out=out), out, wanted))
+        repeat(calls)
+        with ThreadPoolExecutor(2) as threads:
+            for done in [threads.submit(repeat, [one]) for one in calls]:
+                done.result()
+    repeat(calls[:1])  # the pool is closed: calls run on their caller's thread
+    with pytest.raises(ValueError, match="cannot open a pool of 0 threads; expected at least 1"):
+        native.LibraryPool(folders[0], 0)
+
+
+def import_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("shared_native", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_python_calls_it_without_numba(path: Path, tmp_path: Path) -> None:
@@ -161,6 +207,68 @@ def test_c_calls_it(path: Path, tmp_path: Path, threads: int) -> None:
     subprocess.run(command, cwd=tmp_path, check=True, timeout=60, capture_output=True)
     got = np.fromfile(tmp_path / "C.bin", np.float32).reshape(wanted.shape)
     np.testing.assert_array_equal(got, wanted)
+
+
+ON_POOL = """
+#include "kernel.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int dealt = 0;
+static void backwards(ansorpy_pool *pool, void (*task)(void *, int64_t), void *context,
+                      int64_t tasks) {
+    (void)pool;
+    while (tasks-- > 0) {
+        task(context, tasks);
+        dealt++;
+    }
+}
+static void *memory(size_t bytes) { return aligned_alloc(64, (bytes / 64 + 1) * 64); }
+static float *contents(const char *path, size_t bytes) {
+    float *data = memory(bytes);
+    FILE *file = fopen(path, "rb");
+    if (!file || fread(data, 1, bytes, file) != bytes) exit(2);
+    fclose(file);
+    return data;
+}
+
+int main(void) {
+    float *b = contents("B.bin", 24 * 32 * 4), *wanted = contents("C.bin", 16 * 32 * 4);
+    kernel_packed_args args = {.in0 = contents("A.bin", 16 * 24 * 4), .in1 = b,
+                               .out0 = memory(16 * 32 * 4), .packed = memory(KERNEL_PACKED_BYTES),
+                               .scratch = memory(KERNEL_SCRATCH_BYTES)};
+    if (KERNEL_PACKED_BYTES + KERNEL_SCRATCH_BYTES != KERNEL_WORKSPACE_BYTES) return 3;
+    ansorpy_pool own = {backwards}, *pools[] = {NULL, &own, kernel_pool_open(3)};
+    kernel_pack(&args);
+    memset(b, 0xFF, 24 * 32 * 4); /* the packed weights are used from here on */
+    for (int call = 0; call < 3000; call++) {
+        memset(args.out0, 0xFF, 16 * 32 * 4);
+        kernel_run_packed(&args, pools[call % 3]);
+        if (memcmp(args.out0, wanted, 16 * 32 * 4)) return 4;
+    }
+    kernel_pool_close(pools[2]);
+    kernel_pool_close(NULL);
+    int64_t most = 0;
+    for (int k = 0; k < KERNEL_PHASES; k++)
+        most = kernel_phases[k].tasks > most ? kernel_phases[k].tasks : most;
+    return most > 1 && !dealt ? 5 : 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_c_calls_it_on_pools_with_packed_weights_and_scratch(path: Path, tmp_path: Path) -> None:
+    unpack(path, tmp_path)
+    for array, name in zip(inputs(7), "ABC", strict=True):
+        array.tofile(tmp_path / f"{name}.bin")
+    (tmp_path / "main.c").write_text(ON_POOL)
+    subprocess.run(
+        ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "main.c", "libkernel.so",
+         f"-Wl,-rpath,{tmp_path}", "-o", "main"],
+        cwd=tmp_path, check=True,
+    )  # fmt: skip
+    subprocess.run(["./main"], cwd=tmp_path, check=True, timeout=60)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

@@ -1,4 +1,4 @@
-"""Phases are compiled one by one, and those that candidates share only once."""
+"""The compile cache: phases that several candidates share are compiled once."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def shifted(source: str, goal: str, by: float, extent: int) -> Stmt:
 
 
 def chain(last: float, middle: str = "m", other: int = 0) -> Program:
-    """Return o = (x + 1) + last through a buffer between, beside one that nothing touches."""
+    """Return o = (x + 1) + last through a buffer, beside a buffer that no phase touches."""
     scopes = (Scope.INPUT, Scope.GLOBAL, Scope.GLOBAL, Scope.OUTPUT)
     sizes = (5, 5, 7 + other, 5)
     buffers = [
@@ -34,7 +34,7 @@ def chain(last: float, middle: str = "m", other: int = 0) -> Program:
     return program(buffers, shifted("x", middle, 1.0, 5), shifted(middle, "o", last, 5))
 
 
-def test_what_candidates_share_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_phase_that_candidates_share_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_cache._object.cache_clear()
     compiled: list[str] = []
 
@@ -58,7 +58,7 @@ def test_zeros_of_another_sign_are_other_code() -> None:
     assert phase_objects(chain(-0.0), TARGET)[1] == negative
 
 
-def test_symbols_do_not_depend_on_what_was_compiled_before() -> None:
+def test_symbols_do_not_depend_on_earlier_compilations() -> None:
     before = phase_objects(chain(2.0), TARGET)
     compile_cache._object.cache_clear()
     phase_objects(chain(9.0), TARGET)

@@ -1,4 +1,4 @@
-"""Object files become functions of this process, library by library."""
+"""Object files are linked into this process, library by library."""
 
 import ctypes
 import gc
@@ -52,7 +52,7 @@ define i64 @both() {
          ["f"], "materialize symbols"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_linked_is_told(objects: list[bytes], names: list[str], words: str) -> None:
+def test_failures_to_link_are_told(objects: list[bytes], names: list[str], words: str) -> None:
     with pytest.raises(BuildError, match=words):
         jit_link(objects, names)
     after = jit_link([answers(1)], ["answer"])

@@ -166,7 +166,7 @@ def test_every_linker_that_is_there_links(linker: tuple[str, ...]) -> None:
     np.testing.assert_array_equal(run(built, {"A": a, "B": pack(b, 48)}), a @ b)
 
 
-def test_what_is_no_object_is_told_in_the_words_of_the_linker() -> None:
+def test_bytes_that_are_no_object_are_told_in_the_words_of_the_linker() -> None:
     found = link(b"nonsense")
     assert isinstance(found, str)
     assert "did not link it" in found

@@ -53,7 +53,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Addressing:
-    """The locations of a program's buffers, in order, and the sizes of what a caller provides."""
+    """The locations of a program's buffers, in order, and the sizes of the caller's memory."""
 
     locations: tuple[Location, ...]
     arguments: int  # inputs and outputs
