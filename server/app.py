@@ -1,4 +1,4 @@
-"""The composition root of the service: builds every object once and connects them."""
+"""Composition root of the service: construct every object once and connect them."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -37,10 +37,10 @@ from ansorpy.server.worker import Supervisor
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
-    """Return the service; with `settings.embedded_worker` it runs its own worker process.
+    """Return the application; with `settings.embedded_worker` it supervises a worker process.
 
     Raises:
-        SpecError: others could reach it and there is no key, or a setting is wrong.
+        SpecError: a setting is invalid, or the service needs an API key and has none.
     """
     engine = open_database(settings.url)
     try:
@@ -77,7 +77,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
 
 
 def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencies:
-    """Return every object that a request may need."""
+    """Construct the objects that the routes depend on."""
     tenant_id = local_tenant(engine)
     everything = frozenset(("read", "tune", "admin"))
     local_principal = Principal(tenant_id, LOCAL, everything, caller="")

@@ -1,8 +1,8 @@
-"""The `ansorpy` command: the composition root for people.
+"""The `ansorpy` command line.
 
-Results go to standard output, progress and complaints to standard error. Exit codes: 0 a verified
-kernel, 2 wrong input, 3 nothing survived, 4 no service answers, 130 interrupted (with the best so
-far written, where there is one; a second Ctrl-C does not wait for that).
+Results go to standard output, progress and errors to standard error. Exit codes: 0 verified
+kernels, 2 invalid input, 3 no candidate passed its checks, 4 the service does not answer,
+130 interrupted (the first Ctrl-C writes the best kernel so far, a second one ends at once).
 """
 
 import gc
@@ -30,9 +30,9 @@ from ansorpy.server.commands.options import takes_options
 from ansorpy.tuner.options import LocalOptions
 
 TUNE = "Tune on this machine"
-SERVICE = "Ask a service (ANSORPY_URL)"
+SERVICE = "Use a service (ANSORPY_URL)"
 HOST = "Run a service"
-DATA = "Look after data"
+DATA = "Manage data"
 GC_THRESHOLD = 50_000  # new objects between two collections; Python's default is 700 to 2000
 
 app = typer.Typer(
@@ -40,7 +40,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-db = typer.Typer(help="The database of records and jobs.", no_args_is_help=True)
+db = typer.Typer(help="Manage the database of records and jobs.", no_args_is_help=True)
 
 File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
 Name = Annotated[
@@ -55,7 +55,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def tell_version(wanted: bool) -> None:
-    """Print the version and end, if it is wanted."""
+    """Print the version and exit if `--version` was given."""
     if wanted:
         typer.echo(f"ansorpy {ansorpy.__version__}")
         raise typer.Exit
@@ -92,8 +92,8 @@ def tune(
     Exit codes: 0 verified kernels, 2 wrong input,
     3 no candidate passed its checks, 130 after Ctrl-C.
     """
-    # Imports are most of the time of an answer from the store; collecting between them finds
-    # nothing and takes a sixth of it.
+    # An answer from the store spends most of its time in imports. Garbage collections between
+    # them free nothing and take a sixth of that time.
     gc.set_threshold(GC_THRESHOLD)
     from ansorpy.progress import reporter
     from ansorpy.server.db.records import SqlStore
@@ -114,7 +114,7 @@ def tune(
         try:
             with reporter(sys.stderr) as report:
                 last = follow(events, report)
-        except KeyboardInterrupt:  # the reporter has said what is written
+        except KeyboardInterrupt:  # the reporter has printed the paths of the written kernels
             raise typer.Exit(INTERRUPTED) from None
     typer.echo(json.dumps(as_object(last), indent=2) if as_json else as_text(last))
     if last.stopped == "interrupted":
@@ -147,7 +147,7 @@ def sketches(
 
 @app.command(rich_help_panel=TUNE)
 def explain(file: File, target: Name = "cpu", cores: Cores = 1, bind: Bind = None) -> None:
-    """Show the derivation: every rule at every stage, its verdict and its reason."""
+    """Print the derivation: every rule at every stage with its verdict and reason."""
     with wrong_input():
         for derivation in derivations(file, target, cores, bind):
             typer.echo(derivation.explain())
@@ -166,7 +166,7 @@ def lower(
     cores: Cores = 1,
     bind: Bind = None,
 ) -> None:
-    """Print the loop nest of every task of FILE, as the passes of lowering leave it."""
+    """Print the loop nest of every task of FILE after the passes of lowering."""
     from ansorpy.loopir.printer import text
     from ansorpy.tuner.lowering import lowered
     from ansorpy.tuner.rules import find_rules
@@ -195,7 +195,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
 ) -> None:
-    """Run the service; settings come from ANSORPY_* variables."""
+    """Run the service, configured by ANSORPY_* variables."""
     from ansorpy.measure.workers.cores import keep_off_the_slot
     from ansorpy.server.app import create_app
     from ansorpy.server.commands.serve import listen
@@ -209,13 +209,13 @@ def serve(
         service = create_app(settings)
     configure(settings.log_format)
     if settings.embedded_worker:
-        keep_off_the_slot()  # its one thread of Python needs one core, not that which is timed on
+        keep_off_the_slot()  # the API must not disturb measurements on the core of the worker
     listen(service, settings)
 
 
 @app.command(rich_help_panel=HOST)
 def worker() -> None:
-    """Work on the jobs of the database until SIGTERM; any number of workers may."""
+    """Run jobs of the database until SIGTERM; any number of workers may run."""
     from ansorpy.server.worker.main import work
     from ansorpy.server.worker.stop_flag import StopFlag
 
@@ -225,7 +225,7 @@ def worker() -> None:
 
 @app.command(rich_help_panel=TUNE)
 def doctor() -> None:
-    """Check what ansorpy needs of this machine; name what is missing, and how to get it."""
+    """Check the requirements of ansorpy on this machine; report missing ones and their remedy."""
     from ansorpy.server.doctor.checks import examine
 
     bad = False
@@ -239,7 +239,7 @@ def doctor() -> None:
 
 @db.command()
 def upgrade() -> None:
-    """Bring the tables to the version of this program."""
+    """Upgrade the tables to the schema of this version."""
     from ansorpy.server.db.engine import connect
     from ansorpy.server.db.upgrade import revision
     from ansorpy.server.db.upgrade import upgrade as bring_up
@@ -248,15 +248,15 @@ def upgrade() -> None:
         engine = connect(read_settings().url)
         before, after = revision(engine), bring_up(engine)
     place = engine.url.render_as_string(hide_password=True)
-    told = f"was at {after} already" if before == after else f"{before or 'empty'} -> {after}"
+    told = f"already at {after}" if before == after else f"{before or 'empty'} -> {after}"
     typer.echo(f"{place}: {told}")
 
 
 def read_file(file: str, bind: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return the DAGs of a text or JSON file.
+    """Return the Dags of a text or JSON file.
 
     Raises:
-        SpecError: the file cannot be read, or what is in it is wrong.
+        SpecError: the file is unreadable, or its content is invalid.
     """
     from ansorpy.frontends.tc.text import parse
 
@@ -265,7 +265,11 @@ def read_file(file: str, bind: Mapping[str, int]) -> tuple[Any, ...]:
 
 
 def target_of(name: str, cores: int) -> Any:
-    """Return this machine, or a target of another kind; SpecError for any other machine."""
+    """Return the target of this machine, or a CUDA target for derivations.
+
+    Raises:
+        SpecError: the name belongs to another machine.
+    """
     from ansorpy.measure.host import local_target
     from ansorpy.records import target_digest
     from ansorpy.target import Target, parse_target, unknown_target
@@ -291,7 +295,7 @@ def derivations(file: str, target: str, cores: int, bind: list[str] | None) -> l
 
 
 def as_object(last: Any) -> dict[str, Any]:
-    """Return what `tune --json` prints."""
+    """Return the object that `tune --json` prints."""
     return {
         "tasks": [
             {
@@ -324,7 +328,7 @@ def as_object(last: Any) -> dict[str, Any]:
 
 
 def as_text(last: Any) -> str:
-    """Return the result for people, and the command that comes next."""
+    """Return the summary that `tune` prints, and a command that loads each kernel."""
     from ansorpy.result import shell_step, summary
 
     steps = [f"next: {shell_step(task.kernel)}" for task in last.results if task.kernel is not None]

@@ -1,10 +1,10 @@
-"""Logs: one line per event, JSON for machines, plain for people.
+"""Structured logging: one line per event, as JSON for programs or as text for people.
 
-    log.info("claimed", extra=fields(job=job_id, attempt=2))
+    log.info("job claimed", extra=fields(job=job_id, token=2))
     {"at": "2026-01-01T12:00:00.000Z", "level": "info", "from": "ansorpy.server.worker.worker_loop",
-     "message": "claimed", "job": "...", "attempt": 2}
+     "message": "job claimed", "job": "...", "token": 2}
 
-Nothing that came from outside is ever part of a message: it goes into the facts, as JSON.
+Messages are constants. Values that come from clients are fields, encoded as JSON.
 """
 
 import json
@@ -16,19 +16,19 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 FIELDS: Final = "fields"
-MAX_VALUE: Final = 2_000  # characters of one fact or traceback
-SPARSE: Final = frozenset(("asyncio", "uvicorn.error"))
-MAX_MESSAGES: Final = 256  # different ones that are counted
+MAX_VALUE: Final = 2_000  # characters of one field or traceback
+LIMITED: Final = frozenset(("asyncio", "uvicorn.error"))  # loggers that clients can trigger
+MAX_MESSAGES: Final = 256  # distinct messages with a counter
 MINUTE_S: Final = 60.0
 
 
 def fields(**values: Any) -> dict[str, Any]:
-    """Return what `extra` of a logging call takes."""
+    """Return the `extra` argument of a logging call that adds fields to its line."""
     return {FIELDS: values}
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
+    """Format a record as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -45,7 +45,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people, and a traceback below it."""
+    """Format a record as a line of text, followed by its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -58,21 +58,21 @@ class TextFormatter(logging.Formatter):
 
 
 class LogRateLimit(logging.Filter):
-    """At most `most` records a minute of one message of a logger that clients can make talk.
+    """Pass at most `most` records a minute of each message of the loggers LIMITED.
 
-    The next record that passes says how many were left out. asyncio logs each connection that
-    cannot be accepted, uvicorn each request that is not HTTP.
+    asyncio logs each connection that it fails to accept, uvicorn each malformed request. The first
+    record of the next minute has the number of suppressed ones in its field `left_out`.
     """
 
     def __init__(self, most: int = 10, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self.most = most
         self.clock = clock
-        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # begin of a minute, records
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # start of a minute, records
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is written."""
-        if record.name not in SPARSE:
+        """Return whether the record is written."""
+        if record.name not in LIMITED:
             return True
         now_s = self.clock()
         key = (record.name, record.getMessage().partition("\n")[0])

@@ -1,4 +1,4 @@
-"""Everything the service reads from the environment, read once: docs/service/settings.md."""
+"""Settings of the service, read once from the environment; listed in docs/service/settings.md."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,126 +12,124 @@ from ansorpy.errors import SpecError
 
 
 class ServiceSettings(BaseSettings):
-    """`ANSORPY_<NAME>` sets a field, e.g. `ANSORPY_DATA_DIR=/srv/ansorpy`."""
+    """Environment variables `ANSORPY_<FIELD>`, such as `ANSORPY_DATA_DIR=/srv/ansorpy`."""
 
     model_config = SettingsConfigDict(env_prefix="ANSORPY_", frozen=True)
 
     data_dir: Path = Field(
         default_factory=lambda: user_data_path("ansorpy"),
-        description="Folder of the SQLite file, and of what `ansorpy tune` learns for other tasks.",
+        description="Folder of the SQLite file, and of the transfer data of `ansorpy tune`.",
     )
     database_url: str = Field(
         default="",
-        description="SQLite in `data_dir` unless given; `postgresql://user:password@host/name`.",
+        description="`postgresql://user:password@host/name`; default: SQLite in `data_dir`.",
     )
     database_password_file: Path | None = Field(
-        default=None, description="File with the password of `database_url`."
+        default=None, description="File that contains the password of `database_url`."
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8720, ge=0, le=65535, description="Port to listen on.")
     require_keys: bool = Field(
         default=False,
-        description="Ask for API keys on loopback too; elsewhere they are always asked for.",
+        description="Require API keys on loopback too; other addresses always require them.",
     )
     without_keys: bool = Field(
         default=False,
-        description="Ask for no API keys although the database has some; loopback only.",
+        description="Accept requests without API keys although keys exist; loopback only.",
     )
     admin_key_file: Path | None = Field(
-        default=None, description="File with a key that is valid for the local tenant."
+        default=None, description="File that contains an admin key of the tenant `local`."
     )
     log_format: Literal["text", "json"] = Field(
-        default="text", description="Logs on standard error: for people, or one JSON line each."
+        default="text", description="Format of the log on standard error; JSON: one object a line."
     )
     max_connections: int = Field(
         default=4096,
         ge=16,
-        description="Open connections of the service; fewer if the limit of open files is lower.",
+        description="Open connections in total; reduced to fit the limit of open files.",
     )
     max_connections_per_address: int = Field(
         default=2048,
         ge=8,
-        description="Open connections from one address; a proxy counts as one address.",
+        description="Open connections of one address; all clients of a proxy share its address.",
     )
-    max_body_bytes: int = Field(default=1 << 20, ge=1024, description="Longest body of a request.")
+    max_body_bytes: int = Field(default=1 << 20, ge=1024, description="Bytes of a request body.")
     max_parts: int = Field(
-        default=4096, ge=16, description="Most objects in the JSON form of one request."
+        default=4096, ge=16, description="Objects in the JSON form of one request."
     )
     max_tensor_bytes: int = Field(
         default=1 << 28,
         ge=1,
-        description="Most bytes of all tensors of one task; checking needs up to 24 times as many.",
+        description="Bytes of all tensors of one task; a check needs up to 24 times as many.",
     )
     max_queued_jobs: int = Field(
-        default=1000, ge=1, description="Waiting jobs of one tenant, where it has no own limit."
+        default=1000, ge=1, description="Queued jobs of a tenant without a limit of its own."
     )
     max_running_jobs: int | None = Field(
-        default=None, ge=1, description="Running jobs of one tenant, likewise."
+        default=None, ge=1, description="Running jobs of a tenant without a limit of its own."
     )
     max_trials_per_day: int | None = Field(
-        default=None, ge=1, description="Trials that one tenant may ask for, likewise."
+        default=None, ge=1, description="Requested trials of a tenant without a limit of its own."
     )
     max_seconds_per_day: float | None = Field(
-        default=None, gt=0, description="Seconds that one tenant may ask for, likewise."
+        default=None, gt=0, description="Requested seconds of a tenant without a limit of its own."
     )
     read_rate: str = Field(
-        default="18000/minute", description="Requests that read, of one key (or address)."
+        default="18000/minute", description="Reading requests of one key (without keys: address)."
     )
     tune_rate: str = Field(
-        default="120/minute", description="Requests that submit or steer, likewise."
+        default="120/minute", description="Requests that submit a job or change its state, per key."
     )
-    admin_rate: str = Field(default="600/minute", description="Administration, likewise.")
-    denied_rate: str = Field(default="60/minute", description="Wrong keys, of one address.")
+    admin_rate: str = Field(default="600/minute", description="Administrative requests per key.")
+    denied_rate: str = Field(default="60/minute", description="Requests with an invalid key.")
     rate_storage: str = Field(
         default="memory://",
-        description="Where rates are counted, as `limits` takes it; shared by several processes.",
+        description="Storage URI of the package `limits`; to share rates between processes.",
     )
     event_poll_s: float = Field(
-        default=0.25, gt=0, description="How often the service looks for new events of streams."
+        default=0.25, gt=0, description="Interval of the query for new events of open streams."
     )
     event_stream_s: float = Field(
-        default=3600.0, gt=0, description="How long a stream lasts; then the reader comes back."
+        default=3600.0, gt=0, description="Duration of an event stream; the reader reconnects."
     )
-    max_event_streams: int = Field(default=64, ge=1, description="Streams of one tenant at a time.")
+    max_event_streams: int = Field(default=64, ge=1, description="Open streams of one tenant.")
     max_event_streams_in_all: int = Field(
-        default=2048, ge=1, description="Streams of the service at a time."
+        default=2048, ge=1, description="Open streams of the service."
     )
     embedded_worker: bool = Field(
         default=True, description="Whether the service starts a worker of its own."
     )
     sandbox: Literal["auto", "required", "off"] = Field(
         default="auto",
-        description="Isolation of what runs candidates: what there is, or refuse to start"
-        " without, or limits only.",
+        description="Isolation of measuring processes: every available level; refuse to start"
+        " without Landlock and seccomp, or bubblewrap; resource limits only.",
     )
     lease_s: float = Field(
-        default=30.0, gt=0, description="How long a job stays with a worker that is not heard of."
+        default=30.0, gt=0, description="Time after the last heartbeat until a job is taken back."
     )
-    heartbeat_s: float = Field(
-        default=5.0, gt=0, description="How often a worker says that it lives."
-    )
+    heartbeat_s: float = Field(default=5.0, gt=0, description="Interval of a worker's heartbeats.")
     poll_s: float = Field(
-        default=0.25, gt=0, description="How often an idle worker looks for a job."
+        default=0.25, gt=0, description="Interval at which an idle worker tries to claim a job."
     )
     watch_s: float = Field(
-        default=0.2, gt=0, description="How soon a worker sees that its job was cancelled."
+        default=0.2, gt=0, description="Interval at which a worker checks for a cancelled job."
     )
     stall_s: float = Field(
-        default=3600.0, gt=0, description="Silence after which a driver counts as hung."
+        default=3600.0, gt=0, description="Silence after which a tuner process counts as hung."
     )
     storage_wait_s: float = Field(
-        default=60.0, gt=0, description="Patience with a database that is away or full."
+        default=60.0, gt=0, description="Time to retry writes while the database does not answer."
     )
     max_attempts: int = Field(
-        default=3, ge=1, description="Workers that a job may lose in a row before it is poison."
+        default=3, ge=1, description="Consecutive losses of a worker after which a job fails."
     )
 
     @property
     def url(self) -> str:
-        """The database to use.
+        """The URL of the database, with its password.
 
         Raises:
-            SpecError: the file of the password cannot be read.
+            SpecError: the password file is unreadable.
         """
         if not self.database_url:
             return f"sqlite:///{self.data_dir / 'ansorpy.db'}"
@@ -140,6 +138,9 @@ class ServiceSettings(BaseSettings):
         try:
             password = self.database_password_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise SpecError(f"ANSORPY_DATABASE_PASSWORD_FILE: {error}") from error
+            raise SpecError(
+                f"cannot read ANSORPY_DATABASE_PASSWORD_FILE because of {error}; expected a text"
+                " file with the password"
+            ) from error
         full = make_url(self.database_url).set(password=password)
         return full.render_as_string(hide_password=False)

@@ -1,1 +1,1 @@
-"""Who may do what, and how much of it: keys, scopes, rates, quotas."""
+"""Access control: API keys, browser sessions, scopes, rate limits, quotas."""

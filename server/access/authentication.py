@@ -1,4 +1,4 @@
-"""The principal of a request: the tenant of a key or session, or `local` if none is needed."""
+"""Authentication: from the key or session of a request to its principal, with a cache."""
 
 import threading
 import time
@@ -13,9 +13,9 @@ from ansorpy.server.access import keys, sessions
 from ansorpy.server.access.errors import UnauthenticatedError
 from ansorpy.server.db.engine import now, reading, transaction
 
-CACHE_S: Final = 5.0  # how long a revoked key may go on
+CACHE_S: Final = 5.0  # lifetime of a cache entry, and so the delay of a revocation
 CACHE_ENTRIES: Final = 1024
-USED_S: Final = 60.0  # the time of the last use is stored to the minute
+USED_S: Final = 60.0  # resolution of the stored time of last use
 BEARER: Final = "bearer "
 Kind = Literal["key", "session"]
 KEY: Final[Kind] = "key"
@@ -25,25 +25,25 @@ CHECKS: Final = {KEY: keys.check, SESSION: sessions.check}
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The tenant that a request speaks for, and what it may do."""
+    """The authenticated caller of a request: its tenant and scopes."""
 
     tenant_id: int
     tenant: str
     scopes: frozenset[str]
-    caller: str  # what its rates are counted under
-    key_id: int | None = None  # the key behind it; None: the service needs no key
+    caller: str  # identity for rate limits; "": use the address
+    key_id: int | None = None  # None: the service needs no key
 
 
 @dataclass
 class Authenticator:
-    """Admits keys and the sessions of browsers.
+    """Authenticates API keys and browser sessions.
 
-    A secret that was found good is not looked up again for REMEMBER_S. A lookup only reads, so
-    that wrong keys never wait for the write lock of the database, nor hold it.
+    Valid secrets are cached for CACHE_S. A lookup only reads, so that invalid keys never take or
+    wait for the write lock of the database.
     """
 
     engine: Engine
-    local: Principal | None  # whom a request without a key speaks for; None: keys are needed
+    local: Principal | None  # principal of requests without a key; None: keys are required
     clock: Callable[[], float] = time.monotonic
     _cache: OrderedDict[tuple[Kind, str], tuple[float, Principal]] = field(
         default_factory=OrderedDict
@@ -54,43 +54,46 @@ class Authenticator:
         """Return the principal of a key or of a session.
 
         Raises:
-            DeniedError: there is no key although one is needed, or it is not valid.
+            UnauthenticatedError: the secret is invalid, or missing although keys are required.
         """
         if secret is None:
             if self.local is None:
-                raise UnauthenticatedError("a key is needed: Authorization: Bearer ...")
+                raise UnauthenticatedError(
+                    "cannot answer because the request has no API key; expected the header"
+                    " Authorization: Bearer KEY"
+                )
             return self.local
         return self.cached(secret, kind) or self._look_up(secret, kind)
 
     def cached(self, secret: str, kind: Kind = KEY) -> Principal | None:
-        """Return the principal of a secret that was good a moment ago, without a query."""
+        """Return the cached principal of a secret, without a query."""
         with self._lock:
             until_s, principal = self._cache.get((kind, keys.digest(secret)), (0.0, None))
         return principal if self.clock() < until_s else None
 
     def valid_keys(self, key_ids: Collection[int]) -> set[int]:
-        """Return those of the keys that the database has as valid now."""
+        """Return the ids of the usable keys among `key_ids`, from the database."""
         with reading(self.engine) as tx:
             return keys.still_valid(tx, key_ids, now(tx))
 
     def forget(self, secret: str, kind: Kind) -> None:
-        """Look a secret up again the next time that it comes."""
+        """Remove a secret from the cache."""
         with self._lock:
             self._cache.pop((kind, keys.digest(secret)), None)
 
     def sign_in(self, key: str) -> str:
-        """Begin a session of a key; return its secret.
+        """Begin a session for a key, and return the secret of the session.
 
         Raises:
-            DeniedError: the key is not valid.
+            UnauthenticatedError: the key is invalid.
         """
         key_id = self.authenticate(key).key_id
-        assert key_id is not None, "a principal that was admitted by a key has its number"
+        assert key_id is not None, "the principal of a key has its id"
         with transaction(self.engine) as tx:
             return sessions.begin(tx, key_id, now(tx))
 
     def sign_out(self, session: str) -> None:
-        """End a session; other processes forget it within REMEMBER_S."""
+        """End a session; the caches of other processes expire within CACHE_S."""
         self.forget(session, SESSION)
         with transaction(self.engine) as tx:
             sessions.end(tx, session)
@@ -101,7 +104,10 @@ class Authenticator:
             grant = CHECKS[kind](tx, secret, now_s)
         if grant is None:
             self.forget(secret, kind)
-            raise UnauthenticatedError(f"this {kind} is not valid (any more)")
+            raise UnauthenticatedError(
+                f"cannot accept this {kind} because it is unknown, expired or revoked; expected a"
+                f" valid {kind}"
+            )
         if grant.used_s is None or now_s - grant.used_s > USED_S:
             with transaction(self.engine) as tx:
                 keys.note_use(tx, grant.key_id, now_s)
@@ -122,13 +128,15 @@ class Authenticator:
 
 
 def bearer(header: str | None) -> str | None:
-    """Return the key of an Authorization header; None where there is no such header.
+    """Return the key of an Authorization header, or None if there is no header.
 
     Raises:
-        DeniedError: another scheme.
+        UnauthenticatedError: the scheme is not Bearer.
     """
     if header is None:
         return None
     if not header.lower().startswith(BEARER):
-        raise UnauthenticatedError("Authorization: only the scheme Bearer is known")
+        raise UnauthenticatedError(
+            "cannot read the header Authorization because of its scheme; expected Bearer"
+        )
     return header[len(BEARER) :].strip()

@@ -1,18 +1,18 @@
-"""How a request is turned away before its work begins."""
+"""Errors of authentication, authorisation and load; `http.problems` maps them to a status."""
 
 from ansorpy.errors import AnsorError
 
 
 class UnauthenticatedError(AnsorError):
-    """No key, or one that is unknown, expired or revoked."""
+    """The key is missing, unknown, expired or revoked."""
 
 
 class ForbiddenError(AnsorError):
-    """The key is good, but not for this."""
+    """The key is valid, but its scope is insufficient."""
 
 
 class RateLimitError(AnsorError):
-    """Too much at once."""
+    """A rate limit is exceeded."""
 
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class RateLimitError(AnsorError):
 
 
 class OverloadedError(AnsorError):
-    """The service has no room for it now, whoever asks."""
+    """The service is overloaded, independent of the caller."""
 
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)

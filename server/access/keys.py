@@ -1,7 +1,7 @@
 """API keys: 256 random bits, stored as their sha256, shown once.
 
-A random key needs no slow hash: nobody guesses 256 bits. It is looked up by its digest, so that
-how long the comparison takes tells nothing about the key.
+A random key of 256 bits needs no slow hash. It is looked up by its digest, so that the time of the
+comparison reveals nothing about the key.
 """
 
 import secrets
@@ -15,28 +15,29 @@ from sqlalchemy.orm import Session
 
 from ansorpy.errors import SpecError
 from ansorpy.server.db.models import ApiKeyRow, TenantRow
+from ansorpy.target import listed
 
 Scope = Literal["read", "tune", "admin"]
 
-SCOPES: Final[tuple[Scope, ...]] = ("read", "tune", "admin")  # each includes those before it
+SCOPES: Final[tuple[Scope, ...]] = ("read", "tune", "admin")  # each includes the earlier ones
 MARK: Final = "ansorpy"
 PREFIX_CHARS: Final = 8
 SECRET_BYTES: Final = 32
 MAX_KEY_CHARS: Final = 128
 DAY_S: Final = 86_400.0
-BATCH: Final = 500  # ids in one query; SQLite takes 999 values and more
+BATCH: Final = 500  # ids per query; SQLite allows at least 999 parameters
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a valid key allows."""
+    """Tenant, scopes and lifetime of a valid key."""
 
     tenant_id: int
     tenant: str
     scopes: frozenset[str]
     key_id: int
     expires_s: float | None
-    used_s: float | None  # when its use was last stored
+    used_s: float | None  # time of the last stored use
 
 
 def create(
@@ -48,10 +49,10 @@ def create(
     expires_s: float | None = None,
     label: str = "",
 ) -> tuple[str, ApiKeyRow]:
-    """Add a key for a tenant, which is made where it is new; return the key and its row.
+    """Add a key for a tenant, which is created if it is new; return the key and its row.
 
     Raises:
-        SpecError: a scope or a name is wrong.
+        SpecError: a scope or a name is invalid.
     """
     prefix = secrets.token_hex(PREFIX_CHARS // 2)
     key = f"{MARK}_{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
@@ -60,7 +61,7 @@ def create(
 
 
 def install(tx: Session, key: str, tenant: str, scopes: Sequence[str], now_s: float) -> None:
-    """Make a key that somebody else drew valid; one that is known stays as it is."""
+    """Add a key that was generated elsewhere, unless it already exists."""
     if tx.scalar(select(ApiKeyRow).where(ApiKeyRow.sha256 == digest(key))) is None:
         _add(tx, key, digest(key)[:PREFIX_CHARS], tenant, scopes, now_s, None, "installed")
 
@@ -77,11 +78,20 @@ def _add(
 ) -> ApiKeyRow:
     wrong = [scope for scope in scopes if scope not in SCOPES]
     if wrong or not scopes:
-        raise SpecError(f"scope {wrong[0] if wrong else ''!r}: expected {', '.join(SCOPES)}")
+        raise SpecError(
+            f"cannot grant the scope {wrong[0] if wrong else ''!r} because it does not exist;"
+            f" expected {listed(SCOPES)}"
+        )
     if not 1 <= len(tenant) <= 64 or not tenant.isprintable():
-        raise SpecError(f"tenant {tenant[:80]!r}: expected 1 to 64 printable characters")
+        raise SpecError(
+            f"cannot use the tenant name {tenant[:80]!r} because of its characters; expected 1 to"
+            " 64 printable ones"
+        )
     if len(label) > 80:
-        raise SpecError(f"label of {len(label)} characters, limit 80")
+        raise SpecError(
+            f"cannot store a label of {len(label)} characters because it is too long; expected at"
+            " most 80"
+        )
     owner = tx.scalar(select(TenantRow).where(TenantRow.name == tenant))
     if owner is None:
         owner = TenantRow(name=tenant, created_s=now_s)
@@ -97,10 +107,10 @@ def _add(
 
 
 def rotate(tx: Session, prefix: str, now_s: float, overlap_s: float) -> tuple[str, ApiKeyRow]:
-    """Replace a key: the new one has its scopes and lifetime, the old one ends after `overlap_s`.
+    """Add a key with the scopes and lifetime of another, which ends after `overlap_s`.
 
     Raises:
-        SpecError: no valid key has this prefix, or several have.
+        SpecError: the number of valid keys with this prefix is not 1.
     """
     old = find(tx, prefix, now_s)
     tenant = tx.get_one(TenantRow, old.tenant_id)
@@ -115,10 +125,10 @@ def rotate(tx: Session, prefix: str, now_s: float, overlap_s: float) -> tuple[st
 
 
 def revoke(tx: Session, prefix: str, now_s: float) -> ApiKeyRow:
-    """End a key at once.
+    """Revoke a key.
 
     Raises:
-        SpecError: no valid key has this prefix, or several have.
+        SpecError: the number of valid keys with this prefix is not 1.
     """
     row = find(tx, prefix, now_s)
     row.revoked_s = now_s
@@ -126,14 +136,21 @@ def revoke(tx: Session, prefix: str, now_s: float) -> ApiKeyRow:
 
 
 def find(tx: Session, prefix: str, now_s: float) -> ApiKeyRow:
-    """Return the valid key of a prefix; SpecError where there is not exactly one."""
+    """Return the valid key with a prefix.
+
+    Raises:
+        SpecError: the number of valid keys with this prefix is not 1.
+    """
     rows = [
         row
         for row in tx.scalars(select(ApiKeyRow).where(ApiKeyRow.prefix == prefix))
         if is_valid(row, now_s)
     ]
     if len(rows) != 1:
-        raise SpecError(f"{len(rows)} valid keys begin with {prefix[:80]!r}, expected 1")
+        raise SpecError(
+            f"cannot choose a key because {len(rows)} valid ones begin with {prefix[:80]!r};"
+            " expected 1"
+        )
     return rows[0]
 
 
@@ -144,12 +161,12 @@ def listing(tx: Session) -> Sequence[tuple[ApiKeyRow, str]]:
 
 
 def count(tx: Session) -> int:
-    """Return the number of keys that were ever made; rows of keys are never deleted."""
+    """Return the number of all keys, also expired and revoked ones; rows are never deleted."""
     return tx.scalar(select(func.count()).select_from(ApiKeyRow)) or 0
 
 
 def count_valid(tx: Session, now_s: float) -> int:
-    """Return how many keys can be used now."""
+    """Return the number of keys that are neither revoked nor expired."""
     query = select(func.count()).where(
         ApiKeyRow.revoked_s.is_(None),
         ApiKeyRow.expires_s.is_(None) | (ApiKeyRow.expires_s > now_s),
@@ -158,22 +175,22 @@ def count_valid(tx: Session, now_s: float) -> int:
 
 
 def check(tx: Session, key: str, now_s: float) -> Grant | None:
-    """Return what a key allows now; None if it is unknown, expired, revoked or malformed."""
+    """Return the grant of a key, or None if it is unknown, expired, revoked or malformed."""
     if len(key) > MAX_KEY_CHARS or not key.isascii():
         return None
     return grant(tx, ApiKeyRow.sha256 == digest(key), now_s)
 
 
 def grant(tx: Session, which: ColumnElement[bool], now_s: float) -> Grant | None:
-    """Return what the one key of a condition allows now; None if it cannot be used."""
+    """Return the grant of the key that matches a condition, or None if it is not usable."""
     for row, tenant in _usable(tx, which, now_s):
-        scopes = reach(row.scopes.split(","))
+        scopes = with_included(row.scopes.split(","))
         return Grant(tenant.id, tenant.name, scopes, row.id, row.expires_s, row.used_s)
     return None
 
 
 def still_valid(tx: Session, key_ids: Collection[int], now_s: float) -> set[int]:
-    """Return those of the keys that can be used now."""
+    """Return the ids of the usable keys among `key_ids`."""
     found: set[int] = set()
     ids = sorted(key_ids)
     for begin in range(0, len(ids), BATCH):
@@ -183,14 +200,17 @@ def still_valid(tx: Session, key_ids: Collection[int], now_s: float) -> set[int]
 
 
 def note_use(tx: Session, key_id: int, now_s: float) -> None:
-    """Store that a key was used now."""
+    """Store the time of the last use of a key."""
     tx.get_one(ApiKeyRow, key_id).used_s = now_s
 
 
 def _usable(
     tx: Session, which: ColumnElement[bool], now_s: float
 ) -> list[tuple[ApiKeyRow, TenantRow]]:
-    """Return those keys of a condition that can be used now, with their tenants."""
+    """Return the usable keys that match a condition, with their tenants.
+
+    A usable key is valid, and its tenant is not disabled.
+    """
     query = (
         select(ApiKeyRow, TenantRow)
         .join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
@@ -200,16 +220,16 @@ def _usable(
 
 
 def is_valid(row: ApiKeyRow, now_s: float) -> bool:
-    """Return whether a key can be used."""
+    """Return whether a key is neither revoked nor expired."""
     return row.revoked_s is None and (row.expires_s is None or row.expires_s > now_s)
 
 
-def reach(scopes: Sequence[str]) -> frozenset[str]:
-    """Return the scopes with those that they include."""
+def with_included(scopes: Sequence[str]) -> frozenset[str]:
+    """Return the scopes together with all scopes that they include."""
     highest = max(SCOPES.index(scope) for scope in SCOPES if scope in scopes)
     return frozenset(SCOPES[: highest + 1])
 
 
 def digest(key: str) -> str:
-    """Return what is stored of a key."""
+    """Return the sha256 of a key, in hex digits."""
     return sha256(key.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""How often somebody may ask: a sliding window per caller and kind of request."""
+"""Rate limits: a sliding window per caller and kind of request."""
 
 import math
 import time
@@ -18,10 +18,11 @@ MEMORY: Final = "memory://"
 
 @dataclass(frozen=True)
 class RateLimiter:
-    """The rates of a service; several processes share them where `storage` is shared.
+    """Rate limiter of the service; processes with a common `storage` share its counts.
 
     Args:
-        rates: such as "120/minute", by kind of request.
+        rates: limits such as "120/minute", by kind of request.
+        storage: a storage URI of the package `limits`.
     """
 
     rates: dict[Kind, str]
@@ -39,21 +40,16 @@ class RateLimiter:
         """Count one request.
 
         Raises:
-            RateError: it is one too many; with the seconds until the next one may come.
+            RateLimitError: the limit is exceeded; has the seconds until the next allowed request.
         """
         if not self._limiter.hit(self._items[kind], kind, caller):
-            raise self._error(kind, caller)
-
-    def test(self, kind: Kind, caller: str) -> None:
-        """Count nothing.
-
-        Raises:
-            RateError: another request would be one too many.
-        """
-        if not self._limiter.test(self._items[kind], kind, caller):
             raise self._error(kind, caller)
 
     def _error(self, kind: Kind, caller: str) -> RateLimitError:
         reset_s = self._limiter.get_window_stats(self._items[kind], kind, caller).reset_time
         wait_s = max(1, math.ceil(reset_s - time.time()))
-        return RateLimitError(f"more than {self._items[kind]} ({kind} requests)", wait_s)
+        return RateLimitError(
+            f"cannot answer because of too many {kind} requests; expected at most"
+            f" {self._items[kind]}",
+            wait_s,
+        )

@@ -1,7 +1,7 @@
-"""Sessions of browsers: 256 random bits in a cookie, stored as their sha256.
+"""Browser sessions: 256 random bits in a cookie, stored as their sha256.
 
-A session stands for the key that a person signed in with, and is good for cookies only: the key
-itself never comes back from the browser, so no other service of the same host is sent it.
+A session represents the key of its login and is accepted in cookies only. The browser does not
+store the key, so it cannot send the key to another service of the same host (ADR-0092).
 """
 
 import secrets
@@ -13,12 +13,12 @@ from sqlalchemy.orm import Session
 from ansorpy.server.access import keys
 from ansorpy.server.db.models import ApiKeyRow, SessionRow
 
-MOST: Final = 64  # sessions of one key; the oldest make room
+MOST: Final = 64  # sessions of one key; the oldest are deleted
 KEEP_S: Final = 7 * keys.DAY_S
 
 
 def begin(tx: Session, key_id: int, now_s: float) -> str:
-    """Add a session of a key, and return its secret."""
+    """Add a session for a key, and return its secret."""
     tx.execute(delete(SessionRow).where(SessionRow.expires_s <= now_s))
     newest = (
         select(SessionRow.sha256)
@@ -38,7 +38,7 @@ def begin(tx: Session, key_id: int, now_s: float) -> str:
 
 
 def check(tx: Session, secret: str, now_s: float) -> keys.Grant | None:
-    """Return what the key of a session allows now; None if session or key is not valid."""
+    """Return the grant of the key of a session, or None if the session or key is invalid."""
     if len(secret) > keys.MAX_KEY_CHARS or not secret.isascii():
         return None
     key_id = (
@@ -50,5 +50,5 @@ def check(tx: Session, secret: str, now_s: float) -> keys.Grant | None:
 
 
 def end(tx: Session, secret: str) -> None:
-    """Delete a session; one that is not there is no error."""
+    """Delete a session, if it exists."""
     tx.execute(delete(SessionRow).where(SessionRow.sha256 == keys.digest(secret)))

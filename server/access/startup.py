@@ -1,4 +1,4 @@
-"""Whether a service that starts needs keys, and whether it has any."""
+"""Startup check: decide whether requests need API keys, and require a valid key if they do."""
 
 from ipaddress import ip_address
 
@@ -14,13 +14,13 @@ MIN_KEY_CHARS = 32
 
 
 def requires_keys(settings: ServiceSettings, engine: Engine) -> bool:
-    """Return whether requests need a key: if others can reach us, or if a key was ever made.
+    """Return whether requests need a key: if the host is not loopback, or any key exists.
 
-    Keys that expired or were revoked count too: a service that asked for keys never stops asking
-    because time has passed. `settings.without_keys` opens it again, on loopback only.
+    Expired and revoked keys count, so that a service never opens because time has passed.
+    `settings.without_keys` overrides this, on loopback only.
 
     Raises:
-        SpecError: requests need a key and no key is valid, or the settings contradict one another.
+        SpecError: requests need a key and no key is valid, or settings contradict one another.
     """
     install_admin_key(settings, engine)
     reachable = not is_loopback(settings.host)
@@ -39,14 +39,14 @@ def requires_keys(settings: ServiceSettings, engine: Engine) -> bool:
         )
     if settings.require_keys or reachable:
         raise SpecError(
-            f"host {settings.host}: without a key the service listens on loopback only;"
-            " `ansorpy keys create` makes one"
+            f"cannot listen on host {settings.host} because the database has no API key; expected"
+            " a key (`ansorpy keys create` makes one) or a loopback address"
         )
     return False
 
 
 def _refuse_open(settings: ServiceSettings, reachable: bool) -> None:
-    """Raise SpecError if a service without keys contradicts another setting."""
+    """Raise SpecError if `without_keys` contradicts another setting."""
     if settings.require_keys:
         raise SpecError(
             "cannot start because ANSORPY_REQUIRE_KEYS and ANSORPY_WITHOUT_KEYS contradict one"
@@ -60,24 +60,27 @@ def _refuse_open(settings: ServiceSettings, reachable: bool) -> None:
 
 
 def install_admin_key(settings: ServiceSettings, engine: Engine) -> None:
-    """Make the key of `admin_key_file` valid, for a service that is set up without a person."""
+    """Add the key of `admin_key_file`, for unattended installations."""
     if settings.admin_key_file is None:
         return
     try:
         key = settings.admin_key_file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"ANSORPY_ADMIN_KEY_FILE: {error}") from error
+        raise SpecError(
+            f"cannot read ANSORPY_ADMIN_KEY_FILE because of {error}; expected a text file with a"
+            " key"
+        ) from error
     if not MIN_KEY_CHARS <= len(key) <= keys.MAX_KEY_CHARS or not key.isprintable():
         raise SpecError(
-            f"ANSORPY_ADMIN_KEY_FILE: a key of {len(key)} characters, expected"
-            f" {MIN_KEY_CHARS} to {keys.MAX_KEY_CHARS}"
+            f"cannot use ANSORPY_ADMIN_KEY_FILE because its key has {len(key)} characters; expected"
+            f" {MIN_KEY_CHARS} to {keys.MAX_KEY_CHARS} printable ones"
         )
     with transaction(engine) as tx:
         keys.install(tx, key, LOCAL, ("admin",), now(tx))
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches `host`."""
+    """Return whether `host` is localhost or a loopback address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

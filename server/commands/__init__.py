@@ -1,1 +1,1 @@
-"""Commands of `ansorpy`, one file per group; `ansorpy.server.cli` puts them together."""
+"""Commands of `ansorpy`, one module per group; `ansorpy.server.cli` registers them."""

@@ -1,4 +1,4 @@
-"""What every command needs: settings, the database, and mistakes told in one line."""
+"""Helpers of the commands: settings, database, input files, error messages of one line."""
 
 import sys
 from collections.abc import Iterator
@@ -31,23 +31,31 @@ def wrong_input() -> Iterator[None]:
 
 
 def stop(error: AnsorError, code: int) -> typer.Exit:
-    """Tell a mistake in one line; return what ends the command."""
+    """Print an error in one line; return the exception that ends the command."""
     typer.echo(f"ansorpy: {error}", err=True)
     return typer.Exit(code)
 
 
 def read_settings() -> ServiceSettings:
-    """Return what the environment sets; SpecError names the variable that is wrong."""
+    """Return the settings of the environment.
+
+    Raises:
+        SpecError: names the invalid variable.
+    """
     try:
         return ServiceSettings()
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         name = "_".join(map(str, first["loc"])).upper()
-        raise SpecError(f"ANSORPY_{name}: {first['msg']}") from error
+        raise SpecError(f"cannot use ANSORPY_{name}: {first['msg']}") from error
 
 
 def database(settings: ServiceSettings) -> Any:
-    """Return the open database of records and jobs; SpecError where there is none to open."""
+    """Open the database of records and jobs.
+
+    Raises:
+        SpecError: the database cannot be opened.
+    """
     from sqlalchemy.exc import SQLAlchemyError
 
     from ansorpy.server.db.upgrade import open_database
@@ -57,15 +65,16 @@ def database(settings: ServiceSettings) -> Any:
     except (OSError, SQLAlchemyError) as error:
         reason = str(error).splitlines()[0]
         raise SpecError(
-            f"the database under {settings.data_dir} does not open: {reason}"
+            f"cannot open the database because of {reason}; expected a usable ANSORPY_DATA_DIR"
+            f" ({settings.data_dir}) or ANSORPY_DATABASE_URL"
         ) from error
 
 
 def read_source(file: str) -> tuple[str, "Dag | None"]:
-    """Return the text of a file (`-`: of standard input), and its DAG if the text is JSON.
+    """Return the text of a file (`-` for standard input), and its Dag if the text is JSON.
 
     Raises:
-        SpecError: names the file, which cannot be read or holds no DAG.
+        SpecError: names the file, which is unreadable or contains no valid Dag.
     """
     from ansorpy.frontends.json.write import loads
 
@@ -84,7 +93,11 @@ def read_source(file: str) -> tuple[str, "Dag | None"]:
 
 
 def pairs(texts: list[str] | None, option: str, kind: type) -> dict[str, Any]:
-    """Return NAME=VALUE options as a mapping; SpecError names the one that is wrong."""
+    """Return NAME=VALUE options as a mapping.
+
+    Raises:
+        SpecError: names the invalid option.
+    """
     found: dict[str, Any] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -93,5 +106,7 @@ def pairs(texts: list[str] | None, option: str, kind: type) -> dict[str, Any]:
         except ValueError:
             equals = ""
         if not name or not equals:
-            raise SpecError(f"{option} {text}: expected NAME={kind.__name__}")
+            raise SpecError(
+                f"cannot read {option} {text} because of its form; expected NAME={kind.__name__}"
+            )
     return found

@@ -1,4 +1,4 @@
-"""The progress of a job for people: bars on a terminal, plain lines anywhere else."""
+"""Progress of a job: bars on a terminal, lines of text elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ Show = Callable[["Job"], None]
 
 @contextmanager
 def watcher(stream: TextIO) -> Iterator[Show]:
-    """Give a function that shows a job whenever it has changed."""
+    """Give a function that shows the current state of a job."""
     if not stream.isatty():
         yield _plain(stream)
         return
@@ -60,7 +60,7 @@ def _plain(stream: TextIO) -> Show:
 
 
 def as_line(job: "Job") -> str:
-    """Return one line about a job."""
+    """Return a line with the state and progress of a job."""
     told = [f"{job.state}: {job.trials}/{job.budget['trials']} trials"]
     if job.state == "running":
         told.append(f"ETA {clock(eta_s(job))}")
@@ -70,7 +70,7 @@ def as_line(job: "Job") -> str:
 
 
 def facts_of(task: "TaskState") -> str:
-    """Return the best of a task, its rate, and how many trials failed."""
+    """Return the best time of a task, its rate, and the number of failed trials."""
     best = "none yet" if task.best_s is None else f"best {duration(task.best_s)}"
     rate, unit = task.gflops, f"{'effective ' if task.effective else ''}GFLOP/s"
     told = [best] if rate is None else [f"{best}, {rate:.1f} {unit}"]
@@ -81,9 +81,9 @@ def facts_of(task: "TaskState") -> str:
 
 
 def eta_s(job: "Job") -> float | None:
-    """Return the seconds that the search may still take: by trials, by time, whichever is less.
+    """Return the estimated remaining seconds, the minimum by trials and by time.
 
-    None where nothing is known, and where the job does not run.
+    None if there is no estimate, or the job does not run.
     """
     if job.state != "running":
         return None

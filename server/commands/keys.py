@@ -1,4 +1,4 @@
-"""`ansorpy keys`: API keys of the database that the settings name."""
+"""`ansorpy keys`: API keys of the configured database."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import typer
 
 from ansorpy.server.commands.common import database, read_settings, wrong_input
 
-app = typer.Typer(help="Make, list, replace and end API keys.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, rotate and revoke API keys.", no_args_is_help=True)
 
 DAY_S = 86_400.0
 HOUR_S = 3_600.0
@@ -18,12 +18,12 @@ Prefix = Annotated[str, typer.Argument(help="The first column of `ansorpy keys l
 
 @app.command()
 def create(
-    tenant: Annotated[str, typer.Option(help="Who holds it; may be new.")] = "local",
+    tenant: Annotated[str, typer.Option(help="Owner of the key; may be new.")] = "local",
     scope: Annotated[list[str] | None, typer.Option(help="read, tune or admin.")] = None,
-    days: Annotated[float | None, typer.Option(min=0.001, help="Ends after so long.")] = None,
-    label: Annotated[str, typer.Option(help="What it is for.")] = "",
+    days: Annotated[float | None, typer.Option(min=0.001, help="Lifetime in days.")] = None,
+    label: Annotated[str, typer.Option(help="Purpose of the key.")] = "",
 ) -> None:
-    """Make a key and print it: this once, it is not stored."""
+    """Create a key and print it once; only its digest is stored."""
     from ansorpy.server.access import keys
 
     with wrong_input(), _transaction() as (tx, now_s):
@@ -49,10 +49,10 @@ def listing() -> None:
 def rotate(
     prefix: Prefix,
     overlap_hours: Annotated[
-        float, typer.Option(min=0, help="How long the old key stays valid.")
+        float, typer.Option(min=0, help="Hours for which the old key stays valid.")
     ] = 24.0,
 ) -> None:
-    """Make a new key with the scopes and lifetime of another, and let that one end."""
+    """Create a key with the scopes and lifetime of another key, which then expires."""
     from ansorpy.server.access import keys
 
     with wrong_input(), _transaction() as (tx, now_s):
@@ -64,12 +64,12 @@ def rotate(
 
 @app.command()
 def revoke(prefix: Prefix) -> None:
-    """End a key at once."""
+    """Revoke a key at once."""
     from ansorpy.server.access import keys
 
     with wrong_input(), _transaction() as (tx, now_s):
         keys.revoke(tx, prefix, now_s)
-    typer.echo(f"{prefix} is revoked; a running service notices within 5 s", err=True)
+    typer.echo(f"{prefix} is revoked; a running service refuses it within 5 s", err=True)
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def _about(row: Any, tenant: str, now_s: float) -> str:
     if row.revoked_s is not None:
         state = f"revoked {_day(row.revoked_s)}"
     elif row.expires_s is not None:
-        state = f"{'ended' if row.expires_s <= now_s else 'until'} {_day(row.expires_s)}"
+        state = f"{'expired' if row.expires_s <= now_s else 'until'} {_day(row.expires_s)}"
     parts = [row.prefix, tenant, row.scopes, state, row.label]
     return "  ".join(part for part in parts if part)
 

@@ -1,4 +1,4 @@
-"""`ansorpy records`: trials as JSONL, out of and into a database."""
+"""`ansorpy records`: export and import of records as JSONL."""
 
 import sys
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ import typer
 from ansorpy.server.commands.common import database, read_settings, wrong_input
 from ansorpy.server.commands.remote import service
 
-app = typer.Typer(help="Take records out as JSONL, and in again.", no_args_is_help=True)
+app = typer.Typer(help="Export and import records as JSONL.", no_args_is_help=True)
 
-BATCH = 500  # records of one transaction
+BATCH = 500  # records per transaction
 
 
 @app.command()
 def export(
     out: Annotated[str, typer.Option(help="A file, or - for standard output.")] = "-",
     remote: Annotated[
-        bool, typer.Option("--remote", help="Those of the service, not of the own database.")
+        bool, typer.Option("--remote", help="Records of the service instead of the database.")
     ] = False,
-    job: Annotated[str | None, typer.Option(help="Only those of one job (with --remote).")] = None,
+    job: Annotated[str | None, typer.Option(help="Only records of a job (with --remote).")] = None,
 ) -> None:
     """Write every record as a line of JSON, oldest first."""
     from ansorpy.errors import SpecError
@@ -30,7 +30,7 @@ def export(
     count = 0
     with wrong_input():
         if job is not None and not remote:
-            raise SpecError("--job needs --remote")
+            raise SpecError("cannot select a job of the own database; expected --remote with --job")
         with _written(out) as file:
             for line in _remote(job) if remote else _local():
                 file.write(f"{line}\n")
@@ -42,7 +42,7 @@ def export(
 def take_in(
     file: Annotated[str, typer.Argument(help="A JSONL file, or - for standard input.")],
 ) -> None:
-    """Take records in, each once: programs that later tunings of their tasks measure first."""
+    """Import records, each once; later tunings of their tasks measure their programs first."""
     from ansorpy.errors import RecordError, SpecError
     from ansorpy.records import IMPORTED, Record, import_jsonl, lines_of
     from ansorpy.server.db.records import SqlStore

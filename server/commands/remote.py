@@ -1,6 +1,6 @@
-"""`ansorpy submit | status | watch | cancel | pause | resume | kernels pull`: talk to a service.
+"""Client commands: `ansorpy submit | status | watch | cancel | pause | resume | kernels pull`.
 
-Where it is comes from ANSORPY_URL, the key from ANSORPY_API_KEY or ANSORPY_API_KEY_FILE.
+ANSORPY_URL is the address of the service, ANSORPY_API_KEY or ANSORPY_API_KEY_FILE the key.
 """
 
 import json
@@ -28,20 +28,20 @@ from ansorpy.server.commands.job_progress import as_line, watcher
 from ansorpy.server.commands.options import takes_options
 from ansorpy.tuner.options import TuneOptions, values
 
-if TYPE_CHECKING:  # the client loads when it is first used: `ansorpy tune` does without
+if TYPE_CHECKING:  # imported on first use, because `ansorpy tune` does not need the client
     from ansorpy.client import Client, Job
 
-kernels = typer.Typer(help="Kernels of the service.", no_args_is_help=True)
+kernels = typer.Typer(help="Download kernels of a service.", no_args_is_help=True)
 
 File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, or its first digits.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, or a prefix of it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Out = Annotated[Path, typer.Option(help="Folder for the kernels.")]
 
 
 @contextmanager
 def service() -> Iterator["Client"]:
-    """Give a client of the service that the environment names; tell what goes wrong in one line."""
+    """Open a client of the configured service; turn errors into a message of one line."""
     from ansorpy.client import Client, ServiceError
     from ansorpy.client.connection import place_of
 
@@ -58,8 +58,8 @@ def service() -> Iterator["Client"]:
 
 
 def _tell_retry(details: RetryDetails) -> None:
-    if details.retry_num == 1:  # once: the end is told in any case
-        typer.echo("ansorpy: the request did not get through, trying again", err=True)
+    if details.retry_num == 1:  # only once, because a final failure has its own message
+        typer.echo("ansorpy: the request failed, retrying", err=True)
 
 
 @takes_options(TuneOptions, of_service=True)
@@ -91,13 +91,13 @@ def submit(
 
 def status(
     job: Annotated[
-        str | None, typer.Argument(help="A job, or its first digits; all unless given.")
+        str | None, typer.Argument(help="The id of a job, or a prefix of it; default: all jobs.")
     ] = None,
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show a job, or the newest ones."""
+    """Show a job, or the newest jobs."""
     with service() as client:
         if job is not None:
             found = client.job(job)
@@ -114,19 +114,19 @@ def status(
 
 
 def watch(job: JobId) -> None:
-    """Follow a job to its end; exit code 0 where it succeeded, 3 where not, 130 after Ctrl-C."""
+    """Follow a job to its end; exit code 0 on success, 3 on failure, 130 after Ctrl-C."""
     with service() as client:
         _follow(client, job)
 
 
 def cancel(job: JobId) -> None:
-    """End a job for good."""
+    """Cancel a job."""
     with service() as client:
         typer.echo(as_line(client.cancel(job)))
 
 
 def pause(job: JobId) -> None:
-    """Stop a job until it is resumed."""
+    """Pause a job until it is resumed."""
     with service() as client:
         typer.echo(as_line(client.pause(job)))
 
@@ -140,19 +140,22 @@ def resume(job: JobId) -> None:
 @kernels.command()
 def pull(
     what: Annotated[
-        str, typer.Argument(help="A job (or its first digits), or sha256:... of a package.")
+        str, typer.Argument(help="The id of a job (or a prefix), or sha256:... of a package.")
     ],
     task: Annotated[list[str] | None, typer.Option(help="Only these tasks of the job.")] = None,
     out: Out = Path("kernels"),
 ) -> None:
-    """Download kernel packages, check every byte, and print where they are."""
+    """Download kernel packages, verify their digests, and print their paths."""
     with service() as client:
         if what.startswith("sha256:"):
             typer.echo(_pull_digest(client, what, out))
             return
         names = task or [t.name for t in client.job(what).tasks if t.kernel is not None]
         if not names:
-            raise SpecError(f"{what}: no kernel (yet)")
+            raise SpecError(
+                f"cannot pull {what} because the job has no kernel yet; expected a task with a"
+                " kernel"
+            )
         for name in names:
             typer.echo(client.pull(what, name, out))
 
@@ -177,14 +180,14 @@ def _follow(client: "Client", job_id: str) -> None:
             for job in client.watch(job_id):
                 show(job)
     except KeyboardInterrupt:
-        typer.echo(f"the job goes on: ansorpy watch {job_id}", err=True)
+        typer.echo(f"the job continues: ansorpy watch {job_id}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if job.state != "succeeded":
         raise typer.Exit(NOTHING_SURVIVED)
 
 
 def _workload(file: str, bind: dict[str, Any]) -> dict[str, Any]:
-    """Return a file as the arguments of `Client.submit`; a JSON DAG is read and checked here."""
+    """Return a file as arguments of `Client.submit`; a JSON Dag is checked locally."""
     text, dag = read_source(file)
     return {"text": text, "bind": bind} if dag is None else {"dags": (dag,)}
 

@@ -1,4 +1,4 @@
-"""The HTTP server of `ansorpy serve`: it says where the dashboard is once it listens."""
+"""HTTP server of `ansorpy serve`."""
 
 import socket
 from contextlib import suppress
@@ -17,21 +17,21 @@ from ansorpy.server.http.uvicorn_server import (
 )
 from ansorpy.server.settings import ServiceSettings
 
-STARTUP_FAILURE: Final = 3  # exit code, as uvicorn's own command has it
+STARTUP_FAILURE: Final = 3  # exit code, the same as that of uvicorn's command
 
 
 class AnnouncingServer(QueueingServer):
-    """A server that prints the address of the dashboard on standard output."""
+    """Server that prints the address of the dashboard on standard output."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Bind, then print the address: the port may have been chosen by the system."""
+        """Bind, then print the address, whose port may be chosen by the system."""
         await super().startup(sockets)
         host, port, *_ = self.servers[0].sockets[0].getsockname()
         typer.echo(f"dashboard: http://{shown_host(host)}:{port}/")
 
 
 def shown_host(address: str) -> str:
-    """Return how a browser on this machine reaches a server that listens on an address."""
+    """Return the host part of a URL for a server that listens on `address`."""
     found = ip_address(address)
     if found.is_unspecified:
         return "localhost"

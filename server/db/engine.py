@@ -1,4 +1,4 @@
-"""How we talk to the database: durable SQLite or PostgreSQL, one transaction door, one clock."""
+"""Database engine: connections to SQLite or PostgreSQL, transactions, and the shared clock."""
 
 import time
 from collections.abc import Generator
@@ -14,14 +14,14 @@ from ansorpy.server.db.sqlite_file import DatabaseFile
 
 PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON")
 POSTGRES: Final = "postgresql"
-READS: Final = "ansorpy_reads"  # execution option: this transaction writes nothing
+READS: Final = "ansorpy_reads"  # execution option of read-only transactions
 
 
 def connect(url: str) -> Engine:
-    """Return an engine; whether its tables are there is for `ansorpy.server.db.upgrade` to say.
+    """Return an engine; `ansorpy.server.db.upgrade` checks its tables.
 
-    SQLite runs in WAL mode with synchronous=FULL (what was committed survives a power cut) and
-    every transaction begins IMMEDIATE, so that a reader never fails to become a writer. Its files
+    SQLite runs in WAL mode with synchronous=FULL, so that commits survive a power failure. Writing
+    transactions begin IMMEDIATE, so that a reader never fails to become a writer. The files
     are private to their user (`ansorpy.server.db.sqlite_file`).
     """
     parsed = make_url(url)
@@ -39,14 +39,14 @@ def connect(url: str) -> Engine:
 
 
 def sqlite_path(url: str) -> Path | None:
-    """Return the file of a SQLite database; None for one in memory or on a server."""
+    """Return the file of a SQLite database, or None for other databases and `:memory:`."""
     parsed = make_url(url)
     named = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
     return Path(str(parsed.database)).absolute() if named else None
 
 
 def _guard(engine: Engine, file: DatabaseFile) -> None:
-    """Make the file of an engine private, and refuse transactions once it is another file."""
+    """Make the file of an engine private, and fail transactions after it was replaced."""
 
     def prepare(*_: object) -> None:
         file.prepare()
@@ -65,7 +65,7 @@ def _guard(engine: Engine, file: DatabaseFile) -> None:
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # the driver must not begin transactions of its own
+    connection.isolation_level = None  # the driver must not begin transactions by itself
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 
@@ -77,20 +77,20 @@ def _begin_immediate(connection: Any) -> None:
 
 @contextmanager
 def transaction(engine: Engine) -> Generator[Session]:
-    """Commit if the block ends, roll back if it raises."""
+    """Open a transaction; commit at the end of the block, roll back on an exception."""
     with Session(engine, expire_on_commit=False) as session, session.begin():
         yield session
 
 
 @contextmanager
 def reading(engine: Engine) -> Generator[Session]:
-    """Give one consistent look at the database, which waits for no writer; nothing is kept."""
+    """Open a read-only transaction, which never waits for writers."""
     with Session(engine.execution_options(**{READS: True}), expire_on_commit=False) as session:
         yield session
 
 
 def now(tx: Session) -> float:
-    """Return the seconds since the epoch by the clock that all users of the database share."""
+    """Return the seconds since the epoch: PostgreSQL's clock, or that of the machine (SQLite)."""
     if tx.get_bind().dialect.name != POSTGRES:
         return time.time()
     found = tx.scalar(text("SELECT EXTRACT(EPOCH FROM clock_timestamp())"))

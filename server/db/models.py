@@ -1,6 +1,6 @@
-"""The tables. Times are seconds since the epoch, JSON is kept as text, ids are hex.
+"""SQLAlchemy models. Times are seconds since the epoch, JSON is stored as text, ids are hex digits.
 
-docs/service/database.md says what each table is for; migrations follow this file.
+docs/service/database.md describes the tables; a change of this file needs a migration.
 """
 
 from sqlalchemy import (
@@ -16,19 +16,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-# SQLite gives only INTEGER keys numbers of its own.
+# SQLite auto-increments only INTEGER primary keys.
 Serial = BigInteger().with_variant(Integer, "sqlite")
 Sha256 = String(64)
 JobId = String(32)  # uuid4 hex
 WorkerId = String(128)
-TWIN = (
+REUSE = (  # columns of ix_jobs_workload, see server.jobs.reuse
     "tenant_id", "workload", "state", "seq", "target", "trials", "seconds", "target_latency_s",
     "stop_if_gain_below", "best_s",
 )  # fmt: skip
 
 
 class Base(DeclarativeBase):
-    """All tables; constraints have names, so that a migration can change them."""
+    """Base of all tables; names all constraints, so that migrations can change them."""
 
     metadata = MetaData(
         naming_convention={
@@ -42,7 +42,7 @@ class Base(DeclarativeBase):
 
 
 class TenantRow(Base):
-    """Whoever owns jobs, records and kernels. A limit of None is that of the settings."""
+    """An owner of jobs, records and kernels. A limit of None means the limit of the settings."""
 
     __tablename__ = "tenants"
     id: Mapped[int] = mapped_column(Serial, primary_key=True)
@@ -56,23 +56,23 @@ class TenantRow(Base):
 
 
 class ApiKeyRow(Base):
-    """An API key. The key itself, 256 random bits, is shown once and never stored."""
+    """An API key, stored as a digest of its 256 random bits."""
 
     __tablename__ = "api_keys"
     id: Mapped[int] = mapped_column(Serial, primary_key=True)
     tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"), index=True)
-    prefix: Mapped[str] = mapped_column(String(16))  # for people, to tell keys apart
+    prefix: Mapped[str] = mapped_column(String(16))  # identifies the key in lists and commands
     sha256: Mapped[str] = mapped_column(Sha256, unique=True)
-    scopes: Mapped[str] = mapped_column(String(64))  # of read, tune, admin; comma between
+    scopes: Mapped[str] = mapped_column(String(64))  # subset of read,tune,admin
     label: Mapped[str] = mapped_column(String(80), default="")
     created_s: Mapped[float]
     expires_s: Mapped[float | None]
     revoked_s: Mapped[float | None]
-    used_s: Mapped[float | None]  # the last time, to the minute
+    used_s: Mapped[float | None]  # last use, to the minute
 
 
 class SessionRow(Base):
-    """A browser that is signed in with a key; the secret of its cookie is never stored."""
+    """A browser session of a key, stored as a digest of the secret in its cookie."""
 
     __tablename__ = "sessions"
     sha256: Mapped[str] = mapped_column(Sha256, primary_key=True)
@@ -82,21 +82,21 @@ class SessionRow(Base):
 
 
 class JobRow(Base):
-    """One tuning job: what was asked, how it stands, who has it on lease."""
+    """A tuning job: request, state, lease, progress, results."""
 
     __tablename__ = "jobs"
     seq: Mapped[int] = mapped_column(Serial, primary_key=True)
     id: Mapped[str] = mapped_column(JobId, unique=True)
     tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
     state: Mapped[str] = mapped_column(String(16))  # server.jobs.states.MOVES
-    reason: Mapped[str] = mapped_column(default="")  # why it failed, paused or ended early
-    priority: Mapped[int] = mapped_column(default=0)  # higher first
-    version: Mapped[int] = mapped_column(default=1)  # +1 with every change a reader may see
+    reason: Mapped[str] = mapped_column(default="")  # of a failed, paused or early ended job
+    priority: Mapped[int] = mapped_column(default=0)  # higher ones are claimed first
+    version: Mapped[int] = mapped_column(default=1)  # incremented by every visible change
 
     request: Mapped[str]  # server.jobs.submission: the canonical document
     request_sha256: Mapped[str] = mapped_column(Sha256)
-    workload: Mapped[str] = mapped_column(Sha256)  # of the tasks, their names and weights
-    target: Mapped[str] = mapped_column(String(32), default="")  # as asked for; digest once claimed
+    workload: Mapped[str] = mapped_column(Sha256)  # digest of the tasks, their names and weights
+    target: Mapped[str] = mapped_column(String(32), default="")  # as requested; digest once claimed
     cores: Mapped[int]
     trials: Mapped[int]
     seconds: Mapped[float | None]
@@ -105,35 +105,35 @@ class JobRow(Base):
 
     created_s: Mapped[float]
     updated_s: Mapped[float]
-    started_s: Mapped[float | None]  # the first claim
+    started_s: Mapped[float | None]  # first claim
     ended_s: Mapped[float | None]
 
-    attempts: Mapped[int] = mapped_column(default=0)  # leases that were taken
-    lost: Mapped[int] = mapped_column(default=0)  # leases whose worker died with the job
+    attempts: Mapped[int] = mapped_column(default=0)  # number of claims
+    lost: Mapped[int] = mapped_column(default=0)  # losses of a worker since the last stored round
     lease_owner: Mapped[str] = mapped_column(WorkerId, default="")
-    lease_token: Mapped[int] = mapped_column(default=0)  # +1 per claim and per revocation
+    lease_token: Mapped[int] = mapped_column(default=0)  # incremented per claim and revocation
     lease_until_s: Mapped[float] = mapped_column(default=0.0)
-    lease_s: Mapped[float] = mapped_column(default=0.0)  # its length when it was last extended
+    lease_s: Mapped[float] = mapped_column(default=0.0)  # length of the lease at its last extension
 
     trials_done: Mapped[int] = mapped_column(default=0)
     rounds_done: Mapped[int] = mapped_column(default=0)
-    seconds_done: Mapped[float] = mapped_column(default=0.0)  # of all leases
-    best_s: Mapped[float | None]  # weighted sum over the tasks, once all have one
+    seconds_done: Mapped[float] = mapped_column(default=0.0)  # tuning time, of all leases
+    best_s: Mapped[float | None]  # weighted sum of the task times, once all tasks have one
     progress: Mapped[str] = mapped_column(default="{}")  # JSON: task -> facts
-    results: Mapped[str] = mapped_column(default="[]")  # JSON: one object per task, at the end
-    events: Mapped[int] = mapped_column(default=0)  # the number of the last one
+    results: Mapped[str] = mapped_column(default="[]")  # JSON: one object per task of an ended job
+    events: Mapped[int] = mapped_column(default=0)  # number of the last event
 
     __table_args__ = (
-        # The head of a tenant's queue is one entry of it.
+        # Has the head of a tenant's queue as one entry.
         Index("ix_jobs_queue", "state", "target", "tenant_id", priority.desc(), "seq", "cores"),
         Index("ix_jobs_tenant", "tenant_id", "state", "seq"),
-        # All that decides whether a job makes a submission needless: no row of a twin is read.
-        Index("ix_jobs_workload", *TWIN),
+        # Has all columns of the search for a reusable job, so that no row is read.
+        Index("ix_jobs_workload", *REUSE),
     )
 
 
 class IdempotencyRow(Base):
-    """What an Idempotency-Key was first used for."""
+    """The first request with an Idempotency-Key."""
 
     __tablename__ = "idempotency_keys"
     tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"), primary_key=True)
@@ -144,7 +144,7 @@ class IdempotencyRow(Base):
 
 
 class JobEventRow(Base):
-    """What happened in a job, in order: `seq` is the Last-Event-ID of its stream."""
+    """An event of a job; `seq` is its Last-Event-ID."""
 
     __tablename__ = "job_events"
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
@@ -155,23 +155,23 @@ class JobEventRow(Base):
 
 
 class RecordRow(Base):
-    """One trial or race. `body` is the canonical JSON of ansorpy.records; the rest serves queries.
+    """A trial or race. `body` is the canonical JSON of ansorpy.records; other columns are indexes.
 
-    Trials of no job (a tuning from the command line, an import) have job_id None.
+    Trials of the command line and imported records have the job_id None.
     """
 
     __tablename__ = "records"
     seq: Mapped[int] = mapped_column(Serial, primary_key=True)
     tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
-    id: Mapped[str] = mapped_column(Sha256)  # of body
+    id: Mapped[str] = mapped_column(Sha256)  # digest of body
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))
-    candidate: Mapped[str] = mapped_column(Sha256)  # of task, key, plan and row
+    candidate: Mapped[str] = mapped_column(Sha256)  # digest of task, key, plan and row
     task: Mapped[str] = mapped_column(String(63), default="")  # of the job
-    round: Mapped[int] = mapped_column(default=0)  # of the job, 1, 2, ...; a race: 0
+    round: Mapped[int] = mapped_column(default=0)  # of the job, from 1; 0 for a race
     key: Mapped[str] = mapped_column(String(128))
-    cost_s: Mapped[float | None]  # only of complete trials: what `best` ranks
+    cost_s: Mapped[float | None]  # of complete trials; `SqlStore.best` ranks by it
     failure: Mapped[str | None] = mapped_column(String(16))  # kind
-    # ansorpy.records.Origin; a row of an older version has none, and counts as imported
+    # ansorpy.records.Origin; rows of older versions count as imported
     origin: Mapped[str] = mapped_column(String(16), server_default="imported")
     body: Mapped[str]
 
@@ -184,31 +184,29 @@ class RecordRow(Base):
 
 
 class SearchRow(Base):
-    """Where the search of a job stands, so that another worker goes on from there."""
+    """State of the search of a job, from which another worker resumes it."""
 
     __tablename__ = "searches"
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
-    round: Mapped[int]  # the last one that is stored
-    known_seq: Mapped[int] = mapped_column(
-        Serial
-    )  # records up to here, and its own, are all that the job knows
-    body: Mapped[str]  # JSON: scheduler, random numbers, seconds spent
+    round: Mapped[int]  # last stored round
+    known_seq: Mapped[int] = mapped_column(Serial)  # the job reads earlier records up to this one
+    body: Mapped[str]  # JSON: scheduler, random state, seconds spent
     updated_s: Mapped[float]
 
 
 class PackageRow(Base):
-    """A kernel zip, by digest; immutable."""
+    """A kernel zip, immutable."""
 
     __tablename__ = "packages"
     sha256: Mapped[str] = mapped_column(Sha256, primary_key=True)
     size_bytes: Mapped[int]
     content: Mapped[bytes] = mapped_column(LargeBinary, deferred=True)
-    manifest: Mapped[str]  # JSON, as in the zip
+    manifest: Mapped[str]  # JSON, a copy of manifest.json in the zip
     created_s: Mapped[float]
 
 
 class KernelRow(Base):
-    """A kernel that a job delivered; of one task the one with the highest `seq` counts."""
+    """A kernel delivered by a job; the highest `seq` is the current kernel of a task."""
 
     __tablename__ = "kernels"
     seq: Mapped[int] = mapped_column(Serial, primary_key=True)
@@ -216,14 +214,14 @@ class KernelRow(Base):
     task: Mapped[str] = mapped_column(String(63))
     sha256: Mapped[str] = mapped_column(ForeignKey("packages.sha256"), index=True)
     best_s: Mapped[float | None]
-    final: Mapped[bool]  # False: the best so far of a job that was still running
+    final: Mapped[bool]  # False: the best kernel of an unfinished search
     created_s: Mapped[float]
 
     __table_args__ = (UniqueConstraint("job_id", "task", "sha256"),)
 
 
 class WorkerRow(Base):
-    """A worker process, alive while its heartbeat is young."""
+    """A worker process; alive while its heartbeat is recent."""
 
     __tablename__ = "workers"
     id: Mapped[str] = mapped_column(WorkerId, primary_key=True)
@@ -232,7 +230,7 @@ class WorkerRow(Base):
     state: Mapped[str] = mapped_column(String(16))  # starting, idle, busy, stopped
     job_id: Mapped[str | None] = mapped_column(JobId)
     target: Mapped[str] = mapped_column(String(32))  # digest
-    facts: Mapped[str]  # JSON: the target, versions, isolation levels
+    facts: Mapped[str]  # JSON: target and versions
     started_s: Mapped[float]
     heartbeat_s: Mapped[float] = mapped_column(index=True)
     jobs_done: Mapped[int] = mapped_column(default=0)

@@ -1,4 +1,4 @@
-"""The record store (`ansorpy.records.Store`) on a database, for one tenant."""
+"""Record store (`ansorpy.records.Store`) of one tenant in a database."""
 
 import json
 import logging
@@ -18,18 +18,18 @@ from ansorpy.server.db.models import RecordRow
 log = logging.getLogger(__name__)
 
 PAGE: Final = 1000
-STORED: Final = (RecordRow.body, RecordRow.origin)  # the columns that `records_of` reads
+STORED: Final = (RecordRow.body, RecordRow.origin)  # columns that `records_of` needs
 
 
 class SqlStore:
-    """Records of one tenant; of those that belong to jobs too."""
+    """Record store of one tenant, including the records of its jobs."""
 
     def __init__(self, engine: Engine, tenant_id: int) -> None:
         self.engine = engine
         self.tenant_id = tenant_id
 
     def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
-        """Commit the records that are new, in one transaction."""
+        """Insert the new ones of `records`, in one transaction."""
         unique = {record.id: record for record in records}
         with transaction(self.engine) as tx:
             query = select(RecordRow.id).where(self._mine, RecordRow.id.in_(unique))
@@ -84,14 +84,14 @@ class SqlStore:
 def records_of(rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[Record]:
     """Yield the records of rows that begin with the columns STORED, each with its origin.
 
-    A row that an older version took in and that this one refuses is left out: one such record
-    must not end every tuning of its task.
+    Rows that this version cannot decode are skipped with a warning, because one such row must not
+    end every tuning of its task.
     """
     for body, origin, *_ in rows:
         try:
             record = decode(body)
         except RecordError as error:
-            log.warning("a stored record is left out: %s", error)
+            log.warning("skipping a stored record: %s", error)
             continue
         yield replace(record, origin=MEASURED if origin == MEASURED else IMPORTED)
 
@@ -105,7 +105,7 @@ def record_row(
     *,
     origin: Origin,
 ) -> RecordRow:
-    """Return the row of a record; `task` and `round_` are of the job."""
+    """Return the row of a record; `job_id`, `task` and `round_` name its place in a job."""
     outcome = record.outcome
     complete = isinstance(outcome, Measured) and not outcome.aborted and record.race is None
     return RecordRow(
@@ -124,7 +124,7 @@ def record_row(
 
 
 def candidate_of(record: Record, task: str = "") -> str:
-    """Return the digest of what was tried, whatever came out; a race is none of the trials."""
+    """Return the digest of a candidate, independent of its outcome; races have their own."""
     kind = "trial" if record.race is None else f"race {record.race.request}"
     tried = [kind, task, record.key, record.plan, *record.row]
     return sha256(json.dumps(tried).encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""The file of a SQLite database: private to its user, and the same file in every transaction.
+"""Checks of a SQLite database file: private to its user, and never replaced while it is open.
 
-SQLite opens a file by its name once. If the file is moved or replaced afterwards, commits still
-succeed, in a file that the next start does not find. So the file that the name leads to is compared
-with the one that was opened, at every begin and commit: two calls of stat, some microseconds.
+SQLite opens a file once. If the file is moved or replaced, commits still succeed, in a file that
+the next start does not find. So each begin and commit compares device and inode of the path with
+those of the opened file: two calls of stat, some microseconds.
 """
 
 import os
@@ -19,17 +19,17 @@ BESIDE: Final = ("", "-wal", "-shm", "-journal")  # the files of a database, by 
 
 
 class DatabaseFile:
-    """The file that an engine opened first; every later connection must open the same."""
+    """The file that an engine opened first; every later connection must open the same file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._opened: tuple[int, int] | None = None  # device, inode
 
     def prepare(self) -> None:
-        """Make the file if there is none, for nobody else to read; SQLite makes others like it.
+        """Create the file with mode 0600 if it is missing; SQLite copies the mode to its others.
 
         Raises:
-            OperationalError: the file that was opened before is not there any more.
+            OperationalError: the file that was opened before is no longer at its path.
         """
         if self._opened is None:
             self._create()
@@ -37,25 +37,25 @@ class DatabaseFile:
         self.check()
 
     def tighten(self) -> None:
-        """Take the permissions of group and others from the files of the database."""
+        """Remove the permissions of group and others from the files of the database."""
         for path in files_of(self.path):
-            with suppress(OSError):  # of another user: `ansorpy doctor` complains
+            with suppress(OSError):  # the file of another user: `ansorpy doctor` reports it
                 mode = path.stat().st_mode & 0o777
                 if mode & OTHERS:
                     path.chmod(mode & ~OTHERS)
 
     def check(self) -> None:
-        """Raise OperationalError if the path leads to another file than the one opened, or none."""
+        """Raise OperationalError if the path no longer leads to the opened file."""
         if self._opened is not None and self._found() != self._opened:
             told = sqlite3.OperationalError(
-                f"cannot use {self.path}: the file was moved away or replaced since it was opened;"
-                " put it back, or restart"
+                f"cannot use {self.path} because the file was moved away or replaced since it was"
+                " opened; expected the same file: put it back, or restart"
             )
             raise OperationalError(None, None, told)
 
     def _create(self) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(OSError):  # it is there, or SQLite says why it cannot be made
+        with suppress(OSError):  # it exists, or SQLite reports the error
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, MODE))
 
     def _found(self) -> tuple[int, int] | None:
@@ -66,5 +66,5 @@ class DatabaseFile:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files of a SQLite database that are there."""
+    """Return the existing files of a SQLite database."""
     return [each for each in (Path(f"{path}{suffix}") for suffix in BESIDE) if each.exists()]

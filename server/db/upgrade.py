@@ -1,4 +1,4 @@
-"""The schema of a database against the one this version needs: look, refuse, upgrade."""
+"""Schema versions: check that a database has the schema of this version, or upgrade it."""
 
 from pathlib import Path
 from typing import Final
@@ -10,20 +10,20 @@ from ansorpy.server.db.engine import POSTGRES, connect, transaction
 from ansorpy.server.db.models import TenantRow
 
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
-KNOWN: Final = ("0001", "0002", "0003", "0004")  # all revisions there, oldest first
+KNOWN: Final = ("0001", "0002", "0003", "0004")  # all revisions, oldest first
 NEEDED: Final = KNOWN[-1]
-LOCAL: Final = "local"  # the tenant of whoever needs no key: the command line, a loopback client
+LOCAL: Final = "local"  # tenant of the command line, and of requests without a key
 LOCK: Final = 0x616E736F72  # PostgreSQL advisory lock: one upgrade at a time
 
 
 class SchemaError(SpecError):
-    """The database has another schema than this version needs; the message says what to do."""
+    """The schema of the database differs from the schema of this version."""
 
 
 def open_database(url: str) -> Engine:
-    """Return an engine whose tables are those of this version.
+    """Return an engine with the tables of this version.
 
-    A new SQLite file gets them at once; any other database only by `ansorpy db upgrade`.
+    A new SQLite file gets its tables here; other databases need `ansorpy db upgrade`.
 
     Raises:
         SchemaError: the tables are missing, older or newer.
@@ -43,7 +43,7 @@ def open_database(url: str) -> Engine:
 
 
 def revision(engine: Engine) -> str | None:
-    """Return the revision of the database, None where it has none."""
+    """Return the revision of the database, or None for an empty database."""
     with engine.connect() as connection:
         return _revision(connection)
 
@@ -61,8 +61,10 @@ def check(engine: Engine) -> None:
     place = engine.url.render_as_string(hide_password=True)
     with engine.connect() as connection:
         _refuse_strangers(connection)
-    state = "has no tables yet" if found is None else f"has schema {found}, {NEEDED} is needed"
-    raise SchemaError(f"{place} {state}: run `ansorpy db upgrade`")
+    state = "has no tables" if found is None else f"has schema {found}"
+    raise SchemaError(
+        f"cannot use {place} because it {state}; expected schema {NEEDED}: run `ansorpy db upgrade`"
+    )
 
 
 def upgrade(engine: Engine) -> str:
@@ -80,7 +82,7 @@ def upgrade(engine: Engine) -> str:
 
 
 def local_tenant(engine: Engine) -> int:
-    """Return the id of the tenant of whoever needs no key."""
+    """Return the id of the tenant LOCAL."""
     with transaction(engine) as tx:
         return tx.scalars(select(TenantRow.id).where(TenantRow.name == LOCAL)).one()
 
@@ -93,22 +95,23 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _refuse_strangers(connection: Connection) -> None:
-    """Raise SchemaError where no migration leads from this schema to ours."""
+    """Raise SchemaError if no migration leads from this schema to NEEDED."""
     place = connection.engine.url.render_as_string(hide_password=True)
     found = _revision(connection)
     if found is None and inspect(connection).has_table("records"):
         raise SchemaError(
-            f"{place} was made by a version without migrations, which nothing can upgrade:"
-            " move it away and start with an empty one"
+            f"cannot upgrade {place} because a version without migrations made it; expected an"
+            " empty database: move it away"
         )
     if found is not None and found not in KNOWN:
         raise SchemaError(
-            f"{place} has schema {found}, which a newer ansorpy made; this one knows {NEEDED}"
+            f"cannot use {place} because a newer ansorpy made its schema {found}; expected {NEEDED}"
+            " or older"
         )
 
 
 def _run(connection: Connection) -> None:
-    # Here, not above: every command looks at the revision, few change it.
+    # A late import, because every command checks the revision, but few upgrade.
     from alembic import command
     from alembic.config import Config
 

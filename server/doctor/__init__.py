@@ -1,1 +1,1 @@
-"""`ansorpy doctor`: what this machine has, what is missing, and how to get it."""
+"""Checks of `ansorpy doctor`: requirements of this machine, and remedies for missing ones."""

@@ -1,4 +1,4 @@
-"""Every check, in order."""
+"""The checks of `ansorpy doctor`, in the order of its report."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("linker", lambda settings: machine.linker()),
     ("data", storage.folder),
     ("database", storage.database),
-    ("private", storage.private),  # after the database: opening it mends its own files
+    ("private", storage.private),  # after the database, because opening it tightens its files
     ("sandbox", end_to_end.sandbox),
     ("kernel", end_to_end.kernel),
 )
@@ -30,7 +30,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 def examine(
     settings: ServiceSettings, checks: Sequence[tuple[str, Check]] = CHECKS
 ) -> Iterator[Finding]:
-    """Run every check; none of them raises."""
+    """Run every check, and yield its findings; an expected error becomes a finding."""
     for name, check in checks:
         try:
             found = check(settings)

@@ -1,4 +1,4 @@
-"""One untuned kernel on the whole way: built, checked, raced, packed, loaded, called."""
+"""End-to-end checks: sandbox levels, and an untuned kernel from its build to its call."""
 
 import time
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def levels(isolation: Isolation) -> tuple[list[str], list[str]]:
 
 
 def kernel(settings: ServiceSettings) -> list[Finding]:
-    """Send one kernel the whole way; ask the processes on it what they can no longer do."""
+    """Build, check, race, pack, load and call a kernel; prove the isolation of its processes."""
     (dag,) = parse(TEXT)
     target = local_target(1)
     task = Task.of(dag, target, rules_name("cpu", find_rules("cpu")))
@@ -69,14 +69,14 @@ def kernel(settings: ServiceSettings) -> list[Finding]:
         TemporaryDirectory() as folder,
         MeasurePool(dag, target, PoolSettings(sandbox=settings.sandbox)) as pool,
     ):
-        held = [
+        proofs = [
             _proof("children that run candidates", pool.crew.slot),
             _proof("children that build them", pool.crew.builders[0]),
         ]
         raced = final_race.race(task, {}, pool, "doctor")
         if isinstance(raced, list):
             reasons = "; ".join(f"{failed.kind}: {failed.message}" for failed in raced)
-            return [*held, Finding("kernel", "bad", reasons)]
+            return [*proofs, Finding("kernel", "bad", reasons)]
         path = final_race.deliver(task, raced.record, raced.entry, raced.native, Path(folder))
         right = _is_right(path)
     best_s = raced.record.best_s or 0.0
@@ -86,18 +86,18 @@ def kernel(settings: ServiceSettings) -> list[Finding]:
         f" called in {time.monotonic() - begin_s:.1f} s{library}"
     )
     if not right:
-        return [*held, Finding("kernel", "bad", f"{told}; its result is wrong")]
-    return [*held, Finding("kernel", "ok", told)]
+        return [*proofs, Finding("kernel", "bad", f"{told}; its result is wrong")]
+    return [*proofs, Finding("kernel", "ok", told)]
 
 
-def _proof(name: str, worker: Worker) -> Finding:
+def _proof(process: str, worker: Worker) -> Finding:
     reply = worker.call(PROOF, None, PROOF_S, fresh=True)
     if not isinstance(reply, Returned):
-        return Finding("isolation", "bad", f"{name}: {reply}")
-    held: Mapping[str, bool] = reply.value
-    able = [what for what, holds in held.items() if not holds]
-    told = f"{name}: {', '.join(what for what, holds in held.items() if holds)}"
-    return Finding("isolation", "ok", told + (f"; not: {', '.join(able)}" if able else ""))
+        return Finding("isolation", "bad", f"{process}: {reply}")
+    isolated: Mapping[str, bool] = reply.value
+    gaps = [name for name, holds in isolated.items() if not holds]
+    told = f"{process}: {', '.join(name for name, holds in isolated.items() if holds)}"
+    return Finding("isolation", "ok", told + (f"; not: {', '.join(gaps)}" if gaps else ""))
 
 
 def _is_right(path: Path) -> bool:

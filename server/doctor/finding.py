@@ -1,4 +1,4 @@
-"""What a check says."""
+"""Result of a check."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,11 +6,11 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check; `text` says what was found, or what is missing and how to get it.
+    """Result of one check; `text` is the finding, or the problem and its remedy.
 
-    ok      all is well
+    ok      the requirement is met
     note    something optional is missing
-    bad     ansorpy does not work as it should
+    bad     a requirement is not met
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Programs, libraries and the processor."""
+"""Checks of programs, libraries and the processor."""
 
 import platform
 import shutil
@@ -18,19 +18,19 @@ PACKAGES: Final = ("ansorpy", "numpy", "numba", "llvmlite", "lightgbm", "sqlalch
 
 
 def python() -> Finding:
-    """Check the interpreter."""
+    """Check the version of the interpreter."""
     good = sys.version_info[:2] in PYTHONS
     text = f"{platform.python_version()} (3.11 to 3.13 needed)"
     return Finding("python", "ok" if good else "bad", text)
 
 
 def packages() -> Finding:
-    """List the packages that results depend on."""
+    """List the versions of the packages that results depend on."""
     return Finding("packages", "ok", ", ".join(f"{name} {version(name)}" for name in PACKAGES))
 
 
 def processor() -> Finding:
-    """Say what the target is."""
+    """Describe the target of this machine."""
     target = local_target(None)
     sizes = f"L1 {target.l1_bytes >> 10} KiB, L2 {target.l2_bytes >> 10} KiB"
     return Finding(
@@ -41,24 +41,24 @@ def processor() -> Finding:
 
 
 def rules() -> Finding:
-    """Find the rule sets."""
+    """Count the rules of each set."""
     counts = ", ".join(f"{kind} {len(find_rules(kind))}" for kind in ("cpu", "cuda"))
     return Finding("rules", "ok", counts)
 
 
 def openmp() -> Finding:
-    """Look for the runtime of parallel kernels."""
+    """Find the OpenMP runtime, which parallel numba kernels need."""
     library = find_library("gomp")
     if library is None:
-        text = "kernels of several threads need it: `apt-get install libgomp1`"
+        text = "numba kernels of several threads need libgomp: `apt-get install libgomp1`"
         return Finding("openmp", "note", text)
     return Finding("openmp", "ok", library)
 
 
 def linker() -> Finding:
-    """Look for what makes the shared library in a package."""
+    """Find a linker for the shared library of a package."""
     found = next((line[0] for line in LINKERS if shutil.which(line[0])), None)
     if found is None:
-        text = "packages come without libkernel.so: `apt-get install gcc` brings a linker"
+        text = "packages contain no libkernel.so without a linker: `apt-get install gcc`"
         return Finding("linker", "note", text)
     return Finding("linker", "ok", found)

@@ -1,4 +1,4 @@
-"""The data folder and the database."""
+"""Checks of the data folder and the database."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from ansorpy.server.db.upgrade import NEEDED, local_tenant, open_database
 from ansorpy.server.doctor.finding import Finding
 from ansorpy.server.settings import ServiceSettings
 
-FREE_BYTES: Final = 200 << 20
+FREE_BYTES: Final = 200 << 20  # free space that the data folder needs
 
 
 def folder(settings: ServiceSettings) -> Finding:
-    """Check that files find a place."""
+    """Check the free space of the data folder."""
     place = settings.data_dir
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     free_bytes = shutil.disk_usage(place).free
@@ -31,13 +31,15 @@ def folder(settings: ServiceSettings) -> Finding:
 
 
 def database(settings: ServiceSettings) -> Finding:
-    """Open the database, check what is in it, count the records."""
+    """Open the database, run its integrity check, count the records."""
     url = make_url(settings.url)
     if url.get_backend_name() == POSTGRES:
         try:
             import psycopg  # noqa: F401
         except ImportError:
-            return Finding("database", "bad", "no driver: `pip install 'ansorpy[postgres]'`")
+            return Finding(
+                "database", "bad", "PostgreSQL needs a driver: `pip install 'ansorpy[postgres]'`"
+            )
     engine = open_database(settings.url)
     try:
         with reading(engine) as tx:
@@ -52,7 +54,7 @@ def database(settings: ServiceSettings) -> Finding:
 
 
 def private(settings: ServiceSettings) -> Finding:
-    """Check that no other user may read or replace the database, the records, or their folders."""
+    """Check that other users cannot read or replace database, records and their folders."""
     wrong = [(path, path.stat().st_mode & 0o777) for path in _kept(settings) if path.exists()]
     told = [
         f"{path} has mode {mode:o}; expected {mode & ~OTHERS:o}:"
@@ -61,12 +63,12 @@ def private(settings: ServiceSettings) -> Finding:
         if mode & OTHERS
     ]
     if told:
-        return Finding("private", "bad", "other users may read what is kept: " + "; ".join(told))
-    return Finding("private", "ok", "files and folders are readable for this user only")
+        return Finding("private", "bad", "other users can read stored data: " + "; ".join(told))
+    return Finding("private", "ok", "files and folders are private to this user")
 
 
 def _kept(settings: ServiceSettings) -> Iterator[Path]:
-    """Yield every folder and file that holds what was learned, or keys, of this user."""
+    """Yield the folders and files with records, transfer data or keys of this user."""
     records = default_store_path()
     database = sqlite_path(settings.url)
     yield from dict.fromkeys((settings.data_dir, records.parent))

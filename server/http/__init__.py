@@ -1,1 +1,1 @@
-"""What HTTP needs around the routes: problems, conditions, ranges, streams, headers, metrics."""
+"""HTTP layer around the routes: middleware, connections, problem details, streams, metrics."""

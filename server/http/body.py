@@ -1,4 +1,4 @@
-"""The body of a request: bounded in bytes and in time, then read strictly."""
+"""Request bodies: read with limits of size and time, then parsed strictly."""
 
 import asyncio
 import json
@@ -11,16 +11,16 @@ from pydantic import BaseModel, ValidationError
 from ansorpy.server.http.validation import InvalidBodyError, mistakes
 from ansorpy.server.schemas.problem import Mistake
 
-BODY_S: Final = 30.0  # for the whole body to arrive
+BODY_S: Final = 30.0  # time limit for a complete body
 JSON: Final = "application/json"
-CURL: Final = "application/x-www-form-urlencoded"
-MAX_DIGITS: Final = 40  # of one number
-MAX_KEYS: Final = 1024  # of one object
+CURL: Final = "application/x-www-form-urlencoded"  # the default of `curl -d`
+MAX_DIGITS: Final = 40  # digits of one number
+MAX_KEYS: Final = 1024  # keys of one object
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-# What would be right, by the kind of mistake.
+# The field `expected` of a mistake, by its code.
 _EXPECTED: Final = {
     "json_invalid": "one JSON object in UTF-8",
     "json_too_deep": "an object of few levels",
@@ -32,11 +32,11 @@ _EXPECTED: Final = {
 
 
 def check_json(request: Request) -> None:
-    """Refuse a body that a form of another site could have sent.
+    """Refuse a body that a form of another site could have sent (CSRF).
 
-    A page of any site may send text/plain, multipart/form-data and CURL without asking. A program
-    may leave the type out, or send CURL, the default of curl; a browser, which says where it comes
-    from, may not.
+    Without a CORS preflight, a page of any site can send text/plain, multipart/form-data and CURL.
+    So requests with the headers of a browser must have the type JSON. Programs may also omit the
+    type or send CURL.
 
     Raises:
         HTTPException: 415.
@@ -52,7 +52,7 @@ async def read_bounded(request: Request, limit_bytes: int, limit_s: float = BODY
     """Return the body.
 
     Raises:
-        HTTPException: 413 as soon as it is known to be too long, 408 where it comes too slowly.
+        HTTPException: 413 as soon as the body exceeds `limit_bytes`, 408 after `limit_s`.
     """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > limit_bytes:
@@ -65,24 +65,27 @@ async def read_bounded(request: Request, limit_bytes: int, limit_s: float = BODY
                 if len(body) > limit_bytes:
                     raise _too_long(limit_bytes)
     except TimeoutError:
-        detail = f"the body did not arrive within {limit_s:.0f} s"
+        detail = (
+            "cannot read the body because it arrived too slowly; expected all of it within"
+            f" {limit_s:.0f} s"
+        )
         raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, detail) from None
     return bytes(body)
 
 
 def _too_long(limit_bytes: int) -> HTTPException:
-    detail = f"the body is longer than {limit_bytes} bytes"
+    detail = f"cannot read the body because it is too long; expected at most {limit_bytes} bytes"
     return HTTPException(413, detail)
 
 
 def parse(model: type[Model], body: bytes) -> Model:
-    """Return what a JSON body says.
+    """Return the model of a JSON body.
 
-    Refused besides what the model refuses: a key that is there twice, NaN and infinity, numbers
-    of more than 40 digits, objects of more than 1024 keys, and bytes that are not UTF-8.
+    Duplicate keys, NaN, infinity, numbers of more than MAX_DIGITS digits, objects of more than
+    MAX_KEYS keys and bytes that are not UTF-8 are errors.
 
     Raises:
-        ShapeError: it is not JSON, or not what the model wants.
+        InvalidBodyError: the body is not JSON, or does not match the model.
     """
     try:
         found = json.loads(

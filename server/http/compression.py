@@ -1,6 +1,6 @@
-"""Compressed pages (RFC 9110, content codings): gzip if the request accepts it.
+"""Gzip content coding of pages (RFC 9110).
 
-Only replies that have neither an ETag nor ranges pass through here: see docs/adr/0090.
+Only replies without ETag and ranges are compressed; docs/adr/0090 has the reasons.
 """
 
 import gzip
@@ -10,13 +10,13 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 MEDIA_TYPES: Final = ("text/html", "text/csv", "application/x-ndjson")
-MIN_BYTES: Final = 1024  # a smaller reply fits one packet as it is
-LEVEL: Final = 6  # of 9: beyond it a page of 100 KB is 1 % smaller, and takes twice as long
-MAX_HEADER: Final = 2000  # characters that are looked at
+MIN_BYTES: Final = 1024  # size from which compression saves a packet
+LEVEL: Final = 6  # of 9; level 9 takes twice as long for 1 % of the size
+MAX_HEADER: Final = 2000  # characters of a header that are parsed
 
 
 async def compressed(request: Request, reply: Response) -> Response:
-    """Compress the body of a page in place, if that is worth it and the request accepts gzip."""
+    """Compress the body of a page in place if it is large enough and the request accepts gzip."""
     media_type = reply.headers.get("content-type", "").partition(";")[0]
     if media_type not in MEDIA_TYPES or "etag" in reply.headers:
         return reply
@@ -24,7 +24,7 @@ async def compressed(request: Request, reply: Response) -> Response:
     accepted = request.headers.get("accept-encoding", "")
     if len(reply.body) < MIN_BYTES or not accepts_gzip(accepted):
         return reply
-    # In a thread: the loop serves all other requests meanwhile. mtime 0: equal pages, equal bytes.
+    # A thread keeps the event loop free. mtime=0 gives equal pages equal bytes.
     reply.body = await run_in_threadpool(gzip.compress, bytes(reply.body), LEVEL, mtime=0)
     reply.headers["Content-Encoding"] = "gzip"
     reply.headers["Content-Length"] = str(len(reply.body))
@@ -32,7 +32,7 @@ async def compressed(request: Request, reply: Response) -> Response:
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Return whether a header Accept-Encoding allows gzip: named or by `*`, not with weight 0."""
+    """Return whether Accept-Encoding lists gzip or `*` with a weight above 0."""
     weights: dict[str, bool] = {}
     for part in accept_encoding[:MAX_HEADER].lower().split(","):
         coding, *parameters = (word.strip() for word in part.split(";"))

@@ -8,13 +8,13 @@ from typing import Final
 
 from fastapi import HTTPException, Response
 
-MAX_HEADER: Final = 2000  # characters that are looked at
+MAX_HEADER: Final = 2000  # characters of a header that are parsed
 _TAG: Final = re.compile(r'(?:W/)?("[\x21\x23-\x7e]*")')
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
 def matches(if_none_match: str | None, etag: str) -> bool:
-    """Return whether a client already has what `etag` names (weak comparison)."""
+    """Return whether If-None-Match contains `etag` (weak comparison) or is `*`."""
     if if_none_match is None:
         return False
     if if_none_match.strip() == "*":
@@ -24,32 +24,32 @@ def matches(if_none_match: str | None, etag: str) -> bool:
 
 
 def not_modified(headers: Mapping[str, str]) -> Response:
-    """Return 304 with the headers that the whole reply would have."""
+    """Return a 304 response with the headers of the full response."""
     return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=dict(headers))
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Bytes `begin` to `end`, the end not included."""
+    """The bytes [begin, end)."""
 
     begin: int
     end: int
 
     def header(self, size_bytes: int) -> str:
-        """Return Content-Range."""
+        """Return the value of Content-Range."""
         return f"bytes {self.begin}-{self.end - 1}/{size_bytes}"
 
 
 def requested_range(
     range_header: str | None, if_range: str | None, etag: str, size_bytes: int
 ) -> ByteRange | None:
-    """Return the one range that is asked for; None where the whole is to be sent.
+    """Return the requested range, or None if the full content is to be sent.
 
-    Several ranges, other units and a stale If-Range are answered with the whole, as RFC 9110
-    allows.
+    A request for several ranges, for another unit, or with a stale If-Range gets the full content,
+    as RFC 9110 allows.
 
     Raises:
-        HTTPException: 416 where nothing of the range is there.
+        HTTPException: 416, if the range begins beyond the content.
     """
     if range_header is None or (if_range is not None and if_range.strip() != etag):
         return None
@@ -66,7 +66,8 @@ def requested_range(
     if begin >= end:
         raise HTTPException(
             HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
-            f"cannot send this range because there are {size_bytes} bytes; expected a part of them",
+            f"cannot send this range because the file has {size_bytes} bytes; expected a range"
+            " that begins within them",
             headers={"Content-Range": f"bytes */{size_bytes}"},
         )
     return ByteRange(begin, end)
@@ -80,7 +81,7 @@ def content(
     range_header: str | None,
     if_range: str | None,
 ) -> Response:
-    """Return bytes, or the part of them that is asked for."""
+    """Return a response with all of `data` (200) or with the requested range (206)."""
     told = {**headers, "ETag": etag, "Accept-Ranges": "bytes"}
     span = requested_range(range_header, if_range, etag, len(data))
     if span is None:

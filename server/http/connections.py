@@ -1,9 +1,9 @@
-"""Limits of open connections: a deadline for every request to arrive, and a number in all.
+"""Limits of open connections: deadlines for requests, and numbers in total and per address.
 
-A connection *waits* until a whole request has come in, and again after each answer; else it is
-*busy*. A busy connection belongs to the routes, which bound it themselves. A waiting one costs its
-client nothing, so it has a deadline, and the one that has waited longest makes room if there are
-too many. Nothing here is logged: an attack would fill the disk. The metrics count it.
+A connection is *waiting* until a complete request has arrived, and *busy* until the response is
+complete. Routes limit busy connections themselves. Waiting connections cost a client nothing, so
+they have a deadline, and the oldest of them is closed if there are too many connections. Closed
+connections are counted in the metrics, but not logged, because an attack would fill the disk.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from starlette.types import Receive, Scope, Send
 
 from ansorpy.server.http.body import BODY_S
 
-if TYPE_CHECKING:  # any protocol of uvicorn has what this one has
+if TYPE_CHECKING:  # all HTTP protocols of uvicorn have the attributes of this one
     from uvicorn.protocols.http.h11_impl import H11Protocol as UvicornProtocol
 else:
     UvicornProtocol = object
 
-FULL: Final = "ansorpy.full"  # key of the scope: too many requests are being answered
-SUBNET_BITS: Final = 64  # of an IPv6 address: one client has as many addresses as it likes below
-ABORT_S: Final = 1.0  # for the last bytes to leave after a close
-BUSY_SHARE: Final = 7 / 8  # of all connections; the others stay free for requests to arrive
-# The answer to a client that sent part of a request.
+FULL: Final = "ansorpy.full"  # key of the ASGI scope: True if too many connections are busy
+SUBNET_BITS: Final = 64  # prefix of an IPv6 address that counts as one client
+ABORT_S: Final = 1.0  # time between close and abort, for the last bytes to leave
+BUSY_SHARE: Final = 7 / 8  # share of the connections that may be busy; the rest receives requests
+# The response to a client that sent an incomplete request.
 SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -35,11 +35,11 @@ SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection:
 class ConnectionLimits:
     """Limits of the connections of one process; times in seconds."""
 
-    most: int  # open in all
-    most_of_address: int  # open from one address
-    head_s: float = 10.0  # from the beginning of a wait to the end of the header
-    body_s: float = BODY_S + 5.0  # from there to the end of the body; routes answer 408 before
-    unread_s: float = 60.0  # a client that reads nothing of its answer
+    most: int  # open connections in total
+    most_of_address: int  # open connections of one address
+    head_s: float = 10.0  # from the start of the wait to the end of the header
+    body_s: float = BODY_S + 5.0  # from there to the end of the body; routes answer 408 earlier
+    unread_s: float = 60.0  # without the client reading its response
     head_bytes: int = 1 << 16
 
 
@@ -48,15 +48,15 @@ class ConnectionPhase(Enum):
 
     HEAD = auto()
     BODY = auto()
-    BUSY = auto()  # none: a request is being answered
+    BUSY = auto()  # no part: a request is in progress
 
 
 @dataclass
 class Connections:
-    """The open connections of a process, in the order in which they make room."""
+    """The open connections of a process, waiting ones ordered by the start of their wait."""
 
     limits: ConnectionLimits
-    tell: Callable[[str], None]  # why a connection was closed: one word for the metrics
+    count_closed: Callable[[str], None]  # called with the reason, a label of the metrics
     _open: dict["LimitedProtocol", None] = field(default_factory=dict)
     _of: Counter[str] = field(default_factory=Counter)
     _waiting: dict["LimitedProtocol", None] = field(default_factory=dict)
@@ -65,34 +65,34 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def enter(self, one: "LimitedProtocol") -> None:
-        """Add a connection, and end the one that has waited longest if there are too many."""
+    def add(self, one: "LimitedProtocol") -> None:
+        """Add a connection; close the longest waiting one if a limit is exceeded."""
         self._open[one] = None
         self._of[one.address] += 1
-        self.wait(one)
+        self.set_waiting(one)
         if one.address and self._of[one.address] > self.limits.most_of_address:
             self._make_room(self._waiting_of[one.address])
         elif len(self._open) > self.limits.most:
             self._make_room(self._waiting)
 
-    def leave(self, one: "LimitedProtocol") -> None:
-        """Forget a connection."""
+    def remove(self, one: "LimitedProtocol") -> None:
+        """Remove a connection, if it is still in the collection."""
         if one not in self._open:
             return
-        self.busy(one)
+        self.set_busy(one)
         del self._open[one]
         self._of[one.address] -= 1
         if not self._of[one.address]:
             del self._of[one.address]
 
-    def wait(self, one: "LimitedProtocol") -> None:
-        """Note that a connection waits for a request; it keeps its place if it did already."""
+    def set_waiting(self, one: "LimitedProtocol") -> None:
+        """Mark a connection as waiting; one that already waits keeps its position."""
         if one in self._open:
             self._waiting.setdefault(one)
             self._waiting_of.setdefault(one.address, {}).setdefault(one)
 
-    def busy(self, one: "LimitedProtocol") -> None:
-        """Note that a request of a connection is being answered."""
+    def set_busy(self, one: "LimitedProtocol") -> None:
+        """Mark a connection as busy with a request."""
         self._waiting.pop(one, None)
         of_address = self._waiting_of.get(one.address, {})
         of_address.pop(one, None)
@@ -100,7 +100,7 @@ class Connections:
             self._waiting_of.pop(one.address, None)
 
     def are_full(self, address: str) -> bool:
-        """Return whether too many requests, in all or from one address, are being answered."""
+        """Return whether too many connections are busy, in total or of one address."""
         busy = len(self._open) - len(self._waiting)
         busy_of = self._of[address] - len(self._waiting_of.get(address, ()))
         limits = self.limits
@@ -110,76 +110,76 @@ class Connections:
 
     def _make_room(self, waiting: dict["LimitedProtocol", None]) -> None:
         oldest = next(iter(waiting))
-        self.leave(oldest)
-        self.tell("room")
+        self.remove(oldest)
+        self.count_closed("room")
         oldest.transport.abort()
 
 
 class LimitedProtocol(UvicornProtocol):
-    """A protocol of uvicorn with deadlines; `bounded` makes the class."""
+    """Mix-in for a protocol of uvicorn that enforces ConnectionLimits; see `limited_protocol`."""
 
     tracker: ClassVar[Connections]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.address = ""  # of the peer; "" for a UNIX socket
-        self._answer, self.app = self.app, self._admitted
+        self._inner_app, self.app = self.app, self._app_with_load
         self._phase: tuple[ConnectionPhase, object] = (ConnectionPhase.BUSY, None)
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._head_bytes = 0
 
-    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _app_with_load(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[FULL] = self.tracker.are_full(self.address)
-        await self._answer(scope, receive, send)
+        await self._inner_app(scope, receive, send)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
+        """Start the deadline of the first request."""
         super().connection_made(transport)
         self.address = subnet(self.client[0]) if self.client else ""
-        self.tracker.enter(self)
-        self._settle()
+        self.tracker.add(self)
+        self._update_phase()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self.tracker.leave(self)
+        """Remove the connection and cancel its timers."""
+        self.tracker.remove(self)
         for timer in (self._deadline, self._unread):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
-        # Without cycles of references a closed connection is gone at once. Under an attack a
-        # collection of the garbage of thousands takes 0.1 s, several times a minute.
-        self.app, self._phase = self._answer, (ConnectionPhase.BUSY, None)
+        # Without reference cycles a closed connection is freed at once. Garbage collection of
+        # thousands of connections would take 0.1 s, several times a minute during an attack.
+        self.app, self._phase = self._inner_app, (ConnectionPhase.BUSY, None)
         self.cycle = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        """Take in part of a request."""
+        """Parse received bytes, and update the phase."""
         super().data_received(data)
-        self._settle()
+        self._update_phase()
         if self._phase[0] is ConnectionPhase.HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > self.tracker.limits.head_bytes:
                 self._end("head")
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, unless it is there already."""
+        """Wait for the next request, unless it was pipelined."""
         super().on_response_complete()
         if not self.transport.is_closing():
-            self._settle()
+            self._update_phase()
 
     def pause_writing(self) -> None:
-        """Give the client some time to read its answer."""
+        """Start the deadline for the client to read its response."""
         super().pause_writing()
         self._unread = self.loop.call_later(self.tracker.limits.unread_s, self._end, "unread")
 
     def resume_writing(self) -> None:
-        """Go on writing."""
+        """Cancel the deadline for reading the response."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
 
-    def _settle(self) -> None:
-        """Begin the deadline of the phase, if it is another one than before."""
+    def _update_phase(self) -> None:
+        """Start the deadline of the current phase if the phase has changed."""
         phase = (connection_phase(self.cycle), self.cycle)
         if phase == self._phase:
             return
@@ -188,9 +188,9 @@ class LimitedProtocol(UvicornProtocol):
             self._deadline.cancel()
             self._deadline = None
         if phase[0] is ConnectionPhase.BUSY:
-            self.tracker.busy(self)
+            self.tracker.set_busy(self)
             return
-        self.tracker.wait(self)
+        self.tracker.set_waiting(self)
         limits = self.tracker.limits
         limit_s = limits.head_s if phase[0] is ConnectionPhase.HEAD else limits.body_s
         self._deadline = self.loop.call_later(limit_s, self._late)
@@ -201,14 +201,14 @@ class LimitedProtocol(UvicornProtocol):
         self._end("late")
 
     def _end(self, why: str) -> None:
-        self.tracker.leave(self)
-        self.tracker.tell(why)
+        self.tracker.remove(self)
+        self.tracker.count_closed(why)
         self.transport.close()
         self.loop.call_later(ABORT_S, self.transport.abort)
 
 
 def connection_phase(cycle: Any) -> ConnectionPhase:
-    """Return the phase of a connection by the latest request whose header was read, if any."""
+    """Return the phase of a connection, given uvicorn's cycle of its latest request (or None)."""
     if cycle is not None and cycle.more_body:
         return ConnectionPhase.BODY
     return (
@@ -217,7 +217,7 @@ def connection_phase(cycle: Any) -> ConnectionPhase:
 
 
 def subnet(host: str) -> str:
-    """Return what counts as one address: an IPv4 address, or the first 64 bits of an IPv6 one."""
+    """Return the IPv4 address, or the /64 prefix of an IPv6 address, that counts as one client."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -230,5 +230,5 @@ def subnet(host: str) -> str:
 
 
 def limited_protocol(base: type[asyncio.Protocol], tracker: Connections) -> type[asyncio.Protocol]:
-    """Return a protocol of uvicorn, h11 or httptools, with the limits of `house`."""
+    """Return a subclass of a uvicorn protocol (h11 or httptools) with the limits of `tracker`."""
     return type("LimitedProtocol", (LimitedProtocol, base), {"tracker": tracker})

@@ -1,4 +1,4 @@
-"""One poller of the database for all event streams of a process."""
+"""Poller that reads new events from the database for all event streams of a process."""
 
 import asyncio
 import logging
@@ -17,29 +17,28 @@ from ansorpy.server.service.jobs import EventBatch
 
 log = logging.getLogger(__name__)
 
-VALID_S: Final = 2.0  # between two looks at the keys of open streams; they end within 5 s
-TURN: Final = 8  # readers that are woken before other requests have their turn
+VALID_S: Final = 2.0  # interval of the key check, so that streams of a revoked key end within 5 s
+TURN: Final = 8  # readers woken per iteration of the event loop, to keep other requests responsive
 
-ReadNewEvents = Callable[
-    [Mapping[str, int]], Mapping[str, EventBatch]
-]  # by job, after an event number
-ValidKeys = Callable[[Collection[int]], set[int]]  # those of the keys that can be used now
+# Given the last event number per job, return the new events per job.
+ReadNewEvents = Callable[[Mapping[str, int]], Mapping[str, EventBatch]]
+ValidKeys = Callable[[Collection[int]], set[int]]  # returns the subset of valid key ids
 
 
 @dataclass(eq=False)
 class EventReader:
-    """One open stream: the events that it has, and those that it has not taken yet."""
+    """One open stream: the number of its last event, and a batch that it has not taken yet."""
 
     job_id: str
-    key_id: int | None  # None: no key is needed
-    after: int  # the number of its last event
-    follows_live: bool = False  # False: it still reads pages of old events by itself
-    closed: bool = False  # its key is not valid any more, or the poller failed
+    key_id: int | None  # None: the service needs no key
+    after: int  # number of the last event taken
+    follows_live: bool = False  # False while the stream still reads stored events by itself
+    closed: bool = False  # the key is no longer valid, or the poller failed
     found: EventBatch | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self) -> EventBatch:
-        """Return the events that were found, and make room for the next ones."""
+        """Return the pending events, and clear the slot for the next batch."""
         self.changed.clear()
         if self.closed:
             return EventBatch((), True)
@@ -52,16 +51,16 @@ class EventReader:
         return EventBatch(events, found.ended)
 
     def end(self) -> None:
-        """End the stream before its next event; `over` also ends the reading of old events."""
+        """Close the stream, also while it still reads stored events."""
         self.closed = True
         self.changed.set()
 
 
 @dataclass
 class EventPoller:
-    """The readers of a process, and the task that looks for their events while there are any.
+    """Readers of a process, and the asyncio task that polls the database while there are any.
 
-    It has one thread of its own, so that the threads of other requests never wait for streams.
+    Queries run on a thread of their own, so that streams never occupy the threads of requests.
     """
 
     read_new: ReadNewEvents
@@ -72,22 +71,22 @@ class EventPoller:
     _task: asyncio.Task[None] | None = None
 
     def subscribe(self, reader: EventReader) -> None:
-        """Look for events of a reader from now on."""
+        """Add a reader; start the task if it is the first one."""
         self._readers[reader] = None
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._poll())
 
     def unsubscribe(self, reader: EventReader) -> None:
-        """Forget a reader."""
+        """Remove a reader."""
         self._readers.pop(reader, None)
 
     async def close(self) -> None:
-        """End all streams, and wait until the poller has given its connection back."""
+        """End all streams, and wait until the task has returned its database connection."""
         for reader in self._readers:
             reader.end()
         self._readers.clear()
         if self._task is not None:
-            await asyncio.wait([self._task])  # to cancel it would leave its thread at work
+            await asyncio.wait([self._task])  # cancelling would leave the query running
 
     async def _poll(self) -> None:
         thread = CapacityLimiter(1)
@@ -102,12 +101,12 @@ class EventPoller:
                     silent = False
                 except (OperationalError, PoolTimeoutError) as error:
                     if not silent:
-                        log.warning("event streams: no answer of the database", exc_info=error)
+                        log.warning("event poller: the database does not answer", exc_info=error)
                     silent = True
                 await asyncio.sleep(self.poll_s)
         finally:
             self._task = None
-            for reader in self._readers:  # there are none, unless the poller was ended
+            for reader in self._readers:  # not empty only after an error
                 reader.end()
 
     async def _check_keys(self, thread: CapacityLimiter) -> None:
@@ -135,7 +134,7 @@ class EventPoller:
 
 
 def _deliver(reader: EventReader, found: EventBatch) -> None:
-    """Hand the events of its job to a reader that has taken the ones before."""
+    """Give a batch to a reader that follows live and has taken its previous batch."""
     if not reader.follows_live or reader.found is not None:
         return
     if found.ended or (found.events and found.events[-1].number > reader.after):

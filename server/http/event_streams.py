@@ -1,4 +1,4 @@
-"""Events as they happen: server-sent events and JSONL, from the database, from any number on."""
+"""Event streams of jobs, as server-sent events or JSONL, resumable from any event number."""
 
 import asyncio
 import time
@@ -18,37 +18,45 @@ from ansorpy.server.service.jobs import EventBatch, JobEvent
 
 Format = Literal["sse", "jsonl"]
 
-PING_S: Final = 15.0
-RETRY_MS: Final = 1000  # when a browser whose stream ended comes back
-RETRY_S: Final = 5
+PING_S: Final = 15.0  # interval of keep-alive comments
+RETRY_MS: Final = 1000  # time until a browser reconnects
+RETRY_S: Final = 5  # Retry-After if too many streams are open
 MEDIA_TYPES: Final = {"sse": "text/event-stream", "jsonl": "application/x-ndjson"}
 
-Read = Callable[[int], EventBatch]  # events after a number
+Read = Callable[[int], EventBatch]  # returns the stored events after a number
 
 
 @dataclass
 class EventStreams:
-    """The open streams of a service."""
+    """The open event streams of a process, and their limits."""
 
     poller: EventPoller
-    most_s: float  # one stream lasts so long at most
-    most: int  # streams of one tenant
-    most_in_all: int
+    most_s: float  # maximum duration of one stream
+    most: int  # open streams of one tenant
+    most_in_all: int  # open streams of all tenants
     gauge: Gauge
     clock: Callable[[], float] = time.monotonic
     _open: Counter[int] = field(default_factory=Counter)
 
     def check(self, tenant_id: int) -> None:
-        """Refuse one more stream if there are too many.
+        """Raise an error if no further stream may be opened.
 
         Raises:
-            RateError: the tenant has as many streams as it may.
-            FullError: the service has.
+            RateLimitError: the tenant has reached its limit.
+            OverloadedError: the service has reached its limit.
         """
         if self._open[tenant_id] >= self.most:
-            raise RateLimitError(f"{self.most} event streams are open", RETRY_S)
+            raise RateLimitError(
+                f"cannot open an event stream because {self.most} of this tenant are open;"
+                " expected fewer: close one",
+                RETRY_S,
+            )
         if self._open.total() >= self.most_in_all:
-            raise OverloadedError(f"{self.most_in_all} event streams are open", RETRY_S)
+            raise OverloadedError(
+                f"cannot open an event stream because {self.most_in_all} are open; expected fewer:"
+                " try again later",
+                RETRY_S,
+            )
 
     async def follow(
         self,
@@ -59,12 +67,12 @@ class EventStreams:
         form: Format,
         wait: bool,
     ) -> AsyncIterator[bytes]:
-        """Yield events in `form`.
+        """Yield the encoded events of a job.
 
         Args:
-            first: what comes after the last event of the reader; it was read already, so that an
-                unknown job is a 404 and not a broken stream.
-            wait: for what has not happened yet; else the stream ends with what there is.
+            first: the first batch; the caller has already read it, so that an unknown job is a
+                404 and not a broken stream.
+            wait: whether to wait for new events after the stored ones.
         """
         self._open[who.tenant_id] += 1
         self.gauge.inc()
@@ -104,7 +112,7 @@ class EventStreams:
 
 
 def encode(event: JobEvent, form: Format) -> bytes:
-    """Return one event on the wire."""
+    """Return the encoding of one event."""
     if form == "jsonl":
         return event.line.encode() + b"\n"
     return format_sse_event(

@@ -1,17 +1,17 @@
-"""HEAD: the headers of the GET of a path, without its body."""
+"""HEAD requests: the headers of GET without its body."""
 
 from starlette.types import Message, Send
 
 
 class HeadersSentError(Exception):
-    """Ends a stream that goes on although its reader asked for headers only."""
+    """Raised in a streaming response that keeps sending a body to a HEAD request."""
 
 
 class HeadersOnly:
-    """The `send` of a HEAD request: headers pass, the first part of a body becomes its end.
+    """The ASGI `send` of a HEAD request: pass the headers, then end the body.
 
-    A server then tells a stream that its reader is gone. One that goes on all the same is ended by
-    an error: the caller suppresses it.
+    The server then reports a disconnect to a streaming response. A response that sends more body
+    gets a HeadersSentError, which the middleware suppresses.
     """
 
     def __init__(self, send: Send) -> None:
@@ -19,7 +19,7 @@ class HeadersOnly:
         self.ended = False
 
     async def __call__(self, message: Message) -> None:
-        """Send the headers, or the end."""
+        """Send the headers, or an empty body."""
         if message["type"] == "http.response.start":
             await self.send(message)
             return

@@ -1,4 +1,4 @@
-"""What Prometheus is told: requests as they come, jobs and workers as the database has them."""
+"""Prometheus metrics: counted requests, and gauges of jobs and workers from the database."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from prometheus_client.registry import Collector
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 LABELS = ("method", "route", "status")
 
-# What the database knows: (name of the gauge, its one label, {value of the label: count}).
+# Gauges from the database: (name, help text, name of the label, {value of the label: count}).
 Facts = Callable[[], Iterable[tuple[str, str, str, Mapping[str, float]]]]
 
 
 class DatabaseCollector(Collector):
-    """Asks the database at every scrape."""
+    """Collector that queries the database at every scrape."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
 
     def collect(self) -> Iterable[Metric]:
-        """Yield one gauge per fact."""
+        """Yield one gauge family per row of `facts`."""
         for name, text, label, values in self.facts():
             gauge = GaugeMetricFamily(name, text, labels=[label])
             for key, value in values.items():
@@ -31,13 +31,13 @@ class DatabaseCollector(Collector):
             yield gauge
 
     def describe(self) -> Iterable[Metric]:
-        """Say nothing, so that registering asks no database."""
+        """Return nothing, so that registration makes no query."""
         return ()
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """The metrics of one application; each has a registry of its own."""
+    """The metrics of one application, in a registry of its own."""
 
     registry: CollectorRegistry
     requests: Counter
@@ -49,7 +49,7 @@ class Metrics:
 
     @staticmethod
     def of(facts: Facts) -> "Metrics":
-        """Return metrics that have counted nothing yet."""
+        """Return new metrics; `facts` reads the gauges of the database."""
         registry = CollectorRegistry()
         registry.register(DatabaseCollector(facts))
         about = Gauge("ansorpy_info", "The version.", ["version"], registry=registry)
@@ -76,15 +76,15 @@ class Metrics:
         )
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request."""
+        """Count one request and its duration."""
         self.requests.labels(method, route, str(status)).inc()
         self.duration_s.labels(route).observe(seconds)
 
-    def closed(self, why: str) -> None:
-        """Count one connection that the service closed because of a limit."""
+    def count_closed(self, why: str) -> None:
+        """Count one connection that was closed because of a limit."""
         self.connections_closed.labels(why).inc()
 
     def text(self) -> bytes:
-        """Return the exposition format."""
+        """Return the metrics in the exposition format of Prometheus."""
         found: bytes = generate_latest(self.registry)
         return found

@@ -1,4 +1,4 @@
-"""The outermost layer: who may talk to us at all, HEAD, and what every reply carries."""
+"""Outermost ASGI middleware: checks of host and origin, HEAD, security headers, access log."""
 
 import logging
 import re
@@ -22,10 +22,10 @@ from ansorpy.server.logs import fields
 log = logging.getLogger("ansorpy.access")
 
 SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
-OWN_SITE: Final = ("same-origin", "none")  # none: typed in by a person; programs say nothing
+OWN_SITE: Final = ("same-origin", "none")  # values of Sec-Fetch-Site; none: a typed address
 METHODS: Final = SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 HEADERS: Final = {
-    # No request leaves the site: scripts, styles and data come from here or not at all.
+    # Scripts, styles and data of other sites are forbidden.
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none';"
     " frame-ancestors 'none'; form-action 'self'",
     "X-Content-Type-Options": "nosniff",
@@ -34,7 +34,7 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-PROBES: Final = ("/healthz", "/readyz")  # asked every few seconds; only their failures are logged
+PROBES: Final = ("/healthz", "/readyz")  # probed every few seconds; only failures are logged
 UNKNOWN_ROUTE: Final = "(none)"
 _HOST: Final = re.compile(r"(?P<name>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
@@ -42,11 +42,11 @@ _HOST: Final = re.compile(r"(?P<name>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1
 class RequestMiddleware:
     """ASGI middleware: host and origin checks, security headers, request ids, counting, HEAD.
 
-    A HEAD request is answered as the GET of its path, without the body.
+    A HEAD request is answered like GET, without the body.
 
     Args:
-        local_only: the service needs no key. Then only names of this machine are taken as Host: a
-            web page whose name was pointed at 127.0.0.1 is turned away.
+        local_only: the service needs no key. Then Host must be a name of this machine, which
+            defeats DNS rebinding (a foreign name that resolves to 127.0.0.1).
     """
 
     def __init__(
@@ -94,15 +94,22 @@ class RequestMiddleware:
 
     def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
         if scope.get(FULL):
-            return HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are being answered"
+            detail = "cannot answer because too many requests are in progress; expected fewer"
+            return HTTPStatus.SERVICE_UNAVAILABLE, detail
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self.local_only and not is_local_name(host):
-            detail = "without keys the service answers to names of this machine only"
+            detail = (
+                "cannot answer for this host because the service has no API keys; expected"
+                " localhost or a loopback address"
+            )
             return HTTPStatus.MISDIRECTED_REQUEST, detail
-        # A browser says where a request comes from; a page of another site may change nothing.
+        # Browsers name the site of a request. Pages of other sites may only read.
         if scope["method"] not in SAFE and _is_foreign(headers, host, scope["scheme"]):
-            return HTTPStatus.FORBIDDEN, "a page of another site may not do this"
+            detail = (
+                "cannot change anything for a page of another site; expected a page of this service"
+            )
+            return HTTPStatus.FORBIDDEN, detail
         return None
 
     def _count(
@@ -134,7 +141,7 @@ def _is_foreign(headers: Headers, host: str, scheme: str) -> bool:
     origins = headers.getlist("origin")
     if len(origins) > 1:
         return True
-    # A proxy that ends TLS may not tell its scheme: https://HOST is our own site as well then.
+    # A proxy that terminates TLS may hide its scheme, so https://HOST is the own site as well.
     own = {f"{scheme}://{host.lower()}", f"https://{host.lower()}"}
     if origins and origins[0].lower() not in own:
         return True

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's own, with the shapes and examples that it cannot know."""
+"""OpenAPI document: FastAPI's document, with further models and examples added."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,20 +12,22 @@ from ansorpy.server.http.openapi_examples import BODIES, REPLIES
 from ansorpy.server.schemas.job import JobRequest
 from ansorpy.server.schemas.problem import MEDIA_TYPE, Problem
 
-SHAPES: Final[tuple[type[BaseModel], ...]] = (JobRequest, Problem)  # that routes name by reference
+MODELS: Final[tuple[type[BaseModel], ...]] = (JobRequest, Problem)  # used by `$ref` in routes
 REFERENCE: Final = "#/components/schemas/{model}"
 ABOUT: Final = (
-    "Tunes tensor computations: a computation goes in, a verified, fast kernel comes out."
+    "Tunes tensor computations: the input is a computation, the output a verified, fast kernel."
     " Errors are RFC 9457 problem details; times are in seconds."
 )
 PROBLEM: Final = {
     "type": "about:blank", "title": "Not Found", "status": 404, "code": "unknown",
-    "detail": "no such job", "errors": [],
+    "detail": "cannot find this job because no job of yours has this id; expected an id of"
+    " /v1/jobs",
+    "errors": [],
 }  # fmt: skip
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Make `app.openapi()` return the whole document, made once."""
+    """Make `app.openapi()` return the extended document, built once."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -40,17 +42,17 @@ def _document(app: FastAPI) -> dict[str, Any]:
         title=app.title, version=app.version, description=ABOUT, routes=app.routes
     )
     known = found.setdefault("components", {}).setdefault("schemas", {})
-    _, shapes = models_json_schema(
-        [(shape, "validation") for shape in SHAPES], ref_template=REFERENCE
+    _, models = models_json_schema(
+        [(model, "validation") for model in MODELS], ref_template=REFERENCE
     )
-    known.update({name: schema for name, schema in shapes["$defs"].items() if name not in known})
+    known.update({name: schema for name, schema in models["$defs"].items() if name not in known})
     for methods in found["paths"].values():
         for operation in methods.values():
-            _exemplify(operation)
+            _add_examples(operation)
     return found
 
 
-def _exemplify(operation: Mapping[str, Any]) -> None:
+def _add_examples(operation: Mapping[str, Any]) -> None:
     """Add an example to every JSON body and reply of an operation."""
     bodies = operation.get("requestBody", {}).get("content", {})
     for content in bodies.values():

@@ -1,4 +1,4 @@
-"""Examples of the OpenAPI document; a test reads each with the shape that it is an example of."""
+"""Examples of the OpenAPI document; a test validates each against its model."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -34,7 +34,7 @@ BODIES: Final[Mapping[str, Any]] = {
         "value": {"text": MATMUL, "budget": {"trials": 64}},
     },
     "symbols": {
-        "summary": "Sizes given apart, an end after two minutes",
+        "summary": "Symbolic sizes bound by the request, a limit of two minutes",
         "value": {
             "text": "def scale(float(N) A, float s) -> (B) { B(i) = A(i) * s }",
             "bind": {"N": 4096},

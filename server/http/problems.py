@@ -1,4 +1,4 @@
-"""Every error as RFC 9457 problem details, mapped once; no answer repeats what was sent."""
+"""Exception handlers that answer with RFC 9457 problem details, without text of the request."""
 
 import logging
 import re
@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 MAX_DETAIL: Final = 500
 PROBLEM_CODE: Final = "ansorpy.problem"
 NO_PATH: Final = "cannot find this path because no operation has it; expected a path of /docs"
-RETRY_S: Final = 5  # if the database does not answer, or the service is full
+RETRY_S: Final = 5  # Retry-After if the database does not answer, or the service is overloaded
 
-# What an expected error means on the wire: the status, and one word for programs.
+# Status and `code` of each expected error.
 MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
     SpecError: (HTTPStatus.UNPROCESSABLE_ENTITY, "spec"),
     NotFoundError: (HTTPStatus.NOT_FOUND, "unknown"),
@@ -44,7 +44,7 @@ MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
     UnauthenticatedError: (HTTPStatus.UNAUTHORIZED, "key"),
     ForbiddenError: (HTTPStatus.FORBIDDEN, "scope"),
 }
-# By status, where only a status is known (no route, no such method, a body that is too long).
+# `code` by status, for errors of the framework (unknown route, unsupported method, long body).
 CODES: Final[Mapping[int, str]] = {
     400: "request", 403: "origin", 404: "unknown", 405: "method", 406: "format", 408: "slow",
     413: "length", 415: "type", 416: "range", 421: "host", 503: "full",
@@ -52,19 +52,19 @@ CODES: Final[Mapping[int, str]] = {
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Answer every error with problem details."""
+    """Register the exception handlers of all errors."""
     for kind in MEANING:
         app.add_exception_handler(kind, _expected)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(InvalidBodyError, _invalid)
-    app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(OperationalError, _database)
     app.add_exception_handler(TimeoutError, _database)
     app.add_exception_handler(Exception, _bug)
 
 
 class ProblemResponse(JSONResponse):
-    """A problem; its code is left in the scope, for whoever counts."""
+    """Response with problem details; stores the code in the ASGI scope, for the metrics."""
 
     media_type = MEDIA_TYPE
 
@@ -73,7 +73,7 @@ class ProblemResponse(JSONResponse):
         self.code = body.code
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the response."""
         scope[PROBLEM_CODE] = self.code
         await super().__call__(scope, receive, send)
 
@@ -85,7 +85,7 @@ def problem(
     errors: Sequence[Mistake] = (),
     headers: Mapping[str, str] | None = None,
 ) -> ProblemResponse:
-    """Return a problem as a response."""
+    """Return a response with problem details."""
     body = Problem(
         title=HTTPStatus(status).phrase,
         status=int(status),
@@ -108,20 +108,19 @@ def _expected(_: Request, error: Exception) -> JSONResponse:
 
 def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError | InvalidBodyError)
-    shape = (
-        error if isinstance(error, InvalidBodyError) else InvalidBodyError(mistakes(error.errors()))
-    )
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", str(shape), shape.mistakes)
+    if isinstance(error, RequestValidationError):
+        error = InvalidBodyError(mistakes(error.errors()))
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "shape", str(error), error.mistakes)
 
 
-def _plain(request: Request, error: Exception) -> JSONResponse:
+def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = error.status_code
     headers = dict(error.headers or {})
-    # A detail of our own is more than the phrase that Starlette puts there.
+    # Starlette sets the phrase of the status as detail; only other details are informative.
     detail = error.detail if error.detail != HTTPStatus(status).phrase else ""
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
-        # Starlette names those of the first route of the path only.
+        # Starlette's Allow lists the methods of the first matching route only.
         methods = _methods(request) or [headers.get("Allow", "")]
         headers["Allow"] = ", ".join(methods)
         detail = f"cannot use this method because the path has others; expected {listed(methods)}"
@@ -131,7 +130,7 @@ def _plain(request: Request, error: Exception) -> JSONResponse:
 
 
 def _methods(request: Request) -> list[str]:
-    """Return the methods that the OpenAPI document has for a path."""
+    """Return the methods of a path in the OpenAPI document."""
     found: set[str] = set()
     for path, methods in request.app.openapi()["paths"].items():
         if re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), request.url.path):
@@ -146,11 +145,12 @@ def _database(_: Request, error: Exception) -> JSONResponse:
     return problem(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "database",
-        "the database does not answer",
+        "cannot reach the database because it does not answer; expected it back: try again later",
         headers={"Retry-After": str(RETRY_S)},
     )
 
 
 def _bug(_: Request, error: Exception) -> JSONResponse:
     log.error("unexpected error", exc_info=error)
-    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug", "the service made a mistake")
+    detail = "cannot answer because of an internal error; expected a report with the X-Request-Id"
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug", detail)

@@ -1,4 +1,4 @@
-"""The server process: its sockets, descriptors and signals."""
+"""Configuration of uvicorn: sockets, file descriptors, garbage collection."""
 
 import gc
 import resource
@@ -13,25 +13,25 @@ from ansorpy.server.http.connections import ConnectionLimits, Connections, limit
 from ansorpy.server.http.metrics import Metrics
 from ansorpy.server.settings import ServiceSettings
 
-ACCEPTS: Final = 100  # connections that asyncio accepts before it looks at other events
-QUEUE: Final = 1024  # connections that the kernel holds until they are accepted
-# Descriptors that are not left to clients: the database, the worker's pipes, and connections that
-# were accepted but are closed only a few turns of the loop later.
+ACCEPTS: Final = 100  # connections that asyncio accepts per iteration of its loop
+QUEUE: Final = 1024  # connections that the kernel queues until they are accepted
+# File descriptors reserved for the database, the pipes of the worker, and accepted connections that
+# are closed some iterations of the loop later.
 RESERVE: Final = 5 * ACCEPTS
-UNLIMITED: Final = 1 << 20  # descriptors, if the system sets no limit
+UNLIMITED: Final = 1 << 20  # file descriptors, if the system has no limit
 COLLECT: Final = (1_000, 10, 30)  # a full collection per 300,000 new objects; Python: per 70,000
-STOP_S: Final = 5  # for open requests to end
+STOP_S: Final = 5  # time for open requests to complete at shutdown
 
 
 class QueueingServer(uvicorn.Server):
-    """uvicorn's server with a longer queue than asyncio accepts at once.
+    """uvicorn's server with a kernel queue longer than ACCEPTS.
 
-    asyncio has one number for both. If it fails to accept for want of descriptors it fails that
-    often in a row, and logs as often.
+    asyncio uses one number for both. If it runs out of file descriptors, it fails and logs
+    that many times in a row, so that number must be small.
     """
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
+        """Listen, then lengthen the queue of each socket."""
         await super().startup(sockets)
         for server in self.servers:
             for listener in server.sockets:
@@ -40,10 +40,10 @@ class QueueingServer(uvicorn.Server):
 
 
 def tune_garbage_collector() -> None:
-    """Make pauses of the garbage collector short and rare.
+    """Exclude imported modules from garbage collection, and collect less often.
 
-    A full collection walks 150,000 objects of imported modules, which takes 0.1 s of processor, and
-    those of open connections, as much again under an attack.
+    A full collection visits 150,000 objects of imported modules in 0.1 s of CPU time, and the
+    objects of open connections: as much again during an attack.
     """
     gc.collect()
     gc.freeze()
@@ -53,10 +53,10 @@ def tune_garbage_collector() -> None:
 def server_config(
     app: ASGIApp, settings: ServiceSettings, limits: ConnectionLimits, metrics: Metrics
 ) -> uvicorn.Config:
-    """Return the configuration of uvicorn, with connections bounded."""
-    connections = Connections(limits, metrics.closed)
+    """Return the configuration of uvicorn, with limited connections."""
+    connections = Connections(limits, metrics.count_closed)
     metrics.connections.set_function(lambda: len(connections))
-    # No access log of its own: it would write addresses as they came in; ours names the route.
+    # uvicorn's access log would contain raw request targets; RequestMiddleware logs the route.
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -71,7 +71,7 @@ def server_config(
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to the hard one, and return it."""
+    """Raise the soft limit of open files to the hard limit, and return it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = UNLIMITED if hard == resource.RLIM_INFINITY else hard
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
@@ -79,6 +79,6 @@ def raise_descriptor_limit() -> int:
 
 
 def connection_limits(settings: ServiceSettings, descriptors: int) -> ConnectionLimits:
-    """Return the limits of the settings, lowered to what the descriptors allow."""
+    """Return the limits of the settings, reduced to the available file descriptors."""
     most = min(settings.max_connections, max(descriptors // 4, descriptors - RESERVE))
     return ConnectionLimits(most, min(most, settings.max_connections_per_address))

@@ -1,6 +1,7 @@
-"""Errors of shape: the place, the kind of mistake and what would be right, never what was sent.
+"""Validation errors of requests: place, kind and expected value of each mistake.
 
-Texts are made of the schema alone: the message of pydantic is not used, since it may quote a value.
+Texts are derived from the schema alone. Messages of pydantic are not used, because they may quote
+values of the request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,11 @@ from ansorpy.target import listed
 
 MAX_MISTAKES: Final = 20
 MAX_PLACE: Final = 80
-MAX_SENT: Final = 64  # characters of an unknown field that are compared with the known ones
-MAPPINGS: Final = ("bind", "weights")  # fields whose keys are words of the request
+MAX_SENT: Final = 64  # characters of an unknown field that are compared with the known fields
+MAPPINGS: Final = ("bind", "weights")  # fields whose keys come from the request
 UNKNOWN: Final = "extra_forbidden"
 
-# The kind of mistake, as pydantic calls it, and what would be right; names are those of its facts.
+# Expected value by pydantic's error type; {names} are keys of the error's `ctx`.
 _EXPECTED: Final[Mapping[str, str]] = {
     "greater_than": "a number above {gt}",
     "greater_than_equal": "a number of at least {ge}",
@@ -43,14 +44,14 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "too_long": "at most {max_length} entries",
     "literal_error": "{expected}",
     "missing": "a value",
-    "value_error": "{error}",  # of a validator of ours
+    "value_error": "{error}",  # raised by a validator of this package
 }
 _REASONS: Final = {
     UNKNOWN: "no such field exists",
     "missing": "it is missing",
     "json_invalid": "it is not JSON",
     "json_too_deep": "it is nested too deep",
-    "json_key_twice": "a key is there twice",
+    "json_key_twice": "a key occurs twice",
     "json_not_finite": "NaN and infinity are not JSON",
     "json_number_too_long": "a number has too many digits",
     "json_too_many_keys": "an object has too many keys",
@@ -59,7 +60,7 @@ _OTHER: Final = "a value as /docs describes it"
 
 
 class InvalidBodyError(AnsorError):
-    """A body that is JSON and not what was asked for."""
+    """A request does not match the schema of its operation."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         super().__init__(summary(mistakes))
@@ -67,10 +68,10 @@ class InvalidBodyError(AnsorError):
 
 
 def mistakes(errors: Sequence[Any], model: type[BaseModel] | None = None) -> list[Mistake]:
-    """Return what pydantic found; a place holds field names and numbers only.
+    """Return the mistakes of pydantic errors; a place contains field names and numbers only.
 
     Args:
-        model: the shape of the whole, whose fields an unknown one is compared with.
+        model: the model of the body, to suggest fields instead of an unknown one.
     """
     return [
         Mistake(
@@ -83,7 +84,7 @@ def mistakes(errors: Sequence[Any], model: type[BaseModel] | None = None) -> lis
 
 
 def summary(mistakes: Sequence[Mistake]) -> str:
-    """Return the first mistake as a sentence, and how many more there are."""
+    """Return a sentence about the first mistake, and the number of further ones."""
     first, *more = mistakes
     reason = _REASONS.get(first.code, "its value does not fit")
     place = first.place or "the request"
@@ -94,13 +95,13 @@ def summary(mistakes: Sequence[Mistake]) -> str:
 
 
 def to_ascii(text: str) -> str:
-    """Return the text with everything beyond ASCII escaped, control characters too."""
+    """Return the text with control characters and characters beyond ASCII escaped."""
     escaped = text.encode("ascii", "backslashreplace").decode()
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in escaped)
 
 
 def _place(parts: Sequence[int | str], kind: str) -> list[str]:
-    # Keys that came in are words of the request: those of a mapping, and those that nobody knows.
+    # Unknown fields, and the keys of mappings, are text of the request: show `?` instead.
     known = list(parts)
     if kind == UNKNOWN and known:
         known[-1] = "?"
@@ -119,7 +120,7 @@ def _expected(error: Any, model: type[BaseModel] | None) -> str:
 
 
 def _fields(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """Return the names of the fields of a model, or of one in a field of it."""
+    """Return the field names of the model at `path` within a model."""
     for part in path:
         inner = model.model_fields[str(part)].annotation
         assert isclass(inner)

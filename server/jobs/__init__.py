@@ -1,1 +1,1 @@
-"""Jobs: what may be asked of them (queries), who works on them (lease), what happened (events)."""
+"""Jobs in the database: submission, queries per tenant, state transitions, leases, events."""

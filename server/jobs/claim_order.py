@@ -1,6 +1,6 @@
-"""The order in which waiting jobs are claimed.
+"""SQL query for the next job to claim.
 
-The higher priority first; of equals the job whose tenant has fewest running; then the oldest.
+The order is: highest priority, then fewest running jobs of the tenant, then oldest.
 """
 
 from functools import lru_cache
@@ -11,20 +11,20 @@ from sqlalchemy.orm import aliased
 from ansorpy.server.db.models import JobRow, TenantRow
 
 
-@lru_cache(maxsize=16)  # building it costs SQLAlchemy more time than the database needs to run it
+@lru_cache(maxsize=16)  # SQLAlchemy takes longer to build the query than the database to run it
 def next_job(
     targets: tuple[str, ...], cores: int, max_running: int, passed: tuple[int, ...] = ()
 ) -> Select[int]:
-    """Return the query for the number of the most urgent job.
+    """Return the query for the number (`seq`) of the next job.
 
-    It reads the running jobs once, and per tenant and target the head of a queue: one index
-    entry, however long the queue is.
+    The query reads the running jobs once, and one index entry per tenant and target (the head of
+    its queue), whatever the length of the queue.
 
     Args:
-        targets: what the job may ask for.
-        cores: most that it may ask for.
-        max_running: jobs of one tenant at a time, where the tenant has no limit of its own.
-        passed: numbers of jobs that are left out.
+        targets: targets of matching jobs.
+        cores: maximum number of threads of matching jobs.
+        max_running: running jobs of a tenant that has no limit of its own.
+        passed: numbers of jobs to leave out.
     """
     busy = (
         select(JobRow.tenant_id, func.count().label("jobs"))
@@ -46,7 +46,7 @@ def next_job(
 
 
 def _head_of_queue(target: str, cores: int, passed: tuple[int, ...]) -> ScalarSelect[int]:
-    """Return the subquery for the first waiting job of a tenant for this very target."""
+    """Return the subquery for the first queued job of a tenant with exactly this target."""
     job = aliased(JobRow)
     query = select(job.seq).where(
         job.state == "queued",

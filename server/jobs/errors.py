@@ -1,24 +1,24 @@
-"""What a request about a job can be told.
+"""Errors of requests about jobs.
 
-UnknownError     no such job or kernel, or somebody else's   -> HTTP 404
-MoveError        the job's state does not allow it           -> HTTP 409
-KeyReusedError   an Idempotency-Key with another request     -> HTTP 422
-BusyError        a limit is reached; try again later         -> HTTP 429
+NotFoundError    no such resource, or it belongs to another tenant   -> HTTP 404
+StateError       the state of the job does not allow the transition  -> HTTP 409
+KeyReusedError   the Idempotency-Key belongs to another request      -> HTTP 422
+QuotaError       a limit of the tenant is reached                    -> HTTP 429
 """
 
 from ansorpy.errors import AnsorError
 
 
 class NotFoundError(AnsorError):
-    """There is no such job or kernel, or it belongs to somebody else."""
+    """The job, task or kernel does not exist, or belongs to another tenant."""
 
 
 class StateError(AnsorError):
-    """The state of the job does not allow what was asked."""
+    """The state of the job does not allow the transition."""
 
 
 class KeyReusedError(AnsorError):
-    """The Idempotency-Key was used for another request."""
+    """The Idempotency-Key belongs to another request."""
 
 
 class QuotaError(AnsorError):

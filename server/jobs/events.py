@@ -1,17 +1,17 @@
-"""What happens in a job, as rows that a stream can resume from.
+"""Events of a job, as numbered rows from which a stream can resume.
 
     state      {"state", "reason"}
-    derived    {"task", "sketches", "plans", "seconds"}: of promising plans, again when all are open
+    derived    {"task", "sketches", "plans", "seconds"}: first for the promising plans, then for all
     round      {"task", "round", "trials", "best_s", "failures", "quality", "spent", "seconds",
                 "latency_s"}
     improved   {"task", "best_s", "trials", "seconds"}
     kernel     {"task", "sha256", "best_s", "final", "seconds", "latency_s"}
     finished   {"stopped", "tasks", "latency_s"}
 
-`trials` and `failures` are totals of the task, `round` counts its rounds, `seconds` is the time
-that the job has worked so far, all leases together. `best_s` is a measured time: of a kernel its
-fastest sample in its race, of a round that of the best so far. `latency_s` is the `best_s` of the
-job at that moment: the weighted sum over its tasks.
+`trials` and `failures` are totals of the task; `round` counts its rounds; `seconds` is the tuning
+time of the job so far, summed over all leases. `best_s` is a measured time: of a kernel its fastest
+sample in the final race, of a round the fastest sample of the task so far. `latency_s` is the
+`best_s` of the job at that moment, the weighted sum over its tasks.
 """
 
 import json
@@ -24,13 +24,13 @@ from sqlalchemy.orm import Session
 from ansorpy.server.db.models import JobEventRow, JobRow
 
 Kind = Literal["state", "derived", "round", "improved", "kernel", "finished"]
-BATCH: Final = 500  # ids in one query; SQLite takes 999 values and more
+BATCH: Final = 500  # ids per query; SQLite allows at least 999 parameters
 
 
 def add_event(
     tx: Session, job: JobRow, kind: Kind, body: Mapping[str, Any], now_s: float
 ) -> JobEventRow:
-    """Append an event to a job whose row is locked."""
+    """Append an event to a job; its row must be locked."""
     job.events += 1
     row = JobEventRow(
         job_id=job.id, seq=job.events, at_s=now_s, kind=kind, body=json.dumps(body, allow_nan=False)
@@ -40,12 +40,12 @@ def add_event(
 
 
 def add_state_event(tx: Session, job: JobRow, now_s: float) -> None:
-    """Append the state that the job has come to."""
+    """Append an event with the current state of the job."""
     add_event(tx, job, "state", {"state": job.state, "reason": job.reason}, now_s)
 
 
 def read_events(tx: Session, job_id: str, after: int, limit: int) -> Sequence[JobEventRow]:
-    """Return events in order, those after number `after`."""
+    """Return the events after number `after`, in order."""
     query = (
         select(JobEventRow)
         .where(JobEventRow.job_id == job_id, JobEventRow.seq > after)
@@ -56,7 +56,7 @@ def read_events(tx: Session, job_id: str, after: int, limit: int) -> Sequence[Jo
 
 
 def last_events(tx: Session, job_ids: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Return the id, the state and the number of the last event of each job that is there."""
+    """Return (id, state, number of the last event) of each existing job of `job_ids`."""
     found: list[tuple[str, str, int]] = []
     for begin in range(0, len(job_ids), BATCH):
         some = job_ids[begin : begin + BATCH]

@@ -1,8 +1,7 @@
-"""What a worker does with jobs: claim, keep, store, end; and what happens to a lost one.
+"""Leases of jobs: claim, extend, end and recover.
 
-A job is claimed with a token. Whoever takes it away (expiry, cancel, pause) moves the token on, and
-every write of the worker is fenced: it locks the job's row, finds its own token there or nothing,
-and extends the lease in the same transaction.
+A claim has a fencing token. Expiry, cancel and pause increment the token of the job. Each write of
+a worker locks the row of the job, compares the token, and extends the lease, in one transaction.
 """
 
 import json
@@ -18,7 +17,7 @@ from ansorpy.server.jobs.claim_order import next_job
 from ansorpy.server.jobs.events import add_event, add_state_event
 from ansorpy.server.jobs.states import move, touch
 
-NO_LIMIT: Final = 1 << 30  # running jobs of one tenant, cores of a machine
+NO_LIMIT: Final = 1 << 30  # stands for unlimited running jobs or cores
 # Lease lengths from now to the end of a valid lease. More than 1 means that the clock was set back;
 # the half covers corrections that a worker loop ignores (`ansorpy.server.worker.lease_clock`).
 LONGEST: Final = 1.5
@@ -30,7 +29,7 @@ POISON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job that its worker may run until `token` is overtaken."""
+    """A job leased to a worker, valid while `token` is the token of the job."""
 
     job_id: str
     tenant_id: int
@@ -50,16 +49,15 @@ def claim(
     cores: int | None = None,
     max_running: int | None = None,
 ) -> Claim | None:
-    """Take the most urgent job that waits; None where there is none for this worker.
+    """Claim the first queued job that this worker can run, or return None.
 
-    The higher priority first; of equals the one whose owner has fewest jobs running, then the
-    oldest.
+    The order is: highest priority, then fewest running jobs of the tenant, then oldest.
 
     Args:
-        target: digest of the worker's target; a job for another one is left alone.
-        names: its other names.
-        cores: of the worker's machine; a job of more threads is left alone.
-        max_running: jobs of one tenant at a time, where the tenant has no limit of its own.
+        target: digest of the worker's target; jobs for other targets do not match.
+        names: further names of the target.
+        cores: cores of the worker; jobs of more threads do not match.
+        max_running: running jobs of a tenant that has no limit of its own.
     """
     targets = tuple(dict.fromkeys(("", target, *names)))
     most = NO_LIMIT if max_running is None else max_running
@@ -79,7 +77,7 @@ def claim(
 def _lock_next(
     tx: Session, targets: tuple[str, ...], cores: int, max_running: int
 ) -> JobRow | None:
-    """Lock the job to claim; those that other workers are about to claim are passed over."""
+    """Lock the next job, skipping jobs that other workers have locked."""
     passed: tuple[int, ...] = ()
     while True:
         seq = tx.scalar(next_job(targets, cores, max_running, passed))
@@ -93,9 +91,9 @@ def _lock_next(
 
 
 def lock_leased(tx: Session, claimed: Claim, now_s: float, lease_s: float) -> JobRow | None:
-    """Lock the job and extend its lease; None where it is not ours any more.
+    """Lock the job and extend its lease; return None if the claim is no longer valid.
 
-    Everything that a worker writes for a job goes through here, in the same transaction.
+    Every write of a worker begins with this call, in the same transaction.
     """
     query = select(JobRow).where(
         JobRow.id == claimed.job_id, JobRow.lease_token == claimed.token, JobRow.state == "running"
@@ -111,7 +109,7 @@ def _extend(row: JobRow, now_s: float, lease_s: float) -> None:
 
 
 def store_progress(row: JobRow, progress: Mapping[str, Any], now_s: float) -> None:
-    """Store how far the tasks of a held job are."""
+    """Store the progress of the tasks of a leased job."""
     row.progress = json.dumps(progress)
     row.trials_done = sum(facts.get("trials", 0) for facts in progress.values())
     touch(row, now_s)
@@ -126,7 +124,7 @@ def add_kernel(
     final: bool,
     now_s: float,
 ) -> None:
-    """Deliver a kernel of a held job; an older one again becomes the newest."""
+    """Store a kernel of a leased job as the newest of its task, also if it was stored before."""
     newest = tx.scalar(
         select(KernelRow)
         .where(KernelRow.job_id == row.id, KernelRow.task == task)
@@ -164,7 +162,7 @@ def add_kernel(
 def finish(
     tx: Session, row: JobRow, results: Sequence[Mapping[str, Any]], stopped: str, now_s: float
 ) -> None:
-    """Mark a held job succeeded."""
+    """Mark a leased job succeeded."""
     row.results = json.dumps(results)
     told = {"stopped": stopped, "tasks": list(results), "latency_s": row.best_s}
     add_event(tx, row, "finished", told, now_s)
@@ -173,27 +171,27 @@ def finish(
 
 
 def fail(tx: Session, row: JobRow, reason: str, now_s: float) -> None:
-    """Mark a held job failed, with the reason."""
+    """Mark a leased job failed, with the reason."""
     move(row, "failed", now_s, reason)
     add_state_event(tx, row, now_s)
 
 
 def release(tx: Session, row: JobRow, now_s: float) -> None:
-    """Give a held job back unharmed (the worker shuts down): no loss is counted."""
+    """Queue a leased job again without counting a loss, because its worker stops."""
     move(row, "queued", now_s)
     add_state_event(tx, row, now_s)
 
 
 def pause_leased(tx: Session, row: JobRow, reason: str, now_s: float) -> None:
-    """Pause a held job that cannot go on here, until somebody resumes it."""
+    """Pause a leased job that cannot continue, until it is resumed by request."""
     move(row, "paused", now_s, reason)
     add_state_event(tx, row, now_s)
 
 
 def record_loss(tx: Session, row: JobRow, max_lost: int, now_s: float, note: str = "") -> None:
-    """Take a locked, running job from a worker that died with it.
+    """Take a locked, running job from its dead worker: queue it again, or fail it.
 
-    A job that lost `max_lost` workers in a row, without a stored round in between, is poison.
+    A job fails as poison with its loss number `max_lost` since its last stored round.
     """
     row.lost += 1
     if row.lost < max_lost:
@@ -205,10 +203,10 @@ def record_loss(tx: Session, row: JobRow, max_lost: int, now_s: float, note: str
 
 
 def recover(tx: Session, now_s: float, max_lost: int, owner: str | None = None) -> int:
-    """Take their jobs from lost workers: from `owner`, or those whose lease has ended.
+    """Record a loss for the running jobs of `owner`, or of all workers with an expired lease.
 
     Returns:
-        How many jobs were touched.
+        The number of jobs.
     """
     gone = JobRow.lease_owner == owner if owner is not None else _has_ended(now_s)
     query = select(JobRow).where(and_(JobRow.state == "running", gone))
@@ -219,6 +217,6 @@ def recover(tx: Session, now_s: float, max_lost: int, owner: str | None = None) 
 
 
 def _has_ended(now_s: float) -> ColumnElement[bool]:
-    """Return the condition that a lease is over, or was taken before the clock was set back."""
+    """Return the SQL condition that a lease expired, or began before the clock was set back."""
     ahead = JobRow.lease_until_s > now_s + LONGEST * JobRow.lease_s
     return or_(JobRow.lease_until_s < now_s, ahead)

@@ -1,4 +1,4 @@
-"""The machines that workers registered: the targets that jobs may ask for, and who is alive."""
+"""Machines of the registered workers: known targets, and living workers."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -18,23 +18,23 @@ from ansorpy.target import (
     unknown_target,
 )
 
-WORKER_ALIVE_S: Final = 30.0  # how old the heartbeat of a living worker may be
+WORKER_ALIVE_S: Final = 30.0  # maximum age of the heartbeat of a living worker
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The jobs that a worker may take: for one of its names or no target, within its threads."""
+    """Names and cores of a worker, which decide the jobs that it can run."""
 
     names: tuple[str, ...]  # digest, KIND, KIND:ARCH
     cores: int
 
     def has(self, target: str) -> bool:
-        """Return whether a job for `target` ("": any) may run here."""
+        """Return whether a job for `target` ("" for any) can run on this machine."""
         return target in ("", *self.names)
 
 
 def workers(tx: Session, now_s: float) -> Sequence[WorkerRow]:
-    """Return the workers that are alive."""
+    """Return the living workers, oldest first."""
     query = select(WorkerRow).where(
         WorkerRow.heartbeat_s > now_s - WORKER_ALIVE_S, WorkerRow.state != "stopped"
     )
@@ -42,15 +42,14 @@ def workers(tx: Session, now_s: float) -> Sequence[WorkerRow]:
 
 
 def targets(tx: Session, now_s: float) -> Mapping[str, Mapping[str, Any]]:
-    """Return the facts of the targets that a living worker has, by digest."""
+    """Return the facts of the targets of living workers, by digest."""
     return {row.target: json.loads(row.facts)["target"] for row in workers(tx, now_s)}
 
 
 def check_target(tx: Session, target: str, cores: int) -> None:
-    """Refuse a target that no worker has registered, and more cores than any worker of it has.
+    """Raise SpecError if the target is unknown, or has fewer cores than requested.
 
-    Raises:
-        SpecError: says what is known.
+    The message lists the known targets, or the largest number of cores.
     """
     found = [_machine(row) for row in tx.scalars(select(WorkerRow))]
     if target:
@@ -64,13 +63,13 @@ def check_target(tx: Session, target: str, cores: int) -> None:
 
 
 def digests_of(tx: Session, target: str) -> set[str]:
-    """Return what a job that fits `target` may have stored as its own: a digest, or the name."""
+    """Return the targets that a job for `target` can have: its name, and matching digests."""
     rows = tx.scalars(select(WorkerRow))
     return {target, *(row.target for row in rows if _machine(row).has(target))}
 
 
 def waiting_for(tx: Session, job: JobRow, now_s: float) -> str | None:
-    """Return what a queued job lacks; None if a living worker may take it, and in other states."""
+    """Return the missing requirement of a queued job, or None if a living worker can run it."""
     if job.state != "queued":
         return None
     alive = [_machine(row) for row in workers(tx, now_s)]

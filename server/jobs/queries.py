@@ -1,7 +1,7 @@
-"""What the API asks of jobs. Every function takes the tenant: what is not theirs is unknown.
+"""Queries and changes of jobs for the API; each is restricted to the jobs of one tenant.
 
-A transaction comes in (`ansorpy.server.db.engine.transaction`), rows go out; times are seconds
-since the epoch, from `ansorpy.server.db.engine.now`.
+Functions take a transaction (`ansorpy.server.db.engine.transaction`) and return rows. Times are
+seconds since the epoch, from `ansorpy.server.db.engine.now`.
 """
 
 import json
@@ -33,20 +33,24 @@ from ansorpy.server.jobs.states import State, move
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.tuner.trust import are_current
 
-EXAMPLES: Final = 3  # failures of one kind that are told in full
-RETRY_QUEUE_S: Final = 30
+EXAMPLES: Final = 3  # messages per kind of failure
+RETRY_QUEUE_S: Final = 30  # Retry-After if the queue of a tenant is full
+
+NO_JOB: Final = (
+    "cannot find this job because no job of yours has this id; expected an id of /v1/jobs"
+)
 
 How = Literal["created", "repeated", "coalesced", "answered"]
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitResult:
-    """The job that a submission came to.
+    """The job of a submission.
 
-    created    a new one
-    repeated   the one that the same Idempotency-Key made before
-    coalesced  one that waits or runs, for the same workload with at least this budget
-    answered   one that succeeded, likewise: its kernels are there
+    created    a new job
+    repeated   the job of an earlier request with the same Idempotency-Key
+    coalesced  a queued or running job of the same workload with at least this budget
+    answered   a succeeded job of the same workload with at least this budget
     """
 
     job: JobRow
@@ -62,26 +66,33 @@ def submit(
     idempotency_key: str | None = None,
     max_queued: int = 1000,
 ) -> SubmitResult:
-    """Queue a job, or find the one that already does or did this.
+    """Queue a job, or return an existing job that makes it unnecessary.
 
     Raises:
-        KeyReusedError: the key was used for another request.
-        BusyError: the tenant has too many jobs waiting.
+        KeyReusedError: the key belongs to another request.
+        QuotaError: the tenant has too many queued jobs.
     """
-    # The lock makes submissions of one tenant wait for one another: a repeated one finds the first.
+    # The lock serialises the submissions of a tenant, so that a repeated one finds the first.
     tenant = tx.get_one(TenantRow, tenant_id, with_for_update=True)
     digest = submission.sha256
     if idempotency_key is not None:
         used = tx.get(IdempotencyRow, (tenant_id, idempotency_key))
         if used is not None:
             if used.request_sha256 != digest:
-                raise KeyReusedError("this Idempotency-Key was used for another request")
+                raise KeyReusedError(
+                    "cannot use this Idempotency-Key because it belongs to another request;"
+                    " expected a new key"
+                )
             return SubmitResult(find(tx, tenant_id, used.job_id), "repeated")
     found = None if submission.fresh else _find_reusable(tx, tenant_id, submission)
     if found is None:
         limit = max_queued if tenant.max_queued_jobs is None else tenant.max_queued_jobs
         if count(tx, tenant_id, "queued") >= limit:
-            raise QuotaError(f"{limit} jobs wait already", RETRY_QUEUE_S)
+            raise QuotaError(
+                "cannot queue the job because of the quota of its tenant; expected at most"
+                f" {limit} queued jobs",
+                RETRY_QUEUE_S,
+            )
         found = SubmitResult(_add_job(tx, tenant_id, submission, now_s), "created")
     if idempotency_key is not None:
         tx.add(
@@ -94,11 +105,15 @@ def submit(
 
 
 def find(tx: Session, tenant_id: int, job_id: str, *, lock: bool = False) -> JobRow:
-    """Return a job; UnknownError where there is none of this tenant."""
+    """Return a job of the tenant.
+
+    Raises:
+        NotFoundError: the tenant has no such job.
+    """
     query = select(JobRow).where(JobRow.id == job_id, JobRow.tenant_id == tenant_id)
     row = tx.scalar(query.with_for_update() if lock else query)
     if row is None:
-        raise NotFoundError("no such job")
+        raise NotFoundError(NO_JOB)
     return row
 
 
@@ -111,11 +126,11 @@ def list_jobs(
     limit: int = 50,
     prefix: str = "",
 ) -> tuple[Sequence[JobRow], int | None]:
-    """Return a page of jobs, newest first, and where the next page begins (None: there is none).
+    """Return a page of jobs, newest first, and `before` of the next page (None: last page).
 
     Args:
-        before: what the page before returned.
-        prefix: hex digits that the ids begin with.
+        before: position returned with the previous page.
+        prefix: leading hex digits of the ids.
     """
     query = select(JobRow).where(JobRow.tenant_id == tenant_id)
     if state is not None:
@@ -130,34 +145,34 @@ def list_jobs(
 
 
 def count(tx: Session, tenant_id: int, state: State) -> int:
-    """Return how many jobs of a tenant are in a state."""
+    """Return the number of jobs of a tenant in a state."""
     query = select(func.count()).where(JobRow.tenant_id == tenant_id, JobRow.state == state)
     return tx.scalar(query) or 0
 
 
 def cancel(tx: Session, tenant_id: int, job_id: str, now_s: float) -> JobRow:
-    """End a job for good; what it delivered so far stays.
+    """Cancel a job; its delivered kernels stay.
 
     Raises:
-        UnknownError, MoveError
+        NotFoundError, StateError
     """
     return _set_state(tx, tenant_id, job_id, "cancelled", now_s)
 
 
 def pause(tx: Session, tenant_id: int, job_id: str, now_s: float) -> JobRow:
-    """Take a job from its worker, after its last stored round, until `resume`.
+    """Pause a job after its last stored round, until it is resumed.
 
     Raises:
-        UnknownError, MoveError
+        NotFoundError, StateError
     """
     return _set_state(tx, tenant_id, job_id, "paused", now_s, "by request")
 
 
 def resume(tx: Session, tenant_id: int, job_id: str, now_s: float) -> JobRow:
-    """Queue a paused job again; one that waits or runs does so already.
+    """Queue a paused job again; do nothing for a queued or running job.
 
     Raises:
-        UnknownError, MoveError
+        NotFoundError, StateError
     """
     row = find(tx, tenant_id, job_id, lock=True)
     if row.state not in ("queued", "running"):
@@ -169,13 +184,17 @@ def resume(tx: Session, tenant_id: int, job_id: str, now_s: float) -> JobRow:
 def events_after(
     tx: Session, tenant_id: int, job_id: str, seq: int, limit: int = 500
 ) -> Sequence[JobEventRow]:
-    """Return the events of a job after number `seq`, in order; UnknownError."""
+    """Return the events of a job after number `seq`, in order.
+
+    Raises:
+        NotFoundError
+    """
     return read_events(tx, find(tx, tenant_id, job_id).id, seq, limit)
 
 
 @dataclass(frozen=True, slots=True)
 class FailureCount:
-    """Trials that failed in one way, with the first messages."""
+    """Number of failed trials of one kind, with the first messages."""
 
     kind: str
     count: int
@@ -184,9 +203,9 @@ class FailureCount:
 
 @dataclass(frozen=True, slots=True)
 class JobDetails:
-    """What is known about why a job came to what it came to.
+    """A job with its submission and failures, for explanations.
 
-    The derivation of the sketches is not stored: `ansorpy.sketch.derive` makes it again from
+    The derivation of the sketches is not stored: `ansorpy.sketch.derive` repeats it from
     `submission.dags` in milliseconds.
     """
 
@@ -194,11 +213,15 @@ class JobDetails:
     submission: Submission
     failures: tuple[FailureCount, ...] = ()
     trials: int = 0
-    target: Mapping[str, Any] = field(default_factory=dict)  # facts of a worker of that target
+    target: Mapping[str, Any] = field(default_factory=dict)  # facts of a worker of the job's target
 
 
 def explain(tx: Session, tenant_id: int, job_id: str) -> JobDetails:
-    """Return the failures of a job by kind, and what it was asked; UnknownError."""
+    """Return a job with its submission and its failures by kind.
+
+    Raises:
+        NotFoundError
+    """
     job = find(tx, tenant_id, job_id)
     mine = RecordRow.job_id == job.id
     kinds = tx.execute(
@@ -216,7 +239,11 @@ def explain(tx: Session, tenant_id: int, job_id: str) -> JobDetails:
 
 
 def kernels_of(tx: Session, tenant_id: int, job_id: str) -> Sequence[KernelRow]:
-    """Return the kernel of every task that has one, the newest each; UnknownError."""
+    """Return the newest kernel of every task that has one.
+
+    Raises:
+        NotFoundError
+    """
     job = find(tx, tenant_id, job_id)
     newest = (
         select(func.max(KernelRow.seq)).where(KernelRow.job_id == job.id).group_by(KernelRow.task)
@@ -226,9 +253,12 @@ def kernels_of(tx: Session, tenant_id: int, job_id: str) -> Sequence[KernelRow]:
 
 
 def package(tx: Session, tenant_id: int, sha256: str) -> PackageRow:
-    """Return a package that a job of this tenant delivered; UnknownError.
+    """Return a package that a job of this tenant delivered.
 
-    `content` is read from the database when it is first asked for, within the transaction.
+    The deferred column `content` is loaded on first access, within the transaction.
+
+    Raises:
+        NotFoundError
     """
     query = (
         select(PackageRow)
@@ -239,7 +269,10 @@ def package(tx: Session, tenant_id: int, sha256: str) -> PackageRow:
     )
     row = tx.scalar(query)
     if row is None:
-        raise NotFoundError("no such kernel")
+        raise NotFoundError(
+            "cannot find this kernel because no job of yours delivered it; expected a digest of a"
+            " delivered package"
+        )
     return row
 
 
@@ -254,8 +287,8 @@ def records_after(
 
 
 def _find_reusable(tx: Session, tenant_id: int, submission: Submission) -> SubmitResult | None:
-    """Return a job of the tenant that makes this one needless."""
-    # A job for any target that no worker has taken yet may end up on another one.
+    """Return a job of the tenant that makes a submission unnecessary, or None."""
+    # An unclaimed job without a target can end up on a worker of another target.
     targets = digests_of(tx, submission.target) if submission.target else ()
     for state, how in _REUSE:
         newest = newest_reusable(tenant_id, submission, state, targets).scalar_subquery()
@@ -266,7 +299,7 @@ def _find_reusable(tx: Session, tenant_id: int, submission: Submission) -> Submi
 
 
 def _is_current(tx: Session, row: JobRow) -> bool:
-    """Return whether this installation would make the kernels of a finished job as they are."""
+    """Return whether this installation has the versions that made the kernels of a job."""
     query = (
         select(PackageRow.manifest)
         .join(KernelRow, KernelRow.sha256 == PackageRow.sha256)
@@ -311,7 +344,7 @@ def _set_state(
     tx: Session, tenant_id: int, job_id: str, state: State, now_s: float, reason: str = ""
 ) -> JobRow:
     row = find(tx, tenant_id, job_id, lock=True)
-    if row.state != state:  # asked twice is asked once
+    if row.state != state:  # the change is idempotent
         move(row, state, now_s, reason)
         add_state_event(tx, row, now_s)
     return row

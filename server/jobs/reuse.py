@@ -1,4 +1,4 @@
-"""Twins of a submission: jobs of the same workload that make it needless."""
+"""SQL query for a job of the same workload that makes a submission unnecessary."""
 
 import operator
 from collections.abc import Callable, Collection
@@ -15,12 +15,12 @@ from ansorpy.server.jobs.submission import Submission
 def newest_reusable(
     tenant_id: int, submission: Submission, state: State, targets: Collection[str] = ()
 ) -> Select[int]:
-    """Return the query for the newest job of the same workload that makes a submission needless.
+    """Return the query for the newest job in `state` that makes a submission unnecessary.
 
-    Every column that it reads is in the index `ix_jobs_workload`.
+    All columns that the query reads are in the index `ix_jobs_workload`.
 
     Args:
-        targets: what the job may have as its target; none: anything.
+        targets: acceptable targets of the job; empty: any.
     """
     covers, latency_s = _covers(submission), submission.target_latency_s
     if state == "succeeded" and latency_s is not None:
@@ -37,7 +37,7 @@ def newest_reusable(
 
 
 def _covers(asked: Submission) -> ColumnElement[bool]:
-    """Return the condition that a job's search looks at least as hard as `asked`."""
+    """Return the SQL condition that the budget of a job is at least that of `asked`."""
     return and_(
         JobRow.trials >= asked.trials,
         _unless_unlimited(JobRow.seconds, asked.seconds, operator.ge),

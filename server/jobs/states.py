@@ -1,14 +1,15 @@
-"""The states of a job, and the one door through which it changes them."""
+"""State machine of a job; `move` is the only function that changes a state."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
 
 from ansorpy.server.db.models import JobRow
 from ansorpy.server.jobs.errors import StateError
+from ansorpy.target import listed
 
 State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 
-# Which state may follow which. `queued` after `running`: the worker was lost or gave the job back.
+# Possible next states. `queued` follows `running` if the worker was lost or released the job.
 MOVES: Final[Mapping[str, tuple[State, ...]]] = {
     "queued": ("running", "paused", "cancelled"),
     "running": ("succeeded", "failed", "cancelled", "paused", "queued"),
@@ -22,13 +23,17 @@ WAITING: Final = ("queued", "running", "paused")
 
 
 def move(row: JobRow, state: State, now_s: float, reason: str = "") -> None:
-    """Bring a locked job into another state; whoever had it on lease can write no more.
+    """Change the state of a locked job; leaving `running` invalidates the lease.
 
     Raises:
-        MoveError: MOVES does not allow it.
+        StateError: MOVES does not contain the transition.
     """
     if state not in MOVES[row.state]:
-        raise StateError(f"a job that is {row.state} cannot become {state}")
+        after = MOVES[row.state]
+        raise StateError(
+            f"cannot change the job from {row.state} to {state} because no such transition exists;"
+            f" expected {listed(after) if after else 'a job that has not ended'}"
+        )
     if row.state == "running":
         row.lease_token += 1
         row.lease_owner, row.lease_until_s = "", 0.0
@@ -38,6 +43,6 @@ def move(row: JobRow, state: State, now_s: float, reason: str = "") -> None:
 
 
 def touch(row: JobRow, now_s: float) -> None:
-    """Count a change that a reader may see: the version is the ETag."""
+    """Increment the version, which is part of the ETag, after a visible change."""
     row.version += 1
     row.updated_s = now_s

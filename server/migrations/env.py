@@ -1,4 +1,4 @@
-"""Run by Alembic for every command, on the connection that `ansorpy.server.db.upgrade` opened."""
+"""Alembic environment, on the connection that `ansorpy.server.db.upgrade` opened."""
 
 from alembic import context
 

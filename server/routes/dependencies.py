@@ -1,4 +1,4 @@
-"""Dependencies of the routes: the objects that `ansorpy.server.app` made, and the principal."""
+"""FastAPI dependencies of the routes: the objects of the service, and the principal."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ COOKIE = "ansorpy_session"
 
 @dataclass(frozen=True)
 class Dependencies:
-    """Every object that a request may need."""
+    """The objects of the service, constructed by `ansorpy.server.app`."""
 
     settings: ServiceSettings
     authenticator: Authenticator
@@ -45,14 +45,14 @@ class Dependencies:
 
 
 def dependencies(request: Request) -> Dependencies:
-    """Return what `ansorpy.server.app` wired."""
+    """Return the objects of the application of a request."""
     found = request.app.state.dependencies
     assert isinstance(found, Dependencies)
     return found
 
 
 Deps = Annotated[Dependencies, Depends(dependencies)]
-# For the OpenAPI document; the header itself is read below, where a wrong scheme has a message.
+# For the OpenAPI document only; `_authenticate` reads the header and reports a wrong scheme.
 Documented = Annotated[
     HTTPAuthorizationCredentials | None,
     Depends(HTTPBearer(auto_error=False, scheme_name="key", description="An API key.")),
@@ -60,9 +60,9 @@ Documented = Annotated[
 
 
 def require_scope(scope: Scope) -> Callable[..., Awaitable[Principal]]:
-    """Return the dependency that admits who may do `scope`, at the rate of such requests.
+    """Return the dependency that requires a principal with `scope`, within its rate limit.
 
-    It runs before anything of the request is looked at.
+    It runs before the rest of the request is parsed.
     """
 
     async def authorized(request: Request, deps: Deps, _: Documented) -> Principal:
@@ -73,8 +73,10 @@ def require_scope(scope: Scope) -> Callable[..., Awaitable[Principal]]:
             deps.rates.hit("denied", address)
             raise
         if scope not in principal.scopes:
-            raise ForbiddenError(f"this needs a key with the scope {scope}")
-        # Without keys there is one principal: then addresses are told apart.
+            raise ForbiddenError(
+                f"cannot answer because of the scope of the key; expected {scope} or higher"
+            )
+        # Without keys there is one principal only, so that the rate is per address.
         deps.rates.hit(scope, principal.caller or address)
         return principal
 
@@ -96,10 +98,10 @@ async def _authenticate(request: Request, authenticator: Authenticator) -> Princ
 
 
 def cookie_name(request: Request) -> str:
-    """Return the name of the cookie with the session.
+    """Return the name of the session cookie.
 
-    Browsers send a cookie to every port of a host, so the port is part of the name. With the
-    prefix `__Host-`, which needs https, no other host of the domain can set it.
+    The port is part of the name, because browsers send a cookie to every port of a host. The prefix
+    `__Host-`, which needs https, prevents other hosts of the domain from setting it.
     """
     name = f"{COOKIE}_{dependencies(request).settings.port}"
     return f"__Host-{name}" if request.url.scheme == "https" else name

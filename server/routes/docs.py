@@ -1,4 +1,4 @@
-"""/docs: the reference of the API for people."""
+"""/docs: the API reference as a page."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
@@ -10,8 +10,8 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/docs", response_class=HTMLResponse)
 def docs(request: Request) -> HTMLResponse:
-    """Return the OpenAPI document as a page."""
+    """Return the page of the OpenAPI document."""
     state = request.app.state
-    if not hasattr(state, "reference"):  # made once: it changes with the program only
+    if not hasattr(state, "reference"):  # rendered once per process
         state.reference = page(request.app.openapi())
     return HTMLResponse(state.reference)

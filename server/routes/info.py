@@ -1,4 +1,4 @@
-"""What the service tells about itself."""
+"""Routes for information about the service: targets, rules, workers, metrics, health."""
 
 from typing import Any
 
@@ -22,13 +22,13 @@ METRICS: dict[int | str, dict[str, Any]] = {
 
 @router.get("/v1/targets", operation_id="listTargets", responses=problems())
 def targets(_: ReadAccess, deps: Deps) -> Targets:
-    """Return the machines that jobs can be tuned for now."""
+    """Return the targets of the living workers."""
     return deps.info.targets()
 
 
 @router.get("/v1/rules", operation_id="listRules", responses=problems())
 def rules(_: ReadAccess, deps: Deps) -> RuleSets:
-    """Return the derivation rules: names, order, and what each does."""
+    """Return the derivation rules in their order, with documentation."""
     return deps.info.rules()
 
 
@@ -40,17 +40,17 @@ def workers(principal: AdminAccess, deps: Deps) -> Workers:
 
 @router.get("/metrics", operation_id="metrics", response_class=Response, responses=METRICS)
 def metrics(_: AdminAccess, deps: Deps) -> Response:
-    """Return counts and durations for Prometheus."""
+    """Return the metrics for Prometheus."""
     return Response(deps.metrics.text(), media_type=PROMETHEUS)
 
 
 @router.get("/healthz", operation_id="health")
 async def health() -> Health:
-    """Say that the process answers."""
+    """Return ok while the process answers."""
     return Health()
 
 
 @router.get("/readyz", operation_id="ready", responses=problems(503, everywhere=False))
 def ready(deps: Deps) -> Ready:
-    """Say that the database answers, and how many workers live."""
+    """Return ok if the database answers, and the number of living workers."""
     return deps.info.ready()

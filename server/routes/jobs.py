@@ -1,4 +1,4 @@
-"""/v1/jobs: parse, call the service, shape the reply. No logic."""
+"""/v1/jobs: routes that parse a request, call JobService, and set headers."""
 
 from functools import partial
 from http import HTTPStatus
@@ -31,22 +31,22 @@ JobId = Annotated[
 ]
 Task = Annotated[str, Path(pattern=NAME_PATTERN, description="The name of a task.")]
 Number = Annotated[int, Query(ge=0, le=2**53)]
-IfNoneMatch = Annotated[str | None, Header(max_length=MAX_HEADER, description="ETags you have.")]
+IfNoneMatch = Annotated[str | None, Header(max_length=MAX_HEADER, description="Known ETags.")]
 Key = Annotated[
     str | None,
     Header(
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="Any text of yours: the same request sent again makes no second job.",
+        description="Any text; a repeated request with the same key creates no second job.",
     ),
 ]
 RETRY_S = "1"
-MAX_EVENT = 999_999_999  # their numbers are 32 bits wide
+MAX_EVENT = 999_999_999  # event numbers are 32-bit integers
 PAGE = 20
-MAX_PAGE = 40  # keeps a reply under 16 KB
+MAX_PAGE = 40  # jobs of a page, so that replies stay under 16 KB
 TEXT: dict[str, Any] = {"schema": {"type": "string"}}
-EVENT: dict[str, Any] = {  # as OpenAPI describes server-sent events
+EVENT: dict[str, Any] = {  # OpenAPI schema of a server-sent event
     "schema": {
         "type": "object",
         "properties": {
@@ -71,7 +71,7 @@ BODY: dict[str, Any] = {
     status_code=HTTPStatus.ACCEPTED,
     response_model=JobSubmitted,
     responses={
-        200: {"model": JobSubmitted, "description": "Tuned already: the kernels are there."},
+        200: {"model": JobSubmitted, "description": "An earlier job has the kernels."},
         **problems(408, 413, 415, 422),
     },
     openapi_extra=BODY,
@@ -83,10 +83,10 @@ async def submit(
     deps: Deps,
     idempotency_key: Key = None,
 ) -> JobSubmitted:
-    """Queue a tuning job; 202 because the work happens later.
+    """Queue a tuning job.
 
-    A workload that was tuned already with at least this budget is answered at once, and one that
-    is being tuned is not tuned twice.
+    A workload that an earlier job has tuned with at least this budget is answered at once (200). A
+    workload that is queued or running is not tuned twice.
     """
     check_json(request)
     body = await read_bounded(request, deps.settings.max_body_bytes)
@@ -110,12 +110,12 @@ def listing(
     deps: Deps,
     state: Annotated[State | None, Query(description="Only jobs in this state.")] = None,
     before: Annotated[
-        int | None, Query(ge=0, le=2**53, description="`next` of the page before.")
+        int | None, Query(ge=0, le=2**53, description="`next` of the previous page.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Jobs of one page.")] = PAGE,
     prefix: Annotated[
         str,
-        Query(alias="id", pattern="^[0-9a-f]{0,32}$", description="Only ids that begin with this."),
+        Query(alias="id", pattern="^[0-9a-f]{0,32}$", description="Leading digits of the ids."),
     ] = "",
 ) -> JobPage:
     """Return your jobs, newest first."""
@@ -144,19 +144,19 @@ def read(
 
 @router.post("/{job_id}/cancel", operation_id="cancelJob", responses=problems(404, 409, 422))
 def cancel(job_id: JobId, principal: TuneAccess, deps: Deps) -> JobReply:
-    """End a job for good; the best so far can still be downloaded."""
+    """Cancel a job; its best kernels so far can still be downloaded."""
     return _set_state(deps, principal, job_id, "cancel")
 
 
 @router.post("/{job_id}/pause", operation_id="pauseJob", responses=problems(404, 409, 422))
 def pause(job_id: JobId, principal: TuneAccess, deps: Deps) -> JobReply:
-    """Stop a job after its last stored round, until it is resumed."""
+    """Pause a job after its last stored round, until it is resumed."""
     return _set_state(deps, principal, job_id, "pause")
 
 
 @router.post("/{job_id}/resume", operation_id="resumeJob", responses=problems(404, 409, 422))
 def resume(job_id: JobId, principal: TuneAccess, deps: Deps) -> JobReply:
-    """Queue a paused job again; it goes on from its last stored round."""
+    """Queue a paused job again; it continues after its last stored round."""
     return _set_state(deps, principal, job_id, "resume")
 
 
@@ -170,7 +170,7 @@ def _set_state(deps: Deps, principal: TuneAccess, job_id: str, how: StateChange)
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "Events in order; `id` is what Last-Event-ID and `after` resume from.",
+            "description": "Events in order; Last-Event-ID or `after` resume after an `id`.",
             "content": {MEDIA_TYPES["sse"]: EVENT, MEDIA_TYPES["jsonl"]: TEXT},
         },
         **problems(404, 422),
@@ -188,18 +188,18 @@ async def events(
     ] = 0,
     wait: Annotated[
         Literal["true", "false"] | None,
-        Query(description="For what has not happened yet; default: only as sse."),
+        Query(description="Whether to wait for new events; default: true for sse."),
     ] = None,
     last_event_id: Annotated[
-        str | None, Header(pattern="^[0-9]{1,9}$", description="As `after`; what browsers send.")
+        str | None, Header(pattern="^[0-9]{1,9}$", description="Like `after`; sent by browsers.")
     ] = None,
 ) -> StreamingResponse:
-    """Follow a job: server-sent events, or JSONL."""
+    """Stream the events of a job, as server-sent events or JSONL."""
     deps.streams.check(principal.tenant_id)
     begin = max(after, int(last_event_id or 0))
     look = partial(deps.jobs.events_after, principal.tenant_id, job_id)
     first = await run_in_threadpool(look, begin)
-    deps.streams.check(principal.tenant_id)  # others may have been opened meanwhile
+    deps.streams.check(principal.tenant_id)  # other streams may have opened meanwhile
     waits = wait == "true" or (wait is None and form == "sse")
     reader = EventReader(job_id, principal.key_id, begin)
     chunks = deps.streams.follow(principal, reader, look, first, form, waits)
@@ -213,11 +213,11 @@ def explain(
     principal: ReadAccess,
     deps: Deps,
     task: Annotated[
-        str | None, Query(pattern=NAME_PATTERN, description="The first unless given.")
+        str | None, Query(pattern=NAME_PATTERN, description="Default: the first task.")
     ] = None,
-    after: Annotated[Number, Query(description="`next` of the page before.")] = 0,
+    after: Annotated[Number, Query(description="`next` of the previous page.")] = 0,
 ) -> ExplainReply:
-    """Return why the sketches of a task are what they are, and what failed and why."""
+    """Return a page of the derivation of a task, and the failures of the job."""
     return deps.explain.read(principal.tenant_id, job_id, task, after)
 
 
@@ -228,7 +228,7 @@ def explain(
     status_code=HTTPStatus.TEMPORARY_REDIRECT,
     responses={
         200: {
-            "description": "The package, for who follows the redirect.",
+            "description": "The package, after the redirect.",
             "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
         },
         307: {"description": "The newest kernel of the task is at Location."},
@@ -236,7 +236,7 @@ def explain(
     },
 )
 def kernel(job_id: JobId, task: Task, principal: ReadAccess, deps: Deps) -> RedirectResponse:
-    """Lead to the newest kernel of a task: the best so far while the job runs."""
+    """Redirect to the newest kernel of a task, the best so far while the job runs."""
     digest = deps.jobs.kernel(principal.tenant_id, job_id, task)
     headers = {"Cache-Control": "private, no-cache"}
     return RedirectResponse(f"/v1/kernels/{digest}", HTTPStatus.TEMPORARY_REDIRECT, headers)

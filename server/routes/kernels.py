@@ -1,4 +1,4 @@
-"""/v1/kernels: packages by their digest, immutable."""
+"""/v1/kernels: immutable packages, by digest."""
 
 from hashlib import sha256 as digest_of
 from typing import Annotated, Any
@@ -24,8 +24,8 @@ def _answers(*media_types: str) -> dict[int | str, dict[str, Any]]:
     binary = {media: {"schema": {"type": "string", "format": "binary"}} for media in media_types}
     return {
         200: {"description": "The bytes; the ETag is their sha256.", "content": binary},
-        206: {"description": "The range that was asked for.", "content": binary},
-        304: {"description": "You have it."},
+        206: {"description": "The requested range.", "content": binary},
+        304: {"description": "Not modified."},
         **problems(404, 416, 422),
     }
 
@@ -41,7 +41,7 @@ def package(
     range_: Annotated[Given, Header(alias="Range")] = None,
     if_range: Given = None,
 ) -> Response:
-    """Return a kernel package: readable source and what vouches for it, in a zip."""
+    """Return a kernel package: a zip with the source, the library and their manifest."""
     etag = f'"{sha256}"'
     headers = {
         "ETag": etag,

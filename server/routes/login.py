@@ -1,4 +1,4 @@
-"""/login: a browser keeps the secret of a session in a cookie that no script can read."""
+"""/login and /logout: browser sessions, with their secret in an HttpOnly cookie."""
 
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -18,22 +18,22 @@ from ansorpy.server.web.templating import render
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 MAX_FORM_BYTES: Final = 4096
-OLD_COOKIE: Final = "ansorpy_key"  # held the key itself, before version 0.2
+OLD_COOKIE: Final = "ansorpy_key"  # contained the key itself before version 0.2; deleted at login
 HOME: Final = "/jobs"
 Next = Annotated[str, Query(max_length=256)]
 
 
 @router.get("/login", response_class=HTMLResponse)
 def form(deps: Deps, next: Next = HOME) -> HTMLResponse:
-    """Return the form."""
+    """Return the form for a key."""
     return _form(deps, own_path(next))
 
 
 @router.post("/login", response_class=HTMLResponse)
 async def login(request: Request, deps: Deps) -> Response:
-    """Check the key, begin a session, lead on."""
+    """Check the key, begin a session, redirect to the page `next`."""
     body = await read_bounded(request, MAX_FORM_BYTES)
-    fields = QueryParams(body.decode("utf-8", "replace"))  # a form has the form of a query
+    fields = QueryParams(body.decode("utf-8", "replace"))  # forms are encoded like queries
     key = fields.get("key", "").strip()
     place = own_path(fields.get("next", HOME))
     address = request.client.host if request.client is not None else ""
@@ -58,13 +58,13 @@ def logout(request: Request, deps: Deps) -> Response:
     if name in request.cookies:
         deps.authenticator.sign_out(request.cookies[name])
     reply = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
-    secure = request.url.scheme == "https"  # without it a browser keeps a `__Host-` cookie
+    secure = request.url.scheme == "https"  # browsers delete a `__Host-` cookie only with Secure
     reply.delete_cookie(name, httponly=True, samesite="strict", secure=secure)
     return reply
 
 
 def own_path(path: str) -> str:
-    """Return a path of this site; the list of jobs where it may be anything else."""
+    """Return `path` if it certainly belongs to this site, else the list of jobs."""
     plain = path.startswith("/") and not path.startswith("//")
     return path if plain and path.isprintable() and path.isascii() and "\\" not in path else HOME
 

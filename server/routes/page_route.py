@@ -1,4 +1,4 @@
-"""A route of a page: errors become pages too, and forms may say where they come from."""
+"""Route class of the dashboard: errors as pages, redirect to the login, compression."""
 
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
@@ -16,38 +16,35 @@ from ansorpy.server.http.compression import compressed
 from ansorpy.server.http.problems import MEANING
 from ansorpy.server.web.templating import render
 
-# With the stricter policy of the API a browser would send `Origin: null` with a form of our own.
+# With `no-referrer`, the policy of the API, browsers send `Origin: null` with our own forms.
 REFERRER: Final = "same-origin"
 ADVICE: Final = {
-    HTTPStatus.NOT_FOUND: "It may be somebody else's, or the address has a mistake.",
-    HTTPStatus.FORBIDDEN: "Sign in with a key that may.",
-    HTTPStatus.CONFLICT: "Something else happened to it meanwhile: look at its page again.",
-    HTTPStatus.TOO_MANY_REQUESTS: "Wait a few seconds, then load the page again.",
-    HTTPStatus.UNPROCESSABLE_ENTITY: "The address has a mistake.",
+    HTTPStatus.NOT_FOUND: "It may belong to another tenant, or the address is wrong.",
+    HTTPStatus.FORBIDDEN: "Sign in with a key of a higher scope.",
+    HTTPStatus.CONFLICT: "The job has changed meanwhile: reload its page.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Wait a few seconds, then reload the page.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "The address is wrong.",
 }
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class PageRoute(APIRoute):
-    """Answers people: an expected error is a page, a missing key the way to sign in.
-
-    Pages are compressed.
-    """
+    """Route of a page: render expected errors, redirect to /login, compress the response."""
 
     def get_route_handler(self) -> Handler:
-        """Return the handler with errors made into pages."""
+        """Return the handler of the route, wrapped."""
         inner = super().get_route_handler()
 
         async def handler(request: Request) -> Response:
             try:
                 reply = await inner(request)
             except UnauthenticatedError:
-                # What only a form can reach is no place to come back to.
+                # After the login, return to a page; an address of a form is none.
                 back = request.url.path if request.method == "GET" else "/jobs"
                 place = URL("/login").include_query_params(next=back)
                 reply = RedirectResponse(place, HTTPStatus.SEE_OTHER)
             except RequestValidationError as error:
-                reply = failed(_status(error), "There is no such page")
+                reply = failed(_status(error), "This page does not exist")
             except AnsorError as error:
                 kinds = [kind for kind in type(error).__mro__ if kind in MEANING]
                 if not kinds:
@@ -75,11 +72,14 @@ def own_form(request: Request) -> None:
         ForbiddenError: there is neither Origin nor Sec-Fetch-Site.
     """
     if not {"origin", "sec-fetch-site"} & set(request.headers):
-        raise ForbiddenError("only a page of this service may do this")
+        raise ForbiddenError(
+            "cannot change the job because the request names no page; expected a form of this"
+            " service, with Origin or Sec-Fetch-Site"
+        )
 
 
 def failed(status: HTTPStatus, message: str) -> HTMLResponse:
-    """Return the page of an error."""
+    """Return an error page."""
     text = render(
         "error.html", status=int(status), title=status.phrase, message=message,
         advice=ADVICE.get(status, ""), tenant=None, section="",

@@ -1,4 +1,4 @@
-"""The dashboard: pages for people, and the numbers of every chart for programs."""
+"""The dashboard: pages, forms, and downloads of chart data."""
 
 import csv
 import io
@@ -21,17 +21,18 @@ from ansorpy.server.routes.page_route import PageRoute, own_form
 from ansorpy.server.schemas.base import NAME_PATTERN
 from ansorpy.server.service.charts import COLUMNS, Chart
 from ansorpy.server.service.derivation_tree import rule_uses, tree_rows
+from ansorpy.server.service.explain import NO_TASK
 from ansorpy.server.service.jobs import StateChange
 from ansorpy.server.web.templating import render
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 PAGE: Final = 20
-CHOICES: Final = 40  # jobs that a comparison offers
+CHOICES: Final = 40  # jobs offered for a comparison
 ID: Final = "^[0-9a-f]{32}$"
 MEDIA_TYPES: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 SOURCE: Final = "kernel.py"
-ROWS: Final = 400  # of a derivation on one page
+ROWS: Final = 400  # rows of a derivation per page
 CHANGES: Final[Mapping[str, tuple[StateChange, ...]]] = {
     "queued": ("pause", "cancel"),
     "running": ("pause", "cancel"),
@@ -55,7 +56,7 @@ def _page(
 
 @router.get("/")
 def home() -> RedirectResponse:
-    """Lead to the jobs."""
+    """Redirect to the list of jobs."""
     return RedirectResponse("/jobs")
 
 
@@ -80,7 +81,7 @@ def jobs(
 def job(
     request: Request, job_id: JobId, principal: ReadAccess, deps: Deps, task: Task = None
 ) -> Response:
-    """Return the page of a job; its script goes on from there."""
+    """Return the page of a job, which its script keeps up to date."""
     look = deps.dashboard.look(principal.tenant_id, job_id)
     chosen = look.job.tasks[0] if task is None else _task_of(look.job, task)
     winner = deps.dashboard.winner(principal.tenant_id, job_id, chosen.name)
@@ -97,7 +98,7 @@ def job(
 def set_state(
     job_id: JobId, how: StateChange, principal: TuneAccess, deps: Deps
 ) -> RedirectResponse:
-    """Cancel, pause or resume a job; lead back to its page."""
+    """Cancel, pause or resume a job, then redirect to its page."""
     deps.jobs.set_state(principal.tenant_id, job_id, how)
     return RedirectResponse(f"/jobs/{job_id}", HTTPStatus.SEE_OTHER)
 
@@ -111,7 +112,7 @@ def explain(
     task: Task = None,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
 ) -> Response:
-    """Return why the sketches of a task are what they are, and what failed and why."""
+    """Return the derivation of a task, and the failures of the job."""
     look = deps.explain.look(principal.tenant_id, job_id, task)
     known = look.derivation
     found = list(islice(tree_rows(known), after, after + ROWS + 1)) if known else []
@@ -127,7 +128,7 @@ def _task_of(job: Any, name: str) -> Any:
     for task in job.tasks:
         if task.name == name:
             return task
-    raise NotFoundError("the job has no such task")
+    raise NotFoundError(NO_TASK)
 
 
 @router.get("/jobs/{job_id}/charts/{chart}.{form}")
@@ -138,7 +139,7 @@ def chart(
     principal: ReadAccess,
     deps: Deps,
 ) -> Response:
-    """Return the numbers of a chart."""
+    """Return the data of a chart."""
     rows = deps.charts.rows(principal.tenant_id, job_id, chart)
     return table(rows, COLUMNS[chart], form, f"{chart}-{job_id[:8]}")
 
@@ -176,7 +177,9 @@ def compared(
 def workers(request: Request, principal: ReadAccess, deps: Deps) -> Response:
     """Return the living workers."""
     if "admin" not in principal.scopes:
-        raise ForbiddenError("the workers are shown to keys with the scope admin")
+        raise ForbiddenError(
+            "cannot show the workers because of the scope of the key; expected admin"
+        )
     found = deps.info.workers(principal.tenant_id).workers
     now_s = deps.dashboard.now_s()
     return _page(request, principal, "workers.html", "workers", workers=found, now_s=now_s)

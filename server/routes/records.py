@@ -1,4 +1,4 @@
-"""/v1/records: what trials left behind, as JSONL."""
+"""/v1/records: records of trials, as JSONL."""
 
 from typing import Annotated
 
@@ -29,11 +29,11 @@ def export(
     principal: ReadAccess,
     deps: Deps,
     job: Annotated[
-        str | None, Query(pattern="^[0-9a-f]{32}$", description="Only those of one job.")
+        str | None, Query(pattern="^[0-9a-f]{32}$", description="Only records of this job.")
     ] = None,
-    after: Annotated[int, Query(ge=0, le=2**53, description="Only those after this number.")] = 0,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Only records after this.")] = 0,
 ) -> StreamingResponse:
-    """Return your records; `ansorpy records import` takes them in elsewhere."""
+    """Return your records, in the form that `ansorpy records import` reads."""
     deps.records.check(principal.tenant_id, job)
     lines = deps.records.lines(principal.tenant_id, job, after)
     return StreamingResponse(lines, media_type=JSONL, headers={"Cache-Control": "no-store"})

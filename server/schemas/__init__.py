@@ -1,1 +1,1 @@
-"""The shapes on the wire: strict, bounded, nothing extra. One file per kind of thing."""
+"""Pydantic models of the wire: strict, bounded, without extra fields."""

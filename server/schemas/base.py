@@ -1,4 +1,4 @@
-"""What all shapes on the wire share."""
+"""Base model and common field types of the wire."""
 
 from typing import Annotated, Any, Final
 
@@ -10,13 +10,13 @@ MAX_FLOAT: Final = 1e9
 
 
 class Wire(BaseModel):
-    """What all wire shapes share."""
+    """Base of all wire models: strict types, finite numbers, no extra fields, frozen."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
 def integral(value: Any) -> Any:
-    """Return 152 for 152.0: to JSON Schema both are integers."""
+    """Return 152 for 152.0, because both are integers in JSON Schema."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     return value

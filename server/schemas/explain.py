@@ -1,4 +1,4 @@
-"""Why a job came to what it came to."""
+"""Explanations of a job: derivation of its sketches, and failures of its trials."""
 
 from pydantic import Field
 
@@ -6,16 +6,16 @@ from ansorpy.server.schemas.base import Wire
 
 
 class RuleVerdict(Wire):
-    """One rule asked at one visit."""
+    """Verdict of one rule at one visit."""
 
     rule: str
     verdict: str
-    why: str = Field(description="The axis or the access that decided it.")
-    successors: list[int] = Field(description="Numbers of the visits (or sketches) it leads to.")
+    why: str = Field(description="The axis or access that decided the verdict.")
+    successors: list[int] = Field(description="Numbers of the resulting visits (or sketches).")
 
 
 class VisitReply(Wire):
-    """The derivation standing at a stage; past the last one it has found a sketch."""
+    """One visit of the derivation to a stage; a visit beyond the last stage is a sketch."""
 
     number: int
     stage: str
@@ -24,7 +24,7 @@ class VisitReply(Wire):
 
 
 class FailureReply(Wire):
-    """Trials that failed in one way."""
+    """Failed trials of one kind."""
 
     kind: str
     count: int
@@ -33,11 +33,11 @@ class FailureReply(Wire):
 
 
 class ExplainReply(Wire):
-    """The derivation of one task, page by page, and the failures of the job."""
+    """One page of the derivation of a task, and the failures of the job."""
 
     job: str
     task: str
-    tasks: list[str] = Field(description="What `task` may be.")
+    tasks: list[str] = Field(description="All values of `task`.")
     target_known: bool = Field(description="False: derived for a machine with default features.")
     sketches: int
     visits: list[VisitReply]

@@ -1,4 +1,4 @@
-"""Jobs: what is asked, what is told."""
+"""Jobs: requests and replies."""
 
 from typing import Annotated, Any, Literal
 
@@ -61,7 +61,7 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
 
 
 class TaskReply(Wire):
-    """How far one task is, and what came out; times in seconds."""
+    """Progress and result of one task; times in seconds."""
 
     name: str
     weight: float
@@ -69,80 +69,81 @@ class TaskReply(Wire):
     sketches: int | None = None
     best_s: float | None = Field(
         default=None,
-        description="Measured: the fastest trial so far, then the time of the final race.",
+        description="Measured time: of the fastest trial so far, then of the final race.",
     )
     baseline_s: float | None = Field(
         default=None, description="The faster of the untuned kernel and NumPy, in the final race."
     )
     naive_s: float | None = None
     numpy_s: float | None = None
-    numpy_note: str = Field(default="", description="Why NumPy's evaluation left the race.")
+    numpy_note: str = Field(default="", description="Reason why NumPy is not part of the race.")
     same_as: str = Field(
-        default="", description="The equal task that is tuned for both; trials are counted there."
+        default="", description="The equal task that is tuned for both and counts the trials."
     )
     winner: Literal["tuned", "baseline"] | None = None
     verified: bool = False
     flop: int | None = Field(
-        default=None, description="Operations of the definition, which a kernel may do without."
+        default=None, description="Operations of the definition; a kernel may need fewer."
     )
     flop_per_s: float | None = Field(
         default=None,
-        description="`flop` over `best_s`; null if the operations executed would be beyond the"
+        description="`flop` / `best_s`; null if the rate of executed operations would exceed the"
         " peak of the machine.",
     )
     effective: bool = Field(
-        default=False, description="`flop_per_s` counts other operations than those executed."
+        default=False, description="Whether `flop` differs from the number of executed operations."
     )
     failures: dict[str, int] = Field(default_factory=dict, description="Failed trials by kind.")
     kernel: Annotated[str, Field(pattern=DIGEST_PATTERN)] | None = Field(
-        default=None, description="sha256 of the package, the best so far while the job runs."
+        default=None, description="sha256 of the package; of the best so far while the job runs."
     )
     final: bool = Field(default=False, description="Whether the kernel won the final race.")
 
 
 class JobReply(Wire):
-    """A job: its state, how far it is, and what came out. Times since the epoch end in `_s`."""
+    """State, progress and results of a job; times are in seconds, dates since the epoch."""
 
     id: str
     state: State
-    reason: str = Field(description="Why it failed, paused or ended early.")
+    reason: str = Field(description="Reason of a failed, paused or early ended job.")
     waiting_for: str | None = Field(
-        description="What a queued job lacks, such as `no live worker for cpu`; null if a worker"
-        " may take it."
+        description="Missing requirement of a queued job, such as `no live worker for cpu`; null"
+        " if a worker can claim it."
     )
     priority: int
     budget: Budget
     cores: int
-    target: str = Field(description="As it was asked for; a digest once a worker has the job.")
+    target: str = Field(description="As requested; the digest of its worker after the first claim.")
     created_s: float
     updated_s: float
     started_s: float | None
     ended_s: float | None
-    trials: int = Field(description="Trials done so far.")
-    seconds: float = Field(description="Time worked so far, all leases together.")
-    best_s: float | None = Field(description="Weighted latency of all tasks, once all have one.")
-    attempts: int = Field(description="How many workers took it up.")
-    events: int = Field(description="The number of its last event.")
-    memory_bytes: int = Field(description="Of all tensors of its largest task.")
+    trials: int = Field(description="Measured trials.")
+    seconds: float = Field(description="Tuning time so far, of all leases together.")
+    best_s: float | None = Field(description="Weighted sum of the task times, once all have one.")
+    attempts: int = Field(description="Number of claims.")
+    events: int = Field(description="Number of the last event.")
+    memory_bytes: int = Field(description="Bytes of all tensors of the largest task.")
     tasks: list[TaskReply]
 
 
 class JobSubmitted(JobReply):
-    """The job that a submission came to."""
+    """The job of a submission."""
 
     how: How = Field(
-        description="created: a new job. repeated: the one this Idempotency-Key made before."
-        " coalesced: one that waits or runs for the same workload. answered: one that succeeded."
+        description="created: a new job. repeated: the job of an earlier request with this"
+        " Idempotency-Key. coalesced: a queued or running job of the same workload. answered: a"
+        " succeeded job of the same workload."
     )
 
 
 class JobSummary(Wire):
-    """One line of the list of jobs."""
+    """One row of the list of jobs."""
 
     id: str
     state: State
     priority: int
-    tasks: list[str] = Field(description="The first names.")
+    tasks: list[str] = Field(description="Names of the first tasks.")
     task_count: int
     created_s: float
     updated_s: float
@@ -152,7 +153,7 @@ class JobSummary(Wire):
 
 
 class JobPage(Wire):
-    """Jobs, newest first."""
+    """One page of jobs, newest first."""
 
     jobs: list[JobSummary]
     next: int | None = Field(description="`before` of the next page; null at the end.")

@@ -10,11 +10,11 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Mistake(Wire):
-    """One thing that is wrong with a request; never repeats the value that was sent."""
+    """One mistake in a request, without the value that was sent."""
 
-    place: str = Field(description="Where, as a path into the request.")
-    code: str = Field(description="What kind of mistake.")
-    expected: str = Field(description="What would be right.")
+    place: str = Field(description="Path into the request.")
+    code: str = Field(description="Kind of mistake.")
+    expected: str = Field(description="Valid values.")
 
 
 class Problem(Wire):
@@ -24,15 +24,15 @@ class Problem(Wire):
     title: str = Field(description="The phrase of the status.")
     status: int
     code: str = Field(description="One word for programs, such as `spec`, `rate` or `unknown`.")
-    detail: str = Field(description="A sentence for people: what is wrong and what would be right.")
+    detail: str = Field(description="A sentence for people: the problem, its reason, the remedy.")
     errors: list[Mistake] = Field(default_factory=list)
 
 
 def problems(*codes: int, everywhere: bool = True) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI entries of the problems that a route may answer with.
+    """Return the OpenAPI entries of the problems of a route.
 
     Args:
-        everywhere: those too that any route with a key has.
+        everywhere: whether to add the problems of all routes that need a key.
     """
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
@@ -43,15 +43,15 @@ def problems(*codes: int, everywhere: bool = True) -> dict[int | str, dict[str, 
 
 EVERYWHERE = (401, 403, 429, 503)
 TITLES = {
-    401: "No key, or one that is not valid (any more)",
-    403: "The key may not do this, or a browser sends it for another site",
-    404: "There is no such thing, or it belongs to somebody else",
-    408: "The body came too slowly",
-    409: "The state does not allow it",
+    401: "The key is missing or invalid",
+    403: "The scope of the key is insufficient, or a browser sent the request for another site",
+    404: "The resource does not exist, or belongs to another tenant",
+    408: "The body arrived too slowly",
+    409: "The state of the job does not allow the transition",
     413: "The body is too long",
     415: "The Content-Type is not application/json",
-    416: "No such range",
-    422: "The request is wrong; errors and detail say where",
-    429: "Too much at once; Retry-After says when to come back",
-    503: "The service cannot answer just now; Retry-After says when to come back",
+    416: "The range begins beyond the content",
+    422: "The request is invalid; see errors and detail",
+    429: "A rate limit or quota is exceeded; see Retry-After",
+    503: "The service is overloaded, or its database does not answer; see Retry-After",
 }

@@ -1,4 +1,4 @@
-"""What the service tells about itself."""
+"""Information about the service: health, targets, rules, workers."""
 
 from typing import Any, Literal
 
@@ -14,40 +14,40 @@ class Health(Wire):
 
 
 class Ready(Wire):
-    """The service can do its work."""
+    """The service and its database answer."""
 
     status: Literal["ok"] = "ok"
-    database: str = Field(description="The kind of database that answered.")
-    workers: int = Field(description="Living workers; jobs wait where there is none.")
+    database: str = Field(description="Kind of the database.")
+    workers: int = Field(description="Number of living workers; without one, jobs wait.")
 
 
 class TargetReply(Wire):
-    """A machine that a living worker measures on."""
+    """The target of a living worker."""
 
-    target: str = Field(description="The digest that a job may ask for.")
+    target: str = Field(description="Digest, to be used as the target of a job.")
     facts: dict[str, Any]
 
 
 class Targets(Wire):
-    """Every target that has a living worker."""
+    """The targets of all living workers."""
 
     targets: list[TargetReply]
 
 
 class RuleReply(Wire):
-    """One derivation rule of a set, in its order."""
+    """One derivation rule of a set, at its position."""
 
     name: str
     parameters: dict[str, str]
     summary: str
-    text: str = Field(description="Condition, rewrite and source, as documented.")
+    text: str = Field(description="Documentation: condition, rewrite, source.")
 
 
 class RuleSet(Wire):
     """The rules of one kind of target."""
 
     kind: str
-    version: str = Field(description="As records name it.")
+    version: str = Field(description="Version of the set, as in records.")
     rules: list[RuleReply]
 
 
@@ -64,7 +64,7 @@ class WorkerReply(Wire):
     host: str
     pid: int
     state: str
-    job: str | None = Field(description="The job it has, where it is yours.")
+    job: str | None = Field(description="The job of the worker, if it belongs to your tenant.")
     target: str
     facts: dict[str, Any]
     started_s: float

@@ -1,1 +1,1 @@
-"""The use cases behind the routes: wire shapes in, wire shapes out. Knows no HTTP."""
+"""Use cases behind the routes, from wire models to wire models, independent of HTTP."""

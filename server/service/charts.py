@@ -1,4 +1,4 @@
-"""The numbers behind every chart of the dashboard, from the events of a job."""
+"""Data of the charts of the dashboard, from the events of a job."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -26,22 +26,25 @@ COLUMNS: Final[Mapping[Chart, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ChartService:
-    """What the downloads of charts call."""
+    """Use case of the chart downloads."""
 
     engine: Engine
 
     def rows(self, tenant_id: int, job_id: str, chart: Chart) -> list[Row]:
-        """Return the rows of a chart, with its COLUMNS; UnknownError.
+        """Return the rows of a chart, with the fields COLUMNS[chart].
 
-        Of `latency`: `trials` are those of the whole job, `best_s` is of the task, `latency_s`
-        the weighted sum of all tasks once each has one; `round` counts the rounds of the job;
-        `measured_in` is `trials`, or `race` for the time of a delivered kernel.
+        In `latency`, `trials` and `round` count over the whole job, `best_s` belongs to the task,
+        `latency_s` is the weighted sum over all tasks once each has a time, and `measured_in` is
+        `race` for the time of a delivered kernel, else `trials`.
+
+        Raises:
+            NotFoundError
         """
         told = self._told(tenant_id, job_id)
         return list(_MAKE[chart](told if chart == "latency" else filter(_is_round, told)))
 
     def _told(self, tenant_id: int, job_id: str) -> Iterator[Row]:
-        """Yield the rounds and races of a job, with its rounds and trials up to each."""
+        """Yield the rounds and races of a job, each with the job's rounds and trials so far."""
         number, after = 0, 0
         trials: dict[str, int] = {}
         while True:
@@ -52,7 +55,7 @@ class ChartService:
                 if event.kind == "round":
                     number += 1
                     trials[body["task"]] = body["trials"]
-                elif event.kind != "kernel" or "latency_s" not in body:  # of an older version
+                elif event.kind != "kernel" or "latency_s" not in body:  # from an older version
                     continue
                 so_far = {"number": number, "all_trials": sum(trials.values())}
                 yield {**body, **so_far, "kind": event.kind}

@@ -1,4 +1,4 @@
-"""What the pages for people show beyond the API: the failures, the request and the winner."""
+"""Use cases of the dashboard beyond the API: request, failures and best program of a job."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,51 +17,55 @@ from ansorpy.server.jobs import machines, queries
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.schemas.explain import FailureReply
 from ansorpy.server.schemas.job import JobReply
-from ansorpy.server.service.explain import failures_of, target_of
+from ansorpy.server.service.explain import NO_TASK, failures_of, target_of
 from ansorpy.server.service.serializers import job_reply
 from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
 from ansorpy.target import Target
 
-MAX_LINES: Final = 2000  # of a loop nest on a page
+MAX_LINES: Final = 2000  # lines of a loop nest on a page
 
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """The best program of a task so far. `note` says why something is not there."""
+    """The best program of a task so far; `note` is the reason of missing fields."""
 
     task: str
-    best_s: float | None = None  # as measured
+    best_s: float | None = None  # measured time
     final: bool = False
-    sketch: str = ""  # its loops, sizes open
-    loops: str = ""  # its loops, with numbers
+    sketch: str = ""  # loops with symbolic sizes
+    loops: str = ""  # loops with numbers
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One job at one moment."""
+    """The content of the page of a job."""
 
     job: JobReply
     now_s: float
-    text: str  # the request in tensor-expression notation; "" where it came as JSON
+    text: str  # the request in tensor-expression notation; "" if it was JSON
     failures: Sequence[FailureReply] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)  # of the target
 
 
 @dataclass(frozen=True, slots=True)
 class DashboardService:
-    """What the pages call."""
+    """Use cases of the pages."""
 
     engine: Engine
 
     def now_s(self) -> float:
-        """Return the time by the clock of the database."""
+        """Return the time of the database clock."""
         with reading(self.engine) as tx:
             return now(tx)
 
     def look(self, tenant_id: int, job_id: str) -> JobView:
-        """Return all that the page of a job shows at first; UnknownError."""
+        """Return the content of the page of a job.
+
+        Raises:
+            NotFoundError
+        """
         with reading(self.engine) as tx:
             known = queries.explain(tx, tenant_id, job_id)
             kernels = queries.kernels_of(tx, tenant_id, job_id)
@@ -74,10 +78,14 @@ class DashboardService:
             )
 
     def winner(self, tenant_id: int, job_id: str, task: str) -> Winner:
-        """Return the best program of a task, made again from its record; UnknownError."""
+        """Return the best program of a task, replayed from its record.
+
+        Raises:
+            NotFoundError
+        """
         with reading(self.engine) as tx:
             known = queries.explain(tx, tenant_id, job_id)
-            # The race that ends a task has round 0: it comes before any trial.
+            # The final race has round 0 and comes before all trials.
             best = (
                 select(RecordRow.body)
                 .where(RecordRow.job_id == job_id, RecordRow.task == task)
@@ -88,7 +96,7 @@ class DashboardService:
             body = tx.scalar(best)
         dag = next((dag for dag in known.submission.dags if dag.name == task), None)
         if dag is None:
-            raise NotFoundError("the job has no such task")
+            raise NotFoundError(NO_TASK)
         if body is None:
             return Winner(task, note="No trial has been measured yet.")
         record = decode(body)
@@ -99,7 +107,7 @@ class DashboardService:
             sketch = _sketch(dag, record)
             loops = _shortened(printed(replay(dag, target, record)))
         except AnsorError as error:  # a record of another version of the rules
-            note = f"The record cannot be replayed here: {error}"
+            note = f"This version cannot replay the record: {error}"
             return Winner(task, best_s, final, note=note)
         return Winner(task, best_s, final, str(sketch), loops)
 

@@ -1,7 +1,7 @@
-"""The derivation of a task as rows of a page: what branches is indented, what does not is folded.
+"""The derivation of a task as indented rows of a page.
 
-Visits at which nothing was decided become one row, a path without a choice stays at its level: only
-a visit with several successors begins deeper ones.
+Consecutive visits without a decision become one row. Only a visit with several successors increases
+the level of the rows after it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,15 +11,14 @@ from typing import Final
 from ansorpy.sketch import Derivation, RuleTrial, Visit
 from ansorpy.state.rule import Verdict
 
-DEEPEST: Final = 9  # levels beyond it are not indented further
+DEEPEST: Final = 9  # largest level of indentation
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """Visits (one that decided something, or a run of those that did not), a branch, or a sketch.
+    """One row: a visit with a decision, a run of visits without one, a branch, or a sketch.
 
-    A branch begins at a visit with several successors: `rule` made it, it is number `branch` of
-    them (from 1 on).
+    A branch is successor number `branch` (from 1) of a visit with several ones, made by `rule`.
     """
 
     level: int
@@ -27,11 +26,11 @@ class TreeRow:
     rule: str = ""
     branch: int = 0
     sketch: int | None = None
-    loops: str = ""  # those of the sketch, sizes open
+    loops: str = ""  # loops of the sketch, with symbolic sizes
 
     @property
     def decided(self) -> tuple[RuleTrial, ...]:
-        """The rules that applied, but for a run in which nothing was decided."""
+        """The rules that applied; empty for a run of visits without a decision."""
         if self.visits[0].undecided:
             return ()
         return tuple(t for t in self.visits[0].trials if t.verdict is not Verdict.SKIP)
@@ -39,7 +38,7 @@ class TreeRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleUse:
-    """How often a rule was asked in the whole derivation, and how often it applied."""
+    """Number of evaluations and applications of a rule in the whole derivation."""
 
     rule: str
     asked: int
@@ -47,7 +46,7 @@ class RuleUse:
 
 
 def tree_rows(derivation: Derivation) -> Iterator[TreeRow]:
-    """Yield the tree depth first, in the order of the rules."""
+    """Yield the rows of the tree depth first, in the order of the rules."""
     stack: list[tuple[int, int | TreeRow]] = [(0, 0)]
     while stack:
         level, item = stack.pop()
@@ -64,7 +63,7 @@ def tree_rows(derivation: Derivation) -> Iterator[TreeRow]:
 
 
 def _run(derivation: Derivation, visit: Visit) -> Iterator[Visit]:
-    """Yield the visit, and those after it as long as nothing is decided at any of them."""
+    """Yield the visit and, while no visit decides anything, the following ones."""
     yield visit
     while visit.undecided:
         visit = derivation.visits[visit.trials[-1].successors[0]]
@@ -85,7 +84,7 @@ def _following(visit: Visit, level: int) -> Iterator[tuple[int, int | TreeRow]]:
 
 
 def rule_uses(visits: Sequence[Visit]) -> list[RuleUse]:
-    """Return the rules in the order in which they are asked."""
+    """Return the uses of all rules, in the order of their evaluation."""
     asked: dict[str, int] = {}
     applied: dict[str, int] = {}
     for visit in visits:

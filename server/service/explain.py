@@ -1,4 +1,4 @@
-"""Why a job came to what it came to: the derivation of its sketches, and its failures."""
+"""Explanations of a job: the derivation of its sketches, and its failures with advice."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,50 +19,55 @@ from ansorpy.sketch import Derivation, Visit, derive
 from ansorpy.target import Target
 from ansorpy.tuner.rules import find_rules
 
-PAGE_BYTES: Final = 11_000  # of the visits of one reply
+NO_TASK: Final = "cannot find this task because the job has none of this name; expected a task name"
+PAGE_BYTES: Final = 11_000  # size of the visits in one reply
 EXAMPLE_CHARS: Final = 300
 WHY_CHARS: Final = 300
-SKETCHES: Final = 512  # beyond which a derivation is not shown
+SKETCHES: Final = 512  # largest derivation that is shown
 NEXT_STEPS: Final[Mapping[str, str]] = {
-    "build": "A bug of the code generator: report the message; the search goes on without it.",
-    "build-timeout": "The kernel is too large to compile in time: fewer nodes per task help.",
-    "load": "The machine code does not load: run `ansorpy doctor` on the worker.",
+    "build": "A bug in the code generator: report the message. The search continues without it.",
+    "build-timeout": "The kernel is too large to compile in time: use fewer nodes per task.",
+    "load": "The machine code cannot be loaded: run `ansorpy doctor` on the worker.",
     "crash": "The kernel crashed in its child process: report the message, it is a bug.",
-    "run-timeout": "Far slower than the best, or hanging: a few are normal; if most do, the"
-    " workload is large for its time limit: split it into several tasks.",
-    "wrong": "The result was outside its error bound and was thrown away: report the message.",
-    "out-of-bounds": "An access left its buffer and was caught: report the message, it is a bug.",
-    "memory": "The tensors did not fit: make the task smaller or give the worker more memory.",
+    "run-timeout": "Much slower than the best candidate, or hanging. A few are normal; if most"
+    " trials fail like this, the workload exceeds its time limit: split it into several tasks.",
+    "wrong": "The result exceeded its error bound and was discarded: report the message.",
+    "out-of-bounds": "An access beyond its buffer was caught: report the message, it is a bug.",
+    "memory": "The tensors did not fit: use smaller tasks, or a worker with more memory.",
 }
 assert set(NEXT_STEPS) == set(get_args(FailureKind))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskExplanation:
-    """What is known about a task of a job: its derivation, and what failed in the job."""
+    """The derivation of a task, and the failures of its job."""
 
     known: queries.JobDetails
     task: str
     tasks: tuple[str, ...]
     target_known: bool  # False: derived for a machine with default features
-    derivation: Derivation | None  # None: it has more than SKETCHES sketches
+    derivation: Derivation | None  # None for more than SKETCHES sketches
     failures: list[FailureReply]
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainService:
-    """What the routes of explanations call."""
+    """Use cases of the explanations."""
 
     engine: Engine
 
     def look(self, tenant_id: int, job_id: str, task: str | None) -> TaskExplanation:
-        """Return what is known about one task (the first unless given); UnknownError."""
+        """Return the explanation of a task (default: the first one).
+
+        Raises:
+            NotFoundError
+        """
         with reading(self.engine) as tx:
             known = queries.explain(tx, tenant_id, job_id)
         tasks = tuple(dag.name for dag in known.submission.dags)
         name = tasks[0] if task is None else task
         if name not in tasks:
-            raise NotFoundError("the job has no such task")
+            raise NotFoundError(NO_TASK)
         cores = known.submission.cores
         target = target_of(known.target, cores)
         derivation: Derivation | None = None
@@ -72,15 +77,18 @@ class ExplainService:
         return TaskExplanation(known, name, tasks, target is not None, derivation, failures)
 
     def read(self, tenant_id: int, job_id: str, task: str | None, after: int) -> ExplainReply:
-        """Return a page of the derivation of one task (the first unless given).
+        """Return a page of the derivation of a task (default: the first one).
 
         Raises:
-            UnknownError: no such job, or no such task in it.
-            SpecError: the derivation is too large to be shown.
+            NotFoundError: the job or the task does not exist.
+            SpecError: the derivation is too large.
         """
         look = self.look(tenant_id, job_id, task)
         if look.derivation is None:
-            raise SpecError(f"the derivation has more than {SKETCHES} sketches")
+            raise SpecError(
+                "cannot show the derivation because it has too many sketches; expected at most"
+                f" {SKETCHES}"
+            )
         visits, following = page(look.derivation, after)
         return ExplainReply(
             job=job_id,
@@ -97,7 +105,7 @@ class ExplainService:
 
 
 def failures_of(known: queries.JobDetails) -> list[FailureReply]:
-    """Return the failures of a job by kind, with shortened examples and what to do next."""
+    """Return the failures of a job by kind, with shortened examples and advice."""
     return [
         FailureReply(
             kind=failure.kind,
@@ -111,10 +119,10 @@ def failures_of(known: queries.JobDetails) -> list[FailureReply]:
 
 @lru_cache(maxsize=8)
 def derived(request: str, task: str, target: Target) -> Derivation:
-    """Return the derivation of a task of a stored request; kept, for its pages are asked in turn.
+    """Return the derivation of a task; cached, because its pages are requested one by one.
 
     Raises:
-        SpecError: it has too many sketches.
+        SpecError: it has more than SKETCHES sketches.
     """
     submission = Submission.of(request)
     (dag,) = (dag for dag in submission.dags if dag.name == task)
@@ -123,7 +131,7 @@ def derived(request: str, task: str, target: Target) -> Derivation:
 
 
 def page(derivation: Derivation, after: int) -> tuple[list[VisitReply], int | None]:
-    """Return visits from number `after` on, as many as fit a reply, and where the next begin."""
+    """Return visits from number `after` on that fit a reply, and the number after them."""
     found: list[VisitReply] = []
     size = 0
     for number in range(after, len(derivation.visits)):
@@ -136,7 +144,7 @@ def page(derivation: Derivation, after: int) -> tuple[list[VisitReply], int | No
 
 
 def visit_reply(number: int, visit: Visit) -> VisitReply:
-    """Return one visit: every rule that was asked, its verdict, and what decided it."""
+    """Return the wire model of a visit, with the verdict and reason of every rule."""
     return VisitReply(
         number=number,
         stage=visit.stage,
@@ -154,7 +162,7 @@ def visit_reply(number: int, visit: Visit) -> VisitReply:
 
 
 def target_of(facts: Mapping[str, Any], cores: int) -> Target | None:
-    """Return the target that the facts of a worker tell of; None where there are none."""
+    """Return the target in the facts of a worker, or None if there is none."""
     told = facts.get("target")
     if not isinstance(told, Mapping):
         return None

@@ -1,4 +1,4 @@
-"""What the service tells about itself: readiness, targets, rules, workers, counts."""
+"""Information about the service: readiness, targets, rules, workers, counts."""
 
 import inspect
 import json
@@ -27,29 +27,29 @@ from ansorpy.state.rule import Rule, name_of
 from ansorpy.tuner.rules import GROUP, find_rules
 from ansorpy.tuner.task import rules_name
 
-TEXT_CHARS: Final = 400  # of the docstring of a rule: two sets of them are one small reply
+TEXT_CHARS: Final = 400  # characters of a rule's docstring, so that two sets fit a small reply
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceInfo:
-    """What the routes about the service call."""
+    """Use cases of `routes.info`."""
 
     engine: Engine
 
     def ready(self) -> Ready:
-        """Ask the database and count the living workers."""
+        """Query the database, and return the number of living workers."""
         with reading(self.engine) as tx:
             count = len(machines.workers(tx, now(tx)))
         return Ready(database=self.engine.dialect.name, workers=count)
 
     def targets(self) -> Targets:
-        """Return the targets that a living worker has."""
+        """Return the targets of the living workers."""
         with reading(self.engine) as tx:
             found = machines.targets(tx, now(tx))
         return Targets(targets=[TargetReply(target=t, facts=dict(f)) for t, f in found.items()])
 
     def workers(self, tenant_id: int) -> Workers:
-        """Return the living workers; a job of somebody else is not named."""
+        """Return the living workers, without the ids of jobs of other tenants."""
         with reading(self.engine) as tx:
             rows = machines.workers(tx, now(tx))
             own = JobRow.tenant_id == tenant_id
@@ -79,7 +79,7 @@ class ServiceInfo:
         return RuleSets(sets=[rule_set(kind, find_rules(kind)) for kind in kinds])
 
     def facts(self) -> Iterator[tuple[str, str, str, Mapping[str, float]]]:
-        """Yield what Prometheus is told of the database."""
+        """Yield the gauges of the database for `http.metrics`."""
         with reading(self.engine) as tx:
             by_state = dict.fromkeys(MOVES, 0.0)
             count = select(JobRow.state, func.count()).group_by(JobRow.state)
@@ -94,7 +94,7 @@ class ServiceInfo:
 
 
 def rule_set(kind: str, rules: tuple[Rule, ...]) -> RuleSet:
-    """Return the wire shape of a rule set."""
+    """Return the wire model of a rule set."""
     return RuleSet(kind=kind, version=rules_name(kind, rules), rules=list(map(_rule, rules)))
 
 

@@ -1,4 +1,4 @@
-"""Use cases of a job: submit, look, steer, follow. Everything belongs to a tenant."""
+"""Use cases of a job: submit, read, change its state, read its events."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -27,12 +27,12 @@ from ansorpy.tuner.rules import find_rules
 StateChange = Literal["cancel", "pause", "resume"]
 
 _CHANGES: Final = {"cancel": queries.cancel, "pause": queries.pause, "resume": queries.resume}
-PAGE: Final = 200  # events read at a time
+PAGE: Final = 200  # events per query
 
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """One event; `line` is it as JSON."""
+    """One event; `line` is its JSON form."""
 
     number: int
     kind: str
@@ -41,7 +41,7 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """A page of events, and whether more can come after them."""
+    """A page of events, and whether the job has ended with them."""
 
     events: Sequence[JobEvent]
     ended: bool
@@ -49,15 +49,15 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class TaggedJob:
-    """A job as it is; `tag` changes whenever the reply would."""
+    """A job and its ETag, which changes whenever the reply changes."""
 
     tag: str
-    reply: JobReply | None  # None: the caller has it
+    reply: JobReply | None  # None if the caller knows the ETag
 
 
 @dataclass(frozen=True, slots=True)
 class JobService:
-    """What the routes of jobs call."""
+    """Use cases of `routes.jobs`; each is restricted to one tenant."""
 
     engine: Engine
     limits: RequestLimits
@@ -66,12 +66,12 @@ class JobService:
     def submit(
         self, tenant_id: int, request: JobRequest, idempotency_key: str | None
     ) -> JobSubmitted:
-        """Queue a job, or find the one that does or did the same.
+        """Queue a job, or return an existing job that makes it unnecessary.
 
         Raises:
-            SpecError: the workload is wrong or too large, or its target is not known.
-            KeyReusedError: the key came with another request before.
-            BusyError: the tenant has used up what it may.
+            SpecError: the workload is invalid or too large, or the target is unknown.
+            KeyReusedError: the key belongs to another request.
+            QuotaError: a quota of the tenant is used up.
         """
         submission = self._submission(request)
         with transaction(self.engine) as tx:
@@ -110,11 +110,15 @@ class JobService:
             raise SpecError(told) from None
 
     def read(self, tenant_id: int, job_id: str, has: Callable[[str], bool]) -> TaggedJob:
-        """Return a job, or only its tag where the caller `has` that already; UnknownError."""
+        """Return a job, or only its ETag if the caller `has` it.
+
+        Raises:
+            NotFoundError
+        """
         with reading(self.engine) as tx:
             row = queries.find(tx, tenant_id, job_id)
             waiting = machines.waiting_for(tx, row, now(tx))
-            # Workers come and go without a new version; the texts differ in length.
+            # `waiting_for` changes without a new version; its texts differ in length.
             tag = f'W/"{row.version}.{row.events}.{len(waiting or "")}"'
             return TaggedJob(tag, None if has(tag) else _told(tx, row, waiting))
 
@@ -137,7 +141,7 @@ class JobService:
         """Cancel, pause or resume a job.
 
         Raises:
-            UnknownError, MoveError
+            NotFoundError, StateError
         """
         with transaction(self.engine) as tx:
             now_s = now(tx)
@@ -145,18 +149,22 @@ class JobService:
             return _told(tx, row, machines.waiting_for(tx, row, now_s))
 
     def events_after(self, tenant_id: int, job_id: str, after: int) -> EventBatch:
-        """Return the next events after number `after`; UnknownError."""
+        """Return the next page of events after number `after`.
+
+        Raises:
+            NotFoundError
+        """
         with reading(self.engine) as tx:
             job: JobRow = queries.find(tx, tenant_id, job_id)
             rows = queries.events_after(tx, tenant_id, job_id, after, PAGE)
             return _followed(rows, job.state in ENDED)
 
     def new_events(self, after: Mapping[str, int]) -> Mapping[str, EventBatch]:
-        """Return the next events of jobs after a number each; jobs without any are left out.
+        """Return the new events of several jobs, given their last event numbers.
 
-        Its caller has found each job for its tenant before.
+        Jobs without new events are left out. The caller has checked the tenant of each job.
         """
-        found = {job_id: EventBatch((), True) for job_id in after}  # a job that is gone has ended
+        found = {job_id: EventBatch((), True) for job_id in after}  # deleted jobs count as ended
         with reading(self.engine) as tx:
             for job_id, state, events in last_events(tx, list(after)):
                 if events > after[job_id]:
@@ -167,12 +175,19 @@ class JobService:
         return found
 
     def kernel(self, tenant_id: int, job_id: str, task: str) -> str:
-        """Return the digest of the newest kernel of a task; UnknownError."""
+        """Return the digest of the newest kernel of a task.
+
+        Raises:
+            NotFoundError
+        """
         with reading(self.engine) as tx:
             for row in queries.kernels_of(tx, tenant_id, job_id):
                 if row.task == task:
                     return row.sha256
-        raise NotFoundError("no such kernel (yet)")
+        raise NotFoundError(
+            "cannot find a kernel of this task because the job has delivered none; expected a task"
+            " with a kernel"
+        )
 
 
 def _check_target(tx: Session, request: JobRequest) -> None:

@@ -28,43 +28,54 @@ MEDIA_TYPES: Final[Mapping[FileName, str]] = {
     "manifest.json": "application/json",
 }
 assert set(MEDIA_TYPES) == set(NAMES)
-REMEMBERED_BYTES: Final = 1 << 24
+CACHE_BYTES: Final = 1 << 24
 
 
 @dataclass
 class KernelService:
-    """What the routes of kernels call. What was served lately is kept: it never changes."""
+    """Use cases of `routes.kernels`, with an LRU cache of packages."""
 
     engine: Engine
-    _kept: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
+    _cache: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def exists(self, tenant_id: int, sha256: str) -> None:
-        """Raise UnknownError unless a job of the tenant delivered this package."""
+        """Raise NotFoundError unless a job of the tenant delivered this package."""
         with reading(self.engine) as tx:
             queries.package(tx, tenant_id, sha256)
 
     def content(self, tenant_id: int, sha256: str) -> bytes:
-        """Return a package; UnknownError."""
+        """Return the bytes of a package.
+
+        Raises:
+            NotFoundError
+        """
         with reading(self.engine) as tx:
             row = queries.package(tx, tenant_id, sha256)
             with self._lock:
-                if sha256 in self._kept:
-                    self._kept.move_to_end(sha256)
-                    return self._kept[sha256]
+                if sha256 in self._cache:
+                    self._cache.move_to_end(sha256)
+                    return self._cache[sha256]
             content = row.content
-        self._keep(sha256, content)
+        self._store(sha256, content)
         return content
 
     def file(self, tenant_id: int, sha256: str, name: str) -> bytes:
-        """Return a file of a package; UnknownError."""
+        """Return the bytes of a file of a package.
+
+        Raises:
+            NotFoundError
+        """
         package = unbox(self.content(tenant_id, sha256), "package", sha256)
         if name not in package.files:
-            raise NotFoundError("no such file in this package")
+            raise NotFoundError(
+                "cannot find this file because the package has none of this name; expected a name"
+                " in manifest.json"
+            )
         return package.files[name]
 
-    def _keep(self, sha256: str, content: bytes) -> None:
+    def _store(self, sha256: str, content: bytes) -> None:
         with self._lock:
-            self._kept[sha256] = content
-            while sum(map(len, self._kept.values())) > REMEMBERED_BYTES:
-                self._kept.popitem(last=False)
+            self._cache[sha256] = content
+            while sum(map(len, self._cache.values())) > CACHE_BYTES:
+                self._cache.popitem(last=False)

@@ -1,4 +1,4 @@
-"""How large a request may be, beyond what holds for every Dag (ansorpy.te.limits)."""
+"""Limits of a request, beyond the limits of a Dag (ansorpy.te.limits)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,28 +9,24 @@ from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.te.dag import Compute, Dag
 
-# What a worker needs to check a task, in bytes per byte of its tensors: the references in float64,
-# their error bounds, several sets of inputs (ADR-0054; tests/server/test_memory.py).
+# Memory of a worker to check a task, per byte of its tensors: references in float64, their error
+# bounds, several sets of inputs (ADR-0054; tests/server/test_memory.py).
 CHECKING_TIMES: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one request may ask for; all inclusive."""
+    """Inclusive limits of one request."""
 
     tasks: int = 64
-    parts: int = 4096  # objects of the JSON form; reading and checking one takes about 25 us
+    parts: int = 4096  # objects of the JSON form; parsing and checking one takes about 25 us
     tensor_bytes: int = 1 << 28  # of all tensors of one task
     trials: int = 100_000
     seconds: float = 86_400.0
 
 
 def check_parts(dags: Sequence[Any], limits: RequestLimits) -> None:
-    """Refuse a document of too many parts before any of it is understood.
-
-    Raises:
-        SpecError: names the limit.
-    """
+    """Raise SpecError for too many JSON objects, before the Dags are parsed."""
     count = 0
     stack: list[Any] = list(dags)
     while stack:
@@ -41,19 +37,20 @@ def check_parts(dags: Sequence[Any], limits: RequestLimits) -> None:
         elif isinstance(found, list):
             stack += found
         if count > limits.parts:
-            raise SpecError(f"dags: more than {limits.parts} objects")
+            raise SpecError(
+                f"cannot take dags because of too many objects; expected at most {limits.parts}"
+            )
 
 
 def check_request(
     dags: Sequence[Dag], trials: int, seconds: float | None, limits: RequestLimits
 ) -> None:
-    """Refuse what is too large.
-
-    Raises:
-        SpecError: names the place, the value and the limit.
-    """
+    """Raise SpecError for too many tasks, a budget beyond its limit, or too large tensors."""
     if len(dags) > limits.tasks:
-        raise SpecError(f"{len(dags)} tasks, limit {limits.tasks}")
+        raise SpecError(
+            f"cannot take {len(dags)} tasks because of the limit of a request; expected at most"
+            f" {limits.tasks}"
+        )
     if trials > limits.trials:
         raise SpecError(f"budget.trials {trials}, limit {limits.trials}")
     if seconds is not None and seconds > limits.seconds:
@@ -62,12 +59,13 @@ def check_request(
         size_bytes = tensor_bytes(dag)
         if size_bytes > limits.tensor_bytes:
             raise SpecError(
-                f"task {number}: {size_bytes} bytes of tensors, limit {limits.tensor_bytes}"
+                f"cannot take task {number} because its tensors have {size_bytes} bytes; expected"
+                f" at most {limits.tensor_bytes}"
             )
 
 
 def tensor_bytes(dag: Dag) -> int:
-    """Return the bytes of all tensors of a Dag, inputs and intermediates too; an exact integer."""
+    """Return the exact size of all tensors of a Dag, including inputs and intermediates."""
     return sum(
         prod(node.shape) * SIZE_BYTES[dtype]
         for node in dag.nodes

@@ -1,4 +1,4 @@
-"""Records as JSONL: what a tenant's trials left behind."""
+"""Export of a tenant's records as JSONL."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class RecordService:
-    """What the route of records calls."""
+    """Use cases of `routes.records`."""
 
     engine: Engine
 
     def check(self, tenant_id: int, job_id: str | None) -> None:
-        """Raise UnknownError where the job is not there."""
+        """Raise NotFoundError unless the tenant has the job."""
         if job_id is not None:
             with reading(self.engine) as tx:
                 queries.find(tx, tenant_id, job_id)
 
     def lines(self, tenant_id: int, job_id: str | None, after: int) -> Iterator[str]:
-        """Yield records after number `after` as JSONL, oldest first, a page at a time."""
+        """Yield the records after number `after` as JSONL, oldest first, one page per item."""
         while True:
             with reading(self.engine) as tx:
                 rows = queries.records_after(tx, tenant_id, after, PAGE, job_id)

@@ -1,9 +1,9 @@
-"""What a request is told about itself, without its own words.
+"""Redaction of error messages, so that no reply repeats strings of its request.
 
-The engine's messages name nodes and quote what is wrong: right for the person at the command line.
-A reply of the service never repeats strings that came in (they may be secrets, scripts, or a
-megabyte): names of nodes become their places, other words of the request an ellipsis. Words of up
-to three letters stay, numbers too: `extent 70000 > 65536` is what one needs to know.
+Messages of the engine name nodes and quote mistakes, which is right on the command line. In a reply
+such strings could be secrets, scripts or megabytes. So names of nodes are replaced by their places,
+and other words of the request by an ellipsis. Words of up to three letters and numbers stay, as in
+`extent 70000 > 65536` (ADR-0041).
 """
 
 import json
@@ -33,10 +33,10 @@ VOCABULARY: Final = frozenset(
 
 
 def redacted(message: str, text: str | None, dags: Sequence[Any], names: Iterable[str]) -> str:
-    """Return a message about a request in which no word of the request is left.
+    """Return the message with words of the request replaced.
 
     Args:
-        text, dags: the workload, as it came in.
+        text, dags: the workload, as it was sent.
         names: further strings of the request.
     """
     own = "\n".join((text or "", json.dumps(dags, ensure_ascii=False), *names))
@@ -55,12 +55,12 @@ def redacted(message: str, text: str | None, dags: Sequence[Any], names: Iterabl
 
 
 def _is_word_of(word: str, text: str) -> bool:
-    # The text is searched for the few words of the message, not taken apart: it may be long.
+    # Search the text for the few words of the message, because splitting a long text is slow.
     return word in text and re.search(rf"(?<![A-Za-z0-9_]){word}(?![A-Za-z0-9_])", text) is not None
 
 
 def _places(dags: Sequence[Any]) -> Iterator[tuple[str, str]]:
-    """Yield names of tasks and nodes, the first of equals last, with where they stand."""
+    """Yield names of tasks and nodes with their places; of equal names, the first comes last."""
     for i, dag in reversed(list(enumerate(dags))):
         nodes = dag.get("nodes") if isinstance(dag, Mapping) else None
         for j, node in reversed(list(enumerate(nodes if isinstance(nodes, list) else ()))):

@@ -1,4 +1,4 @@
-"""Rows of the database to shapes on the wire."""
+"""Serializers: from database rows to wire models."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ RESULT_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What replies tell of a request; worked out once per request, not once per look."""
+    """Facts of a request that its replies contain; computed once per request."""
 
     names: tuple[str, ...]
     weights: tuple[float, ...]
     flops: tuple[int, ...]
-    same_as: tuple[str, ...]  # the first task that computes the same; "": it is itself the first
+    same_as: tuple[str, ...]  # the first equal task; "" for the first one itself
     memory_bytes: int
     budget: Budget
 
@@ -48,12 +48,12 @@ def _asked(request: str) -> Asked:
 
 
 def asked(row: JobRow) -> Asked:
-    """Return what a job was asked."""
+    """Return the facts of the request of a job, cached."""
     return _asked(row.request)
 
 
 def job_reply(row: JobRow, kernels: Sequence[KernelRow], waiting_for: str | None) -> JobReply:
-    """Return all that is told of a job."""
+    """Return the reply for a job with its delivered kernels."""
     facts = asked(row)
     progress = json.loads(row.progress)
     results = {result["name"]: result for result in json.loads(row.results)}
@@ -92,7 +92,7 @@ def job_reply(row: JobRow, kernels: Sequence[KernelRow], waiting_for: str | None
 
 
 def so_far(progress: Mapping[str, Any], name: str, same_as: str) -> Mapping[str, Any]:
-    """Return the progress of a task; an equal one has no trials of its own."""
+    """Return the progress of a task; a duplicate task shows its leader's, with 0 trials."""
     if not same_as:
         known: Mapping[str, Any] = progress.get(name, {})
         return known
@@ -102,10 +102,10 @@ def so_far(progress: Mapping[str, Any], name: str, same_as: str) -> Mapping[str,
 def task_reply(
     name: str, weight: float, known: Mapping[str, Any], kernel: KernelRow | None
 ) -> TaskReply:
-    """Return one task: what is known of it, the result before the progress.
+    """Return the reply for a task, from its result, or else its progress.
 
-    Before the race, and in results of older versions, nobody knows which operations are executed:
-    a rate is an effective one.
+    Before the final race, and in results of older versions, the number of executed operations is
+    unknown; the rate is then marked as effective.
     """
     if "flop_per_s" not in known and known.get("best_s") and known.get("flop"):
         known = {**known, "flop_per_s": known["flop"] / known["best_s"], "effective": True}
@@ -122,7 +122,7 @@ def task_reply(
 
 
 def job_summary(row: JobRow) -> JobSummary:
-    """Return one line of the list."""
+    """Return the row of a job in the list."""
     names = asked(row).names
     return JobSummary(
         id=row.id,

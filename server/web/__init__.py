@@ -1,1 +1,1 @@
-"""Pages for people: templates, styles and scripts, all served by this process."""
+"""Dashboard: templates, template filters, styles and scripts, without third parties."""

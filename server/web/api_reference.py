@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page: no script, no request to anywhere else."""
+"""API reference: the OpenAPI document as a page without scripts."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ class ParameterRow:
 
 @dataclass(frozen=True, slots=True)
 class ResponseRow:
-    """One status that an operation answers with."""
+    """One response of an operation."""
 
     status: str
     text: str
@@ -31,7 +31,7 @@ class ResponseRow:
 
 @dataclass(frozen=True, slots=True)
 class OperationRow:
-    """One method of one path."""
+    """One operation: a method of a path."""
 
     name: str
     method: str
@@ -46,7 +46,7 @@ class OperationRow:
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """One field of a shape."""
+    """One field of a model."""
 
     name: str
     kind: str
@@ -117,7 +117,7 @@ def _fields(schema: Mapping[str, Any]) -> Iterator[FieldRow]:
 
 
 def kind_of(schema: Mapping[str, Any]) -> str:
-    """Return what a schema says of a value, in a few words."""
+    """Return a short description of the type of a schema."""
     if "$ref" in schema:
         return str(schema["$ref"].rpartition("/")[2])
     if "anyOf" in schema:

@@ -1,4 +1,4 @@
-"""Numbers and code for people: filters of the templates."""
+"""Template filters: format times, ratios, rates and Python source."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -12,7 +12,7 @@ UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
-NOTHING: Final = "–"  # noqa: RUF001 - an en dash, for a number that is not there
+NOTHING: Final = "–"  # noqa: RUF001 - an en dash for a missing number
 
 
 def latency(seconds: float | None) -> str:
@@ -40,15 +40,15 @@ def span(seconds: float | None) -> str:
 
 
 def moment(epoch_s: float | None) -> str:
-    """Return a time of the clock: `2026-03-01 12:30:05 UTC`."""
+    """Return a date: `2026-03-01 12:30:05 UTC`."""
     if epoch_s is None:
         return NOTHING
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def ratio(value: float | None) -> str:
-    """Return how many times: `5.2x`."""
-    return NOTHING if value is None else f"{value:.2f}×"  # noqa: RUF001 - the sign of times
+    """Return a factor: `5.20x`."""
+    return NOTHING if value is None else f"{value:.2f}×"  # noqa: RUF001 - multiplication sign
 
 
 def rate(flop_per_s: float | None, effective: bool) -> str:
@@ -59,6 +59,6 @@ def rate(flop_per_s: float | None, effective: bool) -> str:
 
 
 def python(source: str) -> Markup:
-    """Return Python with its words coloured by classes; all of it escaped."""
+    """Return escaped Python source with syntax highlighting by CSS classes."""
     formatter = HtmlFormatter(nowrap=True, classprefix="p-")
     return Markup(highlight(source, PythonLexer(), formatter))  # pygments escapes

@@ -1,4 +1,4 @@
-"""Templates to HTML; everything is escaped unless a template says otherwise."""
+"""Jinja environment of the dashboard, with auto-escaping."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +14,7 @@ STATIC: Final = HERE / "static"
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """Return the templates of the service; a name that is missing is an error."""
+    """Return the environment; undefined names are errors."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,

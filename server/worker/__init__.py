@@ -1,9 +1,10 @@
-"""Who works on jobs: a supervisor (in the API), a keeper (the worker process), its driver.
+"""Workers: a supervisor in the API, the worker loop in a process, and its tuner process.
 
-    API ── supervisor ──▶ keeper ── claims, heartbeats, cancels ──▶ driver ── tunes ──▶ slots
+    API ── supervisor ──▶ worker loop ── lease, heartbeat, cancel ──▶ tuner process ──▶ runners
 
-Each watches the one below and ends with the one above. The keeper holds the lease and never does
-anything slow; the driver runs the engine, one job after another, and may be killed at any moment.
+Each process watches the next one and ends with the previous one. The worker loop holds the lease
+and never blocks for long; the tuner process runs the engine, one job after another, and may be
+killed at any moment.
 """
 
 from ansorpy.server.worker.supervisor import Supervisor

@@ -1,4 +1,4 @@
-"""`python -m ansorpy.server.worker CORE ...`: what a supervisor starts."""
+"""`python -m ansorpy.server.worker CORE ...`: the embedded worker, started by a supervisor."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The description that a worker stores of itself: target, cores and versions."""
+"""Description of a worker's machine: target, cores and versions."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ PACKAGES: Final = ("ansorpy", "llvmlite", "numba", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class WorkerDescription:
-    """A worker's machine, as its row and its claims tell of it."""
+    """The machine of a worker, for its row in the database and its claims."""
 
     target: str = ""  # digest
     names: tuple[str, ...] = ()  # KIND, KIND:ARCH
@@ -22,7 +22,7 @@ class WorkerDescription:
 
 
 def describe() -> WorkerDescription:
-    """Return the description of this machine, with the cores that this process may use."""
+    """Return the description of this machine, with the cores usable by this process."""
     target = local_target(None)
     facts = {
         "target": asdict(target),

@@ -1,6 +1,6 @@
-"""`python -m ansorpy.server.worker.health`: exit code 0 where a worker of this host is alive.
+"""`python -m ansorpy.server.worker.health`: exit code 0 if a worker of this host is alive.
 
-For the health check of a container, whose host name is its own.
+A health check for containers, each of which has a host name of its own.
 """
 
 import sys
@@ -12,7 +12,7 @@ from ansorpy.server.worker.identity import ProcessIdentity
 
 
 def alive(settings: ServiceSettings, host: str) -> bool:
-    """Return whether the heartbeat of a worker of that host is young."""
+    """Return whether a worker of the host is alive."""
     engine = connect(settings.url)
     try:
         with reading(engine) as tx:

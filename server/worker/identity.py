@@ -1,4 +1,4 @@
-"""Who a worker is, in a way that tells whether it still lives."""
+"""Identity of a worker process, from which other processes can tell whether it has ended."""
 
 import os
 import socket
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HOST_CHARS = 64
-STARTED_FIELD = 19  # of /proc/<pid>/stat after the name: start time in clock ticks since boot
+STARTED_FIELD = 19  # field of /proc/<pid>/stat after the name: start time in ticks since boot
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process: of all that ever were, one has these four."""
+    """Globally unique identity of a process."""
 
     host: str
-    boot: str  # this boot of this host, and the process-id namespace
+    boot: str  # id of the boot of the host, and of the process-id namespace
     pid: int
     started: int  # clock ticks since the boot
 
@@ -23,20 +23,20 @@ class ProcessIdentity:
 
     @staticmethod
     def current() -> "ProcessIdentity":
-        """Return that of this process."""
+        """Return the identity of this process."""
         pid = os.getpid()
         return ProcessIdentity(socket.gethostname()[:HOST_CHARS], _boot(), pid, _started(pid) or 0)
 
     @staticmethod
     def of(text: str) -> "ProcessIdentity | None":
-        """Return the identity that `str` made; None where it is none."""
+        """Parse the result of `str`; return None for any other text."""
         parts = text.rsplit(":", 3)
         if len(parts) != 4 or not (parts[2].isdecimal() and parts[3].isdecimal()):
             return None
         return ProcessIdentity(parts[0], parts[1], int(parts[2]), int(parts[3]))
 
     def is_gone(self, seen_from: "ProcessIdentity") -> bool:
-        """Return whether the process is known to have ended; a distant one never is."""
+        """Return whether the process has ended; always False for processes of other machines."""
         if (self.host, self.boot) != (seen_from.host, seen_from.boot):
             return False
         return _started(self.pid) != self.started
@@ -49,7 +49,7 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """Return when a process started, None where there is none (or only its corpse)."""
+    """Return the start time of a process, or None if it does not exist or is a zombie."""
     try:
         _, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     except OSError:

@@ -1,4 +1,4 @@
-"""Watching one job of one driver until something ends it."""
+"""Monitoring of one running job until it ends or its lease is lost."""
 
 import time
 from collections.abc import Callable
@@ -10,18 +10,18 @@ from ansorpy.server.worker.leased_job import LeasedJob, LeaseLostError
 from ansorpy.server.worker.stop_flag import StopFlag
 from ansorpy.server.worker.tuner_process import TunerProcess
 
-DONE_S: Final = 5.0  # how long a driver may take to say that it ended its job
+DONE_S: Final = 5.0  # time for the tuner process to report the end of its job
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """Why the watching is over.
+    """The reason for the end of the monitoring.
 
-    done     the driver ended the job, with success or without, and says so
-    taken    the job is not ours any more
-    stuck    the driver could not store what it had to
-    died     the driver ended, or hung
-    stopped  we were asked to stop
+    done     the tuner process has ended the job and reported it
+    taken    the lease was lost
+    stuck    the database did not accept a write of the tuner process
+    died     the tuner process has ended, or hangs
+    stopped  the worker was asked to stop
     """
 
     how: Literal["done", "taken", "stuck", "died", "stopped"]
@@ -29,7 +29,7 @@ class JobEnd:
 
 
 class JobMonitor:
-    """Extends the lease, listens to the driver, and looks whether the job is still ours."""
+    """Extends the lease of a job, receives messages of its tuner process, checks the claim."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class JobMonitor:
         self._beat = beat
         self._clock = clock
         self._heard_s = self._beat_s = clock()
-        self._ended_s: float | None = None  # since when the job has been over
+        self._ended_s: float | None = None  # time at which the job was first seen ended
 
     def run_to_end(self, stop: StopFlag) -> JobEnd:
-        """Watch; the lease is extended every `heartbeat_s`, `beat` is called along with it.
+        """Monitor the job; extend its lease and call `beat` every `heartbeat_s`.
 
         Raises:
-            StorageError: the database stayed away.
+            StorageError: the database accepted no write.
         """
         while True:
             end = self._listen() or self._check_lease()
@@ -61,7 +61,7 @@ class JobMonitor:
                 return JobEnd("stopped")
 
     def _listen(self) -> JobEnd | None:
-        """Take in what the driver says, for `watch_s` at most."""
+        """Wait up to `watch_s` for a message of the tuner process, and handle it."""
         try:
             message = self._tuner.receive(self._settings.watch_s)
         except EOFError:
@@ -69,7 +69,7 @@ class JobMonitor:
         if message is None:
             silent_s = self._clock() - self._heard_s
             if silent_s > self._settings.stall_s:
-                return JobEnd("died", f"the driver said nothing for {silent_s:.0f} s")
+                return JobEnd("died", f"the tuner process was silent for {silent_s:.0f} s")
             return None
         self._heard_s = self._clock()
         match message["is"]:
@@ -83,7 +83,7 @@ class JobMonitor:
                 return None
 
     def _check_lease(self) -> JobEnd | None:
-        """Extend the lease where that is due, else look whether it still is ours."""
+        """Extend the lease if that is due, else check that the claim is still valid."""
         now_s = self._clock()
         try:
             if now_s - self._beat_s < self._settings.heartbeat_s:
@@ -101,6 +101,6 @@ class JobMonitor:
                 return None
             case "taken":
                 return JobEnd("taken")
-            case "ended":  # mostly by our driver, which is about to say so
+            case "ended":  # mostly by the tuner process, which is about to report it
                 self._ended_s = now_s if self._ended_s is None else self._ended_s
                 return JobEnd("taken") if now_s - self._ended_s > DONE_S else None

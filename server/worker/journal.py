@@ -1,4 +1,4 @@
-"""The journal of a job: rounds, races and events go to the database, and come back from it."""
+"""Journal of a job: store rounds, races and events in the database, and read them back."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +24,10 @@ from ansorpy.tuner.twins import leaders, summed
 
 
 class JobJournal:
-    """The store and the journal of a job, as `ansorpy.tuner.tune.run` takes them.
+    """The record store and the journal of a job, for `ansorpy.tuner.tune.run`.
 
-    As a store it holds the records that the tenant had when the job began: a resumed search must
-    know no more than the first attempt did.
+    The store contains the records that the tenant had when the job began, so that a resumed search
+    has the same knowledge as the first attempt.
     """
 
     def __init__(self, leased: LeasedJob) -> None:
@@ -42,7 +42,7 @@ class JobJournal:
     # --- the journal
 
     def kept(self) -> Kept:
-        """Return the stored rounds in order, and where the search stood after the last."""
+        """Return the stored rounds in order, and the state of the search after the last one."""
         rows = select(RecordRow).where(RecordRow.job_id == self._job_id).order_by(RecordRow.seq)
         rounds: dict[int, tuple[str, list[Record]]] = {}
         races: dict[str, Record] = {}
@@ -59,7 +59,7 @@ class JobJournal:
         return Kept(after, tuple(found), races)
 
     def round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
-        """Store the trials of a round, the state after it, progress and events: all or nothing."""
+        """Store a round in one transaction: trials, state of the search, progress and events."""
         number = self._round + 1
 
         def store(tx: Session, row: JobRow, now_s: float) -> None:
@@ -73,7 +73,7 @@ class JobJournal:
                 for record in records
             )
             search.round, search.body, search.updated_s = number, _json(asdict(after)), now_s
-            row.lost = 0  # whatever happened before: it gets on
+            row.lost = 0  # a stored round resets the losses
             row.rounds_done, row.seconds_done = number, after.seconds
             row.best_s = after.latencies[-1][1] if after.latencies else None
             _note(tx, row, done, now_s)
@@ -82,7 +82,7 @@ class JobJournal:
         self._round = number
 
     def race(self, task: str, record: Record) -> None:
-        """Store the race that ends a task, once."""
+        """Store the final race of a task, once."""
 
         def store(tx: Session, row: JobRow, _now_s: float) -> None:
             known = select(RecordRow.seq).where(
@@ -94,10 +94,10 @@ class JobJournal:
 
         self._leased.write(store)
 
-    # --- what else happens in a job
+    # --- further events of a job
 
     def derived(self, event: Derived) -> None:
-        """Store how much of the search space of a task is open; a resumed search says it again."""
+        """Store the size of the search space of a task; repeated calls are ignored."""
 
         def store(tx: Session, row: JobRow, now_s: float) -> None:
             progress = json.loads(row.progress)
@@ -118,14 +118,14 @@ class JobJournal:
 
         def store(tx: Session, row: JobRow, now_s: float) -> None:
             package = package_of(event.kernel, now_s)
-            if self._firsts[event.task] == event.task:  # its weight is that of all equal tasks
+            if self._firsts[event.task] == event.task:  # has the weight of all equal tasks
                 _replace_best(row, summed(self._firsts, self._weights), event)
             lease.add_kernel(tx, row, event.task, package, event.best_s, False, now_s)
 
         self._leased.write(store)
 
     def finish(self, end: Finished) -> None:
-        """Deliver the kernels and end the job, in one transaction."""
+        """Store the final kernels and the end of the job, in one transaction."""
         made = [result for result in end.results if result.kernel is not None]
 
         def store(tx: Session, row: JobRow, now_s: float) -> None:
@@ -144,21 +144,21 @@ class JobJournal:
     # --- the store
 
     def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
-        """Refuse: what a job measures goes through `round`."""
-        raise AssertionError("records of a job belong to its rounds")
+        """Raise: the records of a job are stored by `round`."""
+        raise AssertionError("records of a job are stored by `round`")
 
     def all(self, key: str) -> tuple[Record, ...]:
-        """Return the records of one task that were there when the job began, oldest first."""
+        """Return the records of one task from before the job, oldest first."""
         query = select(*STORED).where(*self._known, RecordRow.key == key)
         with reading(self._engine) as tx:
             return tuple(records_of(tx.execute(query.order_by(RecordRow.seq))))
 
     def best(self, key: str) -> Record | None:
-        """Return the fastest measured trial among them, or None."""
+        """Return the fastest measured trial of one task from before the job, or None."""
         return best_of(self.all(key))
 
     def count(self, key: str | None = None) -> int:
-        """Return their number, of one task or of all."""
+        """Return the number of records from before the job, of one task or of all."""
         query = select(func.count()).where(*self._known)
         if key is not None:
             query = query.where(RecordRow.key == key)
@@ -166,7 +166,7 @@ class JobJournal:
             return tx.scalar(query) or 0
 
     def export(self) -> Iterator[Record]:
-        """Yield all of them, oldest first."""
+        """Yield all records from before the job, oldest first."""
         query = select(*STORED).where(*self._known).order_by(RecordRow.seq)
         with reading(self._engine) as tx:
             rows = tx.execute(query).all()
@@ -188,7 +188,7 @@ class JobJournal:
 
 
 def _replace_best(row: JobRow, weights: Mapping[str, float], event: Delivered) -> None:
-    """Put the race time of a task in the place of its fastest trial, and in the sum of the job."""
+    """Replace the trial time of a task by its race time, also in the latency of the job."""
     progress = json.loads(row.progress)
     facts = progress.setdefault(event.task, {})
     before_s = facts.get("best_s")
@@ -199,14 +199,14 @@ def _replace_best(row: JobRow, weights: Mapping[str, float], event: Delivered) -
 
 
 def _latency_s(results: Sequence[TaskResult], weights: Mapping[str, float]) -> float | None:
-    """Return the weighted sum of the times of all tasks, None if a task has none."""
+    """Return the weighted sum of the task times, or None if a task has no time."""
     times_s = [(weights.get(result.name, 1.0), result.best_s) for result in results]
     known = [weight * best_s for weight, best_s in times_s if best_s is not None]
     return sum(known) if len(known) == len(times_s) else None
 
 
 def _note(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
-    """Bring progress up to date, and tell of the round."""
+    """Store the progress and the events of a round."""
     progress = json.loads(row.progress)
     before = progress.setdefault(done.task, {})
     best_s = before.get("best_s")

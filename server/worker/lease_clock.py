@@ -1,32 +1,32 @@
-"""Jumps of the clock that leases are counted by, seen from a clock that does not jump."""
+"""Detection of jumps of the database clock, by comparison with a monotonic clock."""
 
 from collections.abc import Callable
 from typing import Final
 
-JUMP: Final = 0.5  # leases that the two clocks may part between two looks
-REST: Final = 0.5  # leases without a judgement after a jump: every living worker extends its own
+JUMP: Final = 0.5  # difference of the two clocks that counts as a jump, in lease lengths
+REST: Final = 0.5  # time without expiry after a jump, in lease lengths: living workers extend
 
 
 class LeaseClock:
-    """Tells whether the end of a lease can be trusted.
+    """Tells whether the expiry times of leases can be trusted.
 
-    If the clock of the database is set (by hand, after a suspended machine wakes, by a first
-    synchronisation), the leases of living workers seem over until their next heartbeat. A jump by
-    more than half a lease is noticed, and nobody's lease is judged for half a lease after it. With
-    `ansorpy.server.jobs.lease.LONGEST` no recovery is later than two leases, whatever the jump.
+    If the clock of the database is set (by hand, on wake-up, by time synchronisation), leases of
+    living workers appear expired until their next heartbeat. After a jump by more than half a
+    lease, no lease is treated as expired for half a lease. Together with
+    `ansorpy.server.jobs.lease.LONGEST` this bounds every recovery by two leases.
     """
 
     def __init__(self, lease_s: float, clock: Callable[[], float]) -> None:
         self._lease_s = lease_s
         self._clock = clock
-        self._offset_s: float | None = None  # of the database's clock, at the last look
-        self._rest_until_s = 0.0  # by the steady clock
+        self._offset_s: float | None = None  # database clock minus monotonic clock, last value
+        self._rest_until_s = 0.0  # by the monotonic clock
 
     def is_steady(self, now_s: float) -> bool:
-        """Return whether no jump was seen within the last half lease.
+        """Return whether the clock did not jump within the last half lease.
 
         Args:
-            now_s: by the clock of the database.
+            now_s: time of the database clock.
         """
         steady_s = self._clock()
         before_s, self._offset_s = self._offset_s, now_s - steady_s

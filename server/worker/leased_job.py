@@ -1,4 +1,4 @@
-"""A job on lease, and the one way to write to it: fenced, durable, patient with the database."""
+"""A leased job, whose writes are fenced, durable, and retried while the database is away."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ from ansorpy.server.logs import fields
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_S = 0.05
+FIRST_PAUSE_S = 0.05  # before the first retry; doubled by each retry
 LONGEST_PAUSE_S = 2.0
 
 T = TypeVar("T")
@@ -26,15 +26,15 @@ Write = Callable[[Session, JobRow, float], T]  # transaction, locked job, time
 
 
 class LeaseLostError(AnsorError):
-    """The lease was taken away: the job was cancelled or paused, or another worker has it."""
+    """The lease was lost: the job was cancelled or paused, or another worker claimed it."""
 
 
 class StorageError(AnsorError):
-    """The database did not take a write for longer than we are ready to wait."""
+    """The database accepted no write for longer than `ANSORPY_STORAGE_WAIT_S`."""
 
 
 class LeasedJob:
-    """A claim and the database it holds in."""
+    """A claim and its database."""
 
     def __init__(
         self,
@@ -55,26 +55,26 @@ class LeasedJob:
     def write(self, change: Write[T]) -> T:
         """Run `change` on the locked job and extend the lease, in one transaction.
 
-        While the database is away or full it is tried again, so `change` must do nothing on a job
-        that has it already (a commit whose answer was lost).
+        The transaction is retried while the database is away or full. `change` must be idempotent,
+        because an earlier attempt may have been committed although its reply was lost.
 
         Raises:
-            LostError: the job is not ours any more; nothing was written.
-            StorageError: the database stayed away for longer than `patience_s`.
+            LeaseLostError: the lease was lost; nothing was written.
+            StorageError: the retries lasted longer than `patience_s`.
         """
         begin_s, pause_s = self._clock(), FIRST_PAUSE_S
         while True:
             try:
                 return self._write_once(change)
             except IntegrityError:
-                raise  # waiting makes it no better
+                raise  # a retry cannot succeed
             except DBAPIError as error:
                 reason = (
                     str(error.orig).splitlines()[0] if str(error.orig) else type(error).__name__
                 )
                 if self._clock() - begin_s > self._patience_s:
                     raise StorageError(f"storage: {reason}") from error
-                log.warning("database", extra=fields(job=self.claim.job_id, reason=reason))
+                log.warning("retrying a write", extra=fields(job=self.claim.job_id, reason=reason))
             self._sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
@@ -83,17 +83,18 @@ class LeasedJob:
         self.write(lambda tx, row, now_s: None)
 
     def ownership(self) -> Literal["ours", "ended", "taken"]:
-        """Return whether the job is still on lease to us, as far as is known; takes no lock.
+        """Return whether the claim is still valid, without a lock.
 
-        ended    it succeeded or failed: mostly our own doing
-        taken    it was cancelled or paused, or another worker has it
+        ours     the claim is valid, or the database does not answer
+        ended    the job succeeded or failed, mostly by a write of this claim
+        taken    the job was cancelled or paused, or another worker claimed it
         """
         query = select(JobRow.lease_token, JobRow.state).where(JobRow.id == self.claim.job_id)
         try:
             with reading(self.engine) as tx:
                 token, state = tx.execute(query).one()
         except DBAPIError:
-            return "ours"  # whoever writes will wait for the database, and be told
+            return "ours"  # the next write waits for the database and finds out
         if state in ("succeeded", "failed"):
             return "ended"
         return "ours" if (token, state) == (self.claim.token, "running") else "taken"
@@ -103,5 +104,5 @@ class LeasedJob:
             now_s = now(tx)
             row = lease.lock_leased(tx, self.claim, now_s, self._lease_s)
             if row is None:
-                raise LeaseLostError(f"job {self.claim.job_id} is not ours any more")
+                raise LeaseLostError(f"the lease of job {self.claim.job_id} was lost")
             return change(tx, row, now_s)

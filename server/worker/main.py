@@ -1,4 +1,4 @@
-"""A worker from start to end, embedded in the service or by itself."""
+"""Entry points of a worker process: standalone, or embedded in the service."""
 
 import logging
 import os
@@ -26,10 +26,10 @@ def work(
     stop: StopFlag,
     start_tuner: Callable[[ServiceSettings], TunerProcess] = TunerProcess,
 ) -> None:
-    """Work until SIGTERM or SIGINT, or until `stop` is set.
+    """Run a worker until SIGTERM, SIGINT or `stop`.
 
     Raises:
-        SpecError: the database is not of this version.
+        SpecError: the schema of the database is of another version.
     """
 
     def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
@@ -41,16 +41,16 @@ def work(
     engine = open_database(settings.url)
     identity = ProcessIdentity.current()
     with scratch(lock_folder(), identity) as folder:
-        log.info("worker starts", extra=fields(worker=str(identity)))
+        log.info("worker started", extra=fields(worker=str(identity)))
         WorkerLoop(settings, engine, identity, folder, stop, start_tuner).run()
-        log.info("worker ends", extra=fields(worker=str(identity)))
+        log.info("worker stopped", extra=fields(worker=str(identity)))
     engine.dispose()
 
 
 def embedded(cores: Collection[int]) -> None:
-    """Work on `cores` for the process that started this one: settings come by its pipe.
+    """Run a worker on `cores` for a supervisor: read the settings from its pipe.
 
-    The end of the pipe is ours.
+    The worker stops when the pipe is closed.
     """
     os.sched_setaffinity(0, cores)
     settings = ServiceSettings.model_validate_json(sys.stdin.readline())

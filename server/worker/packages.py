@@ -1,4 +1,4 @@
-"""A kernel zip as a row."""
+"""Database row of a kernel zip."""
 
 import zipfile
 from hashlib import sha256
@@ -8,7 +8,7 @@ from ansorpy.server.db.models import PackageRow
 
 
 def package_of(path: Path, now_s: float) -> PackageRow:
-    """Return the row of a zip."""
+    """Return the row of the zip at `path`."""
     content = path.read_bytes()
     with zipfile.ZipFile(path) as file:
         manifest = file.read("manifest.json").decode()

@@ -1,4 +1,4 @@
-"""The folder of a worker's temporary files: gone with it, even if it was killed."""
+"""Folder for the temporary files of a worker; leftovers of killed workers are removed."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ PREFIX = "worker-"
 
 @contextmanager
 def scratch(parent: Path, identity: ProcessIdentity) -> Iterator[Path]:
-    """Make a folder for the block; remove it, and those of workers that are gone."""
+    """Create a folder for the block, then remove it; first remove folders of ended workers."""
     for folder in parent.glob(f"{PREFIX}*"):
         owner = ProcessIdentity.of(folder.name.removeprefix(PREFIX))
         if owner is not None and owner.is_gone(identity):
@@ -26,6 +26,6 @@ def scratch(parent: Path, identity: ProcessIdentity) -> Iterator[Path]:
 
 
 def empty(folder: Path) -> None:
-    """Remove what a killed driver left."""
+    """Remove the files of a killed tuner process."""
     for path in folder.iterdir():
         shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Keeps the embedded worker of the service alive."""
+"""Supervision of the embedded worker process of the service."""
 
 import logging
 import os
@@ -17,31 +17,31 @@ from ansorpy.server.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 0.1
-STOP_S: Final = 10.0  # a worker that was asked to end gets so long
-PAUSE_S: Final = 0.25  # before a worker that died is replaced; more each time it dies young
+LOOK_S: Final = 0.1  # interval at which the process is polled
+STOP_S: Final = 10.0  # time for a worker to stop before it is killed
+PAUSE_S: Final = 0.25  # first pause before a restart; doubled while workers die within GROWN_UP_S
 LONGEST_PAUSE_S: Final = 10.0
 GROWN_UP_S: Final = 60.0
 
 
 class Supervisor:
-    """Starts a worker, starts another where it dies; what it was doing the next one takes up."""
+    """Starts a worker process, and restarts it with back-off if it dies."""
 
     def __init__(self, settings: ServiceSettings, engine: Engine) -> None:
         self.settings = settings
         self.engine = engine
         self.state = "stopped"
         self.pid: int | None = None
-        self._cores = usable_cores()  # the worker's; this process may keep off some (ADR-0052)
+        self._cores = usable_cores()  # of the worker; this process avoids some of them (ADR-0052)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
     def start(self) -> None:
-        """Start the worker, and a thread that watches it."""
+        """Start the thread that starts and polls the worker."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the worker to stop, wait for it, and kill it if it does not."""
+        """Stop the worker, and kill it after STOP_S."""
         self._ended.set()
         self._thread.join()
 
@@ -66,8 +66,8 @@ class Supervisor:
         self.state = "stopped"
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        # A program of its own, never a fork: this process has threads. Its input stays open for
-        # as long as we live: its end tells the worker to end too.
+        # A new program instead of a fork, because this process has threads. The worker stops when
+        # its standard input is closed, and so with this process.
         path = os.pathsep.join(filter(None, sys.path))
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "ansorpy.server.worker", *map(str, self._cores)],

@@ -1,13 +1,15 @@
-"""The tuning process, `python -m ansorpy.server.worker.tuner_main`; a keeper starts and watches it.
+"""Main module of the tuner process, `python -m ansorpy.server.worker.tuner_main`.
 
-    stdin   {settings}, then one {claim} per job; its end is the end of the driver
-    stdout  {"is": "ready"} once; of a job any number of {"is": "alive"}, then one of
-            {"is": "done"}   the job ended, with success or without: the database says how
-            {"is": "lost"}   the job was taken away
-            {"is": "stuck", "reason": ...}   the database did not take what was to be stored
+The worker loop starts the process and talks to it in lines of JSON:
 
-Killed at any moment, it leaves the job at its last stored round. All that it writes goes through
-`Held`, so that a driver that was taken for dead can do no harm.
+    stdin   {settings}, then one {claim} per job; end of file ends the process
+    stdout  {"is": "ready"} once; per job any number of {"is": "alive"}, then one of
+            {"is": "done"}   the job has ended; its state in the database has the outcome
+            {"is": "lost"}   the lease was lost
+            {"is": "stuck", "reason": ...}   the database did not accept a write
+
+A kill leaves the job at its last stored round. All writes go through `LeasedJob`, so that a process
+that has lost its lease can write nothing.
 """
 
 import ctypes
@@ -37,25 +39,25 @@ from ansorpy.server.worker.leased_job import LeasedJob, LeaseLostError, StorageE
 
 log = logging.getLogger(__name__)
 
-PDEATHSIG: Final = 1  # prctl option
+PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
 
-# What a driver does with a submission: the events of a tuning whose rounds go to the journal.
+# Tune a submission: store its rounds in the journal, write kernels to the folder, yield events.
 Tune = Callable[[Submission, JobJournal, Path], Iterator[Event]]
-Say = Callable[..., None]  # what, and facts
+Say = Callable[..., None]  # sends a message: its kind, and fields
 
 
 def main(load: "Callable[[ServiceSettings], Tune] | None" = None) -> None:
-    """Take the settings, load the engine, run jobs until the keeper closes our input.
+    """Read the settings, load the engine, run jobs until end of file on standard input.
 
     Args:
-        load: another engine than the real one.
+        load: replaces the engine, for tests.
     """
     parent = os.getppid()
     ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)
     speak = _private_output()
     settings = ServiceSettings.model_validate_json(sys.stdin.readline())
     configure(settings.log_format)
-    if os.getppid() != parent:  # it died before the line above
+    if os.getppid() != parent:  # the parent died before prctl
         return
     tune = (load or load_engine)(settings)
     engine = open_database(settings.url)
@@ -77,7 +79,7 @@ def run_job(
     tune: Tune,
     say: Say,
 ) -> None:
-    """Run one job and say how it went; files go to a folder in `folder`."""
+    """Run one job and report its end; files are written to a temporary folder in `folder`."""
     leased = LeasedJob(engine, claim, settings.lease_s, settings.storage_wait_s)
     try:
         try:
@@ -86,8 +88,8 @@ def run_job(
             raise
         except AnsorError as error:
             _fail(leased, str(error))
-        except Exception as error:  # the process boundary: one job must not end us
-            log.exception("a job failed", extra=fields(job=claim.job_id))
+        except Exception as error:  # process boundary: an error of one job must not end the process
+            log.exception("job failed", extra=fields(job=claim.job_id))
             _fail(leased, f"internal error: {type(error).__name__}: {error}")
     except LeaseLostError:
         say("lost")
@@ -108,7 +110,7 @@ def _tune(leased: LeasedJob, folder: Path, tune: Tune, say: Say) -> None:
                     journal.deliver(event)
                 case Finished():
                     journal.finish(event)
-                case _:  # rounds reach the journal by themselves, with their records
+                case _:  # the engine stores rounds in the journal itself
                     pass
             say("alive")
 
@@ -118,7 +120,7 @@ def _fail(leased: LeasedJob, reason: str) -> None:
 
 
 def load_engine(settings: ServiceSettings) -> Tune:
-    """Load the numeric floors, and return the tuning of a submission."""
+    """Import the engine, and return the function that tunes a submission."""
     from ansorpy.cost import gbm
     from ansorpy.measure import pool
     from ansorpy.measure.host import local_target
@@ -141,7 +143,7 @@ def load_engine(settings: ServiceSettings) -> Tune:
 
 
 def _private_output() -> TextIO:
-    """Return standard output for ourselves alone; what anything else prints goes to the log."""
+    """Return the original standard output; redirect file descriptor 1 to standard error."""
     private = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return private
@@ -153,5 +155,5 @@ def _say(speak: TextIO, what: str, **told: Any) -> None:
 
 
 if __name__ == "__main__":
-    with suppress(BrokenPipeError):  # the keeper is gone, and so are we
+    with suppress(BrokenPipeError):  # the worker loop has ended
         main()

@@ -1,4 +1,4 @@
-"""A driver process as its keeper sees it."""
+"""Handle of a tuner process: start, send jobs, receive messages, kill."""
 
 import json
 import os
@@ -19,17 +19,17 @@ from ansorpy.server.settings import ServiceSettings
 MODULE: Final = "ansorpy.server.worker.tuner_main"
 CHUNK_BYTES: Final = 1 << 16
 MAX_LINE_BYTES: Final = 1 << 16
-DYING_S: Final = 2.0  # how long a driver may take to end after it closed its output
+DYING_S: Final = 2.0  # time for the process to exit after it closed its output
 
 Message = Mapping[str, Any]
 
 
 class TunerProcess:
-    """One driver. It loads its modules while the caller goes on; orders wait in its pipe."""
+    """A tuner process. It imports its modules concurrently; jobs wait in its pipe."""
 
     def __init__(self, settings: ServiceSettings, module: str = MODULE) -> None:
-        # -P: the working folder must not shadow modules. A session of its own, so that Ctrl-C
-        # reaches the keeper only. Settings by pipe: they may hold a password.
+        # -P: the working directory must not shadow modules. A new session: Ctrl-C reaches the
+        # worker loop only. Settings go through the pipe, because they may contain a password.
         path = os.pathsep.join(filter(None, sys.path))
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", module],
@@ -41,20 +41,24 @@ class TunerProcess:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The id of the process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         return self._process.poll() is None
 
     def order(self, claim: Claim, folder: Path) -> None:
-        """Hand it a job."""
+        """Send a job."""
         self._send(json.dumps({"claim": asdict(claim), "folder": str(folder)}))
 
     def receive(self, timeout_s: float) -> Message | None:
-        """Return what it says next, None where it stays silent; EOFError when it has ended."""
+        """Return the next message, or None after `timeout_s`.
+
+        Raises:
+            EOFError: the process has closed its output.
+        """
         line, newline, rest = self._pending.partition(b"\n")
         if not newline:
             if not self._readable(timeout_s):
@@ -72,27 +76,27 @@ class TunerProcess:
         return message
 
     def ended(self) -> str:
-        """Collect a driver that has closed its output; return how it ended, for people."""
-        with suppress(subprocess.TimeoutExpired):  # it is dying: let its own status stand
+        """Reap a process that has closed its output; return a sentence about its exit."""
+        with suppress(subprocess.TimeoutExpired):  # prefer its own exit code to a kill
             self._process.wait(DYING_S)
         code = self.kill()
         if code >= 0:
-            return f"the driver ended with exit code {code}"
-        return f"the driver was killed by {signal.Signals(-code).name}"
+            return f"the tuner process ended with exit code {code}"
+        return f"the tuner process was killed by {signal.Signals(-code).name}"
 
     def kill(self) -> int:
-        """End it and its measuring processes at once, whatever they do. Return its exit code.
+        """Kill the process and its measuring processes at once; return its exit code.
 
-        Left to themselves those would notice too, but not before they have come up (ADR-0050).
+        Measuring processes would notice by themselves, but not while they import (ADR-0050).
         """
         if self.alive:
-            # A stopped driver starts none and collects none: the numbers stay those of its own.
+            # A stopped process neither starts nor reaps children, so that their ids stay valid.
             self._process.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             for child in children(self.pid):
                 os.kill(child, signal.SIGKILL)
-                family.end_session(child)  # what a builder started, too
-        self._process.kill()  # does nothing where it has been collected
+                family.end_session(child)  # processes started by builders
+        self._process.kill()  # does nothing after the process was reaped
         code = self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -107,15 +111,15 @@ class TunerProcess:
 
     def _send(self, line: str) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended: `receive` tells
+        with suppress(BrokenPipeError):  # the process has ended; `receive` raises EOFError
             self._process.stdin.write(line.encode() + b"\n")
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process, with those that it has not collected."""
+    """Return the ids of the children of a process, including zombies."""
     found = []
     for entry in Path("/proc").iterdir():
-        with suppress(OSError):  # it ended while we looked
+        with suppress(OSError):  # the process ended meanwhile
             if entry.name.isdecimal():
                 _, _, fields = (entry / "stat").read_text().rpartition(")")
                 if int(fields.split()[1]) == pid:

@@ -1,8 +1,8 @@
-"""The worker process: claims jobs, keeps their leases, and watches the driver that tunes them.
+"""The loop of a worker: claim jobs, hold their leases, monitor the tuner process.
 
-A driver that dies, hangs or is taken its job away is killed and replaced; what it was doing goes on
-elsewhere from the last stored round. The keeper itself does nothing slow, so that its heartbeats
-are never late, and a cancelled job stops within `watch_s`.
+A tuner process that dies, hangs or loses its lease is killed and replaced; its job continues after
+the last stored round. The loop itself never blocks for long, so that heartbeats are on time
+and cancelled jobs stop within `watch_s`.
 """
 
 import logging
@@ -32,13 +32,13 @@ from ansorpy.server.worker.tuner_process import TunerProcess
 
 log = logging.getLogger(__name__)
 
-MAX_JOBS: Final = 64  # of one driver: whatever it leaks is gone after them
-STUCK_PAUSE_S: Final = 1.0
-FORGET_S: Final = 86_400.0  # how long the row of a worker that is gone is kept
+MAX_JOBS: Final = 64  # jobs per tuner process, to bound the effect of leaks
+STUCK_PAUSE_S: Final = 1.0  # pause after an error of the database or tuner process
+FORGET_S: Final = 86_400.0  # age at which the row of a dead worker is deleted
 
 
 class WorkerLoop:
-    """Runs one job at a time, by means of a driver."""
+    """Runs one job at a time in a tuner process."""
 
     def __init__(
         self,
@@ -56,17 +56,17 @@ class WorkerLoop:
         self.folder = folder
         self.stop = stop
         self.clock = clock
-        self._given_up: Claim | None = None  # its end could not be written
+        self._given_up: Claim | None = None  # a claim whose end could not be written
         self._lease_clock = LeaseClock(settings.lease_s, clock)
         self._start_tuner = start_tuner
         self._tuner: TunerProcess | None = None
-        self._jobs = 0  # of the present driver
+        self._jobs = 0  # jobs of the current tuner process
         self._ready = False
-        self._state, self._beat_s = "", 0.0  # what the worker's own row says, and since when
+        self._state, self._beat_s = "", 0.0  # state and time of the last write to the worker's row
         self._own = WorkerDescription()
 
     def run(self) -> None:
-        """Work until asked to stop."""
+        """Run jobs until `stop` is set."""
         self._own = describe()
         try:
             while not self.stop.is_set():
@@ -75,13 +75,13 @@ class WorkerLoop:
                         self.stop.wait(self.settings.poll_s)
                 except DBAPIError as error:
                     reason = type(error).__name__
-                    log.warning("the database is away", extra=fields(reason=reason))
+                    log.warning("database does not answer", extra=fields(reason=reason))
                     self.stop.wait(STUCK_PAUSE_S)
         finally:
             self.close()
 
     def run_one(self) -> bool:
-        """Run the most urgent job that waits, if there is one, and say whether there was."""
+        """Claim and run the next job; return False if there was none."""
         self._note("idle", None)
         tuner = self._ready_tuner()
         if tuner is None:
@@ -98,27 +98,27 @@ class WorkerLoop:
         self._given_up = None
         if claim is None:
             return False
-        log.info("claimed", extra=fields(job=claim.job_id, token=claim.token, tuner=tuner.pid))
+        log.info("job claimed", extra=fields(job=claim.job_id, token=claim.token, tuner=tuner.pid))
         leased = LeasedJob(self.engine, claim, self.settings.lease_s, self.settings.storage_wait_s)
         try:
             self._note("busy", claim.job_id)
             self._run(leased, tuner)
         except LeaseLostError:
-            log.info("taken away", extra=fields(job=claim.job_id))
+            log.info("lease lost", extra=fields(job=claim.job_id))
             self._drop_tuner()
         except StorageError as error:
-            log.warning("given up", extra=fields(job=claim.job_id, reason=str(error)))
+            log.warning("job given up", extra=fields(job=claim.job_id, reason=str(error)))
             self._given_up = claim
             self._drop_tuner()
         return True
 
     def close(self) -> None:
-        """End the driver, and say that the worker has stopped."""
+        """End the tuner process, and store that the worker has stopped."""
         self._drop_tuner()
         self._note("stopped", None)
 
     def _run(self, leased: LeasedJob, tuner: TunerProcess) -> None:
-        """Have the driver run a job; do what its end asks for."""
+        """Run a leased job in the tuner process, and store its end."""
         job_id = leased.claim.job_id
         tuner.order(leased.claim, self.folder)
         self._jobs += 1
@@ -145,7 +145,7 @@ class WorkerLoop:
                 )
 
     def _ready_tuner(self) -> TunerProcess | None:
-        """Return a driver that waits for a job; None while there is none yet."""
+        """Return a tuner process that waits for a job, or None while it is starting."""
         if self._tuner is not None and (self._jobs >= MAX_JOBS or not self._tuner.alive):
             self._drop_tuner()
         if self._tuner is None:
@@ -156,7 +156,7 @@ class WorkerLoop:
                     return None
                 self._ready = True
         except EOFError:
-            log.warning("no driver", extra=fields(reason=self._tuner.ended()))
+            log.warning("no tuner process", extra=fields(reason=self._tuner.ended()))
             self._drop_tuner()
             self.stop.wait(STUCK_PAUSE_S)
             return None
@@ -169,14 +169,14 @@ class WorkerLoop:
             empty(self.folder)
 
     def _give_back(self, tx: Session, now_s: float) -> None:
-        """Queue the job again that was given up, now that the database takes writes: no loss."""
+        """Queue a given-up job again, without counting a loss."""
         if self._given_up is not None:
             row = lease.lock_leased(tx, self._given_up, now_s, self.settings.lease_s)
             if row is not None:
                 lease.release(tx, row, now_s)
 
     def _recover(self, tx: Session, now_s: float) -> None:
-        """Take their jobs from workers whose lease ran out, or that ended on this machine."""
+        """Recover jobs with an expired lease, and jobs of ended workers of this machine."""
         limit = self.settings.max_attempts
         if self._lease_clock.is_steady(now_s):
             lease.recover(tx, now_s, limit)
@@ -187,12 +187,12 @@ class WorkerLoop:
                 lease.recover(tx, now_s, limit, owner)
 
     def _note(self, state: str, job_id: str | None, done: int = 0) -> None:
-        """Write the worker's own row where it changed, or its heartbeat is due."""
+        """Write the row of the worker if its state changed or its heartbeat is due."""
         seen_s = self.clock()
         try:
             self._write_note(state, job_id, done, seen_s)
-        except DBAPIError as error:  # the next one will tell
-            log.warning("the database is away", extra=fields(reason=type(error).__name__))
+        except DBAPIError as error:  # retried by the next heartbeat
+            log.warning("database does not answer", extra=fields(reason=type(error).__name__))
 
     def _write_note(self, state: str, job_id: str | None, done: int, seen_s: float) -> None:
         if (state, done) == (self._state, 0) and seen_s - self._beat_s < self.settings.heartbeat_s:

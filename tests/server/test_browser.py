@@ -153,7 +153,7 @@ def test_a_running_job_is_steered_by_its_buttons(
         page.locator("#cancel summary").click()
         page.get_by_role("button", name="Cancel the job").click()
         page.wait_for_selector("#head .state.cancelled")
-        assert page.locator(".steer").count() == 0
+        assert page.locator(".actions").count() == 0
         clean(watched)
     told = running.get(f"/v1/jobs/{job_id}").json()
     assert (told["state"], told["trials"] > 0) == ("cancelled", True)

@@ -124,11 +124,20 @@ def test_a_file_may_come_from_standard_input(env: dict[str, str]) -> None:
     [
         (("tune", "nowhere.te"), "nowhere.te"),
         (("tune", "{file}"), "N"),
-        (("tune", "{file}", "--bind", "N"), "--bind N: expected NAME=int"),
-        (("tune", "{file}", "--bind", "N=x"), "--bind N=x: expected NAME=int"),
+        (
+            ("tune", "{file}", "--bind", "N"),
+            "cannot read --bind N because of its form; expected NAME=int",
+        ),
+        (
+            ("tune", "{file}", "--bind", "N=x"),
+            "cannot read --bind N=x because of its form; expected NAME=int",
+        ),
         (("tune", "{file}", "--bind", "N=0"), "N"),
         (("tune", "{file}", "--bind", "N=4", "--bind", "K=4"), "K"),
-        (("tune", "{file}", "--bind", "N=4", "--weight", "mm"), "--weight mm: expected NAME=float"),
+        (
+            ("tune", "{file}", "--bind", "N=4", "--weight", "mm"),
+            "cannot read --weight mm because of its form; expected NAME=float",
+        ),
         (("tune", "{file}", "--bind", "N=4", "--weight", "x=2"), "weight x=2.0: tasks are mm"),
         (("tune", "{file}", "--bind", "N=4", "--seconds", "0"), "seconds 0.0: must be above 0"),
         (("tune", "{file}", "--bind", "N=4", "--target", "cuda"), NO_CUDA),
@@ -180,8 +189,14 @@ def test_where_nothing_survives_the_reasons_are_told(
     ("setting", "message"),
     [
         ({"ANSORPY_PORT": "abc"}, "ANSORPY_PORT: "),
-        ({"ANSORPY_DATA_DIR": "/proc/nowhere"}, "the database under /proc/nowhere does not open"),
-        ({"ANSORPY_DATABASE_URL": "nonsense"}, "does not open"),
+        (
+            {"ANSORPY_DATA_DIR": "/proc/nowhere"},
+            "expected a usable ANSORPY_DATA_DIR (/proc/nowhere)",
+        ),
+        (
+            {"ANSORPY_DATABASE_URL": "nonsense"},
+            "cannot open the database because of Could not parse",
+        ),
     ],
     ids=lambda value: str(value),
 )
@@ -418,8 +433,8 @@ def test_a_worker_ends_when_asked(env: dict[str, str]) -> None:
     process = command({**env, "ANSORPY_LOG_FORMAT": "json"}, "worker")
     assert process.stderr is not None
     first = json.loads(process.stderr.readline())
-    assert (first["message"], first["from"]) == ("worker starts", "ansorpy.server.worker.main")
+    assert (first["message"], first["from"]) == ("worker started", "ansorpy.server.worker.main")
     process.send_signal(signal.SIGTERM)
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert json.loads(rest.splitlines()[-1])["message"] == "worker ends"
+    assert json.loads(rest.splitlines()[-1])["message"] == "worker stopped"

@@ -100,7 +100,10 @@ def test_a_job_is_named_by_its_first_digits(stage: Stage) -> None:
     for command, state in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
         assert stage.run(command, short).stdout.startswith(state)
     assert stage.run("watch", short).stderr.startswith("cancelled")
-    assert stage.run("kernels", "pull", short).stderr == f"ansorpy: {short}: no kernel (yet)\n"
+    assert stage.run("kernels", "pull", short).stderr == (
+        f"ansorpy: cannot pull {short} because the job has no kernel yet;"
+        " expected a task with a kernel\n"
+    )
     assert stage.run("records", "export", "--remote", "--job", short).exit_code == 0
 
 
@@ -121,7 +124,7 @@ def test_first_digits_of_several_jobs_are_refused_with_the_candidates(stage: Sta
         (("submit", "nowhere.te"), "nowhere.te"),
         (("submit", "-"), "422 Unprocessable"),
         (("submit", "-", "--bind", "N"), "expected NAME=int"),
-        (("status", "0" * 32), "404 Not Found: no such job"),
+        (("status", "0" * 32), "404 Not Found: cannot find this job"),
         (("watch", "x"), "job 'x' because an id has hex digits only; expected the 32 of an id, or"),
         (
             ("cancel", "00000"),
@@ -133,12 +136,12 @@ def test_first_digits_of_several_jobs_are_refused_with_the_candidates(stage: Sta
         (("kernels", "pull", "sha256:x"), "64 hex digits"),
         (("kernels", "pull", "sha256:" + "0" * 64), "404"),
         (("kernels", "pull", "0" * 32, "--task", "mm"), "404"),
-        (("records", "export", "--job", "0" * 32), "--job needs --remote"),
+        (("records", "export", "--job", "0" * 32), "expected --remote with --job"),
         (("records", "import", "nowhere.jsonl"), "nowhere.jsonl"),
         (("records", "import", "-"), "-, line 1: not a record"),
-        (("keys", "create", "--scope", "root"), "expected read, tune, admin"),
-        (("keys", "rotate", "nothing"), "0 valid keys"),
-        (("keys", "revoke", "nothing"), "0 valid keys"),
+        (("keys", "create", "--scope", "root"), "expected read, tune or admin"),
+        (("keys", "rotate", "nothing"), "because 0 valid ones begin"),
+        (("keys", "revoke", "nothing"), "because 0 valid ones begin"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
@@ -177,7 +180,7 @@ def test_a_service_that_is_not_there_is_exit_code_4(stage: Stage) -> None:
         "ansorpy: cannot reach http://127.0.0.1:9 because [Errno 111] Connection refused; expected"
         " a service there: start one with `ansorpy serve`, or set ANSORPY_URL"
     )
-    assert found.stderr.count("trying again") == 1
+    assert found.stderr.count("retrying") == 1
 
 
 def test_a_wrong_address_is_exit_code_2(stage: Stage) -> None:
@@ -259,7 +262,7 @@ def test_keys_are_made_listed_replaced_and_ended(tmp_path: Path) -> None:
     assert key not in line
     new = run("rotate", prefix, "--overlap-hours", "0").stdout.strip().split("_")[1]
     old, fresh = run("list").stdout.splitlines()
-    assert "ended" in old
+    assert "expired" in old
     assert fresh.split("  ")[0] == new
     run("revoke", new)
     assert "revoked" in run("list").stdout.splitlines()[1]

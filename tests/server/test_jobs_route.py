@@ -88,7 +88,7 @@ def test_an_error_of_shape_says_what_would_be_right(
     ("body", "detail"),
     [
         ("{", "because it is not JSON; expected one JSON object in UTF-8"),
-        ('{"text": "x", "text": "y"}', "because a key is there twice; expected each key once"),
+        ('{"text": "x", "text": "y"}', "because a key occurs twice; expected each key once"),
         ('{"seed": NaN}', "because NaN and infinity are not JSON; expected finite numbers"),
     ],
 )

@@ -31,7 +31,7 @@ def test_a_killed_driver_leaves_no_measuring_process(driver: TunerProcess) -> No
 
 def test_a_driver_that_has_ended_is_collected(driver: TunerProcess) -> None:
     driver._send("end")
-    assert driver.ended() == "the driver ended with exit code 3"
+    assert driver.ended() == "the tuner process ended with exit code 3"
     assert driver.kill() == 3
 
 

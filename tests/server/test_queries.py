@@ -124,7 +124,7 @@ def test_a_job_coalesces_what_asks_for_no_more(
 def test_a_full_queue_is_told(engine: Engine) -> None:
     for seed in range(5):
         ask(engine, Submission(MM, seed=seed, fresh=True))
-    with pytest.raises(QuotaError, match="5 jobs wait already") as told:
+    with pytest.raises(QuotaError, match="expected at most 5 queued jobs") as told:
         ask(engine, Submission(MM, fresh=True))
     assert told.value.retry_after_s > 0
     assert ask(engine, Submission(MM)).how == "coalesced"

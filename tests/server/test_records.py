@@ -39,7 +39,7 @@ def test_a_stored_record_that_is_refused_today_is_left_out(
     assert store.all(KEY) == (trial(1.0),)
     assert tuple(store.export()) == (trial(1.0),)
     assert store.best(KEY) == trial(1.0)
-    assert "a stored record is left out: not a record: times_s" in caplog.text
+    assert "skipping a stored record: not a record: times_s" in caplog.text
 
 
 def test_tenants_do_not_see_each_others_records(engine: Engine) -> None:

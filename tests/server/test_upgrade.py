@@ -70,15 +70,15 @@ def test_a_new_sqlite_file_gets_its_tables_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.db
 def test_a_new_postgres_database_is_not_touched_at_start(postgres: Cluster) -> None:
-    with pytest.raises(SchemaError, match="has no tables yet: run `ansorpy db upgrade`"):
+    with pytest.raises(SchemaError, match="has no tables; expected schema"):
         open_database(postgres.new_database())
 
 
 @pytest.mark.parametrize(
     ("revision", "message"),
     [
-        ("9999", f"schema 9999, which a newer ansorpy made; this one knows {NEEDED}"),
-        (None, "made by a version without migrations"),
+        ("9999", f"a newer ansorpy made its schema 9999; expected {NEEDED} or older"),
+        (None, "a version without migrations made it; expected an empty database"),
     ],
 )
 def test_a_database_of_another_version_is_refused(
@@ -112,7 +112,7 @@ def test_a_running_job_of_the_first_schema_keeps_its_lease(url: str) -> None:
     claim(engine, 100.0)
     migrate(engine, "0001")
     assert "lease_s" not in {column["name"] for column in inspect(engine).get_columns("jobs")}
-    with pytest.raises(SchemaError, match=f"has schema 0001, {NEEDED} is needed"):
+    with pytest.raises(SchemaError, match=f"has schema 0001; expected schema {NEEDED}"):
         check(engine)
     upgrade(engine)
     assert recover(engine, 100.0) == 0

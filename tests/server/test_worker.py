@@ -332,7 +332,7 @@ class Script:
         return {"is": str(step), "reason": "because"}
 
     def ended(self) -> str:
-        return "the driver was killed by SIGSEGV"
+        return "the tuner process was killed by SIGSEGV"
 
     def kill(self) -> int:
         self.killed = True
@@ -383,7 +383,7 @@ def test_a_driver_that_dies_is_counted_and_replaced(
     row = job(engine, job_id)
     assert row.state == "failed"
     assert row.reason.startswith("poison: the worker was lost 3 times")
-    assert row.reason.endswith("the driver was killed by SIGSEGV")
+    assert row.reason.endswith("the tuner process was killed by SIGSEGV")
     assert all(script.killed for script in scripts)
 
 

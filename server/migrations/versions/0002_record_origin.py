@@ -1,4 +1,4 @@
-"""Records have an origin; those that are there count as imported (ADR-0087)."""
+"""Add the origin of records; existing records count as imported (ADR-0087)."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -16,5 +16,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take the change back."""
+    """Undo it."""
     op.drop_column("records", "origin")

@@ -1,4 +1,4 @@
-"""Indexes for long queues, and the length of a lease."""
+"""Add indexes for long queues, and the length of a lease."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-TWIN = (
+REUSE = (
     "tenant_id", "workload", "state", "seq", "target", "trials", "seconds", "target_latency_s",
     "stop_if_gain_below", "best_s",
 )  # fmt: skip
@@ -22,8 +22,8 @@ def upgrade() -> None:
     op.create_index(
         "ix_jobs_queue", "jobs", ["state", "target", "tenant_id", urgent, "seq", "cores"]
     )
-    op.create_index("ix_jobs_workload", "jobs", [*TWIN])
-    # 30 s: the default length, for jobs that run during the upgrade.
+    op.create_index("ix_jobs_workload", "jobs", [*REUSE])
+    # 30 s, the default length, for jobs that run during the upgrade.
     op.add_column("jobs", sa.Column("lease_s", sa.Double(), nullable=False, server_default="30"))
 
 

@@ -1,4 +1,4 @@
-"""Sessions of browsers."""
+"""Add browser sessions."""
 
 import sqlalchemy as sa
 from alembic import op

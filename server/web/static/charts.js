@@ -1,7 +1,7 @@
 // Charts of the dashboard: uPlot with the colours of the page.
 
 const UNITS = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
-const WHOLE = [0, 1, 2, 3, 4].flatMap((power) => [1, 2, 5].map((m) => m * 10 ** power)); // steps of an axis that counts
+const WHOLE = [0, 1, 2, 3, 4].flatMap((power) => [1, 2, 5].map((m) => m * 10 ** power)); // tick distances of an integer axis
 const MEDIA = matchMedia("(prefers-color-scheme: dark)");
 
 export function latency(seconds) {
@@ -18,7 +18,7 @@ function tick(seconds) {
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Ticks of a logarithmic axis: 1, 2, 5 where the range is long, evenly spaced where it is short.
+// Ticks of a logarithmic axis: 1, 2, 5 for a long range, evenly spaced for a short one.
 function ticks(min, max) {
   const found = [];
   for (let p = Math.floor(Math.log10(min)); p <= Math.ceil(Math.log10(max)); p++)
@@ -40,7 +40,7 @@ function axis(label, more) {
   };
 }
 
-// A chart that is drawn again with other numbers, another size or other colours.
+// Chart that is redrawn after a change of its data, size or colours.
 // `describe()` returns {x, y: "latency" | "unit", lines: [{label, values, color, dash, step, width}], data}.
 export class Chart {
   constructor(place, describe) {
@@ -104,7 +104,7 @@ export class Chart {
   }
 }
 
-// The radio buttons "trials" and "time": calls `changed` with the field of a point to go along.
+// Radio buttons "trials" and "time": call `changed` with the field of a point to use as x.
 export function onSwitch(changed) {
   for (const input of document.querySelectorAll(".switch input"))
     input.addEventListener("change", () => changed(input.value));

@@ -1,4 +1,4 @@
-// Two jobs in one chart: their events up to now, as JSONL.
+// Comparison of two jobs in one chart, from their events so far.
 
 import { Chart, latency, onSwitch } from "./charts.js";
 import { History } from "./history.js";
@@ -16,7 +16,7 @@ async function load(id) {
   return history;
 }
 
-// Both on one axis: where only the other has a point, a curve keeps its last value.
+// Merge two curves on one axis; a curve keeps its last value between its points.
 function joined(a, b) {
   const xs = [...new Set([...a.points, ...b.points].map((p) => p[along]))].sort((x, y) => x - y);
   const along_x = (history) => {

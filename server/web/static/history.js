@@ -1,4 +1,4 @@
-// The curves of a job: one point per round and per race, on the trials and seconds of the job.
+// Curve of a job: one point per round and per race, by trials and by seconds of the job.
 
 export class History {
   constructor(tasks, weights) {
@@ -14,7 +14,7 @@ export class History {
   take(event) {
     if (event.kind === "state") this.state = event.state;
     if (event.kind === "finished") this.finish(event.tasks);
-    const raced = event.kind === "kernel" && "latency_s" in event; // older services did not tell
+    const raced = event.kind === "kernel" && "latency_s" in event; // missing in events of older versions
     if (event.kind !== "round" && !raced) return;
     if (!raced) this.trials.set(event.task, event.trials);
     this.best.set(event.task, event.best_s);

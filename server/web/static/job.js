@@ -1,10 +1,10 @@
-// The page of a job: charts from its event stream, from the first event on and as they happen.
+// Page of a job: charts from its event stream, which begins with the first event.
 
 import { Chart, latency, onSwitch } from "./charts.js";
 import { History } from "./history.js";
 import { refresh } from "./refresh.js";
 
-const MAX_LINES = 8; // tasks that get a line of their own
+const MAX_LINES = 8; // largest number of tasks with a line of their own
 const REFRESH_MS = 1500;
 const KINDS = ["state", "derived", "round", "improved", "kernel", "finished"];
 
@@ -62,7 +62,7 @@ let pending = null;
 function refreshSoon() {
   pending ??= setTimeout(() => {
     pending = null;
-    refresh().catch(() => say("The page could not be brought up to date; the charts go on.", false));
+    refresh().catch(() => say("The page could not be refreshed; the charts continue.", false));
   }, REFRESH_MS);
 }
 
@@ -82,14 +82,14 @@ const arrived = (message) => {
   quality.draw();
   caption();
   if (seen.ended) stream.close();
-  if (event.at_s < Number(job.now)) return; // the page shows that already
+  if (event.at_s < Number(job.now)) return; // the page already shows this event
   tellState(seen.state);
   refreshSoon();
 };
 for (const kind of KINDS) stream.addEventListener(kind, arrived);
 stream.onerror = () => {
-  if (stream.readyState === EventSource.CLOSED) say("The stream of events has ended; load the page again.", false);
-  else say("The connection was lost; it is being made again.", false);
+  if (stream.readyState === EventSource.CLOSED) say("The event stream has ended; reload the page.", false);
+  else say("The connection was lost; reconnecting.", false);
 };
 tellState(job.state);
 onSwitch((value) => { along = value; curve.draw(); });

@@ -1,10 +1,10 @@
-// Parts of a page ([data-part]) that follow the server: loaded again, replaced where they changed.
+// Reload the page, and replace its changed parts ([data-part]).
 
 export async function refresh() {
   const reply = await fetch(location.href, { headers: { Accept: "text/html" } });
-  if (reply.redirected) location.reload(); // the key is not valid any more
+  if (reply.redirected) location.reload(); // the key is no longer valid
   if (!reply.ok) throw new Error(`status ${reply.status}`);
-  // Parsed as a document of its own: nothing in it runs, and the server has escaped it.
+  // A parsed document runs no scripts, and the server has escaped its content.
   const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
   for (const part of document.querySelectorAll("[data-part]")) {
     const next = fresh.getElementById(part.id);
@@ -20,6 +20,6 @@ export async function refresh() {
 const own = document.querySelector("script[data-every]");
 if (own !== null) {
   setInterval(() => {
-    if (!document.hidden) refresh().catch(() => {}); // the next one may work
+    if (!document.hidden) refresh().catch(() => {}); // the next refresh may succeed
   }, 1000 * Number(own.dataset.every));
 }
