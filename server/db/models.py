@@ -89,7 +89,7 @@ class JobRow(Base):
     id: Mapped[str] = mapped_column(JobId, unique=True)
     tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
     state: Mapped[str] = mapped_column(String(16))  # server.jobs.states.MOVES
-    reason: Mapped[str] = mapped_column(default="")  # of a failed, paused or early ended job
+    reason: Mapped[str] = mapped_column(default="")  # reason of a failed, paused or early ended job
     priority: Mapped[int] = mapped_column(default=0)  # higher ones are claimed first
     version: Mapped[int] = mapped_column(default=1)  # incremented by every visible change
 
@@ -166,10 +166,10 @@ class RecordRow(Base):
     id: Mapped[str] = mapped_column(Sha256)  # digest of body
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))
     candidate: Mapped[str] = mapped_column(Sha256)  # digest of task, key, plan and row
-    task: Mapped[str] = mapped_column(String(63), default="")  # of the job
-    round: Mapped[int] = mapped_column(default=0)  # of the job, from 1; 0 for a race
+    task: Mapped[str] = mapped_column(String(63), default="")  # name of the task in the job
+    round: Mapped[int] = mapped_column(default=0)  # round of the job, from 1; 0 for a race
     key: Mapped[str] = mapped_column(String(128))
-    cost_s: Mapped[float | None]  # of complete trials; `SqlStore.best` ranks by it
+    cost_s: Mapped[float | None]  # time of a complete trial; `SqlStore.best` ranks by it
     failure: Mapped[str | None] = mapped_column(String(16))  # kind
     # ansorpy.records.Origin; rows of older versions count as imported
     origin: Mapped[str] = mapped_column(String(16), server_default="imported")

@@ -27,7 +27,7 @@ SIZE: Final = 32
 TEXT: Final = "def mm(float(32,32) A, float(32,32) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 PROOF: Final = "ansorpy.measure.sandbox.proof:held"
 PROOF_S: Final = 20.0
-TOLERANCE: Final = 1e-4  # of sums of 32 products of numbers below 1
+TOLERANCE: Final = 1e-4  # absolute error of a sum of products, per term
 
 
 def sandbox(settings: ServiceSettings) -> Finding:

@@ -86,7 +86,7 @@ class Connections:
             del self._of[one.address]
 
     def set_waiting(self, one: "LimitedProtocol") -> None:
-        """Mark a connection as waiting; one that already waits keeps its position."""
+        """Mark a connection as waiting; a waiting connection keeps its position."""
         if one in self._open:
             self._waiting.setdefault(one)
             self._waiting_of.setdefault(one.address, {}).setdefault(one)
@@ -122,7 +122,7 @@ class LimitedProtocol(UvicornProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.address = ""  # of the peer; "" for a UNIX socket
+        self.address = ""  # address of the peer; "" for a UNIX socket
         self._inner_app, self.app = self.app, self._app_with_load
         self._phase: tuple[ConnectionPhase, object] = (ConnectionPhase.BUSY, None)
         self._deadline: asyncio.TimerHandle | None = None

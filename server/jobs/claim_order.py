@@ -18,7 +18,7 @@ def next_job(
     """Return the query for the number (`seq`) of the next job.
 
     The query reads the running jobs once, and one index entry per tenant and target (the head of
-    its queue), whatever the length of the queue.
+    its queue), for any length of the queue.
 
     Args:
         targets: targets of matching jobs.

@@ -9,6 +9,7 @@ from typing import Any
 from ansorpy.errors import SpecError
 from ansorpy.frontends.json.write import from_json, to_json
 from ansorpy.frontends.tc.text import parse
+from ansorpy.target import listed
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.check import check
 from ansorpy.te.dag import Dag
@@ -17,21 +18,27 @@ from ansorpy.tuner.options import TuneOptions, job_fields, later_budget, options
 
 @dataclass(frozen=True, slots=True)
 class Submission(TuneOptions):
-    """A job as its owner wants it. `target` is a name (ansorpy.target), "" for any worker's."""
+    """The request of a job. `target` is a name (ansorpy.target), or "" for any worker."""
 
     dags: tuple[Dag, ...]
     target: str = field(default="", kw_only=True)
     priority: int = field(default=0, kw_only=True)
-    text: str | None = field(default=None, kw_only=True)  # the source of the Dags, for people
+    text: str | None = field(default=None, kw_only=True)  # source text of the Dags
 
     def __post_init__(self) -> None:
         TuneOptions.__post_init__(self)
         names = [dag.name for dag in self.dags]
         for name in self.weights:
             if name not in names:
-                raise SpecError(f"weights: no task {name!r}; there are {', '.join(sorted(names))}")
+                raise SpecError(
+                    f"cannot weight {name!r} because no task has this name; expected"
+                    f" {listed(sorted(names))}"
+                )
         if self.trials < len(names):
-            raise SpecError(f"trials {self.trials}: too few for {len(names)} tasks")
+            raise SpecError(
+                f"cannot tune {len(names)} tasks with {self.trials} trials because each needs one;"
+                f" expected at least {len(names)}"
+            )
 
     def document(self) -> str:
         """Return the canonical JSON."""
@@ -61,7 +68,7 @@ class Submission(TuneOptions):
     def workload(self) -> str:
         """The digest of the tasks, their names, weights and threads, and of some options.
 
-        Jobs of one workload differ in the options that `server.jobs.twins` compares, at most, and
+        Jobs of one workload differ in the options that `server.jobs.reuse` compares, at most, and
         in their seed.
         """
         tasks = sorted(
@@ -77,15 +84,18 @@ class Submission(TuneOptions):
 def read_dags(
     text: str | None, dags: list[dict[str, Any]] | None, bind: Mapping[str, int]
 ) -> tuple[Dag, ...]:
-    """Return the checked DAGs of a request.
+    """Return the checked Dags of a request.
 
     Raises:
-        SpecError: the text or an object is wrong, or two tasks have one name.
+        SpecError: the text or an object is invalid, or two tasks have the same name.
     """
     found = tuple(map(from_json, dags)) if dags is not None else parse(text or "", bind)
     names = [dag.name for dag in found]
     for dag in found:
         check(dag)
         if names.count(dag.name) > 1:
-            raise SpecError(f"{names.count(dag.name)} tasks are called {dag.name!r}, limit 1")
+            raise SpecError(
+                f"cannot take {names.count(dag.name)} tasks of the name {dag.name!r} because names"
+                " identify tasks; expected 1"
+            )
     return found

@@ -20,11 +20,11 @@ How = Literal["created", "repeated", "coalesced", "answered"]
 
 
 class Budget(BudgetFields):  # type: ignore[misc]  # its fields are made from the options
-    """When the search ends: whichever of these comes first."""
+    """Limits of the search, which ends at the first one reached."""
 
 
 class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
-    """What to tune (exactly one of `text` and `dags`), and how hard."""
+    """Request for a job: exactly one of `text` and `dags`, and the options of the tuning."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"text": MATMUL, "budget": {"trials": 64}}}
@@ -34,7 +34,7 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
         default=None, description="Tensor Comprehensions notation; several defs are several tasks."
     )
     dags: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_TASKS)] | None = Field(
-        default=None, description="DAGs in the JSON wire form."
+        default=None, description="Dags in the JSON wire form."
     )
     bind: Annotated[dict[Name, Extent], Field(max_length=64)] = Field(
         default_factory=dict, description="Extents of the symbols of `text`."
@@ -43,10 +43,10 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
     target: Annotated[str, Field(max_length=MAX_NAME)] = Field(
         default="",
         description="KIND or KIND:ARCH, such as cpu or cpu:znver4, or a digest from /v1/targets;"
-        " any worker's unless given.",
+        " default: any worker.",
     )
     priority: Annotated[int, Whole, Field(ge=-100, le=100)] = Field(
-        default=0, description="Higher ones run first."
+        default=0, description="Jobs of higher priority run first."
     )
 
     def options(self) -> TuneOptions:

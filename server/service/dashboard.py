@@ -46,7 +46,7 @@ class JobView:
     now_s: float
     text: str  # the request in tensor-expression notation; "" if it was JSON
     failures: Sequence[FailureReply] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)  # of the target
+    facts: Mapping[str, Any] = field(default_factory=dict)  # facts of the target
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class RequestLimits:
 
     tasks: int = 64
     parts: int = 4096  # objects of the JSON form; parsing and checking one takes about 25 us
-    tensor_bytes: int = 1 << 28  # of all tensors of one task
+    tensor_bytes: int = 1 << 28  # bytes of all tensors of one task
     trials: int = 100_000
     seconds: float = 86_400.0
 

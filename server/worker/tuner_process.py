@@ -46,7 +46,7 @@ class TunerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process has not ended."""
+        """True until the process has ended."""
         return self._process.poll() is None
 
     def order(self, claim: Claim, folder: Path) -> None:

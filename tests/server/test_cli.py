@@ -138,8 +138,14 @@ def test_a_file_may_come_from_standard_input(env: dict[str, str]) -> None:
             ("tune", "{file}", "--bind", "N=4", "--weight", "mm"),
             "cannot read --weight mm because of its form; expected NAME=float",
         ),
-        (("tune", "{file}", "--bind", "N=4", "--weight", "x=2"), "weight x=2.0: tasks are mm"),
-        (("tune", "{file}", "--bind", "N=4", "--seconds", "0"), "seconds 0.0: must be above 0"),
+        (
+            ("tune", "{file}", "--bind", "N=4", "--weight", "x=2"),
+            "cannot weight x because it is no task; expected mm",
+        ),
+        (
+            ("tune", "{file}", "--bind", "N=4", "--seconds", "0"),
+            "cannot tune with seconds 0.0; expected above 0",
+        ),
         (("tune", "{file}", "--bind", "N=4", "--target", "cuda"), NO_CUDA),
         (("tune", "{file}", "--bind", "N=4", "--target", "cuda:sm_90"), NO_CUDA),
         (("tune", "{file}", "--bind", "N=4", "--target", "cpu:i286"), f"tune for cpu:i286 {KNOWN}"),
@@ -155,7 +161,10 @@ def test_a_file_may_come_from_standard_input(env: dict[str, str]) -> None:
         (("tune", "{file}", "--cores", "0"), "cores"),
         (("serve", "--host", "0.0.0.0"), "loopback"),
         (("serve", "--port", "99999"), "port"),
-        (("tune", "{file}", "--bind", "N=4", "--weight", "mm=-1"), "weight mm=-1.0: must be"),
+        (
+            ("tune", "{file}", "--bind", "N=4", "--weight", "mm=-1"),
+            "cannot tune with weights mm=-1.0; expected above 0",
+        ),
         (("tune", "{file}", "--bind", "N=4", "--out", "{file}"), "File exists"),
         (("nonsense",), "nonsense"),
     ],

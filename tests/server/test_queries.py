@@ -43,9 +43,11 @@ def test_a_document_comes_back_whole() -> None:
 
 
 def test_what_is_asked_is_checked() -> None:
-    with pytest.raises(SpecError, match="no task 'x'; there are mm"):
+    with pytest.raises(
+        SpecError, match="cannot weight 'x' because no task has this name; expected mm"
+    ):
         Submission(MM, weights={"x": 1.0})
-    with pytest.raises(SpecError, match="trials 0: too few for 1 tasks"):
+    with pytest.raises(SpecError, match="cannot tune 1 tasks with 0 trials"):
         Submission(MM, trials=0)
 
 
