@@ -1,4 +1,4 @@
-"""Sketch derivation: every state that the rules lead to, and why."""
+"""Sketch derivation: all states that the rules derive, with the verdicts and their reasons."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from ansorpy.te.analysis import Answer
 from ansorpy.te.dag import Dag
 
 SKETCH_LIMIT: Final = 2048  # 3 per tiled reduction: seven of them in one Dag
-DEPTH_PER_STAGE: Final = 8  # visits of one stage on one path: caches add a few, no rule stays on
+DEPTH_PER_STAGE: Final = 8  # visits per stage on one path; more mean that a rule does not advance
 
 
 @dataclass(frozen=True, slots=True)
 class RuleTrial:
-    """One rule asked at one visit; `successors` are visits (or sketches), by number."""
+    """The verdict of one rule at one visit; `successors` are numbers of visits or sketches."""
 
     rule: str
     verdict: Verdict
@@ -27,7 +27,7 @@ class RuleTrial:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The derivation standing at a stage; past the last stage it holds a finished sketch."""
+    """One step of the derivation: a stage and its rules; past the last stage, a sketch."""
 
     stage: str  # "" past the last stage
     trials: tuple[RuleTrial, ...] = ()
@@ -35,7 +35,7 @@ class Visit:
 
     @property
     def undecided(self) -> bool:
-        """Whether only the last rule applied, with one successor: nothing was decided here."""
+        """True if only the last rule applied, with one successor: the visit decides nothing."""
         if not self.trials:
             return False
         *others, last = self.trials
@@ -45,7 +45,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """The sketches of a Dag, in the order of the tree, and the tree of their derivation."""
+    """The sketches of a Dag in derivation order, and the tree of their derivation."""
 
     dag: Dag
     sketches: tuple[State, ...]
@@ -88,15 +88,15 @@ def derive(
 ) -> Derivation:
     """Return every sketch that `rules` derive from the naive state of `dag`.
 
-    From the last stage to the first, the rules are asked in order; each successor of each rule
-    that applies goes on by itself, until its index falls below 0.
+    From the last stage to the first, the rules are tried in order; each successor of each rule
+    that applies is a branch, which ends once its index is below 0.
 
     Args:
         rules: the rules in the order in which they are tried; a user's own come first.
         limit: sketches; beyond it the Dag is refused.
 
     Raises:
-        SpecError: more sketches than `limit`, no sketch at all, or a rule that does not move on.
+        SpecError: more than `limit` sketches, no sketch, or a rule that does not advance.
     """
     start = State.naive(dag)
     visits: list[Visit | None] = [None]
@@ -118,7 +118,7 @@ def derive(
         visit, successors = _visit(at, rules, first)
         visits[number] = visit
         visits += [None] * len(successors)
-        # Last in, first out: pushed in reverse, the tree is walked in the order of the rules.
+        # Pushed in reverse on a stack, so that the tree is walked in the order of the rules.
         numbered = enumerate(successors, start=first)
         work += reversed([(n, depth + 1, successor) for n, successor in numbered])
     if not sketches:

@@ -171,8 +171,8 @@ def test_no_assertion_compares_a_measured_duration(path: Path) -> None:
 # Public classes of the same name in two modules, to be renamed; at most 5 may stay. The list only
 # shrinks: a rule and the step that it takes may share a name (both are on the wire).
 SAME_NAME = {
-    "Answer", "Bounded", "Built", "Call", "Draft", "Explained", "Index", "Kept",
-    "Kernels", "Limits", "Loaded", "Memory", "Parameter", "Part", "Phase", "Place", "Race",
+    "Answer", "Bounded", "Built", "Call", "Draft", "Explained", "Kept",
+    "Kernels", "Limits", "Loaded", "Memory", "Parameter", "Phase", "Place", "Race",
     "Raced", "Scope", "Settings", "SkipPadding", "Source", "SplitGroups", "SplitPhases", "Store",
     "Task", "Tensor", "Tensorize", "Tile", "Trial", "Use", "Value", "Winograd",
 }  # fmt: skip

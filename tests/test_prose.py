@@ -16,7 +16,7 @@ NOT_YET: Final = (
     "ansorpy/measure", "ansorpy/oracle",
     "ansorpy/plan/remember.py",
     "ansorpy/progress.py", "ansorpy/records", "ansorpy/replay.py", "ansorpy/result.py",
-    "ansorpy/rewrites", "ansorpy/sketch.py",
+    "ansorpy/rewrites",
     "ansorpy/te", "ansorpy/topi", "ansorpy/tuner", "ansorpy/uncollected.py",
     "benchmarks", "tests",
 )  # fmt: skip
@@ -32,7 +32,12 @@ NOT_IMPERATIVE: Final = re.compile(
     r": (an?|the|one|two|no|all|what|who|where|how|which|it|its|is|are|\w+ed|\w+ing)\b"
 )
 VERBS: Final = frozenset({"bring", "embed", "feed", "need", "seed", "shed", "speed", "string"})
-EARLIER: Final = frozenset({"a3aeb1c", "5f3e701"})  # pushed before this check was seen
+# Subjects that were on trunk before their authors saw this check.
+EARLIER: Final = frozenset((
+    "loopir: one frozen Hints on Tile, a tuple of lanes, an access width",
+    "codegen: one runtime that prints one phase loop for every launcher",
+    "expr: one table of dtypes, one of operators",
+))  # fmt: skip
 
 
 def in_scope() -> list[Path]:
@@ -76,11 +81,11 @@ def test_subjects_of_commits_name_the_area_and_begin_with_an_imperative() -> Non
         pytest.skip("no git history of this release")
     wrong = []
     for row in log.splitlines():
-        commit, _, subject = row.partition(" ")
+        _, _, subject = row.partition(" ")
         verb = subject.partition(": ")[2].partition(" ")[0]
         mood = NOT_IMPERATIVE.search(subject) and verb not in VERBS
         if len(subject) > SUBJECT_CHARACTERS or not SUBJECT.match(subject) or mood:
-            wrong += [row] if commit[:7] not in EARLIER else []
+            wrong += [row] if subject not in EARLIER else []
     assert not wrong, "expected `area: imperative` of at most 72 characters:\n" + "\n".join(wrong)
 
 

@@ -14,7 +14,7 @@ PAGE_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Index:
+class AccessIndex:
     """One dimension of an access: base + sum of coefficient * loop variable + spans of the rest.
 
     `rest` are sub-expressions that are not affine (divisions, clamps), of which only the range is
@@ -155,7 +155,7 @@ class Footprint:
             pitch = pitch * extent
         return answer.unary("abs")
 
-    def _affine(self, expr: Expr, loops: frozenset[str]) -> Index:
+    def _affine(self, expr: Expr, loops: frozenset[str]) -> AccessIndex:
         coefficients: dict[str, ColumnValue] = {}
         rest: list[Expr] = []
         base = self.builder.of(expr, self._values)
@@ -180,9 +180,9 @@ class Footprint:
                     rest.append(part)
 
         go(expr, self.builder.const(1))
-        return Index(base, coefficients, tuple(rest), variables(expr) & loops)
+        return AccessIndex(base, coefficients, tuple(rest), variables(expr) & loops)
 
-    def _coefficient(self, index: Index, var: str) -> ColumnValue:
+    def _coefficient(self, index: AccessIndex, var: str) -> ColumnValue:
         """Return index(var = 1, others 0) - index(all 0), or 1 if a division makes that 0."""
         answer = index.coefficients.get(var, self.builder.const(0))
         one = {**self._values, var: self.builder.const(1)}
@@ -195,7 +195,7 @@ class Footprint:
     def _widen(
         self,
         span: list[ColumnValue],
-        index: tuple[Index, ...],
+        index: tuple[AccessIndex, ...],
         loops: tuple[EnclosingLoop, ...],
         depth: int,
     ) -> None:

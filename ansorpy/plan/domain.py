@@ -13,7 +13,7 @@ from ansorpy.state.state import Stage
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AxisPart:
     """One loop, whose variable counts steps of `stride` along `axis`."""
 
     var: str
@@ -57,14 +57,14 @@ class Domain:
     """The loops of a stage in nest order, and the span of every axis."""
 
     work: Work
-    parts: tuple[Part, ...]
+    parts: tuple[AxisPart, ...]
     spans: Mapping[str, AxisSpan]
 
-    def of_axis(self, axis: str) -> tuple[Part, ...]:
+    def of_axis(self, axis: str) -> tuple[AxisPart, ...]:
         """Return the parts of one axis, outermost first."""
         return tuple(part for part in self.parts if part.axis == axis)
 
-    def offset(self, axis: str, parts: tuple[Part, ...]) -> Expr:
+    def offset(self, axis: str, parts: tuple[AxisPart, ...]) -> Expr:
         """Return base + sum of variable * stride over some parts of the axis."""
         answer = self.spans[axis].base
         for part in parts:
@@ -91,7 +91,7 @@ class Domain:
         part = next(part for part in self.parts if part.loop == self.work.kept)
         return self.extent(part, zeroed=True)
 
-    def extent(self, part: Part, zeroed: bool = False) -> Expr:
+    def extent(self, part: AxisPart, zeroed: bool = False) -> Expr:
         """Return the extent of a loop; with `zeroed`, outer reduce loops of its axis are at 0."""
         left = self.spans[part.axis].limit
         for other in self.of_axis(part.axis):
@@ -102,7 +102,7 @@ class Domain:
         whole = ceildiv(left, part.stride)
         return whole if part.length is None else least(part.length, whole)
 
-    def with_parts(self, parts: tuple[Part, ...]) -> "Domain":
+    def with_parts(self, parts: tuple[AxisPart, ...]) -> "Domain":
         """Return the domain with other parts."""
         return replace(self, parts=parts)
 
@@ -123,7 +123,7 @@ def domain(
     if kept is not None:
         every[KEPT] = AxisSpan(ZERO, kept, kept)
     strides: dict[str, Expr] = {}
-    made: dict[str, Part] = {}
+    made: dict[str, AxisPart] = {}
     # Inner parts come first, so that the stride of a part is the product of the lengths inside.
     for loop in sorted(stage.loops, key=_level, reverse=True):
         reduce = loop.kind is AxisKind.REDUCE
@@ -138,7 +138,7 @@ def domain(
         written = loop.annotation == "unroll" and every[axis].limit == every[axis].extent
         kind = LoopKind.UNROLL if written else LoopKind.SERIAL
         var = f"{stage.name}:{loop.name}"
-        made[loop.name] = Part(var, loop.name, axis, stride, length, reduce, kind)
+        made[loop.name] = AxisPart(var, loop.name, axis, stride, length, reduce, kind)
     return Domain(work, tuple(made[loop.name] for loop in stage.loops), every)
 
 

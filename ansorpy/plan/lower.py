@@ -33,7 +33,7 @@ from ansorpy.loopir.nodes import (
 )
 from ansorpy.plan.bounds_inference import BoundsInference
 from ansorpy.plan.constraints import constraints
-from ansorpy.plan.domain import Domain, Part, domain
+from ansorpy.plan.domain import AxisPart, Domain, domain
 from ansorpy.plan.forward import Forward, forwards
 from ansorpy.plan.inline import KEPT, Work, works
 from ansorpy.plan.pack import Pack, pack_of, pack_phase, packed_index
@@ -303,7 +303,9 @@ def _start(work: Lowering, each: Work) -> tuple[Expr, ...]:
     return identity(each.combiner, each.dtypes)
 
 
-def _initial(work: Lowering, each: Work, inner: tuple[Part, ...], before: tuple[Part, ...]) -> Stmt:
+def _initial(
+    work: Lowering, each: Work, inner: tuple[AxisPart, ...], before: tuple[AxisPart, ...]
+) -> Stmt:
     """Return the nest that initialises the accumulators, if every outer reduce loop is at 0."""
     made = work.domains[each.name]
     buffers, index = _target(work, each)

@@ -20,7 +20,7 @@ from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Select, Var, substitute, walk
 from ansorpy.expr.intervals import bounds, linear
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Phase, Scope, Seq, Stmt, Store
-from ansorpy.plan.domain import Domain, Part
+from ansorpy.plan.domain import AxisPart, Domain
 from ansorpy.plan.inline import Work
 from ansorpy.target import Target
 
@@ -70,7 +70,7 @@ class Pack:
     width: Expr  # P
     others: tuple[tuple[str, int], ...]  # the other axes, in the order of the stage's loops
     made: Domain  # domain of the stage
-    blocks: tuple[Part, ...]  # loops of the stage over the last of the other axes, in its order
+    blocks: tuple[AxisPart, ...]  # loops of the stage over the last of the other axes, in its order
     buffer: Buffer
     ahead: bool  # packed once, ahead of the calls
     steps: tuple[str, int] | None = None  # axis of a dot-product instruction: it stays innermost
@@ -174,7 +174,7 @@ def pack_of(made: Domain, tensor: str, of: tuple[int, ...], ahead: bool, target:
     )  # fmt: skip
 
 
-def _blocks(made: Domain, others: list[str]) -> tuple[Part, ...]:
+def _blocks(made: Domain, others: list[str]) -> tuple[AxisPart, ...]:
     """Return the reduce loops in nest order if they cut several axes into blocks, else ().
 
     X[j, c, r] reduced in blocks of c is then read without gaps: X.pack[.., c0, r, c1, j1].

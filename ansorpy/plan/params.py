@@ -5,7 +5,7 @@ from typing import Final
 
 from ansorpy.expr.expr import Const, Var
 from ansorpy.loopir.nodes import LoopKind
-from ansorpy.plan.domain import Domain, Part
+from ansorpy.plan.domain import AxisPart, Domain
 from ansorpy.plan.plan import Size
 from ansorpy.plan.row_blocking import row_counts
 from ansorpy.plan.vectorize import lanes_of
@@ -63,7 +63,7 @@ def _tile_sizes(made: Domain, group: str, axis: str, lanes: int, dot: Dotted | N
     return answer
 
 
-def instruction_block(part: Part, lanes: int, dot: Dotted | None) -> int:
+def instruction_block(part: AxisPart, lanes: int, dot: Dotted | None) -> int:
     """Return the number of iterations of a loop that one instruction performs."""
     if part.kind is LoopKind.VECTOR:
         return lanes

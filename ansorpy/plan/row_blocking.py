@@ -6,7 +6,7 @@ from typing import Final
 
 from ansorpy.expr.build import ONE, ZERO
 from ansorpy.expr.expr import Const, Var
-from ansorpy.plan.domain import Domain, Part
+from ansorpy.plan.domain import AxisPart, Domain
 from ansorpy.plan.inline import Work
 from ansorpy.plan.plan import StageChoice
 from ansorpy.state.state import Attached, Root
@@ -40,14 +40,14 @@ def with_row_blocks(
         return made
     (row,) = rows
     size = Var(f"{name}.rows")
-    inner = Part(f"{row.var}.r", f"{row.loop}.r", row.axis, ONE, size, reduce=False)
+    inner = AxisPart(f"{row.var}.r", f"{row.loop}.r", row.axis, ONE, size, reduce=False)
     parts = []
     for part in made.parts:
         parts += [replace(part, stride=size), inner] if part is row else [part]
     return made.with_parts(tuple(parts))
 
 
-def _is_whole(made: Domain, part: Part) -> bool:
+def _is_whole(made: Domain, part: AxisPart) -> bool:
     """Return True if a loop is a whole spatial axis of more than one element."""
     alone = made.of_axis(part.axis) == (part,) and not part.reduce
     return alone and made.spans[part.axis].extent not in (ZERO, ONE)

@@ -9,7 +9,7 @@ from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Expr, Read, Var
 from ansorpy.expr.identity import identity
 from ansorpy.loopir.nodes import Alloc, Buffer, For, LoopKind, Scope, Seq, Stmt, Store
-from ansorpy.plan.domain import Domain, Part
+from ansorpy.plan.domain import AxisPart, Domain
 from ansorpy.plan.inline import KEPT, Work
 from ansorpy.target import Target
 
@@ -21,7 +21,7 @@ class LaneReduce:
     Re-associates the reduction as rfactor does, but with the partial results in registers.
     """
 
-    part: Part
+    part: AxisPart
     buffers: tuple[Buffer, ...]
     combiner: str
 
@@ -84,7 +84,7 @@ def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
     if made.spans[last.axis].extent == ONE:
         return made, None
     size = Var(f"{made.work.name}.vec")
-    inner = Part(
+    inner = AxisPart(
         f"{last.var}.v", f"{last.loop}.v", last.axis, ONE, size, last.reduce, LoopKind.VECTOR
     )
     outer = replace(last, stride=size)
@@ -112,7 +112,7 @@ def with_steps(made: Domain, step: str, group: str = "") -> Domain:
     """
     (own,) = made.of_axis(step)
     others = [part for part in made.parts if part is not own]
-    inner: list[Part] = []
+    inner: list[AxisPart] = []
     if group:
         inner = [part for part in others if part.reduce and part.length is not None]
         inner.sort(key=lambda part: part.axis == group)
@@ -121,15 +121,15 @@ def with_steps(made: Domain, step: str, group: str = "") -> Domain:
     return made.with_parts((*others, *groups, replace(own, kind=LoopKind.DOT)))
 
 
-def _runs_along(part: Part, lane: str, work: Work) -> bool:
+def _runs_along(part: AxisPart, lane: str, work: Work) -> bool:
     return part.loop == work.kept if lane == KEPT and work.kept else part.axis == lane
 
 
-def _tiled(made: Domain, lane: Part) -> Domain:
+def _tiled(made: Domain, lane: AxisPart) -> Domain:
     """Mark the register tile: the innermost part of every split spatial axis."""
     reduces = [i for i, part in enumerate(made.parts) if part.reduce]
     first = reduces[-1] + 1 if reduces else 0
-    others: list[Part] = []
+    others: list[AxisPart] = []
     for i, part in enumerate(made.parts):
         if part is lane:
             continue
