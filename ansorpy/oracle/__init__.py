@@ -1,1 +1,1 @@
-"""The meaning of a Dag in float64, with error bounds: what kernels are checked against."""
+"""The meaning of a Dag in float64, with error bounds: the reference of every kernel."""

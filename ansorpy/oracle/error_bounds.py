@@ -33,7 +33,7 @@ class Bounded:
 
     @property
     def exact(self) -> bool:
-        """Whether no element has an error."""
+        """True if no element has an error."""
         return self.error.ndim == 0 and float(self.error) == 0.0
 
     @property

@@ -37,7 +37,7 @@ class Grid:
 
     @property
     def rank(self) -> int:
-        """How many axes, spatial and reduced."""
+        """The number of axes, spatial and reduced."""
         return len(self.ranges)
 
     @cached_property

@@ -25,7 +25,7 @@ UFUNC: Final[Mapping[str, np.ufunc]] = {
 
 
 def components(combiner: str, terms: Bounded) -> Partial:
-    """Return what is tracked of each term."""
+    """Return the tracked components of each term."""
     value, error = terms.value, np.broadcast_to(terms.error, terms.value.shape)
     if combiner == "sum":
         return (value, terms.magnitude, error, _zeros(terms.magnitude))
@@ -39,7 +39,7 @@ def reduced(combiner: str, parts: Partial, axes: Sequence[int], extents: Sequenc
 
     def one(part: Array) -> Array:
         if part.ndim == 0:
-            return part  # of all points
+            return part  # one value for all points
         shape = list(part.shape)
         for axis, extent in zip(axes, extents, strict=True):
             shape[axis] = extent  # a term that does not depend on the axis counts for each point

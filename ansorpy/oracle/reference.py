@@ -1,8 +1,8 @@
 """The meaning of any Dag in NumPy: float64 for floats, exact wrapping integers, and error bounds.
 
-`evaluate` answers the outputs. `evaluate_bounded` answers every node with a bound on the error
-of a kernel that computes in the dtypes of the nodes. Operators on arrays are in
-`numeric`, the assumptions of the bounds in `error_bounds`.
+`evaluate` returns the outputs. `evaluate_bounded` returns every node with a bound on the error of
+a kernel that computes in the dtypes of the nodes. Operators on arrays are in `numeric`, the
+assumptions of the bounds in `error_bounds`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +109,7 @@ def _compute(node: Compute, values: Values, tracked: bool) -> tuple[Bounded, ...
         results = _box(grid, factors, limit)
         for out, error, one, dtype in zip(outs, errors, results, node.dtypes, strict=True):
             out[at] = one.value
-            if tracked:  # box by box: what that takes stays in the caches
+            if tracked:  # box by box, so that the operands stay in the caches
                 error[at] = error_bounds.settle(one.value, one.error, dtype)
     return tuple(
         Bounded(out, error if tracked and np.any(error) else ZERO)

@@ -1,2 +1,4 @@
-"""Rewrites of a Dag that steps replay: tensor instructions, Winograd, padding, transposed and
-grouped convolutions."""
+"""Rewrites of a Dag that steps replay.
+
+They cover tensor instructions, Winograd, padding, transposed and grouped convolutions.
+"""

@@ -17,13 +17,13 @@ class Grouped:
 
 
 def find_group(node: Node) -> tuple[Grouped | None, Answer]:
-    """Return the axis to split: one that the reads divide by a divisor of its extent.
+    """Return the axis to split: the reads divide it by a divisor of its extent.
 
-    All outputs of one group read the same inputs. With one axis that reuse is hidden behind the
-    division; with an axis for the group and one inside it the node is a batch of dense sums.
+    All outputs of a group read the same inputs. A single axis hides that reuse behind the
+    division; with an axis for the group and an axis inside it, the node is a batch of dense sums.
     """
     if not isinstance(node, Compute) or node.combiner is None or len(node.body) != 1:
-        return None, no(f"{node.name} is no reduction of one value")
+        return None, no(f"{node.name} is not a reduction of one value")
     if node.start is not None:
         return None, no(f"{node.name} adds to a given tensor")
     for axis in node.axes:
@@ -45,9 +45,9 @@ def find_group(node: Node) -> tuple[Grouped | None, Answer]:
 
 
 def grouped(node: Compute, found: Grouped) -> tuple[Compute, Compute]:
-    """Return the node with the axis in two, and one of the old name that joins it again.
+    """Return the node with the axis split in two, and a copy under the old name that joins it.
 
-    Values, and the order in which they are added, do not change.
+    Values, and the order of additions, do not change.
     """
     axis, size = found.axis, found.size
     group = f"{axis.name}_group"

@@ -1,17 +1,17 @@
-"""Instructions that add several products to every lane, described by what they compute.
+"""Instructions that add several products to every lane, described as tensor expressions.
 
 An intrinsic is a small Dag. vpdpbusd with 16 lanes:
 
     sum[l] = into[l] + sum over q < 4 of int32(left[l, q]) * int32(right[l, q])
 
-with `left` uint8, `right` int8, `into` int32 (its pattern), and what code it becomes. Each of its
-operands may be the same in every lane. An instruction on matrices has rows, too, and sums groups
-of such steps: tdpbusd with 16 rows and 16 groups
+with `left` uint8, `right` int8, `into` int32 (its pattern), and the name of its LLVM function. Each
+operand may be the same in every lane. A matrix instruction has rows as well, and sums groups of
+such steps: tdpbusd with 16 rows and 16 groups
 
     sum[r, l] = into[r, l] + sum over g < 16, q < 4 of int32(left[r, g, q]) * int32(right[g, l, q])
 
-Nothing here runs code: rules look for the pattern in a Dag, the tile pass in a loop nest, and both
-find the instruction by the same description.
+The module runs no code: rules look for the pattern in a Dag, the tile pass in a loop nest, and
+both find the instruction by the same description.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ RIGHT: Final = "right"
 class Intrinsic:
     """One instruction. `function` is LLVM's name, which takes (into, left, right) as vectors.
 
-    The operands pass as vectors of as many int32 as there are lanes. `ways` lists sets of LLVM
-    features, each of which has the instruction. One on matrices takes up to `rows` rows, `groups`
-    groups of steps and `lanes` lanes, and its operands lie in registers of their own.
+    The operands pass as vectors of `lanes` int32. `ways` lists sets of LLVM features; a processor
+    with all features of a set has the instruction. A matrix instruction takes up to `rows` rows,
+    `groups` groups of steps and `lanes` lanes; its operands are in tile registers.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Intrinsic:
 
     @property
     def matrices(self) -> bool:
-        """Whether it multiplies matrices: `left` has the rows, `right` the lanes."""
+        """True for a matrix instruction: `left` has the rows, `right` the lanes."""
         return self.rows > 1
 
     @cached_property
     def pattern(self) -> Dag:
-        """What it computes: placeholders `into`, `left` and `right`, and the node `sum`."""
+        """The computation as a Dag: placeholders `into`, `left` and `right`, and the node `sum`."""
         lane, step = Axis("l", self.lanes), Axis("q", self.steps)
         row = (Axis("r", self.rows),) if self.matrices else ()
         group = (Axis("g", self.groups),) if self.matrices else ()
@@ -78,12 +78,12 @@ class Intrinsic:
 
     @property
     def body(self) -> Expr:
-        """What one step adds."""
+        """The term that one step adds."""
         (total,) = self.pattern.computes
         return total.body[0]
 
     def on(self, features: Sequence[str]) -> bool:
-        """Whether a processor with these features has the instruction."""
+        """Return if a processor with these features has the instruction."""
         return any(set(way) <= set(features) for way in self.ways)
 
 
@@ -134,9 +134,9 @@ def named(name: str) -> tuple[Intrinsic, ...]:
 
 
 def unify(pattern: Expr, expr: Expr) -> dict[str, Read] | None:
-    """Return which reads stand for the tensors of a pattern, None where it is another expression.
+    """Return the read for every tensor of a pattern, or None if the expression differs from it.
 
-    Dtypes of the reads are not compared: an operand may be converted to what an instruction takes.
+    Dtypes of the reads are not compared: an operand may be converted for the instruction.
     """
     found: dict[str, Read] = {}
     return found if _same(pattern, expr, found) else None

@@ -11,16 +11,16 @@ from ansorpy.te.dag import Axis, Compute, Dag, Node
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """A sum that meets zeros around a tensor.
+    """A sum with products of the zeros around a tensor.
 
     Attributes:
-        dimensions: of the padded tensor, those with zeros around: the spatial axes that decide,
-            with reduce axes, where they are met.
-        taps: the reduce axes that decide.
-        others: the spatial axes longer than 1 that do not move what is padded.
-        share: of the products, those with the zeros; dimensions are taken as independent.
-        strided: whether elements that are neighbours along every such dimension lie apart in
-            memory: another dimension, as the channels of NHWC, is the last one.
+        dimensions: for every padded dimension, the spatial axes that, with reduce axes, decide
+            if a product reads padding.
+        taps: the reduce axes that decide it.
+        others: the spatial axes longer than 1 that do not move the read of the padded tensor.
+        share: the share of products with padding; dimensions are taken as independent.
+        strided: neighbours along every padded dimension are not adjacent in memory, because
+            the last dimension is another one, as the channels of NHWC.
     """
 
     dimensions: tuple[tuple[Axis, ...], ...]
@@ -31,7 +31,7 @@ class Padding:
 
 
 def find_padding(padded: Node, consumer: Node) -> tuple[Padding | None, Answer]:
-    """Return where `consumer` meets the zeros that `padded` puts around another tensor.
+    """Return the padding that `padded` puts around a tensor and that `consumer` reads.
 
     The padded tensor is `select(inside, X[...], 0)`, `inside` a conjunction of conditions on one
     axis each; the consumer is a sum of products with it, read once, at affine indices.
@@ -40,12 +40,12 @@ def find_padding(padded: Node, consumer: Node) -> tuple[Padding | None, Answer]:
         return None, no(f"{padded.name} is an input")
     body = padded.body[0]
     if padded.combiner is not None or not isinstance(body, Select) or not is_zero(body.other):
-        return None, no(f"{padded.name} does not put zeros around anything")
+        return None, no(f"{padded.name} is not a tensor padded with zeros")
     taken = [read for read in consumer.reads if read.tensor == padded.name]
     if consumer.combiner != "sum" or len(set(taken)) != 1:
-        return None, no(f"{consumer.name} is no sum that reads {padded.name} once")
+        return None, no(f"{consumer.name} is not a sum that reads {padded.name} once")
     if taken[0] not in factors(consumer.body[0]):
-        return None, no(f"{padded.name} is no factor of {consumer.name}")
+        return None, no(f"{padded.name} is not a factor of {consumer.name}")
     found: list[tuple[Axis, ...]] = []
     taps: list[Axis] = []
     kept = 1.0
@@ -53,7 +53,7 @@ def find_padding(padded: Node, consumer: Node) -> tuple[Padding | None, Answer]:
     for dimension, cond in conditions.items():
         names = _affine_axes(taken[0].indices[dimension])
         if names is None:
-            return None, no(f"{consumer.name} reads {padded.name} at no affine index")
+            return None, no(f"{consumer.name} reads {padded.name} at an index that is not affine")
         found.append(tuple(axis for axis in consumer.axes if axis.name in names))
         taps += (axis for axis in consumer.reduce_axes if axis.name in names)
         kept *= _share(padded, consumer, taken[0], dimension, cond)
@@ -67,13 +67,13 @@ def find_padding(padded: Node, consumer: Node) -> tuple[Padding | None, Answer]:
 
 
 def skipped(padded: Compute, consumer: Compute) -> Compute:
-    """Return the consumer without the products with the zeros: it reads what was padded.
+    """Return the consumer without the products with padding: it reads the unpadded tensor.
 
-    Its body is `select(inside, product, 0)`: a term of the sum that need not be added where it
-    is zero. The order of the others stays.
+    Its body is `select(inside, product, 0)`: a term of the sum need not be added if it is zero.
+    The order of the other terms does not change.
     """
     body = padded.body[0]
-    assert isinstance(body, Select)  # as it was found
+    assert isinstance(body, Select)  # checked by `find_padding`
     (taken,) = {read for read in consumer.reads if read.tensor == padded.name}
     ranges = {a.name: (0, a.extent - 1) for a in (*consumer.axes, *consumer.reduce_axes)}
     place = dict(zip((axis.name for axis in padded.axes), taken.indices, strict=True))
@@ -84,9 +84,9 @@ def skipped(padded: Compute, consumer: Compute) -> Compute:
 
 
 def spared(dag: Dag) -> frozenset[str]:
-    """Return the tensors some elements of which may be multiplied by zeros of padding only.
+    """Return the tensors that may have elements multiplied by zeros of padding only.
 
-    Such a product may be left out: a NaN there need not reach the sum.
+    Such a product may be left out: a NaN in such an element need not reach the sum.
     """
     found: set[str] = set()
     for consumer in dag.computes:
@@ -96,7 +96,7 @@ def spared(dag: Dag) -> frozenset[str]:
         for part in parts:
             if isinstance(part, Read) and _has_zeros(dag.node(part.tensor)):
                 found |= {r.tensor for r in consumer.reads if r is not part}
-    for node in reversed(dag.nodes):  # what they are made of, too
+    for node in reversed(dag.nodes):  # the operands of such a tensor as well
         if node.name in found and isinstance(node, Compute):
             found |= {read.tensor for read in node.reads}
     return frozenset(found)
@@ -107,7 +107,7 @@ def _has_zeros(node: Node) -> bool:
 
 
 def _by_dimension(padded: Compute, cond: Expr) -> dict[int, Expr]:
-    """Return the condition on every dimension of the padded tensor that has one alone."""
+    """Return, by dimension of the padded tensor, the conditions on this dimension alone."""
     places = {axis.name: at for at, axis in enumerate(padded.axes)}
     found: dict[int, list[Expr]] = {}
     for part in conjuncts(cond):
@@ -125,11 +125,11 @@ def _affine_axes(index: Expr) -> set[str] | None:
 
 
 def _share(padded: Compute, consumer: Compute, taken: Read, dimension: int, cond: Expr) -> float:
-    """Return the share of the steps along one dimension that meet no zero."""
+    """Return the share of the steps along one dimension that read no padding."""
     axis = padded.axes[dimension].name
     index = taken.indices[dimension]
     extents = {a.name: a.extent for a in (*consumer.axes, *consumer.reduce_axes)}
-    counts = {0: 1}  # how often a position is met
+    counts = {0: 1}  # number of reads by position
     for atom, scale in form(index).terms.items():
         assert isinstance(atom, Var)
         met: dict[int, int] = {}

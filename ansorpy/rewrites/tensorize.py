@@ -1,16 +1,16 @@
-"""Give a sum of products the shape that an instruction takes: a few steps side by side.
+"""Give a sum of products the shape of an instruction: a few steps side by side.
 
     C[i, j] = sum over k of int32(A[i, k]) * int32(B[k, j])                    A uint8, B int8
 becomes, in steps of 4,
     C_wide[k, j, q] = B[4 k + q, j]
     C[i, j] = sum over k, q of int32(A[i, 4 k + q]) * int32(C_wide[k, j, q])
 
-An instruction on matrices takes 16 rows i at a time, and groups of steps k. Nothing else changes
-for it: each row, lane and group is a loop as before.
+A matrix instruction takes 16 rows i at a time, and groups of steps k. The Dag is the same for it:
+each row, lane and group is a loop.
 
-Where the length of k is no multiple of 4, both operands are copied with zeros behind them. Where
-both are int8, one is moved by 128, so that it is uint8, and the sum starts from what that adds:
-int32 arithmetic wraps, so this is exact.
+If the length of k is not a multiple of 4, both operands are copied with zeros behind them. If
+both are int8, one operand is moved by 128, so that it is uint8, and the sum starts from a
+correction: int32 arithmetic wraps, so the result is exact.
     C_wide[k, j, q] = uint8(B[4 k + q, j] + 128)
     C_sums[i] = sum over k of int32(A[i, k])
     C[i, j] = -128 * C_sums[i] + sum over k, q ...
@@ -27,18 +27,18 @@ from ansorpy.rewrites.intrinsics import LEFT, RIGHT, Intrinsic, unify
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Axis, Compute, Node
 
-HALF: Final = 128  # from the middle of int8 to that of uint8
+HALF: Final = 128  # distance from the middle of int8 to the middle of uint8
 STEP: Final = "q"  # the last axis of a wide operand
 EIGHT_BITS: Final = ("int8", "uint8")
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """How a node becomes steps of an instruction.
+    """A node as steps of an instruction.
 
-    `wide` is the operand that moves along the lanes, `narrow` the one that stands still there;
-    `moved` is what is added to `wide` to make it of the other signedness. `row` is the axis of the
-    rows of an instruction on matrices, "" for another.
+    `wide` is the operand that moves along the lanes, `narrow` the operand that does not; `moved` is
+    the number added to `wide` to change its signedness. `row` is the axis of the rows of a matrix
+    instruction, "" for other instructions.
     """
 
     intrinsic: Intrinsic
@@ -51,12 +51,12 @@ class Dot:
 
     @property
     def steps(self) -> int:
-        """How many products one lane of the instruction adds."""
+        """The number of products that one lane of the instruction adds."""
         return self.intrinsic.steps
 
     @property
     def length(self) -> int:
-        """How many times the instruction runs along the axis."""
+        """The number of instructions along the axis."""
         return -(-self.axis.extent // self.steps)
 
     @property
@@ -66,15 +66,15 @@ class Dot:
 
 
 def find_dot(node: Node, one: Intrinsic) -> tuple[Dot | None, Answer]:
-    """Return how `one` computes a node, or why it does not.
+    """Return a node as steps of `one`, or the obstacle.
 
-    Tried are the spatial axes from the last for the lanes, and the longest reduce axes first.
+    The spatial axes are tried from the last for the lanes, the reduce axes from the longest.
     """
     if not isinstance(node, Compute) or node.combiner != "sum":
-        return None, no(f"{node.name} is no sum")
+        return None, no(f"{node.name} is not a sum")
     found = unify(one.body, node.body[0]) if node.dtype == one.into else None
     if found is None:
-        return None, no(f"{node.name} sums no products as {one.name} does")
+        return None, no(f"{node.name} is not a sum of products as {one.name} computes")
     reads = (found[LEFT], found[RIGHT])
     why = no(f"no two axes of {node.name} lie as {one.name} needs them")
     for axis in sorted(node.reduce_axes, key=lambda axis: -axis.extent):
@@ -85,7 +85,7 @@ def find_dot(node: Node, one: Intrinsic) -> tuple[Dot | None, Answer]:
             continue
         for lane in reversed(node.axes):
             dot, last = _along(node, one, axis, lane, reads)
-            why = last if lane is node.axes[-1] else why  # the axis that one would expect
+            why = last if lane is node.axes[-1] else why  # the expected axis
             if dot is not None:
                 rows = f", rows along {dot.row}" if dot.row else ""
                 return dot, yes(
@@ -96,7 +96,7 @@ def find_dot(node: Node, one: Intrinsic) -> tuple[Dot | None, Answer]:
 
 
 def multiplies(node: Node, one: Intrinsic) -> bool:
-    """Whether `one` sums products of such dtypes, wherever the operands of a node lie."""
+    """Return if `one` sums products of the dtypes of a node, in any layout of the operands."""
     if not isinstance(node, Compute) or node.dtype != one.into:
         return False
     found = unify(one.body, node.body[0])
@@ -131,7 +131,7 @@ def _along(
 
 
 def _is_row(axis: Axis, wide: Read, narrow: Read) -> bool:
-    """Whether only the narrow operand moves along an axis, by the same distance every time."""
+    """Return if only the narrow operand moves along an axis, by a constant distance."""
     if axis.name in _names(wide) or axis.name not in _names(narrow):
         return False
     found = [index for index in narrow.indices if axis.name in variables(index)]
@@ -143,19 +143,19 @@ def _names(read: Read) -> frozenset[str]:
 
 
 def _stands_alone(read: Read, axis: str) -> bool:
-    """Whether an axis is one whole index of a read, and stands in no other."""
+    """Return if an axis is one whole index of a read, and occurs in no other index."""
     found = [index for index in read.indices if axis in variables(index)]
     return found == [Var(axis)]
 
 
 def _moves_along(read: Read, lane: str) -> bool:
-    """Whether a read goes on by one element of one dimension with every step along an axis."""
+    """Return if a read moves by one element of one dimension per step along an axis."""
     found = [linear(index) for index in read.indices if lane in variables(index)]
     return len(found) == 1 and found[0] is not None and found[0][1].get(lane) == 1
 
 
 def _moved(one: Intrinsic, wide: str, narrow: str) -> int | None:
-    """Return what is added to the wide operand so that both are as the instruction takes them."""
+    """Return the number to add to the wide operand so that the dtypes fit; None if none fits."""
     if one.matrices:
         return 0 if (narrow, wide) == (one.left, one.right) else None
     if sorted((wide, narrow)) == sorted((one.left, one.right)):
@@ -259,7 +259,7 @@ def _inside(dot: Dot, place: Expr, value: Expr, dtype: str) -> Expr:
 
 
 def _sums(node: Compute, dot: Dot) -> Compute:
-    """Return the sums of the narrow operand over all that the node sums over."""
+    """Return the sums of the narrow operand over the reduce axes of the node."""
     names = _names(dot.narrow)
     axes = tuple(axis for axis in node.axes if axis.name in names)
     value = Cast(node.dtype, dot.narrow)
@@ -267,7 +267,7 @@ def _sums(node: Compute, dot: Dot) -> Compute:
 
 
 def _without(node: Compute, dot: Dot, sums: Compute) -> Expr:
-    """Return the start value that takes away what moving the wide operand adds."""
+    """Return the start value that subtracts the effect of moving the wide operand."""
     read = Read(sums.name, tuple(Var(axis.name) for axis in sums.axes), node.dtype)
     start = Const(0, node.dtype) if node.start is None else node.start
     return Binary("sub", start, Binary("mul", Const(dot.moved, node.dtype), read))

@@ -10,17 +10,17 @@ from ansorpy.expr.products import conjuncts, factors, is_zero, with_factor
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Axis, Compute, Node
 
-MAX_PHASES: Final = 16  # per dimension
+MAX_PHASES: Final = 16  # phases per dimension
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """One dimension in which `axis + reduce + offset` meets data at every `stride`-th place only.
+    """A dimension in which `axis + reduce + offset` reads data at every `stride`-th position only.
 
     `(axis + reduce + offset - first) % stride == 0`, else the term of the sum is zero.
     """
 
-    dimension: int  # of the spread producer
+    dimension: int  # dimension of the spread producer
     axis: Axis
     reduce: Axis
     offset: int
@@ -29,27 +29,27 @@ class Walk:
 
     @property
     def shift(self) -> int:
-        """What is left of the position when every multiple of the stride is taken out."""
+        """The remainder of the first position by the stride."""
         return (self.first - self.offset) % self.stride
 
     @property
     def exact(self) -> bool:
-        """Whether phases can be the remainders of the output position, with affine indices.
+        """True if phases can be the remainders of the output position, with affine indices.
 
-        Else they are the remainders of the tap, and some phases have one position too many.
+        Otherwise they are the remainders of the tap, and some phases have an unused position.
         """
         return self.stride == 2 or self.shift == self.stride - 1
 
     @property
     def outputs(self) -> int:
-        """Output positions per phase: the longest phase decides."""
+        """The number of output positions of the longest phase."""
         if self.exact:
             return -(-self.axis.extent // self.stride)
         return -(-(self.axis.extent - 1 - self.shift) // self.stride) + 1
 
     @property
     def dense_extent(self) -> int:
-        """Places of the data, with zeros around it, that all phases meet."""
+        """The number of positions of the data, with zeros around it, that the phases read."""
         late = self.exact and self.shift != self.stride - 1
         return self.outputs + self.taps - 1 + late
 
@@ -96,12 +96,12 @@ def find_walks(spread: Node, consumer: Node) -> tuple[tuple[Walk, ...], Answer]:
         return (), no(f"{spread.name} is an input")
     body = spread.body[0]
     if spread.combiner is not None or not isinstance(body, Select) or not is_zero(body.other):
-        return (), no(f"{spread.name} does not put zeros around anything")
+        return (), no(f"{spread.name} is not a tensor spread with zeros")
     taken = [read for read in consumer.reads if read.tensor == spread.name]
     if consumer.combiner != "sum" or len(taken) != 1:
-        return (), no(f"{consumer.name} is no sum that reads {spread.name} once")
+        return (), no(f"{consumer.name} is not a sum that reads {spread.name} once")
     if taken[0] not in factors(consumer.body[0]):
-        return (), no(f"{spread.name} is no factor of {consumer.name}")
+        return (), no(f"{spread.name} is not a factor of {consumer.name}")
     walks = tuple(_find(spread, consumer, taken[0], body.cond))
     if not walks:
         return (), no(f"{spread.name} holds no zeros between its elements")

@@ -1,7 +1,7 @@
-"""The one validator, whichever way a Dag came in: Python, text or JSON.
+"""The validator of every Dag, from Python, text or JSON.
 
-What holds afterwards: names are unique ASCII identifiers, producers come first, dtypes agree,
-sizes are within `Limits`, and every index of every read is proved to be in range.
+After the check, names are unique ASCII identifiers, producers come first, dtypes agree, sizes are
+within `Limits`, and every index of every read is proved to be in range.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ def check(dag: Dag, limits: Limits = LIMITS) -> None:
     """Refuse a Dag that is not valid.
 
     Raises:
-        SpecError: names the node, the value and the limit or what was expected.
+        SpecError: names the node, the value, and the limit or the expected value.
     """
     check_name(dag.name, "the dag")
     if not 1 <= len(dag.nodes) <= limits.nodes:
@@ -49,7 +49,7 @@ def check_node(
         later: names that come at or after it, for a better message.
 
     Raises:
-        SpecError: what is wrong, and where.
+        SpecError: names the node and the fault.
     """
     where = f"node {quoted(node.name)}"
     check_name(node.name, where)

@@ -1,4 +1,4 @@
-"""What every name, shape and dtype must be; each refusal is a SpecError."""
+"""Checks of names, shapes and dtypes; each refusal is a SpecError."""
 
 from math import prod
 
@@ -8,7 +8,7 @@ from ansorpy.te.limits import NAME, Limits, quoted
 
 
 def check_name(name: object, where: str) -> None:
-    """Refuse what is not an ASCII identifier of at most 63 characters."""
+    """Refuse a name that is not an ASCII identifier of at most 63 characters."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise SpecError(
             f"{where}: {quoted(name)} is not a name "
@@ -31,7 +31,7 @@ def _count(value: object) -> object:
 
 
 def check_extent(extent: object, where: str, limits: Limits) -> None:
-    """Refuse what is not an integer from 1 to the limit."""
+    """Refuse an extent that is not an integer from 1 to the limit."""
     if type(extent) is not int or not 1 <= extent <= limits.extent:
         raise SpecError(f"{where} is {quoted(extent)}, not an integer 1 to {limits.extent}")
 

@@ -172,8 +172,8 @@ class ComputeCheck:
     def _order(self, ranges: Ranges) -> None:
         """Demand an index that does not fall in row-major order over the reduce axes.
 
-        Then the first of equal elements has the smallest index, which is what a kernel keeps in
-        whatever order it reduces.
+        Then the first of equal elements has the smallest index, which a kernel keeps in any order
+        of reduction.
         """
         index = transform(self.node.body[1], _as_index)
         proved = index == self.node.body[1] or _fits(index, ranges, INTEGER_RANGE["int32"])
@@ -223,7 +223,7 @@ class ComputeCheck:
 
 
 def _as_index(part: Expr) -> Expr | None:
-    """Return an int32 part as int64: what fits has the same order."""
+    """Return an int32 part as int64: values that fit have the same order."""
     match part:
         case Const(value=value, dtype="int32"):
             return Const(int(value))
@@ -234,6 +234,6 @@ def _as_index(part: Expr) -> Expr | None:
 
 
 def _fits(index: Expr, ranges: Ranges, within: tuple[int, int]) -> bool:
-    """Whether no integer part of an expression leaves an interval."""
+    """Return if every integer part of an expression stays in an interval."""
     spans = [bounds(part, ranges) for part in walk(index) if dtype_of(part) == INDEX]
     return all(within[0] <= low and high <= within[1] for low, high in spans)

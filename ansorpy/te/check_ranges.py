@@ -1,7 +1,7 @@
 """The proof that every index is in range, by interval arithmetic in Python ints.
 
-A read inside a `select` is proved under the condition of the branch it stands in. What is not
-proved is refused, never clamped.
+A read inside a `select` is proved under the condition of its branch. A read without a proof is
+refused, never clamped.
 """
 
 from ansorpy.errors import SpecError
@@ -20,7 +20,7 @@ def check_ranges(
 
     Args:
         ranges: first and last value of every axis.
-        facts: what is known here, from the conditions around `expr`.
+        facts: the conditions around `expr`.
 
     Raises:
         SpecError: names the read, the interval and the extent.

@@ -21,7 +21,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Attrs:
-    """What a user may tell the rules about a compute node (axis names unless said otherwise)."""
+    """Hints of a user for the rules about a compute node (axis names unless said otherwise)."""
 
     unroll: tuple[str, ...] = ()  # always unroll these axes
     no_split_inner: tuple[str, ...] = ()  # keep these whole in the innermost tile level
@@ -89,7 +89,7 @@ class Compute:
 
     @property
     def points(self) -> int:
-        """How many times the body runs."""
+        """The number of evaluations of the body."""
         return prod(self.shape) * prod(axis.extent for axis in self.reduce_axes)
 
 

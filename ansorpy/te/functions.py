@@ -85,17 +85,17 @@ def minimum(a: Operand, b: Operand) -> Scalar:
 
 
 def all(*conditions: Scalar) -> Scalar:
-    """Whether every condition holds; later ones are not evaluated where an earlier one fails."""
+    """True if every condition holds; evaluation ends at the first condition that fails."""
     return reduce(lambda a, b: binary("and", a, b), conditions)
 
 
 def any(*conditions: Scalar) -> Scalar:
-    """Whether some condition holds; later ones are not evaluated where an earlier one holds."""
+    """True if some condition holds; evaluation ends at the first condition that holds."""
     return reduce(lambda a, b: binary("or", a, b), conditions)
 
 
 def select(cond: Scalar, a: Operand, b: Operand) -> Scalar:
-    """`a` where `cond` holds, else `b`; the branch not taken is not read."""
+    """`a` if `cond` holds, else `b`; the other branch is not read."""
     if cond.dtype != "bool":
         raise SpecError(f"te.select: the condition is {cond.dtype}, not bool")
     then, other = pair(a, b, "select")
@@ -113,7 +113,7 @@ def cast(value: Operand, dtype: str) -> Scalar:
 
 
 def min_value(dtype: str) -> Scalar:
-    """The lowest finite value of a dtype: what a maximum over padding may start from."""
+    """The lowest finite value of a dtype: the start value of a maximum over padding."""
     return const(-LARGEST[dtype] if dtype in FLOATS else INTEGER_RANGE[dtype][0], dtype)
 
 

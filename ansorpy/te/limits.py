@@ -1,4 +1,4 @@
-"""How large a request may be; everything is compared in Python ints, before any allocation."""
+"""Limits of a request; all sizes are compared as Python ints, before any allocation."""
 
 import re
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ class Limits:
     """Upper limits, all inclusive."""
 
     nodes: int = 512
-    definitions: int = 128  # of one text
+    definitions: int = 128  # definitions of one text
     rank: int = 8  # spatial axes, and reduce axes, of one node
     extent: int = 2**31 - 1
-    elements: int = 2**31  # of one tensor
-    bytes: int = 2**34  # of all tensors together
+    elements: int = 2**31  # elements of one tensor
+    bytes: int = 2**34  # bytes of all tensors together
     points: int = 2**40  # iterations of one node
     terms: int = 2**11  # parts of the expressions of one node
     all_terms: int = 2**14  # parts of all expressions
     depth: int = 64  # nesting of one expression
-    constant_bytes: int = 2**24  # of all constant tensors together
+    constant_bytes: int = 2**24  # bytes of all constant tensors together
     unrolled: int = 2**12  # copies of a body that the attributes of one node ask for
-    text_bytes: int = 2**20  # of a source text or a JSON document
+    text_bytes: int = 2**20  # bytes of a source text or a JSON document
     flop: int = 2**62
 
 
@@ -31,7 +31,7 @@ LIMITS: Final = Limits()
 
 
 def shown(text: object, width: int = 72) -> str:
-    """Return at most `width` characters of what a message is about."""
+    """Return at most `width` characters of an object, for a message."""
     whole = str(text)
     return whole if len(whole) <= width else whole[: width - 3] + "..."
 

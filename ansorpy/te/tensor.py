@@ -242,7 +242,7 @@ def elementwise(
 
 
 def _bodies(answer: object, name: str) -> tuple[list[Expr], Mapping[str, Draft]]:
-    """Return the bodies (and, last, the start value) of a compute, and what they read."""
+    """Return the bodies (and, last, the start value) of a compute, and the tensors they read."""
     match answer:
         case ArgReduction(value=value, index=index):
             scalars = [value, index]

@@ -25,7 +25,7 @@ class Over:
     """The kept and the reduced axes of a tensor."""
 
     shape: tuple[int, ...]
-    names: tuple[str, ...]  # of the axes of the result
+    names: tuple[str, ...]  # names of the axes of the result
     kept: tuple[int, ...]  # axes of the data, one per axis of the result; -1 for an extent of 1
     taps: Mapping[int, te.ReduceAxis]  # by axis of the data
 
@@ -33,7 +33,7 @@ class Over:
     def of(
         data: Tensor, axis: Axes, keepdims: bool, action: str, axes: Sequence[str] | None = None
     ) -> "Over":
-        """Return what a reduction of `data` over `axis` keeps and reduces."""
+        """Return the kept and the reduced axes of a reduction of `data` over `axis`."""
         rank = len(data.shape)
         reduced = axes_of(axis, rank, f"reduce {shown(data)} by {action}")
         names = [axes[i] if axes else "k" if reduced == (i,) else LETTERS[i] for i in range(rank)]

@@ -1,4 +1,4 @@
-"""Geometry of a sliding window: what convolutions and pooling share."""
+"""Geometry of a sliding window, for convolutions and pooling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Geometry:
     dilation: tuple[int, ...]
     before: tuple[int, ...]  # elements of padding in front of each dimension
     after: tuple[int, ...]
-    action: str  # of messages, as in "convolve X[1, 3, 8, 8]"
+    action: str  # the verb and its object for messages, as in "convolve X[1, 3, 8, 8]"
 
     def outputs(self, extents: Sequence[int]) -> tuple[int, ...]:
         """Return the output extents; SpecError if the window does not fit the padded input."""

@@ -20,7 +20,7 @@ from ansorpy.topi.linear import matmul as product
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a convolution walks over its input, the same in every dimension."""
+    """Stride, padding, dilation and groups of a convolution, equal in every dimension."""
 
     stride: int = 1
     padding: int = 0

@@ -143,8 +143,8 @@ def refusals() -> list[tuple[str, Dag, Target, str]]:
     k = te.reduce_axis((0, 8), "k")
     dot = te.dag(te.compute((), lambda: te.sum(product(a[k], b[k], "int32"), k), "C"))
     return [
-        ("float32", matmul(8, 8, 8, f32), TARGET, "sums no products as"),
-        ("int32", matmul(8, 8, 8, wide), TARGET, "sums no products as"),
+        ("float32", matmul(8, 8, 8, f32), TARGET, "is not a sum of products as"),
+        ("int32", matmul(8, 8, 8, wide), TARGET, "is not a sum of products as"),
         ("short", matmul(8, 8, 3, u8s8), TARGET, "no two axes"),
         ("odd bf16", matmul(8, 8, 1, bf16), TARGET, "no two axes"),
         (
@@ -153,7 +153,12 @@ def refusals() -> list[tuple[str, Dag, Target, str]]:
             replace(TARGET, features=("avx512f",)),
             "the target has no tdpbssd or",
         ),
-        ("mixed", matmul(8, 8, 8, ("bfloat16", "float32", "float32")), TARGET, "sums no products"),
+        (
+            "mixed",
+            matmul(8, 8, 8, ("bfloat16", "float32", "float32")),
+            TARGET,
+            "is not a sum of products",
+        ),
         ("no reuse", dot, TARGET, "reuses no producer"),
     ]
 
@@ -228,7 +233,7 @@ def test_a_step_that_does_not_fit_is_refused() -> None:
     naive = State.naive(matmul(8, 8, 8, KINDS[1]))
     with pytest.raises(StepError, match="no such instruction is described"):
         naive.do(steps.Tensorize("C", "vfoo"))
-    with pytest.raises(StepError, match="sums no products as vdpbf16ps"):
+    with pytest.raises(StepError, match="is not a sum of products as vdpbf16ps"):
         naive.do(steps.Tensorize("C", "vdpbf16ps"))
     once = naive.do(steps.Tensorize("C", "vpdpbusd"))
     with pytest.raises(StepError, match="already taken in steps"):

@@ -166,7 +166,7 @@ def test_turned_weights_and_several_channel_axes_are_recognised() -> None:
     [
         ("matmul", "no window slides"),
         ("depthwise_conv2d", "no channels"),
-        ("softmax", "no sum"),
+        ("softmax", "is not a sum"),
     ],
 )
 def test_the_refusal_of_a_convolution_names_the_obstacle(name: str, why: str) -> None:

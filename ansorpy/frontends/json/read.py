@@ -20,7 +20,7 @@ NON_FINITE: Final[Mapping[str, float]] = {
     "-inf": float("-inf"),
     "nan": float("nan"),
 }
-ITEM_LIMIT: Final = 2**11  # of one list
+ITEM_LIMIT: Final = 2**11  # items of one list
 INT_LIMIT: Final = 2**63
 
 
@@ -32,7 +32,7 @@ class Place:
     value: object
 
     def refuse(self, wanted: str) -> NoReturn:
-        """Raise the error that names the place, the value and what was wanted."""
+        """Raise the error that names the place, the value and the expected kind."""
         raise SpecError(f"{self.path} is {_kind(self.value)}, not {wanted}")
 
     def keys(self, needed: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, "Place"]:

@@ -42,7 +42,7 @@ def from_json(obj: object) -> Dag:
     """Return the Dag of a parsed wire form; the inverse of `to_json`.
 
     Raises:
-        SpecError: names the place in the document, the value and what was expected.
+        SpecError: names the place in the document, the value and the expected kind.
     """
     dag = dag_from(Place("spec", obj), VERSION)
     check(dag)

@@ -1,4 +1,4 @@
-"""What the parser makes of a source text: terms, statements, definitions; no meaning yet."""
+"""The syntax tree of a source text: terms, statements, definitions, without meaning."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -19,10 +19,10 @@ AXIS_HINTS: Final = ("unroll", "no_split_inner", "const_axes")
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a statement means in its surroundings.
+    """The meaning of a statement among the definitions before it.
 
-    `given` is the input that `+=` accumulates into; `init` the statement that gave the target
-    its first value, where there is one.
+    `given` is the input that `+=` accumulates into; `init` is the statement that gave the target
+    its first value, or None.
     """
 
     statement: Statement
@@ -36,7 +36,7 @@ class Meaning:
         """Return the node of the statement, after that of its start value if it needs one.
 
         Raises:
-            SpecError: names the place and what would be right.
+            SpecError: names the place and the expected form.
         """
         statement = self.statement
         self._names()

@@ -41,7 +41,7 @@ PRECEDENCE: Final = {
     "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4,
     "+": 5, "-": 5, "*": 6, "/": 6, "%": 6,
 }  # fmt: skip
-NESTING_LIMIT: Final = 48  # of parentheses and signs: about ten Python frames each
+NESTING_LIMIT: Final = 48  # nested parentheses and signs, each about ten Python frames deep
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def definitions(text: str, source: str) -> tuple[Def, ...]:
     Raises:
         SpecError: the text does not follow the grammar, or is too large.
     """
-    # Tokens are read as they are wanted: a text that is wrong early costs little.
+    # Tokens are read on demand: a text with an early mistake costs little.
     parser = _Parser(tokens(text, source))
     found: list[Def] = []
     while parser.token.kind != "end":
@@ -69,8 +69,8 @@ class _Parser:
     stream: Iterator[Token]
     position: int = 0
     nesting: int = 0
-    terms: int = 0  # of the statement that is being read
-    heights: dict[int, int] = field(default_factory=dict)  # of its terms, by id
+    terms: int = 0  # terms of the current statement
+    heights: dict[int, int] = field(default_factory=dict)  # heights of its terms, by id
 
     read: list[Token] = field(default_factory=list)
 

@@ -83,7 +83,7 @@ def _uses(expr: Expr, tensors: Tensors, guarded: frozenset[str]) -> Iterator[Use
 
 
 def _extent(use: Use, name: str, known: Mapping[str, int]) -> int | None:
-    """Return how far `name` may run for `0 <= index < extent`; None where that is not linear."""
+    """Return the extent of `name` for `0 <= index < extent`; None if the index is not linear."""
     of, extent = _unfloored(form(use.index), use.extent)
     coef = of.terms.get(Var(name), 0)
     rest = of.plus(Form(0, {Var(name): 1}), -coef)

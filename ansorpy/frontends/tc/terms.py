@@ -56,7 +56,7 @@ INFIX: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a tensor name stands for: one output of a node."""
+    """The output of a node that a tensor name refers to."""
 
     node: str
     shape: tuple[int, ...]
@@ -253,7 +253,7 @@ class Scope:
         return expr
 
     def _pair(self, a: Term, b: Term, want: str | None, at: At) -> tuple[Expr, Expr]:
-        """Type two terms that must agree; the one that says no dtype takes that of the other."""
+        """Type two terms that must agree; a literal takes the dtype of the other term."""
         if self.is_weak(a) and self.is_weak(b):
             dtypes = {self._default(a), self._default(b)}
             want = want or ("float32" if "float32" in dtypes else INDEX)

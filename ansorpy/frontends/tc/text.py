@@ -31,10 +31,10 @@ def parse(
 
     Args:
         bind: the values of sizes that the text leaves as symbols.
-        source: what messages call the text; a file name.
+        source: the name of the text in messages; a file name.
 
     Raises:
-        SpecError: `source:line:column: ` and what is wrong there.
+        SpecError: `source:line:column: ` and the mistake.
     """
     sizes = dict(bind or {})
     _check_bind(sizes)

@@ -43,7 +43,7 @@ def chosen(index: Expr, options: Sequence[Expr]) -> Expr:
 
 
 def _mirrored(row: Row, other: Row) -> bool:
-    """Whether both rows have the same sizes, some with equal and some with opposite signs."""
+    """Return if two rows have equal sizes, some with equal and some with opposite signs."""
     pairs = [(a, b) for a, b in zip(row, other, strict=True) if a or b]
     return all(abs(a) == abs(b) for a, b in pairs) and len({a == b for a, b in pairs}) == 2
 

@@ -1,4 +1,4 @@
-"""A dilated convolution as a convolution for every remainder of its position."""
+"""A dilated convolution as one convolution per remainder of its position."""
 
 from ansorpy.expr.affine import linear
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, substitute, walk
@@ -7,12 +7,12 @@ from ansorpy.te.dag import Axis, Compute
 
 
 def parted(node: Compute) -> tuple[Compute, Compute] | None:
-    """Return a node apart by the remainders of its positions, and the node put together of that.
+    """Return a node split by the remainders of its positions, and the node that joins them.
 
-    Where data is read at `axis + d * tap`, d > 1, outputs of one remainder by d meet data of that
-    remainder alone. The first node, "<name>.parted", has an axis for every such remainder, before
-    the others, and is not computed as it stands: its last places lie outside of the data where d
-    does not divide. None where nothing is read so.
+    If data is read at `axis + d * tap`, d > 1, outputs of one remainder by d read data of that
+    remainder only. The first node, "<name>.parted", has an axis per remainder before the other
+    axes. It is never computed as it is: if d does not divide an extent, its last positions lie
+    outside of the data. The result is None if no data is read in this way.
     """
     by = _dilations(node)
     if not by:
@@ -39,7 +39,7 @@ def parted(node: Compute) -> tuple[Compute, Compute] | None:
 
 
 def _dilations(node: Compute) -> dict[str, int]:
-    """Return the spatial axes that are met by multiples of a reduce axis, and of what."""
+    """Return the dilation by spatial axis, of axes that stand beside a multiple of a tap."""
     spatial = {axis.name for axis in node.axes}
     found: dict[str, set[int]] = {}
     for read in (part for body in node.body for part in walk(body) if isinstance(part, Read)):

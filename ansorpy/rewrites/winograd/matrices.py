@@ -37,12 +37,12 @@ class Transforms:
 
     @property
     def products(self) -> int:
-        """How many products there are: m + r - 1."""
+        """The number of products: m + r - 1."""
         return len(self.data)
 
 
 def known(outputs: int, taps: int) -> bool:
-    """Whether there are points for F(outputs, taps)."""
+    """Return if there are points for F(outputs, taps)."""
     return outputs >= 2 and taps >= 2 and outputs + taps - 1 in POINTS
 
 

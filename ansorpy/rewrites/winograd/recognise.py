@@ -1,4 +1,4 @@
-"""Which nodes are convolutions, and along which axes their window slides."""
+"""Recognition of convolutions, and of the axes along which their window slides."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -9,51 +9,51 @@ from ansorpy.rewrites.winograd.dilate import parted
 from ansorpy.te.analysis.answer import Answer, no, yes
 from ansorpy.te.dag import Compute, Node
 
-DTYPES: Final = ("float32", "float64")  # narrower ones would lose most of their digits
+DTYPES: Final = ("float32", "float64")  # a narrower dtype would lose most of its digits
 
 
 @dataclass(frozen=True, slots=True)
 class Slide:
     """One dimension of the window: data is read at `step * (axis + tap) + part`."""
 
-    position: int  # of the index in the read of the data
+    position: int  # position of the index in the read of the data
     axis: str
     tap: str
     taps: int
     step: int = 1
-    part: str = ""  # a spatial axis as long as a step, or none
+    part: str = ""  # a spatial axis as long as a step, or empty
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
     """out[axes] = sum of data[..., axis + tap, ...] * weights[..., tap, ...].
 
-    `whole` is the node that was asked for, made of `node`, where that is not the same.
+    `whole` is the original node if `node` is its split by remainders, else None.
     """
 
     node: Compute
     data: Read
     weights: Read
     slides: tuple[Slide, ...]
-    batch: tuple[str, ...]  # the other spatial axes that the data is read along
-    filters: tuple[str, ...]  # those that only the weights are read along
+    batch: tuple[str, ...]  # the other spatial axes of the reads of the data
+    filters: tuple[str, ...]  # spatial axes that only the weights are read along
     depth: tuple[str, ...]  # the other reduce axes
     whole: Compute | None = None
 
 
 def recognise(node: Node) -> tuple[Convolution | None, Answer]:
-    """Return a node as a convolution whose window slides by 1, and why it is or is not one.
+    """Return a node as a convolution whose window slides by 1, or the obstacle.
 
     Holds for a sum over one product of two reads, of float32 or float64. Every index of the data
-    is an axis, or an axis plus a reduce axis (a slide); the weights may be read anyhow, but not
-    along a sliding axis. At least one more reduce axis, and one axis of the weights alone, make
-    the products a matrix product. A dilated one is recognised as those that its remainders are
-    (`parted`). Not handled: a step above 1 without a dilation as large, groups.
+    is an axis, or an axis plus a reduce axis (a slide); the weights may be read at any index, but
+    not along a sliding axis. At least one more reduce axis, and one axis of the weights alone,
+    make the products a matrix product. A dilated convolution is recognised by its remainders
+    (`parted`). Not handled: a step above 1 without an equal dilation, groups.
     """
     if not isinstance(node, Compute):
         return None, no(f"{node.name} is an input")
     if node.combiner != "sum" or node.start is not None or node.dtype not in DTYPES:
-        return None, no(f"{node.name} is no sum from 0 in {' or '.join(DTYPES)}")
+        return None, no(f"{node.name} is not a sum from 0 in {' or '.join(DTYPES)}")
     apart = parted(node)
     if apart is None:
         return _recognised(node)
@@ -66,7 +66,7 @@ def _recognised(node: Compute) -> tuple[Convolution | None, Answer]:
         case Binary(op="mul", a=Read() as a, b=Read() as b):
             pass
         case _:
-            return None, no(f"{node.name} is no sum of one product of two reads")
+            return None, no(f"{node.name} is not a sum of one product of two reads")
     first, why = _as_convolution(node, a, b)
     if first is not None:
         return first, why

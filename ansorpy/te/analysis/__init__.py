@@ -1,4 +1,4 @@
-"""Facts that rules ask of nodes: how they read, what they cost, which computation they are."""
+"""Analysis of nodes for rules: their reads, their cost, and the key of a computation."""
 
 from ansorpy.te.analysis.access import Access, access, reads_by_producer
 from ansorpy.te.analysis.answer import Answer, no, yes

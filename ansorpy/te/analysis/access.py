@@ -1,4 +1,4 @@
-"""How a node reads a producer: which of its own axes index it, and in what order."""
+"""Analysis of a read: the axes of the reader that index the producer, and their order."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class Access:
 
     @property
     def inlineable(self) -> Answer:
-        """Whether the producer may be substituted here without moving its data about."""
+        """True if the producer may be substituted at the read without a transpose or a copy."""
         if not self.simple:
             return self.simple
         if self.duplicated:
@@ -35,7 +35,7 @@ class Access:
 
     @property
     def one_to_one(self) -> Answer:
-        """Whether every element of the reader takes one element of its own of the producer."""
+        """True if every element of the reader takes a different element of the producer."""
         if self.simple and self.missing:
             return no(f"{self.read} lacks axis {self.missing[0]}")
         return self.inlineable
@@ -71,7 +71,7 @@ def shifted_axis(index: Expr) -> str | None:
 
 
 def reads_by_producer(node: Compute) -> dict[str, tuple[Read, ...]]:
-    """Group the reads of `node` by the name of what is read, in order of first appearance."""
+    """Group the reads of `node` by the name of the tensor, in order of first appearance."""
     found: dict[str, list[Read]] = {}
     for read in node.reads:
         found.setdefault(read.tensor, []).append(read)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether something holds, and the axis, access or number that decided it."""
+    """A truth value, and the axis, access or number that decided it."""
 
     holds: bool
     why: str

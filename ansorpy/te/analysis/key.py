@@ -1,4 +1,4 @@
-"""The identity of a computation, whatever its names are."""
+"""The identity of a computation up to names."""
 
 import hashlib
 import json
@@ -64,7 +64,7 @@ def _extents(axes: tuple[Axis, ...]) -> Json:
 
 
 def _attrs(attrs: Attrs, nodes: Names, axes: Names) -> Json:
-    # A name that belongs to nothing has no effect, but it must not be confused with one that does.
+    # An unknown name has no effect, but its key must differ from that of a known name.
     return [
         [axes.get(name, f"?{name}") for name in attrs.unroll],
         [axes.get(name, f"?{name}") for name in attrs.no_split_inner],

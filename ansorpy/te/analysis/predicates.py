@@ -13,14 +13,14 @@ EXPENSIVE: Final = ("exp",)  # as released: no other function counts
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """How many leading axes a producer shares with a consumer, and what ends the run."""
+    """The number of leading axes that two nodes share, and the obstacle after them."""
 
     count: int
     why: str
 
 
 def strictly_inlineable(node: Compute) -> Answer:
-    """Say whether substituting `node` into its readers costs nothing and moves nothing.
+    """Return if substituting `node` into its readers adds no cost and moves no data.
 
     It holds for a node that reads nothing; else all reads must be simple, without a repeated
     axis, in the order of the axes, and the body has no `exp` and no branch.
@@ -38,7 +38,7 @@ def strictly_inlineable(node: Compute) -> Answer:
 
 
 def needs_tiling(node: Node) -> Answer:
-    """Say whether elements are read again and again, so that tiles pay.
+    """Return if elements are read several times, so that tiling gives reuse.
 
     Counts the producers whose reads all lack some spatial axis with more than one point: two
     such, or one and a reduction. Never holds under the attribute `const_axes`.
@@ -60,7 +60,7 @@ def needs_tiling(node: Node) -> Answer:
 
 
 def elementwise(dag: Dag, producer: str, consumer: str) -> Answer:
-    """Say whether each element of `consumer` takes the same element of `producer`, hop by hop.
+    """Return if each element of `consumer` takes the same element of `producer`, hop by hop.
 
     Every hop has one reader only, equal shapes, and reads that take the axes one to one.
     """
