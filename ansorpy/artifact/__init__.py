@@ -1,6 +1,6 @@
-"""The downloadable kernel: one readable Python file and what vouches for it, in a zip.
+"""The downloadable kernel, a zip: two readable Python files, a library, and their manifest.
 
-What makes zips loads when it is first used: to load an exported library takes no numba.
+The modules that write zips are imported on first use: to load an exported library takes no numba.
 """
 
 from importlib import import_module

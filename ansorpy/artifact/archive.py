@@ -1,4 +1,4 @@
-"""A finished kernel to a zip: `kernel.py`, `manifest.json`, `constants.npz` where needed.
+"""A finished kernel to a zip: `kernel.py`, `simd.py`, `manifest.json`; `constants.npz` if needed.
 
 And the exported library: `libkernel.so` (`kernel.o` where nothing could link), `kernel.h`, and
 `native.py`, which calls it.
@@ -20,6 +20,7 @@ from ansorpy.artifact.kernel_file import (
     SPANS,
     Facts,
     constant_arrays,
+    helpers_text,
     kernel_text,
     native_text,
     output_names,
@@ -30,6 +31,7 @@ from ansorpy.artifact.package import LIBRARY, STAMP, box
 from ansorpy.artifact.rate import EFFECTIVE, rate_of
 from ansorpy.codegen.exported_types import Library
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.codegen.simd_file import FILE
 from ansorpy.loopir.nodes import Buffer
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Race, Record
@@ -73,10 +75,11 @@ def pack(
 def kernel_files(
     dag: Dag, kernel: Kernel, schedule: str, race: Race, target: Target
 ) -> dict[str, bytes]:
-    """Return `kernel.py`, and `constants.npz` beside it if the Dag has constants."""
+    """Return `kernel.py`, `simd.py`, and `constants.npz` if the Dag has constants."""
     test = Test(*race.span, race.tolerances, race.magnitude)
     facts = _facts(dag, race, target, schedule)
-    files = {"kernel.py": kernel_text(dag, kernel, facts, test).encode()}
+    text = kernel_text(dag, kernel, facts, test)
+    files = {"kernel.py": text.encode(), FILE: helpers_text().encode()}
     arrays = constant_arrays(dag)
     return {**files, "constants.npz": _npz(arrays)} if arrays else files
 

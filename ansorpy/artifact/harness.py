@@ -1,10 +1,10 @@
-"""What surrounds the phases of a delivered kernel: calling, self-test, bench.
+"""The harness of a delivered kernel: calls on arrays, self-test and benchmark.
 
-The text of this file, below its first marker line, is copied into every delivered `kernel.py`;
-so it needs numpy and the standard library only, and nothing of ansorpy.
+`simd.py` and `native.py` of a zip hold a copy of it; so it needs numpy and the standard library
+only, and nothing of ansorpy.
 """
 
-# --- harness: the same in every kernel file ---
+# --- harness: the same in every kernel zip ---
 import argparse
 import math
 import threading
@@ -212,7 +212,7 @@ class Bound:
 
 
 class Runner:
-    """Calls the phases on arrays; one per kernel file.
+    """Calls the phases of one kernel on arrays.
 
     Args:
         tensors: every buffer, in the order in which `launch` and `ahead` take the arrays.

@@ -1,9 +1,14 @@
-"""The text of a delivered `kernel.py`: header, generated kernel, reference, harness."""
+"""The texts of a delivered kernel: `kernel.py`, and `simd.py` with the helpers that it loads.
+
+`kernel.py` holds the header, the generated kernel, its reference in float64 and the facts for the
+harness. `simd.py` holds the SIMD compiler and the harness, the same in every zip of one version.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -11,6 +16,7 @@ import numpy as np
 from ansorpy.artifact.harness import Raced, Runner, Tensor, Test
 from ansorpy.artifact.reference import reference_source
 from ansorpy.codegen.kernel import Kernel
+from ansorpy.codegen.simd_file import joined, simd_paths
 from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.verify.exactness import exact_magnitude
@@ -19,7 +25,7 @@ from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag, Placeholder
 
-MARKER: Final = "# --- harness: the same in every kernel file ---\n"
+MARKER: Final = "# --- harness: the same in every kernel zip ---\n"
 SPANS: Final = ((-1.0, 1.0), (0.5, 1.5))  # of float inputs; the second for roots and logarithms
 SAFETY: Final = 2.0  # once for the kernel, once for the rounding of the reference
 WORST_TOLERANCE: Final = 1e30  # where nothing can be said: only NaN and infinity are compared
@@ -145,7 +151,7 @@ def _no_reference(_inputs: list[Array], _constants: list[Array]) -> tuple[Array,
 
 
 def kernel_text(dag: Dag, kernel: Kernel, facts: Facts, test: Test) -> str:
-    """Return the file: it needs numba and numpy only."""
+    """Return `kernel.py`, which needs numba, numpy and the `simd.py` beside it."""
     fixed = constants(dag)
     outputs = {buffer.name for buffer in kernel.buffers if buffer.scope is Scope.OUTPUT}
     missing = [name for name in output_names(dag) if name not in outputs]
@@ -155,10 +161,10 @@ def kernel_text(dag: Dag, kernel: Kernel, facts: Facts, test: Test) -> str:
         kernel.source.rstrip(),
         "# " + "-" * 30 + " the reference: float64, one loop per axis\nimport math",
         reference_source(dag).rstrip(),
-        _harness().rstrip(),
         "\n".join(
             [
-                "# " + "-" * 30 + " facts",
+                "# " + "-" * 30 + " facts for the harness in simd.py",
+                "Raced, Runner, Tensor, Test = simd.Raced, simd.Runner, simd.Tensor, simd.Test",
                 _listing("TENSORS", [repr(tensor) for tensor in tensors(dag, kernel.buffers)]),
                 f"INPUTS = {tuple(node.name for node in dag.placeholders)!r}",
                 f"OUTPUTS = {output_names(dag)!r}",
@@ -176,11 +182,9 @@ def kernel_text(dag: Dag, kernel: Kernel, facts: Facts, test: Test) -> str:
 
 _LOAD: Final = '''
 def load_constants():
-    """Return the constant tensors, from the file beside this one."""
+    """Return the constant tensors, from `constants.npz` beside this file."""
     if not CONSTANTS:
         return {}
-    from pathlib import Path
-
     with np.load(Path(__file__).with_name("constants.npz"), allow_pickle=False) as stored:
         return {name: stored[f"c{i}"] for i, name in enumerate(CONSTANTS)}
 '''
@@ -216,9 +220,22 @@ def _docstring(dag: Dag, facts: Facts) -> str:
 
 
 @lru_cache(maxsize=1)
+def helpers_text() -> str:
+    """Return `simd.py`: the SIMD compiler and the harness, the same in every zip of a version."""
+    harness = Path(str(files("ansorpy.artifact").joinpath("harness.py")))
+    return joined(_HELPERS_DOC, [*simd_paths(), harness])
+
+
+_HELPERS_DOC: Final = """The helpers of kernel.py; the same in every zip of one version of ansorpy.
+
+The SIMD compiler: `tile` makes an intrinsic of numba from one line of text; section `parser`
+describes the text. The harness: `Runner` calls a kernel, tests it and times it."""
+
+
+@lru_cache(maxsize=1)
 def _harness() -> str:
-    """Return the harness as it stands in its file, below the marker."""
-    return "# " + "-" * 30 + " harness, the same in every kernel\n" + _below("harness.py", MARKER)
+    """Return the harness for `native.py`, which needs no numba: its file below the marker."""
+    return "# " + "-" * 30 + " harness, the same in every zip\n" + _below("harness.py", MARKER)
 
 
 def _below(name: str, marker: str) -> str:

@@ -23,8 +23,8 @@ from ansorpy.errors import PackageError
 FORMAT: Final = 2  # of the manifest
 LIBRARY: Final = "libkernel.so"  # not kernel.so: beside that, `import kernel` finds no kernel.py
 NAMES: Final = (  # in this order; "kernel.so" was the name of the library up to 2026-11-21
-    "kernel.py", "constants.npz", "kernel.so", LIBRARY, "kernel.o", "kernel.h", "native.py",
-    "manifest.json",
+    "kernel.py", "simd.py", "constants.npz", "kernel.so", LIBRARY, "kernel.o", "kernel.h",
+    "native.py", "manifest.json",
 )  # fmt: skip
 MANIFEST: Final = "manifest.json"
 MAX_BYTES: Final = 1 << 30

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import Any, Final
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from ansorpy.codegen.outline import lifted, outline
+from ansorpy.codegen.index_hoisting import HoistedSums
 from ansorpy.codegen.phase_utilities import (
     phase_infos,
     split_tasks,
@@ -17,21 +18,14 @@ from ansorpy.codegen.phase_utilities import (
     uses_matrices,
 )
 from ansorpy.codegen.simd.expansion import Expansion
-from ansorpy.codegen.simd.kinds import I64, POINTER, STORED, Operand
+from ansorpy.codegen.simd.kinds import I64, POINTER, STORED
 from ansorpy.codegen.simd.matrices import configure, release
 from ansorpy.codegen.simd.memory import fetch, reserve, settle
-from ansorpy.codegen.simd.text import Tile as Operation
 from ansorpy.codegen.simd.values import Index
-from ansorpy.codegen.sums import Sums
+from ansorpy.codegen.structured_tile import expression, structured
+from ansorpy.codegen.symbols import SymbolTable, memory, register_tile
 from ansorpy.codegen.text_builder import TextBuilder
-from ansorpy.codegen.tile_text import (
-    Scoped,
-    TileText,
-    index_text,
-    memory,
-    register_tile,
-    tile_text,
-)
+from ansorpy.codegen.tile_printer import statement_text
 from ansorpy.errors import BuildError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr
@@ -106,10 +100,9 @@ class _PhaseWriter:
     places: Places
     b: TextBuilder
     values: dict[str, Any] = field(default_factory=dict)  # by symbol, as Expansion takes them
-    operations: dict[Any, tuple[Operation, Scoped]] = field(default_factory=dict)
     counter: int = 0
     known: tuple[Any, dict[Any, Any]] = (None, {})  # a basic block, and its offsets and addresses
-    sums: Sums = field(default_factory=Sums)
+    sums: HoistedSums = field(default_factory=HoistedSums)
 
     def phase(self, phase: Phase) -> None:
         """Write the whole function."""
@@ -120,18 +113,18 @@ class _PhaseWriter:
             places[buffer.name] = place
             slot = self.b.gep(buffers, [ir.Constant(I64, k)], source_etype=POINTER)
             self.values[place.symbol] = self.b.load(slot, typ=POINTER)
-        scope = Scoped(places)
+        table = SymbolTable(places)
         tasks = split_tasks(phase)
         for name, extent in reversed(tasks.loops):
             symbol = self._fresh("i")
-            scope = scope.with_var(name, symbol, Const(extent))
+            table = table.with_var(name, symbol, Const(extent))
             self.values[symbol] = self.b.urem(task, ir.Constant(I64, extent))
             self.sums.enter(symbol, self.b.block)
             task = self.b.udiv(task, ir.Constant(I64, extent))
         matrices = uses_matrices(phase)
         if matrices:
             configure(self.b)
-        self._stmt(tasks.body, scope)
+        self._stmt(tasks.body, table)
         if matrices:
             release(self.b)
         if streams(phase):
@@ -142,53 +135,38 @@ class _PhaseWriter:
         self.counter += 1
         return f"{letter}{self.counter - 1}"
 
-    def _stmt(self, stmt: Stmt, scope: Scoped) -> None:
+    def _stmt(self, stmt: Stmt, table: SymbolTable) -> None:
         match stmt:
             case Seq(stmts=stmts):
                 for part in stmts:
-                    self._stmt(part, scope)
+                    self._stmt(part, table)
             case Tile():
-                self._tile(stmt, scope)
+                self._tile(stmt, table)
             case Prefetch():
-                self._prefetch(stmt, scope)
+                self._prefetch(stmt, table)
             case For():
-                self._for(stmt, scope)
+                self._for(stmt, table)
             case If():
-                self._if(stmt, scope)
+                self._if(stmt, table)
             case Alloc():
-                self._alloc(stmt, scope)
+                self._alloc(stmt, table)
             case Store():
                 raise BuildError("a scalar Store where a Tile is due: the program is not tiled")
 
-    def _tile(self, stmt: Tile, scope: Scoped) -> None:
-        tile, numbers = self._operation(stmt, scope)
-        given = {name: self.values[name] for name in tile.names if name not in numbers}
-        after = Expansion(tile, self.b, given, self._shared(), numbers, self.sums).run()
+    def _tile(self, stmt: Tile, table: SymbolTable) -> None:
+        tile = structured(stmt, table)
+        given = {name: self.values[name] for name in tile.names}
+        try:
+            after = Expansion(tile, self.b, given, self._shared(), self.sums).run()
+        except ValueError as error:
+            raise BuildError(f"{error}: {statement_text(tile)}") from error
         for name in tile.results:
             self.values[name] = after[name]
 
-    def _prefetch(self, stmt: Prefetch, scope: Scoped) -> None:
-        place, offset = scope.place(stmt.buffer), self._index(stmt.offset, scope)
+    def _prefetch(self, stmt: Prefetch, table: SymbolTable) -> None:
+        place, offset = table.buffer(stmt.buffer), self._index(stmt.offset, table)
         base, kind = self.values[place.symbol], STORED[place.dtype]
         fetch(self.b, self.b.gep(base, [offset], source_etype=kind))
-
-    def _operation(self, stmt: Tile, scope: Scoped) -> tuple[Operation, dict[str, int]]:
-        """Return a tile, parsed, and the numbers that some of its names stand for."""
-
-        def held(name: str) -> bool:
-            return scope.place(name).in_registers
-
-        found = outline(stmt, held)
-        if found is None:
-            return _parsed(tile_text(stmt, scope)), {}
-        symbols = [f"c{k}" for k in range(len(found.numbers))]
-        key = (id(scope), found.key)
-        if key not in self.operations:
-            named = dict(zip(found.names(), symbols, strict=True))  # without a range: any number
-            inside = Scoped(scope.places, {**scope.symbols, **named}, scope.ranges)
-            text = tile_text(lifted(stmt, found, held), inside)
-            self.operations[key] = (_parsed(text), scope)  # `scope`: keeps its id taken
-        return self.operations[key][0], dict(zip(symbols, found.numbers, strict=True))
 
     def _shared(self) -> dict[Any, Any]:
         """Return what offsets and addresses the present basic block has already."""
@@ -196,45 +174,43 @@ class _PhaseWriter:
             self.known = self.b.block, {}
         return self.known[1]
 
-    def _alloc(self, stmt: Alloc, scope: Scoped) -> None:
+    def _alloc(self, stmt: Alloc, table: SymbolTable) -> None:
         buffer = stmt.buffer
         if buffer.scope is Scope.REGISTER:
             place = register_tile(buffer, self._fresh("r"), stmt.body)
-            operand = Operand.of(place.kind)
-            count = 1
-            for extent in operand.shape or ():
-                count *= extent
+            operand = place.operand
+            count = prod(operand.shape or ())
             self.values[place.symbol] = [ir.Constant(operand.element, ir.Undefined)] * count
         else:
             place = memory(buffer, self._fresh("s"))
             self.values[place.symbol] = reserve(self.b, scratch_bytes(place.size, place.dtype))
-        self._stmt(stmt.body, scope.with_buffer(buffer.name, place))
+        self._stmt(stmt.body, table.with_buffer(buffer.name, place))
         del self.values[place.symbol]
 
-    def _for(self, stmt: For, scope: Scoped) -> None:
-        extent = self._index(stmt.extent, scope)
+    def _for(self, stmt: For, table: SymbolTable) -> None:
+        extent = self._index(stmt.extent, table)
         known = isinstance(extent, ir.Constant)
         if known and extent.constant < 1:
             return
         symbol = self._fresh("i")
-        inner = scope.with_var(stmt.var, symbol, stmt.extent)
+        inner = table.with_var(stmt.var, symbol, stmt.extent)
         if known and extent.constant == 1:
             self.values[symbol] = ir.Constant(I64, 0)
             self._stmt(stmt.body, inner)
             return
         if known:
-            self._loop(symbol, extent, lambda: self._stmt(stmt.body, inner), stmt.body, scope)
+            self._loop(symbol, extent, lambda: self._stmt(stmt.body, inner), stmt.body, table)
             return
         some = self.b.icmp_signed(">", extent, ir.Constant(I64, 0))
         self._branch(
             some,
             lambda: self._loop(
-                symbol, extent, lambda: self._stmt(stmt.body, inner), stmt.body, scope
+                symbol, extent, lambda: self._stmt(stmt.body, inner), stmt.body, table
             ),
         )
 
     def _loop(
-        self, symbol: str, extent: Any, body: Callable[[], None], stmt: Stmt, scope: Scoped
+        self, symbol: str, extent: Any, body: Callable[[], None], stmt: Stmt, table: SymbolTable
     ) -> None:
         """Write a loop that runs at least once; register tiles it changes become phis."""
         before, head = self.b.block, self.b.append_basic_block()
@@ -247,7 +223,7 @@ class _PhaseWriter:
         changed = stored_names(stmt)
         carried = [
             place.symbol
-            for name, place in scope.places.items()
+            for name, place in table.buffers.items()
             if place.in_registers and name in changed
         ]
         phis: list[tuple[str, int, Any]] = []
@@ -267,16 +243,16 @@ class _PhaseWriter:
         self.b.cbranch(again, head, out)
         self.b.position_at_end(out)
 
-    def _if(self, stmt: If, scope: Scoped) -> None:
-        cond = self._index(stmt.cond, scope)
+    def _if(self, stmt: If, table: SymbolTable) -> None:
+        cond = self._index(stmt.cond, table)
         other = stmt.other
         if isinstance(cond, bool):
             chosen = stmt.then if cond else other
             if chosen is not None:
-                self._stmt(chosen, scope)
+                self._stmt(chosen, table)
             return
-        rest = None if other is None else lambda: self._stmt(other, scope)
-        self._branch(cond, lambda: self._stmt(stmt.then, scope), rest)
+        rest = None if other is None else lambda: self._stmt(other, table)
+        self._branch(cond, lambda: self._stmt(stmt.then, table), rest)
 
     def _branch(
         self, cond: Any, then: Callable[[], None], other: Callable[[], None] | None = None
@@ -311,29 +287,15 @@ class _PhaseWriter:
             joined.append(phi)
         return joined
 
-    def _index(self, expr: Expr, scope: Scoped) -> Any:
+    def _index(self, expr: Expr, table: SymbolTable) -> Any:
         """Return an int64, or an i1 or bool for a condition, over loop variables."""
-        tile = _expression(index_text(expr, scope))
-        given = {name: self.values[name] for name in tile.names if name != "_"}
-        expansion = Expansion(tile, self.b, given, self._shared(), sums=self.sums)
+        tile = expression(expr, table)
+        given = {name: self.values[name] for name in tile.names}
+        expansion = Expansion(tile, self.b, given, self._shared(), self.sums)
         found = expansion.eval(tile.values[0], {})
         if isinstance(found, bool):
             return found
         return expansion.whole(found) if isinstance(found, Index) else found.ir
-
-
-@lru_cache(maxsize=4096)
-def _parsed(text: TileText) -> Operation:
-    kinds, flags = dict(text.kinds), (text.apart, text.streamed)
-    return Operation(
-        text.text, text.dims, text.lane, text.mask, kinds, text.dot, text.matrix, *flags
-    )
-
-
-@lru_cache(maxsize=4096)
-def _expression(text: str) -> Operation:
-    """Return a bare expression as the value of a tile without a target."""
-    return Operation(f"_[0] = {text}", (), None, None, {"_": "int64*"})
 
 
 def scratch_bytes(size: int, dtype: str) -> int:

@@ -12,6 +12,7 @@ from numba.core.errors import NumbaError
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.llvm_ir import EXCERPT, PLAIN, parse, target_machine
 from ansorpy.codegen.simd.kinds import I8, I32, I64, POINTER
+from ansorpy.codegen.simd_file import FILE, simd_text
 from ansorpy.codegen.text_builder import TextBuilder
 from ansorpy.errors import BuildError
 from ansorpy.target import Target
@@ -56,10 +57,11 @@ def source_object(kernel: Kernel, target: Target) -> bytes:
 
 def _execute(kernel: Kernel) -> dict[str, Any]:
     """Run the source from a real file, so that tracebacks show its lines."""
-    scope: dict[str, Any] = {"__name__": "ansorpy_kernel"}
     with tempfile.TemporaryDirectory(prefix="ansorpy-") as folder:
         path = Path(folder) / "kernel.py"
         path.write_text(kernel.source, encoding="utf-8")
+        path.with_name(FILE).write_text(simd_text(), encoding="utf-8")
+        scope: dict[str, Any] = {"__name__": "ansorpy_kernel", "__file__": str(path)}
         try:
             code = compile(kernel.source, str(path), "exec")
             exec(code, scope)  # noqa: S102  # our own text: no user string is in it

@@ -1,9 +1,9 @@
-"""A tiled program as a Python file that needs numba and numpy only: the form users download."""
+"""A tiled program as Python for numba: the kernel that users download, beside its `simd.py`."""
 
+import re
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from ansorpy.codegen.helpers import simd_block
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.llvm_ir import scratch_bytes
 from ansorpy.codegen.phase_utilities import (
@@ -14,19 +14,13 @@ from ansorpy.codegen.phase_utilities import (
     uses_matrices,
 )
 from ansorpy.codegen.runtime.numba_text import launchers_text
-from ansorpy.codegen.simd.text import Tile as Operation
-from ansorpy.codegen.tile_text import (
-    Place,
-    Scoped,
-    TileText,
-    index_text,
-    memory,
-    register_tile,
-    tile_text,
-)
+from ansorpy.codegen.simd_file import FILE, simd_version
+from ansorpy.codegen.structured_tile import expression, structured
+from ansorpy.codegen.symbols import SymbolBuffer, SymbolTable, memory, register_tile
+from ansorpy.codegen.tile_printer import INDENT, definition, expression_text
 from ansorpy.errors import BuildError
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.expr.expr import Const
+from ansorpy.expr.expr import Const, Expr
 from ansorpy.loopir.nodes import (
     Alloc,
     For,
@@ -42,31 +36,50 @@ from ansorpy.loopir.nodes import (
 )
 from ansorpy.target import Target
 
-WIDTH: Final = 100
-OUTLINE_LINES: Final = 60
-INDENT: Final = "    "
+HELPERS: Final = ("matrices", "prefetch", "registers", "scratch", "settled", "tile")
+OUTLINE_LINES: Final = 60  # loops and buffers that the header of a kernel lists
+
+
+_BESIDE: Final = f'''import numpy as np
+from numba import njit, prange
+
+
+def beside(name):
+    """Return the module of a file in this folder; equal files of several kernels are one."""
+    path = Path(__file__).with_name(name)
+    unique = f"{{path.stem}}_{{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}}"
+    if unique not in sys.modules:
+        spec = importlib.util.spec_from_file_location(unique, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules.setdefault(unique, module)
+    return sys.modules[unique]
+
+
+simd = beside("{FILE}")'''
 
 
 def emit(program: Program, target: Target, threads: int = 1) -> Kernel:
     """Return a tiled program as readable Python; the same program gives the same bytes.
 
     The module defines `phase0(b0, b1, ..., task)` for every phase (addresses and a task number),
-    `launch` and `ahead` (arrays, all tasks), `empty()` (aligned arrays for every buffer) and
-    `kernel(*buffers)`. Names of the program do not reach it.
+    and `launch` and `ahead` (arrays, all tasks). It loads `simd.py` (`simd_file.simd_text`) from
+    its own folder. Names of the program do not reach it.
 
     Raises:
         BuildError: the program is not tiled, or a task's scratch is too large.
     """
     writer, infos = _Writer(program), phase_infos(program)
     bodies = [writer.phase(k, phase) for k, phase in enumerate(program.phases)]
+    operations = writer.operations()
     parts = [
         _header(program, target, threads, writer.outline),
-        simd_block(),
-        writer.operations(),
+        _imports(threads, operations + "".join(bodies)),
+        operations,
         *bodies,
-        launchers_text(infos, program.buffers, threads),
+        launchers_text(infos, len(program.buffers), threads),
     ]
-    source = "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+    source = "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
     return Kernel(source, infos, program.buffers, threads, program.meaning)
 
 
@@ -75,7 +88,8 @@ class _Writer:
     """Prints phases; collects their tile operations, each once."""
 
     program: Program
-    names: dict[TileText, str] = field(default_factory=dict)
+    names: dict[Any, str] = field(default_factory=dict)  # by the structure of a tile
+    definitions: list[str] = field(default_factory=list)
     tiles: dict[str, str] = field(default_factory=dict)  # kind of register tile -> its maker
     scratches: dict[int, str] = field(default_factory=dict)  # bytes -> its maker
     counters: dict[str, int] = field(default_factory=dict)
@@ -86,17 +100,17 @@ class _Writer:
         """Return the function of one phase."""
         self.counters = {}
         places = {b.name: memory(b, f"b{k}") for k, b in enumerate(self.program.buffers)}
-        scope, lines = Scoped(places), []
+        table, lines = SymbolTable(places), []
         tasks = split_tasks(phase)
         self.outline.append(f"phase{number}{' (ahead)' * phase.ahead}: {tasks.count} tasks")
         left = "task"
         for name, extent in reversed(tasks.loops):
             symbol = self._fresh("i")
-            scope = scope.with_var(name, symbol, Const(extent))
+            table = table.with_var(name, symbol, Const(extent))
             outermost = name == tasks.loops[0][0]
             lines.append(f"{INDENT}{symbol} = {left if outermost else f'{left} % {extent}'}")
             left = f"{left} // {extent}" if left == "task" else f"({left}) // {extent}"
-        body = self._stmt(tasks.body, scope, 1) or [f"{INDENT}pass"]
+        body = self._stmt(tasks.body, table, 1) or [f"{INDENT}pass"]
         if uses_matrices(phase):
             self.matrices = True
             body = [f"{INDENT}matrices_on()", *body, f"{INDENT}matrices_off()"]
@@ -114,90 +128,79 @@ class _Writer:
         if self.matrices:
             lines += [f"matrices_on = {MATRICES_READY}", "matrices_off = matrices(False)"]
         lines += [f"{name} = scratch({size})" for size, name in self.scratches.items()]
-        for text, name in self.names.items():
-            arguments = [repr(text.text)]
-            if text.dims:
-                arguments.append(f"dims={text.dims!r}")
-            if text.lane:
-                arguments.append(f"lane={text.lane!r}")
-            if text.mask:
-                arguments.append(f"mask={text.mask!r}")
-            if text.dot:
-                arguments.append(f"dot={text.dot!r}")
-            if text.matrix:
-                arguments.append(f"matrix={text.matrix!r}")
-            if text.apart:
-                arguments.append("apart=True")
-            if text.streamed:
-                arguments.append("streamed=True")
-            arguments.append(f"types={dict(text.kinds)!r}")
-            lines.append(_call(name, arguments))
-        rule = f"# {'-' * 30} this kernel"
-        imports = "import numpy as np\nfrom numba import njit, prange\n"
-        return "\n".join([rule, imports, *(line.replace("'", '"') for line in lines)])
+        return "\n".join([*(line.replace("'", '"') for line in lines), *self.definitions])
 
     def _fresh(self, letter: str) -> str:
         number = self.counters.get(letter, 0)
         self.counters[letter] = number + 1
         return f"{letter}{number}"
 
-    def _stmt(self, stmt: Stmt, scope: Scoped, depth: int) -> list[str]:
+    def _stmt(self, stmt: Stmt, table: SymbolTable, depth: int) -> list[str]:
         pad = INDENT * depth
         match stmt:
             case Seq(stmts=stmts):
-                return [line for part in stmts for line in self._stmt(part, scope, depth)]
+                return [line for part in stmts for line in self._stmt(part, table, depth)]
             case Tile():
-                return [pad + self._tile(stmt, scope)]
+                return [pad + self._tile(stmt, table)]
             case Prefetch(buffer=name, offset=offset):
-                place = scope.place(name)
-                size, at = SIZE_BYTES[place.dtype], index_text(offset, scope)
+                place = table.buffer(name)
+                size, at = SIZE_BYTES[place.dtype], index_text(offset, table)
                 return [f"{pad}prefetch({place.symbol} + ({at}) * {size})"]
             case For(var=var, extent=extent, body=body):
                 symbol = self._fresh("i")
-                self.outline.append(f"{'  ' * depth}{symbol} < {index_text(extent, scope)}")
-                inner = self._stmt(body, scope.with_var(var, symbol, extent), depth + 1)
-                head = f"{pad}for {symbol} in range({index_text(extent, scope)}):"
+                self.outline.append(f"{'  ' * depth}{symbol} < {index_text(extent, table)}")
+                inner = self._stmt(body, table.with_var(var, symbol, extent), depth + 1)
+                head = f"{pad}for {symbol} in range({index_text(extent, table)}):"
                 return [head, *(inner or [f"{pad}{INDENT}pass"])]
             case If(cond=cond, then=then, other=other):
-                lines = [f"{pad}if {index_text(cond, scope)}:"]
-                lines += self._stmt(then, scope, depth + 1) or [f"{pad}{INDENT}pass"]
+                lines = [f"{pad}if {index_text(cond, table)}:"]
+                lines += self._stmt(then, table, depth + 1) or [f"{pad}{INDENT}pass"]
                 if other is not None:
                     lines.append(f"{pad}else:")
-                    lines += self._stmt(other, scope, depth + 1) or [f"{pad}{INDENT}pass"]
+                    lines += self._stmt(other, table, depth + 1) or [f"{pad}{INDENT}pass"]
                 return lines
             case Alloc():
-                return self._alloc(stmt, scope, depth)
+                return self._alloc(stmt, table, depth)
             case Store():
                 raise BuildError("a scalar Store where a Tile is due: the program is not tiled")
 
-    def _alloc(self, stmt: Alloc, scope: Scoped, depth: int) -> list[str]:
+    def _alloc(self, stmt: Alloc, table: SymbolTable, depth: int) -> list[str]:
         buffer = stmt.buffer
         if buffer.scope is Scope.REGISTER:
             place = register_tile(buffer, self._fresh("r"), stmt.body)
-            maker = self.tiles.setdefault(place.kind, f"registers{len(self.tiles)}")
+            maker = self.tiles.setdefault(str(place.operand), f"registers{len(self.tiles)}")
         else:
             place = memory(buffer, self._fresh("s"))
             maker = self._scratch(place)
-        self.outline.append(f"{'  ' * depth}{place.symbol}: {place.scope_text}")
+        self.outline.append(f"{'  ' * depth}{place.symbol}: {place.described}")
         line = f"{INDENT * depth}{place.symbol} = {maker}()"
-        return [line, *self._stmt(stmt.body, scope.with_buffer(buffer.name, place), depth)]
+        return [line, *self._stmt(stmt.body, table.with_buffer(buffer.name, place), depth)]
 
-    def _scratch(self, place: Place) -> str:
+    def _scratch(self, place: SymbolBuffer) -> str:
         size = scratch_bytes(place.size, place.dtype)
         return self.scratches.setdefault(size, f"scratch{len(self.scratches)}")
 
-    def _tile(self, stmt: Tile, scope: Scoped) -> str:
-        text = tile_text(stmt, scope)
-        name = self.names.setdefault(text, f"tile{len(self.names)}")
-        kinds = dict(text.kinds)
-        tile = Operation(text.text, text.dims, text.lane, text.mask, kinds, text.dot, text.matrix)
-        call = f"{name}({', '.join(tile.names)})"
+    def _tile(self, stmt: Tile, table: SymbolTable) -> str:
+        tile = structured(stmt, table)
+        if tile.key not in self.names:
+            self.names[tile.key] = f"tile{len(self.names)}"
+            self.definitions.append(definition(self.names[tile.key], tile))
+        call = f"{self.names[tile.key]}({', '.join(tile.names)})"
         return f"{', '.join(tile.results)} = {call}" if tile.results else call
+
+
+def index_text(expr: Expr, table: SymbolTable) -> str:
+    """Return an expression over loop variables as Python."""
+    return expression_text(expression(expr, table).values[0])
 
 
 def _header(program: Program, target: Target, threads: int, outline: list[str]) -> str:
     made = f"for {threads} thread(s) and {target.vector_bits}-bit vectors"
-    lines = [f"# A kernel made by ansorpy {made}; it needs numba and numpy.", "#"]
+    lines = [
+        f"# A kernel made by ansorpy {made}; it needs numba, numpy and",
+        f"# {FILE} beside it (SIMD compiler {simd_version()}).",
+        "#",
+    ]
     lines += [
         f"# b{k}: {buffer.scope.value} {buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
         for k, buffer in enumerate(program.buffers)
@@ -205,13 +208,15 @@ def _header(program: Program, target: Target, threads: int, outline: list[str]) 
     left = outline[OUTLINE_LINES:]
     lines += ["#", *(f"# {line}" for line in outline[:OUTLINE_LINES])]
     lines += [f"# ... and {len(left)} more loops and scratch buffers"] if left else []
-    if threads > 1:
-        lines += ["", "import os", "", 'os.environ.setdefault("NUMBA_THREADING_LAYER", "omp")']
     return "\n".join(lines)
 
 
-def _call(name: str, arguments: list[str]) -> str:
-    line = f"{name} = tile({', '.join(arguments)})"
-    if len(line) <= WIDTH:
-        return line
-    return "\n".join([f"{name} = tile(", *(f"{INDENT}{part}," for part in arguments), ")"])
+def _imports(threads: int, text: str) -> str:
+    """Return the imports of a kernel: of `simd.py` what its text uses."""
+    used = [name for name in HELPERS if re.search(rf"\b{name}\b", text)]
+    names = ", ".join(["address", *used])
+    found = ", ".join(f"simd.{name}" for name in ["address", *used])
+    chosen = 'os.environ.setdefault("NUMBA_THREADING_LAYER", "omp")\n\n' if threads > 1 else ""
+    modules = ["hashlib", "importlib.util", *(["os"] if threads > 1 else []), "sys"]
+    lines = [*(f"import {name}" for name in modules), "from pathlib import Path"]
+    return "\n".join(lines) + f"\n\n{chosen}{_BESIDE}\n\n{names} = {found}"

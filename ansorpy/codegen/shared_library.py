@@ -33,7 +33,7 @@ from ansorpy.codegen.runtime.c_entry import (
 )
 from ansorpy.codegen.runtime.native_launcher import NO_POOL, native_call, word_array
 from ansorpy.codegen.runtime.phase_loop import timed_loop
-from ansorpy.codegen.tile_text import extents
+from ansorpy.codegen.symbols import extents
 from ansorpy.errors import BuildError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const

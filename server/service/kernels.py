@@ -14,11 +14,12 @@ from ansorpy.server.jobs import queries
 from ansorpy.server.jobs.errors import NotFoundError
 
 FileName = Literal[
-    "kernel.py", "constants.npz", "kernel.so", "libkernel.so", "kernel.o", "kernel.h", "native.py",
-    "manifest.json",
+    "kernel.py", "simd.py", "constants.npz", "kernel.so", "libkernel.so", "kernel.o", "kernel.h",
+    "native.py", "manifest.json",
 ]  # fmt: skip
 MEDIA_TYPES: Final[Mapping[FileName, str]] = {
     "kernel.py": "text/x-python; charset=utf-8",
+    "simd.py": "text/x-python; charset=utf-8",
     "constants.npz": "application/octet-stream",
     "kernel.so": "application/octet-stream",
     "libkernel.so": "application/octet-stream",

@@ -104,14 +104,14 @@ def test_a_kernel_file_that_cannot_be_called_is_refused(aside: bool, half: Path)
     files = unbox(half.read_bytes(), "half").files
     run = b"run = RUNNER.run\n"
 
-    def edited(old: bytes, new: bytes) -> dict[str, bytes]:
-        assert old in files["kernel.py"]
-        return {"kernel.py": files["kernel.py"].replace(old, new)}
+    def edited(old: bytes, new: bytes, name: str = "kernel.py") -> dict[str, bytes]:
+        assert old in files[name]
+        return {**files, name: files[name].replace(old, new)}
 
     with MeasurePool(parse(HALF)[0], local_target(1)) as pool:
         if aside:
             pool.crew.start_caller()
-        raises = called(pool, edited(b"array.view(np.uint16) if", b"array if"))
+        raises = called(pool, edited(b"array.view(np.uint16) if", b"array if", "simd.py"))
         bits = called(pool, edited(run, b"run = lambda *a: RUNNER.run(*a).view(np.uint16)\n"))
         twice = called(pool, edited(run, b"run = lambda *a: RUNNER.run(*a) * np.float16(2)\n"))
         ends = called(pool, edited(run, b"import os\nos._exit(3)\n"))

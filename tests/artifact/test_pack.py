@@ -1,6 +1,7 @@
 import io
 import json
 import re
+import runpy
 import subprocess
 import sys
 import zipfile
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -73,9 +75,10 @@ def inputs() -> tuple[np.ndarray, np.ndarray]:
 def test_the_manifest_vouches_for_every_file(matmul: tuple[Path, Record], tmp_path: Path) -> None:
     path, record = matmul
     manifest = unpack(path, tmp_path)
-    source = (tmp_path / "kernel.py").read_bytes()
+    files = {name: (tmp_path / name).read_bytes() for name in ("kernel.py", "simd.py")}
     assert manifest["files"] == {
-        "kernel.py": {"sha256": sha256(source).hexdigest(), "size_bytes": len(source)}
+        name: {"sha256": sha256(data).hexdigest(), "size_bytes": len(data)}
+        for name, data in files.items()
     }
     assert manifest["record"] == record.id
     assert manifest["inputs"][0] == {
@@ -263,9 +266,54 @@ def test_the_file_runs_where_ansorpy_is_not(matmul: tuple[Path, Record], tmp_pat
     )
     assert "ansorpy" not in [
         line.split()[1].split(".")[0]
-        for line in (tmp_path / "kernel.py").read_text().splitlines()
+        for name in ("kernel.py", "simd.py")
+        for line in (tmp_path / name).read_text().splitlines()
         if line.startswith(("import ", "from "))
     ]
+
+
+def test_kernel_stands_first_in_a_short_file(matmul: tuple[Path, Record], tmp_path: Path) -> None:
+    unpack(matmul[0], tmp_path)
+    text = (tmp_path / "kernel.py").read_text()
+    parts = [text.index(part) for part in ("def phase0", "def launch", "def reference", "TEST =")]
+    assert parts == sorted(parts)
+    assert len(text.splitlines()) < 200
+    assert "class Runner" in (tmp_path / "simd.py").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.measure
+def test_kernel_file_runs_from_any_folder(matmul: tuple[Path, Record], tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "kernel", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    unpack(matmul[0], folder)
+    (elsewhere / "simd.py").write_text("raise ImportError('another module of this name')")
+    command = [sys.executable, str(folder / "kernel.py"), "--selftest", "--bench"]
+    done = subprocess.run(
+        command, cwd=elsewhere, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.startswith("selftest passed\nmanifest: ")
+
+
+def test_kernels_of_one_process_do_not_share_a_module_name(
+    matmul: tuple[Path, Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal helpers are one module; helpers of another version are a module of their own."""
+    monkeypatch.setitem(sys.modules, "simd", ModuleType("simd"))  # a user's own module
+    other = rewritten(matmul[0], lambda c: c.update({"simd.py": c["simd.py"] + b"OTHER = 1\n"}))
+    with zipfile.ZipFile(io.BytesIO(other)) as archive:
+        archive.extractall(tmp_path)
+    same, again = load(matmul[0]), load(packed(parse(TWO)[0], tmp_path / "two")[0])
+    third = runpy.run_path(str(tmp_path / "kernel.py"), run_name="kernel")
+    first, second = (kernel.run.__self__ for kernel in (same, again))  # type: ignore[attr-defined]
+    assert type(first) is type(second)
+    assert type(third["RUNNER"]) is not type(first)
+    assert third["simd"].OTHER == 1
+    a, b = inputs()
+    for run in (same.run, third["run"]):
+        np.testing.assert_allclose(run(a, b), a @ b, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(again.run(np.ones(9, np.float32))[1], np.full(9, 2.0))
 
 
 @pytest.mark.measure
@@ -298,7 +346,7 @@ def test_constants_travel_beside_the_source(tmp_path: Path) -> None:
     )
     path, _ = packed(replace(dag, nodes=nodes), tmp_path)
     assert set(zipfile.ZipFile(path).namelist()) == {
-        "kernel.py", "constants.npz", "manifest.json",
+        "kernel.py", "simd.py", "constants.npz", "manifest.json",
     }  # fmt: skip
     loaded = load(path)
     assert loaded.selftest() == []

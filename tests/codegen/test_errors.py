@@ -6,7 +6,7 @@ import pytest
 
 from ansorpy.codegen.loader import Built, build, load
 from ansorpy.codegen.numba_source import emit
-from ansorpy.codegen.simd.text import Tile as Operation
+from ansorpy.codegen.simd.parser import parse
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Binary, Var
 from ansorpy.loopir.nodes import Alloc, For, LoopKind, Scope, Stmt, Tile
@@ -64,7 +64,7 @@ def test_mixed_dtypes_are_refused() -> None:
 )  # fmt: skip
 def test_the_text_of_a_tile_is_walked_by_a_whitelist(text: str) -> None:
     with pytest.raises(ValueError, match="tile"):
-        Operation(text, (), None, None, dict.fromkeys("abcd", "float32*"))
+        parse(text, types=dict.fromkeys("abcd", "float32*"))
 
 
 def test_built_pickles_and_garbage_does_not_load() -> None:

@@ -1,10 +1,12 @@
-"""Explicit SIMD for numba: one operation on a whole register tile is one line of text.
+"""The SIMD compiler: one store over a register tile to LLVM code.
 
-Start with `kinds` (what the text means), then `operators` (how numba sees it). The same modules,
-joined in the order of MODULES, stand at the head of every kernel file.
+`tile` is its input, `expansion` the compiler. The search builds the input from loop IR
+(`codegen.structured_tile`). A delivered kernel has no loop IR: `parser` reads the input from text,
+and `operators` makes it an intrinsic of numba. `simd.py` of a zip is these modules, joined in the
+order of MODULES (`codegen.simd_file`).
 """
 
 MODULES = (
-    "kinds", "text", "arithmetic", "functions", "values", "memory", "transpose", "strided", "dots",
-    "matrices", "expansion", "operators",
+    "kinds", "tile", "parser", "arithmetic", "functions", "values", "memory", "transpose",
+    "strided", "dots", "matrices", "expansion", "operators",
 )  # fmt: skip

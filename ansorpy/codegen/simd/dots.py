@@ -7,7 +7,7 @@ from llvmlite import ir
 from ansorpy.codegen.simd.kinds import BYTES, I32, I64, declared, vector, width
 from ansorpy.codegen.simd.memory import consecutive
 from ansorpy.codegen.simd.strided import Strided
-from ansorpy.codegen.simd.text import Node
+from ansorpy.codegen.simd.tile import Node
 from ansorpy.codegen.simd.values import Index, Point
 
 
@@ -37,7 +37,7 @@ class Dots(Strided):
         index, guard = self.index(read.args[1], point), self.allowed((), point, read.uses)
         steps = 4 // BYTES.get(operand.dtype, 1)
         if operand.shape is not None or not isinstance(index, Index):
-            raise ValueError(f"a dot of what does not lie in memory: {self.tile.text}")
+            raise ValueError("a dot of what does not lie in memory")
         if len(index.lanes) == 1:
             if guard is not True and guard is not False:
                 offset = self.b.select(self.any(guard), self.whole(index), ir.Constant(I64, 0))
@@ -47,7 +47,7 @@ class Dots(Strided):
             return self.b.load(self.address(name, operand.dtype, index), typ=I32, align=1)
         units = Index({}, tuple((at - index.lanes[0]) // steps for at in index.lanes))
         if not consecutive(units) or index.lanes[1] - index.lanes[0] != steps:
-            raise ValueError(f"the lanes of a dot do not lie side by side: {self.tile.text}")
+            raise ValueError("the lanes of a dot do not lie side by side")
         kind = vector(I32, lanes)
         if guard is False:
             return ir.Constant(kind, None)

@@ -22,7 +22,7 @@ from ansorpy.codegen.simd.kinds import (
 )
 from ansorpy.codegen.simd.matrices import Matrices
 from ansorpy.codegen.simd.memory import LINE_BYTES
-from ansorpy.codegen.simd.text import Tile
+from ansorpy.codegen.simd.tile import SimdTile
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Index, Point
 
@@ -38,17 +38,16 @@ class Expansion(Matrices):
 
     def __init__(
         self,
-        tile: Tile,
+        tile: SimdTile,
         builder: Any,
         values: dict[str, Any],
         shared: dict[Any, Any] | None = None,
-        numbers: dict[str, int] | None = None,
-        sums: Any = None,
+        hoisted: Any = None,
     ) -> None:
-        super().__init__(tile, builder, values, shared, numbers, sums)
+        super().__init__(tile, builder, values, shared, hoisted)
         self.totals: dict[Any, list[Any]] = {}
         self.due: list[tuple[Point, list[Any], Any]] = []  # computed, not yet stored
-        if tile.apart:
+        if tile.hints.reload:
             self.hide_addresses()
         self.inside = bool(tile.lanes) and tile.lane not in self.kept  # reduces along the lanes
         summed = [(name, n) for name, n in tile.dims if name not in self.kept]
@@ -66,7 +65,7 @@ class Expansion(Matrices):
 
     def run(self) -> dict[str, Any]:
         """Emit everything and return the values, register tiles updated."""
-        if not self.tile.streamed:
+        if not self.tile.hints.non_temporal:
             self.unless_masked()
             return self.values
         whole = self.on_a_line(self.tile.targets[0].args[0])
@@ -88,7 +87,7 @@ class Expansion(Matrices):
         some: Any = True
         if self.tile.mask is not None and not self.stepwise:
             # A tile without a single point must not even load what all of its points share.
-            some = self.eval(self.tile.mask, dict.fromkeys(sorted(self.tile.tile_vars), (0,)))
+            some = self.eval(self.tile.mask, dict.fromkeys(sorted(self.tile.variables), (0,)))
         if some is True:
             self.body()
         elif some is not False:
@@ -232,12 +231,12 @@ class Expansion(Matrices):
                 last = self.b.extract_element(value, ir.Constant(I32, self.n - 1))
                 self.write(target, point, last, guard)
             else:
-                raise ValueError(f"the last lane is not known: {self.tile.text}")
+                raise ValueError("the last lane is not known")
 
     def transposed_dim(self) -> str:
         """Return the dim along which to store after an in-register transpose, or ""."""
         tile, (target, *_) = self.tile, self.tile.targets
-        whole = len(target.uses) == len(tile.tile_vars) and tile.of(target).shape is None
+        whole = len(target.uses) == len(tile.variables) and tile.of(target).shape is None
         if not whole or self.n not in (4, 8, 16) or len(tile.targets) > 1:
             return ""
         if tile.slope(target.args[1], tile.lane) in (None, 1, -1):

@@ -1,28 +1,4 @@
-"""Explicit SIMD for numba: one operation on a whole register tile is one line of text.
-
-    fma = tile("acc[i, v, l] += A[(i0 * 8 + i) * 512 + k] * B[k * 48 + v * 16 + l]",
-               dims=(("i", 8), ("v", 3)), lane=("l", 16),
-               types={"acc": "float32x16[8,3]", "A": "float32*", "B": "float32*"})
-
-means: for every i < 8, v < 3 (written out) and l < 16 (the lanes of one vector), where `mask`
-holds, do the statement. `fma` is a numba intrinsic; its arguments are the names of the text in
-order of first appearance, the mask last, tile variables left out: `acc = fma(acc, A, i0, k, B)`.
-"float32*" is memory (passed as an int64 address, indexed by one offset), "float32x16[8,3]" a
-register tile of 8 x 3 vectors, "float32[8]" one of scalars; every other name is an int64.
-A call answers the new value of the register tile it assigns (two of them: a tuple).
-
-`+=`, `*=`, `x[..] = max(x[..], y)`, `min` combine, and reduce over tile variables that the target
-does not mention; `x[..], p[..] = argmax((x[..], p[..]), (y, k))` (argmin) keeps the pair with the
-better y, and of equals the smaller k. Nothing is read or written where the mask, or the condition
-of an enclosing `if`, is false. float16, bfloat16 are computed in float32.
-
-`dot=("q", function)` sums a product over the last dim by one instruction of the processor, which
-takes that many narrow elements per lane: they lie side by side, the lanes side by side or all at
-one place. It says how, not what. So does `matrix=(rows, groups, fresh)`: the function takes
-matrices from memory, along these two dims; but where `fresh`, `+=` means `=`. So does `apart=True`:
-LLVM may not keep what is read for other tiles, which read it too; with many accumulators it would
-run out of registers.
-"""
+"""LLVM types by dtype, operands of a tile, constants and declarations."""
 
 import math
 from collections.abc import Iterable
@@ -54,7 +30,7 @@ def vector(element: Any, count: int) -> Any:
 
 
 class Operand(NamedTuple):
-    """What a name of the text stands for; `shape` is None for memory, `lanes` 0 for scalars."""
+    """A buffer of a tile; `shape` is None for memory, `lanes` 0 for scalars."""
 
     dtype: str
     lanes: int
@@ -68,6 +44,12 @@ class Operand(NamedTuple):
         head, _, tail = text[:-1].partition("[")
         dtype, _, lanes = head.partition("x")
         return Operand(dtype, int(lanes or 0), tuple(int(n) for n in tail.split(",") if n))
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return f"{self.dtype}*"
+        lanes = f"x{self.lanes}" if self.lanes else ""
+        return f"{self.dtype}{lanes}[{','.join(map(str, self.shape))}]"
 
     @property
     def element(self) -> Any:

@@ -18,7 +18,7 @@ from llvmlite import ir
 from ansorpy.codegen.simd.dots import Dots
 from ansorpy.codegen.simd.kinds import BYTES, I8, I32, I64, VOID, declared, vector
 from ansorpy.codegen.simd.memory import reserve
-from ansorpy.codegen.simd.text import Node
+from ansorpy.codegen.simd.tile import Node
 from ansorpy.codegen.simd.values import Point
 
 ROWS = 16  # of a register, at most; groups of steps and lanes, too
@@ -162,7 +162,7 @@ class Matrices(Dots):
         name, dtype = read.args[0], self.tile.of(read).dtype
         slope = self.tile.slope(read.args[1], along)
         if slope is None:
-            raise ValueError(f"rows of a matrix at unequal distances: {self.tile.text}")
+            raise ValueError("rows of a matrix at unequal distances")
         place = self.address(name, dtype, self.index(read.args[1], {**at, self.tile.lane: (0,)}))
         distance = ir.Constant(I64, slope * BYTES.get(dtype, 1))
         invoke(self.b, how, [ir.Constant(I8, register), place, distance])

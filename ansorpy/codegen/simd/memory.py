@@ -23,7 +23,7 @@ from ansorpy.codegen.simd.kinds import (
     whole_number,
     width,
 )
-from ansorpy.codegen.simd.text import Node
+from ansorpy.codegen.simd.tile import Node
 from ansorpy.codegen.simd.values import Expressions, Guards, Index, Point, Value
 
 LINE_BYTES: Final = 64
@@ -69,7 +69,7 @@ class Memory(Expressions):
             return
         place, lanes = self.register(target, point)
         if operand.lanes and lanes != tuple(range(operand.lanes)):
-            raise ValueError(f"a part of a register is written: {self.tile.text}")
+            raise ValueError("a part of a register is written")
         if guard is not None and guard is not True:
             old = self.as_computed(self.values[name][place], operand.dtype)
             value = self.b.select(guard, value, old)
@@ -174,7 +174,7 @@ class Memory(Expressions):
             return at
         index = self.index(part, point)
         if not isinstance(index, Index) or index.terms:
-            raise ValueError(f"a register is chosen at run time: {self.tile.text}")
+            raise ValueError("a register is chosen at run time")
         return index.lanes
 
     def load(self, read: Node, point: Point, guards: Guards) -> tuple[str, Any]:
@@ -235,7 +235,7 @@ class Memory(Expressions):
     def address(self, name: str, dtype: str, index: Index) -> Any:
         """Return the pointer to the element at an index (to its first lane)."""
         key = ("address", name, frozenset(index.terms.items()))
-        known = self.memo if self.tile.apart else self.memo_of(index.terms)
+        known = self.memo if self.tile.hints.reload else self.memo_of(index.terms)
         if key not in known:
             base: Any = self.values[name]
             base = base if base.type == POINTER else self.b.inttoptr(base, POINTER)

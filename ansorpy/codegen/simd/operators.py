@@ -14,7 +14,7 @@ from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import I64, POINTER, Operand, declared
 from ansorpy.codegen.simd.matrices import allow_matrices, configure, release
 from ansorpy.codegen.simd.memory import fetch, reserve, settle
-from ansorpy.codegen.simd.text import Tile
+from ansorpy.codegen.simd.parser import parse
 
 
 class TileType(numba_types.Type):
@@ -44,13 +44,12 @@ def tile(
     types: dict[str, str] | None = None,
     dot: tuple[str, str] | None = None,
     matrix: tuple[str, str, bool] | None = None,
-    apart: bool = False,
-    streamed: bool = False,
+    **hints: Any,
 ) -> Any:
-    """Return the intrinsic that does what `text` says; see the head of this module."""
-    parsed = Tile(text, dims, lane, mask, types or {}, dot, matrix, apart, streamed)
+    """Return the intrinsic of a tile operation; `parse` says what the arguments mean."""
+    parsed, kind_of = parse(text, dims, lane, mask, types, dot, matrix, **hints), types or {}
     kinds = [
-        TileType(types[name]) if parsed.holds(name) and types else numba_types.int64
+        TileType(kind_of[name]) if parsed.in_registers(name) else numba_types.int64
         for name in parsed.names
     ]
     results = [kinds[parsed.names.index(name)] for name in parsed.results]
@@ -61,11 +60,14 @@ def tile(
         keep_loops(builder)
         values = {
             name: [builder.extract_value(arg, k) for k in range(arg.type.count)]
-            if parsed.holds(name)
+            if parsed.in_registers(name)
             else arg
             for name, arg in zip(parsed.names, args, strict=True)
         }
-        after = Expansion(parsed, builder, values).run()
+        try:
+            after = Expansion(parsed, builder, values).run()
+        except ValueError as error:
+            raise ValueError(f"{error}: {text}") from error
         packed = [
             pack(builder, context.get_value_type(kind), after[name])
             for kind, name in zip(results, parsed.results, strict=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 from ansorpy.codegen.simd.kinds import computed, power_of_two
 from ansorpy.codegen.simd.memory import Memory, lanes_on
-from ansorpy.codegen.simd.text import Node
+from ansorpy.codegen.simd.tile import Node
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Guards, Index, Point
 

@@ -22,7 +22,7 @@ from ansorpy.codegen.simd.kinds import (
     whole_number,
     width,
 )
-from ansorpy.codegen.simd.text import Linear, Node, Tile
+from ansorpy.codegen.simd.tile import Linear, Node, SimdTile
 
 HOLDS: dict[str, Callable[[int, int], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -73,23 +73,20 @@ class Expressions(Functions):
     """Evaluates expressions of one tile operation; `values` are its arguments by name.
 
     `shared` remembers offsets and addresses for the tiles of one basic block, in which a name
-    stands for one value; `numbers` are names of the text that are known; `sums`
-    makes those of the others outside of loops (`codegen.sums`; None: here). Memory is an address
-    (int64) or a pointer, a register tile a list of registers.
+    stands for one value; `hoisted` writes sums of them outside of loops (`codegen.index_hoisting`;
+    None: here). Memory is an address (int64) or a pointer, a register tile a list of registers.
     """
 
     def __init__(
         self,
-        tile: Tile,
+        tile: SimdTile,
         builder: Any,
         values: dict[str, Any],
         shared: dict[Any, Any] | None = None,
-        numbers: dict[str, int] | None = None,
-        sums: Any = None,
+        hoisted: Any = None,
     ) -> None:
         super().__init__(builder)
-        self.sums = sums
-        self.numbers = {name: (number,) for name, number in (numbers or {}).items()}
+        self.hoisted = hoisted
         self.tile, self.n = tile, tile.lanes
         self.memo: dict[Any, Any] = {}
         self.zeroed: dict[int, Any] = {}  # what was loaded, 0 where a guard did not hold, by id
@@ -98,7 +95,7 @@ class Expressions(Functions):
             k: list(v) if isinstance(v, list) else v for k, v in values.items()
         }
         self.written = {target.args[0] for target in tile.targets}
-        self.kept = set(tile.targets[0].uses)  # the tile variables that the target mentions
+        self.kept = set(tile.targets[0].uses) if tile.targets else set[str]()
         # A mask that does not just shrink tells about the one point at hand only.
         self.stepwise = tile.mask is not None and not (tile.lane and tile.shrinks(tile.mask))
 
@@ -124,7 +121,7 @@ class Expressions(Functions):
         start = linear[1]
         lanes: tuple[int, ...] = (0,)
         for name, scale in linear[0].items():
-            at = point.get(name) or self.numbers.get(name)
+            at = point.get(name)
             if at is None:
                 terms[name] = scale
             elif len(at) == 1:
@@ -323,7 +320,7 @@ class Expressions(Functions):
             return ir.Constant(COMPUTED[dtype], int(x) if isinstance(x, bool) else x)
         if isinstance(x, Value):
             if x.dtype != dtype:
-                raise ValueError(f"{x.dtype} where {dtype} is due: {self.tile.text}")
+                raise ValueError(f"{x.dtype} where {dtype} is due")
             return x.ir
         if dtype == "int64" or x.terms:
             return self.convert(self.whole(x), "int64", dtype)
@@ -371,8 +368,8 @@ class Expressions(Functions):
 
     def scalar(self, terms: dict[str, int]) -> Any:
         """Return sum(coefficient * term)."""
-        if self.sums is not None and self.sums.know(terms):
-            return self.sums.of(self.b, terms, self.values)
+        if self.hoisted is not None and self.hoisted.know(terms):
+            return self.hoisted.sum(self.b, terms, self.values)
         key, known = ("scalar", frozenset(terms.items())), self.memo_of(terms)
         if key not in known:
             total = None

@@ -1,4 +1,4 @@
-"""Sums of run-time integers, each made where the last of its terms is known."""
+"""Loop-invariant code motion of offsets: each sum is written in the block that knows its terms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,25 +10,25 @@ Terms = Mapping[str, int]  # coefficients by name
 
 
 @dataclass(slots=True)
-class Sums:
-    """The offsets of one function: names, where they get their values, and sums of them.
+class HoistedSums:
+    """The offsets of one function: their names, the blocks that define these, and sums of them.
 
-    What a loop does not change is made outside of it, once. LLVM would look for it in every loop,
-    and give up where it runs out of registers.
+    A sum that a loop does not change is written outside of the loop, once. LLVM would look for it
+    in every loop, and give up if it runs out of registers.
     """
 
     blocks: dict[str, Any] = field(default_factory=dict)  # by name, outermost first
     known: dict[tuple[tuple[str, int], ...], Any] = field(default_factory=dict)
 
     def enter(self, name: str, block: Any) -> None:
-        """Note the block of a name; no name before it is known further in."""
+        """Note the block that defines a name; names that are entered later belong further in."""
         self.blocks[name] = block
 
     def know(self, terms: Terms) -> bool:
-        """Whether it is known where all names of a sum get their values."""
+        """Whether the defining blocks of all names of a sum are known."""
         return bool(terms) and terms.keys() <= self.blocks.keys()
 
-    def of(self, builder: Any, terms: Terms, values: Mapping[str, Any]) -> Any:
+    def sum(self, builder: Any, terms: Terms, values: Mapping[str, Any]) -> Any:
         """Return the sum of coefficient * value."""
         order = [name for name in self.blocks if name in terms]
         total = None
