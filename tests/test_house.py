@@ -121,12 +121,50 @@ def test_the_service_fetches_nothing() -> None:
         assert not imports(path) & {"urllib", "requests", "httpx", "httpx2", "aiohttp"}, path
 
 
-def test_decisions_have_a_number_of_their_own_and_a_title() -> None:
-    paths = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
-    for path in paths:
-        assert re.match(rf"# (ADR[- ])?{path.name[:4]}\b", path.read_text()), path
-    numbers = [path.name[:4] for path in paths]
+def decisions() -> list[Path]:
+    return sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+
+
+def test_decisions_have_a_number_of_their_own_and_one_form() -> None:
+    for path in decisions():
+        text = path.read_text()
+        assert re.match(rf"# (ADR[- ])?{path.name[:4]}\b", text), path
+        places = [text.find(part) for part in ("Context", "Decision", "Consequences")]
+        assert -1 not in places, f"{path}: expected Context, Decision, Consequences"
+        assert places == sorted(places), path
+    numbers = [path.name[:4] for path in decisions()]
     assert len(set(numbers)) == len(numbers), numbers
+
+
+def test_the_index_lists_every_decision(request: pytest.FixtureRequest) -> None:
+    """`--update-golden` writes the list."""
+    index = ROOT / "docs" / "adr" / "README.md"
+    head = index.read_text().partition("\n- [")[0]
+    rows = []
+    for path in decisions():
+        title = path.read_text().partition("\n")[0].lstrip("# ").removeprefix("ADR-")
+        rows.append(f"- [{title[:4]}]({path.name}) {title[4:].lstrip(': ')}")
+    expected = "\n".join([head, *rows]) + "\n"
+    if request.config.getoption("--update-golden"):
+        index.write_text(expected)
+    assert index.read_text() == expected, "run with --update-golden"
+
+
+def test_decisions_that_are_named_exist() -> None:
+    numbers = {path.name[:4] for path in decisions()}
+    folders = ("ansorpy", "rules", "server", "tests", "benchmarks", "docs")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    paths += [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    for path in paths:
+        for number in re.findall(r"(?:ADR[- ]|docs/adr/)(\d{4})", path.read_text()):
+            assert number in numbers, f"{path}: ADR-{number}"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda p: p.name)
+def test_every_link_of_the_documents_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if not link.startswith("http"):
+            assert (page.parent / link).exists(), f"{page}: {link}"
 
 
 def test_nothing_imports_the_linked_folders_by_their_own_names() -> None:
