@@ -23,7 +23,8 @@ import numpy as np
 from ansorpy.artifact.load import unpack
 from ansorpy.measure.host import local_target
 from ansorpy.measure.roofline import peak_flop_per_s
-from ansorpy.measure.timing.protocol import Protocol, interleave
+from ansorpy.measure.timing.interleave import interleave
+from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.verify.guard_pages import aligned_empty
 from ansorpy.measure.workers.cores import slot_cores
 from ansorpy.target import Target
@@ -113,7 +114,7 @@ def timed(
     pause_s = PAUSE_S if target.cores > 1 else 0.0
     for _ in range(SEGMENTS):
         each = -(-visits // SEGMENTS)
-        segment = interleave(calls, each, Protocol(), lambda *_: time.sleep(pause_s))
+        segment = interleave(calls, each, SamplingOptions(), lambda *_: time.sleep(pause_s))
         for name, found in segment.items():
             times_s[name] += found
         peaks.append(peak_flop_per_s(target, "float32", PEAK_SAMPLES))

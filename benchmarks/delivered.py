@@ -21,7 +21,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.protocol import Race
+from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.plan.bind import bind
 from ansorpy.replay import plan_from_text
 from ansorpy.target import Target
@@ -61,7 +61,7 @@ def raced(case: str, path: Path, target: Target) -> Row:
     }
     with MeasurePool(dag, target) as pool:
         found = pool.race(forms, numpy=False)
-    races = {name: one for name, one in found.items() if isinstance(one, Race)}
+    races = {name: one for name, one in found.items() if isinstance(one, PairedTimes)}
     if len(races) < len(forms):
         return {"failed": {n: one.message for n, one in found.items() if isinstance(one, Failed)}}
     row: Row = {f"{name}_s": one.median_s for name, one in races.items()}

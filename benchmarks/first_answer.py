@@ -26,7 +26,7 @@ import numpy as np
 import ansorpy
 from ansorpy.measure.host import local_target
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.protocol import Race
+from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.plan.bind import bind
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
@@ -103,7 +103,7 @@ def compared(case: str, target: Target, trials: int, seed: int) -> Row:
         pair = {FIRST: task.first, BEST: ranked[0]}
         programs = {name: bind(task.plans[one.plan], one.row, target) for name, one in pair.items()}
         raced = pool.race(programs, numpy=False)
-    found = {name: one.median_s for name, one in raced.items() if isinstance(one, Race)}
+    found = {name: one.median_s for name, one in raced.items() if isinstance(one, PairedTimes)}
     return {
         "first_s": found.get(FIRST),
         "best_s": found.get(BEST),

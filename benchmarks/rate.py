@@ -21,14 +21,13 @@ from itertools import pairwise
 from typing import Any, Final
 
 from ansorpy.codegen.compile_cache import phase_objects
-from ansorpy.codegen.kernel import Kernel
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TimeSpent
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.unbound import Unbound, bound
 from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
@@ -69,7 +68,7 @@ class Log:
 
     open_s: float = 0.0  # start of the processes, references of the checks
     measure_s: float = 0.0
-    candidates: list[Program | Draft] = field(default_factory=list)
+    candidates: list[Program | Unbound] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
 
@@ -84,21 +83,20 @@ class LoggingPool(MeasurePool):
 
     def measure(
         self,
-        candidates: Sequence[Program | Draft],
+        candidates: Sequence[Program | Unbound],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
-        then: Sequence[Draft | Kernel] = (),
     ) -> list[Outcome | None]:
         """Return one outcome per candidate, in order."""
         begin_s = time.perf_counter()
-        outcomes = super().measure(candidates, best_s, late, then)
+        outcomes = super().measure(candidates, best_s, late)
         self.log.measure_s += time.perf_counter() - begin_s
         self.log.candidates += candidates
         self.log.outcomes += [outcome for outcome in outcomes if outcome is not None]
         return outcomes
 
 
-def build_shares(candidates: Sequence[Program | Draft], target: Target) -> dict[str, float]:
+def build_shares(candidates: Sequence[Program | Unbound], target: Target) -> dict[str, float]:
     """Return the parts of building: the loops, then LLVM's text and machine code."""
     spent_s = dict.fromkeys(BUILD, 0.0)
     for candidate in candidates:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from ansorpy import codegen
-from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.unbound import Unbound, bound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
@@ -84,10 +83,9 @@ class SharedPool(MeasurePool):
 
     def measure(
         self,
-        candidates: Sequence[Program | Draft],
+        candidates: Sequence[Program | Unbound],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
-        then: Sequence[Draft | Kernel] = (),
     ) -> list[Outcome | None]:
         """Return one outcome per candidate, in order; it is never late: there are no seconds."""
         programs = [bound(one, self.target) for one in candidates]

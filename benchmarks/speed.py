@@ -26,9 +26,9 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.protocol import Race
-from ansorpy.measure.timing.worker_pool import THREAD_COUNTS
+from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores
+from ansorpy.measure.workers.pool import THREAD_COUNTS
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.te.analysis import flop_count
@@ -67,11 +67,11 @@ class OursOnly(MeasurePool):
         self,
         contestants: Mapping[str, Program | Kernel],
         numpy: bool = True,
-        looked_at: Mapping[str, float] | None = None,
+        first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
-    ) -> dict[str, Race | Failed]:
+    ) -> dict[str, PairedTimes | Failed]:
         """Race the contestants, nobody else."""
-        return super().race(contestants, False, looked_at, late)
+        return super().race(contestants, False, first_case_s, late)
 
 
 def kernel_of(workload: str, dag: Dag, args: Namespace) -> Path | None:

@@ -141,7 +141,7 @@ class Bench:
             found = {which: leaders(one) for which, one in zip(arms, searches, strict=True)}
             if cold is not None:
                 found[COLD] = cold["leaders"]
-                found = heat(space, pool, found)
+                found = rerank(space, pool, found)
         for which, prior, search in zip(arms, priors, searches, strict=True):
             if which == COLD:
                 wrong = self.keep(workload, search, seed)
@@ -182,13 +182,13 @@ def leaders(search: Arm) -> dict[str, Any]:
     return found
 
 
-def heat(
+def rerank(
     space: Task, pool: SharedPool, found: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Return the seconds of leaders by arm and trials, timed in turns; None for a failure."""
     every = {str(one): one for by_trials in found.values() for one in by_trials.values()}
-    drafts = [space.draft(Candidate(plan, tuple(row))) for plan, row in every.values()]
-    heated = pool.heat(drafts, HEAT_S * len(drafts))
+    drafts = [space.unbound(Candidate(plan, tuple(row))) for plan, row in every.values()]
+    heated = pool.rerank(drafts, HEAT_S * len(drafts))
     times = {key: one and one.cost_s for key, one in zip(every, heated, strict=True)}
     return {
         which: {trials: times[str(one)] for trials, one in by_trials.items()}

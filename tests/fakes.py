@@ -1,4 +1,4 @@
-"""In-memory twins of what measures, so that a search can be tested without a clock."""
+"""In-memory measuring pools, so that a search can be tested without processes and clocks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -9,15 +9,17 @@ from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
-from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import Exported, MeasurePool
 from ansorpy.measure.timing.delivered import CallJob
-from ansorpy.measure.timing.final_race import Calling, Heated
-from ansorpy.measure.timing.protocol import Race
+from ansorpy.measure.timing.delivered_call import DeliveredCall
+from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.timing.shortlist import ShortlistTime
+from ansorpy.measure.unbound import Unbound, bound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.pools import Pools
+from tests.measure.in_process import in_process
 
 
 def cost_s(program: Program) -> float:
@@ -26,7 +28,10 @@ def cost_s(program: Program) -> float:
 
 
 class FakePool(Closing):
-    """Answers from formulas; `verdict` may turn a trial into something else."""
+    """A pool whose candidates pass the real pipeline in this process, with times from formulas.
+
+    `verdict` may replace the outcome of a program.
+    """
 
     def __init__(
         self,
@@ -43,51 +48,54 @@ class FakePool(Closing):
         self.closed = False
         self.peak_flop_per_s = 0.0
         self.measured: list[Program] = []
+        self.batches = in_process(target, self._outcome, builders=2)
 
     def measure(
         self,
-        candidates: Sequence[Program | Draft],
+        candidates: Sequence[Program | Unbound],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
-        then: Sequence[Draft | Kernel] = (),
     ) -> list[Outcome | None]:
-        programs = [bound(one, self.target) for one in candidates]
-        self.measured += programs
-        return [None if late() else self.verdict(program) for program in programs]
+        return self.batches.measure(candidates, best_s, late, timeout_s=1.0)
 
-    def begin(self, candidates: Sequence[Draft]) -> None:
-        """Nothing: it has no builders."""
+    def _outcome(self, program: Program) -> Outcome:
+        self.measured.append(program)
+        return self.verdict(program)
 
-    def ahead(self, kernel: Kernel) -> None:
-        """Nothing: it has no builders."""
+    def prebuild(self, candidates: Sequence[Unbound]) -> None:
+        self.batches.prebuild(candidates, timeout_s=1.0)
+
+    def prebuild_source(self, kernel: Kernel) -> None:
+        """Build nothing: races of this pool need no machine code."""
 
     def race(
         self,
         contestants: Mapping[str, Program | Kernel],
         numpy: bool = True,
-        looked_at: Mapping[str, float] | None = None,
+        first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
-    ) -> dict[str, Race | Failed]:
+    ) -> dict[str, PairedTimes | Failed]:
         if self.fails:
             return {name: Failed("wrong", "C[0] is 1, not 2") for name in contestants}
         names = [*contestants, *(["numpy"] if numpy else [])]
-        raced: dict[str, Race | Failed] = {
-            name: Race(((self.race_s.get(name, 2e-3),),) * 2) for name in names
+        raced: dict[str, PairedTimes | Failed] = {
+            name: PairedTimes(((self.race_s.get(name, 2e-3),),) * 2) for name in names
         }
         if numpy and self.numpy_failed is not None:
             raced["numpy"] = self.numpy_failed
         return raced
 
-    def heat(
+    def rerank(
         self,
-        candidates: Sequence[Program | Draft],
+        candidates: Sequence[Program | Unbound],
         budget_s: float,
-        meanwhile: Kernel | None = None,
-    ) -> list[Heated | None]:
+        beside: Kernel | None = None,
+    ) -> list[ShortlistTime | None]:
         programs = [bound(one, self.target) for one in candidates]
         found = [(self.verdict(program), programs.index(program)) for program in programs]
         return [
-            Heated(one.cost_s, code) if isinstance(one, Measured) else None for one, code in found
+            ShortlistTime(one.cost_s, code) if isinstance(one, Measured) else None
+            for one, code in found
         ]
 
     def attainable_flop_per_s(self) -> float:
@@ -96,11 +104,11 @@ class FakePool(Closing):
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
 
-    def begin_call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> Calling:
+    def begin_call(self, files: Mapping[str, bytes], meaning: Dag | None = None) -> DeliveredCall:
         self.called = files
-        return Calling(CallJob("kernel.py", ""), None)
+        return DeliveredCall(CallJob("kernel.py", ""), None)
 
-    def end_call(self, calling: Calling) -> Failed | None:
+    def end_call(self, calling: DeliveredCall) -> Failed | None:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
 
     def export(self, what: Export, first_only: bool = False) -> Exported | Failed:

@@ -80,7 +80,7 @@ def imports(path: Path) -> set[str]:
 # Requests travel from the parent to its children as pickles; answers never do.
 PICKLING = {
     "ansorpy/measure/workers/worker.py": {"dumps"},  # the parent writes a request
-    "ansorpy/measure/draft.py": {"dumps", "loads"},  # a plan in a request; `_unpacked` in a child
+    "ansorpy/measure/unbound.py": {"dumps", "loads"},  # a plan in a request, read in a child
     "ansorpy/measure/workers/worker_main.py": {"loads"},  # a child reads a request
 }
 
@@ -100,7 +100,7 @@ def test_only_requests_to_our_own_children_are_pickled() -> None:
 
 
 def test_what_unpickles_runs_in_a_child_only() -> None:
-    """`serve` is what a child runs after the fork; a draft is unpacked where it is bound."""
+    """A child reads requests in its main loop, and plans when it binds a candidate."""
     callers = {}
     for path, names in PICKLING.items():
         for function in ast.walk(ast.parse((ROOT / path).read_text())):
@@ -111,7 +111,7 @@ def test_what_unpickles_runs_in_a_child_only() -> None:
                 if "pickle.loads" in called:
                     callers[path] = function.name
     assert callers == {
-        "ansorpy/measure/draft.py": "_unpacked",
+        "ansorpy/measure/unbound.py": "_unpickled",
         "ansorpy/measure/workers/worker_main.py": "_answer",
     }  # fmt: skip
 

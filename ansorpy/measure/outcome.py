@@ -18,7 +18,7 @@ class Measured:
     run_s: float = 0.0  # all of the timing
     aborted: bool = False  # hopeless: stopped after its first sample
     load_s: float = 0.0  # machine code to callable
-    slowdown: float = 1.0  # times slower than usual that the control ran beside it
+    slowdown: float = 1.0  # slowdown of the reference kernel beside it
 
     @property
     def best_s(self) -> float:

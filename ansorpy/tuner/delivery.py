@@ -5,7 +5,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Final
 
-from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.model import CostModel
 from ansorpy.events import Delivered, FirstAnswer, TaskResult
 from ansorpy.measure.outcome import Failed
@@ -51,7 +50,6 @@ class Deliveries:
         self._digest, self._out, self._pace = digest, out, pace
         self._raced: dict[str, tuple[Sequence[Candidate], Raced]] = {}
         self._firsts: dict[str, First] = {}
-        self._untuned: dict[str, list[Kernel]] = {}  # none where it cannot be made
         self._written: dict[str, set[Path]] = {}  # the zips of this tuning by task
 
     def prepare(self, task: Task) -> None:
@@ -72,23 +70,15 @@ class Deliveries:
         self._written.setdefault(task.name, set()).add(found.kernel)
         return found.event(task, self._pace.spent_s)
 
-    def begin(self, task: Task) -> list[Kernel]:
+    def prepare_race(self, task: Task) -> None:
         """Have the untuned kernel built while the second round is proposed: the race needs it.
 
-        Nothing is timed on all cores while that goes on, and the first round is soon over.
-
-        Returns:
-            What a builder may begin with before that, when the first round leaves it nothing to do.
+        Nothing is timed meanwhile, and all cores but one would idle.
         """
-        if task.rounds > 1 or task.name in self._raced:
-            return []
-        if task.name not in self._untuned:
+        if task.rounds == 1 and task.name not in self._raced:
             entry = untuned(task)
-            self._untuned[task.name] = [entry.kernel] if isinstance(entry, Contestant) else []
-        if task.rounds == 1:
-            for kernel in self._untuned[task.name]:
-                self._pools.of(task).ahead(kernel)
-        return self._untuned[task.name] if task.rounds == 0 else []
+            if isinstance(entry, Contestant):
+                self._pools.of(task).prebuild_source(entry.kernel)
 
     def on_the_way(self, task: Task) -> Delivered | None:
         """Deliver the best so far where it is worth the time; None where it is not.
@@ -165,7 +155,7 @@ class Deliveries:
         pool = self._pools.of(task)
         first = finalist(task, leaders[0])
         kernel = first.kernel if isinstance(first, Contestant) else None
-        times = pool.heat([task.draft(candidate) for candidate in leaders], HEAT_S, kernel)
+        times = pool.rerank([task.unbound(candidate) for candidate in leaders], HEAT_S, kernel)
         found: dict[int, tuple[float, int]] = {}  # by machine code: its time, its first place
         for place, heated in enumerate(times):
             if heated is not None:

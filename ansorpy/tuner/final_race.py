@@ -15,8 +15,8 @@ from ansorpy.events import TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.protocol import Race as Times
-from ansorpy.measure.timing.race import NUMPY
+from ansorpy.measure.timing.interleave import PairedTimes as Times
+from ansorpy.measure.timing.paired_benchmark import NUMPY
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.records import Race, Record
 from ansorpy.search import Candidate
@@ -71,7 +71,7 @@ def race(
     entries |= {name: finalists[candidate] for name, candidate in named.items()}
     fit = {name: e for name, e in entries.items() if isinstance(e, Contestant)}
     kernels_of = {name: entry.kernel for name, entry in fit.items()}
-    times = pool.race(kernels_of, looked_at=patience(task), late=late)
+    times = pool.race(kernels_of, first_case_s=patience(task), late=late)
     finished = {name: t for name, t in times.items() if isinstance(t, Times)}
     failed = {n: one for n, one in (entries | times).items() if isinstance(one, Failed)}
     without = failed.pop(NUMPY, None)

@@ -6,14 +6,14 @@ from functools import partial
 
 from ansorpy.closing import Closing
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.worker_pool import Settings
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.task import Task
 
 OPEN_POOLS = 3  # of a job with many tasks; each holds a process per core and the references
 
-ONE_KERNEL = Settings(builders=1, runner=False)  # processes that are not needed only delay it
+ONE_KERNEL = MeasureSettings(builders=1, runner=False)  # other processes would delay it
 
 Open = Callable[[Dag, Target], MeasurePool]
 

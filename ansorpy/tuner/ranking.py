@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Literal
 
-from ansorpy.measure.timing.protocol import Race as Times
-from ansorpy.measure.timing.race import NUMPY
+from ansorpy.measure.timing.interleave import PairedTimes as Times
+from ansorpy.measure.timing.paired_benchmark import NUMPY
 
 NAIVE: Final = "naive"
 

@@ -1,8 +1,8 @@
 """One round of a task: propose, measure, learn.
 
-To propose takes one core. The last of a round are held until the next: they are built on another
-core while that one is proposed, which then knows nothing of them (ADR-0079). Where the task is sure
-of another round, that begins when the last of this one are timed.
+Proposing occupies one core. The last candidates of a round are held for the next one: they are
+built on the other cores while that round is proposed, without knowledge of their outcomes
+(ADR-0103). If the task certainly has the next round, this starts while the model learns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +10,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.model import CostModel, Costs, ForTask, Sample
 from ansorpy.cost.quality import assess
 from ansorpy.events import TimeSpent
-from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.search import Candidate, eps_greedy, evolve
@@ -48,21 +46,21 @@ def play(
     late: Callable[[], bool] = lambda: False,
     doubt: CostModel | None = None,
     held: int = 0,
-    then: Sequence[Kernel] | None = None,
+    goes_on: bool = False,
 ) -> Round:
-    """Propose, measure `count` candidates (fewer where fewer are left), learn from them.
+    """Propose, measure `count` candidates (fewer if fewer are left), learn from them.
 
-    What was held in the round before is measured first, and of what is proposed the last ones are
-    held for the round after.
+    Candidates held in the round before are measured first; the last proposals are held for the next
+    round.
 
     Args:
-        late: once it says so, what is not measured yet is as if it had not been proposed.
-        doubt: another model, which proposes half of them.
-        held: how many; none are unless given.
-        then: where the pool measures what is held next, what it builds after that.
+        late: once it is true, candidates that are not measured yet count as not proposed.
+        doubt: another model, which proposes half of the candidates.
+        held: number of candidates to hold.
+        goes_on: the task has the next round, and no other task measures before it.
     """
     begin_s = clock()
-    pool.begin([task.draft(candidate) for candidate in task.held])
+    pool.prebuild([*map(task.unbound, task.held)])
     ranker = ForTask(model, task.key)
     chosen = list(task.held)
     if task.first is not None and task.first not in {*task.costs_s, *chosen}:
@@ -74,11 +72,10 @@ def play(
         chosen += propose(task, judge, chosen, -(-missing // left), rng)
     task.held = chosen[count:]
     proposed_s = clock()
-    later: list[Draft | Kernel] = []
-    if then is not None:
-        later += [*map(task.draft, task.held), *then]
-    chosen, outcomes = measure(task, chosen[:count], pool, late, later)
+    chosen, outcomes = measure(task, chosen[:count], pool, late)
     measured_s = clock()
+    if goes_on and not late():
+        pool.prebuild([*map(task.unbound, task.held)])
     quality = quality_of(task, chosen, costs_of(outcomes), ranker)
     task.learn(chosen, outcomes)
     samples = tuple(task.samples(chosen))
@@ -106,11 +103,10 @@ def measure(
     chosen: Sequence[Candidate],
     pool: MeasurePool,
     late: Callable[[], bool] = lambda: False,
-    then: Sequence[Draft | Kernel] = (),
 ) -> tuple[list[Candidate], list[Outcome]]:
-    """Return candidates and their outcomes, without those that it was too late for."""
-    drafts = [task.draft(candidate) for candidate in chosen]
-    found = pool.measure(drafts, task.least_cost_s, late, then) if drafts else []
+    """Return candidates and their outcomes, without those that were not measured in time."""
+    unbound = [task.unbound(candidate) for candidate in chosen]
+    found = pool.measure(unbound, task.least_cost_s, late) if unbound else []
     done = [(c, o) for c, o in zip(chosen, found, strict=True) if o is not None]
     return [candidate for candidate, _ in done], [outcome for _, outcome in done]
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ansorpy.cost.model import Sample
 from ansorpy.errors import RecordError, SpecError
 from ansorpy.features import extract
-from ansorpy.measure.draft import Draft, drafted
 from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.measure.unbound import Unbound, unbound
 from ansorpy.plan.choices import ALL_PLANS, all_plans
 from ansorpy.plan.plan import Plan
 from ansorpy.population import sample
@@ -126,9 +126,9 @@ class Task:
             self.plans.append(plan)
         return self.texts.index(text)
 
-    def draft(self, candidate: Candidate) -> Draft:
+    def unbound(self, candidate: Candidate) -> Unbound:
         """Return what a builder makes the loops of a candidate from."""
-        return drafted(self.plans[candidate.plan], candidate.row)
+        return unbound(self.plans[candidate.plan], candidate.row)
 
     def recall(self, records: Sequence[Record]) -> None:
         """Take over the trusted trials of earlier tunings; those of unknown plans are left out."""

@@ -277,7 +277,7 @@ def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event
     while (turn := standing.next_turn()) is not None:
         task = standing.tasks[turn.task.name]
         before_s = task.best_s
-        begun = means.deliveries.begin(task)
+        means.deliveries.prepare_race(task)
         if task.rounds and task.name in later:
             later.remove(task.name)
             yield opened(means, task)
@@ -285,7 +285,7 @@ def search(means: Means, standing: Standing, later: set[str]) -> Generator[Event
         played = play(
             task, turn.trials, means.model, pool, standing.picking, clock, standing.pace.late,
             means.transfer.prior.doubt(task.key), standing.held(turn),
-            begun if standing.goes_on(turn) else None,
+            standing.goes_on(turn),
         )  # fmt: skip
         if played.chosen or task.name not in later:  # else the rest may have what it lacks
             standing.report(turn, len(played.chosen), played.least_cost_s, played.spent)

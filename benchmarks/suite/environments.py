@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ansorpy.measure.timing.worker_pool import THREAD_COUNTS
+from ansorpy.measure.workers.pool import THREAD_COUNTS
 from benchmarks.common import say
 from benchmarks.suite.contestants import BASE, HALIDE, OWN, TVM, Contestant
 

@@ -21,7 +21,7 @@ from ansorpy.events import Finished, FirstAnswer
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.timing.protocol import Race
+from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.records import IMPORTED, MemoryStore, Origin, Record
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.ranking import NAIVE
@@ -104,15 +104,15 @@ class Finalists(OursOnly):
         self,
         contestants: Mapping[str, Program | Kernel],
         numpy: bool = True,
-        looked_at: Mapping[str, float] | None = None,
+        first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
-    ) -> dict[str, Race | Failed]:
+    ) -> dict[str, PairedTimes | Failed]:
         """Race the tuned kernels; without one that survives, the untuned one."""
         tuned = {name: one for name, one in contestants.items() if name != NAIVE}
-        found = super().race(tuned, numpy, looked_at, late) if tuned else {}
-        if any(isinstance(one, Race) for one in found.values()):
+        found = super().race(tuned, numpy, first_case_s, late) if tuned else {}
+        if any(isinstance(one, PairedTimes) for one in found.values()):
             return found
-        return found | super().race({NAIVE: contestants[NAIVE]}, numpy, looked_at, late)
+        return found | super().race({NAIVE: contestants[NAIVE]}, numpy, first_case_s, late)
 
 
 class WatchedStore(MemoryStore):

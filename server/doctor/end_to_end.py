@@ -14,7 +14,7 @@ from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.host import local_target
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.sandbox.isolation import Isolation, isolation_for
-from ansorpy.measure.timing.worker_pool import Settings as PoolSettings
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.workers.replies import Returned
 from ansorpy.measure.workers.worker import Worker
 from ansorpy.server.doctor.finding import Finding
@@ -67,11 +67,11 @@ def kernel(settings: ServiceSettings) -> list[Finding]:
     begin_s = time.monotonic()
     with (
         TemporaryDirectory() as folder,
-        MeasurePool(dag, target, PoolSettings(sandbox=settings.sandbox)) as pool,
+        MeasurePool(dag, target, MeasureSettings(sandbox=settings.sandbox)) as pool,
     ):
         proofs = [
-            _proof("children that run candidates", pool.crew.slot),
-            _proof("children that build them", pool.crew.builders[0]),
+            _proof("children that run candidates", pool.workers.slot),
+            _proof("children that build them", pool.workers.builders[0].worker),
         ]
         raced = final_race.race(task, {}, pool, "doctor")
         if isinstance(raced, list):

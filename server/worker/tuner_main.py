@@ -124,7 +124,7 @@ def load_engine(settings: ServiceSettings) -> Tune:
     from ansorpy.cost import gbm
     from ansorpy.measure import pool
     from ansorpy.measure.host import local_target
-    from ansorpy.measure.timing.worker_pool import Settings as PoolSettings
+    from ansorpy.measure.timing.settings import MeasureSettings
     from ansorpy.tuner.pools import Pools
     from ansorpy.tuner.request import Request
     from ansorpy.tuner.tune import run
@@ -135,7 +135,7 @@ def load_engine(settings: ServiceSettings) -> Tune:
         machine = local_target(submission.cores)
         # Not the first answer: a kernel of the service has a kernel.py.
         request = Request.of(submission, submission.dags, machine, first_answer=False)
-        measuring = PoolSettings(folder=str(out.parent), sandbox=settings.sandbox)
+        measuring = MeasureSettings(folder=str(out.parent), sandbox=settings.sandbox)
         open_pool = lambda dag, target: pool.MeasurePool(dag, target, measuring)  # noqa: E731
         return run(request, store=journal, out=out, pools=lambda: Pools(open_pool), journal=journal)
 

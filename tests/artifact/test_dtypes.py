@@ -110,7 +110,7 @@ def test_a_kernel_file_that_cannot_be_called_is_refused(aside: bool, half: Path)
 
     with MeasurePool(parse(HALF)[0], local_target(1)) as pool:
         if aside:
-            pool.crew.start_caller()
+            pool.workers.start_caller()
         raises = called(pool, edited(b"array.view(np.uint16) if", b"array if", "simd.py"))
         bits = called(pool, edited(run, b"run = lambda *a: RUNNER.run(*a).view(np.uint16)\n"))
         twice = called(pool, edited(run, b"run = lambda *a: RUNNER.run(*a) * np.float16(2)\n"))

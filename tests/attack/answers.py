@@ -19,12 +19,11 @@ from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.backend import CODEGEN, SHARED
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.timing.trial import Checked
+from ansorpy.measure.protocols import BuildRequest, BuildResult, Checked
 from ansorpy.measure.workers.answers import codec_of
 from ansorpy.measure.workers.codec import Codec
 from ansorpy.measure.workers.crash import explain
 from ansorpy.measure.workers.replies import Raised
-from ansorpy.measure.workers.worker_main import BuildDone, BuildJob
 from ansorpy.target import Target
 
 BUFFERS: Final = (
@@ -39,13 +38,17 @@ LIBRARY: Final = Library(
 BUILD: Final = "ansorpy.measure.workers.worker_main:build"
 TRIAL: Final = "ansorpy.measure.timing.trial"
 ANSWERS: Final[tuple[tuple[str, str, object], ...]] = (
-    (BUILD, CODEGEN, BuildDone(BUILT, 0.02)),
-    (BUILD, SHARED, BuildDone(LIBRARY, 0.3)),
+    (BUILD, CODEGEN, BuildResult(BUILT, 0.02)),
+    (BUILD, SHARED, BuildResult(LIBRARY, 0.3)),
     (BUILD, CODEGEN, Raised("build", "BuildError", "no register", "Traceback ...")),
     (f"{TRIAL}:trial", CODEGEN, Measured((1e-4, 2e-4), 0.0, 0.1, 0.2, False, 0.3, 1.1)),
     (f"{TRIAL}:trial", CODEGEN, Failed("wrong", "C[0] is 1, not 2", "", 0.1)),
     (f"{TRIAL}:check", CODEGEN, Checked(0.1, 0.2, (1e-7, 0.0))),
-    ("ansorpy.measure.timing.race:race", CODEGEN, {"winner": (1e-4, 2e-4), "numpy": (3e-4,)}),
+    (
+        "ansorpy.measure.timing.paired_benchmark:benchmark",
+        CODEGEN,
+        {"winner": (1e-4, 2e-4), "numpy": (3e-4,)},
+    ),
     ("ansorpy.measure.workers.worker_main:prepare", CODEGEN, None),
 )
 NOTE: Final = json.dumps(["check", [["A", 4096, 8192, 4096, 8192]]]).encode()
@@ -56,9 +59,9 @@ JUNK: Final[tuple[Any, ...]] = (
 BITS: Final = (b"", b"\0", b"[", b"]", b",", b"-", b"9" * 400, b"NaN", b"1e999", b'"', b"\\ud800")
 
 
-def job_of(backend: str = CODEGEN) -> BuildJob:
+def job_of(backend: str = CODEGEN) -> BuildRequest:
     """Return a request of a back end."""
-    return BuildJob(backend, Kernel("", (), (), 1), Target())
+    return BuildRequest(backend, Kernel("", (), (), 1), Target())
 
 
 def codecs() -> list[tuple[Codec, bytes, bytes]]:

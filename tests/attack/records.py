@@ -134,7 +134,7 @@ def _harm_at_start(dag: Dag, records: Sequence[Record], folder: Path) -> str:
     for candidate in task.held:
         if reformulations(task.plans[candidate.plan].state):
             return "a program rounds in another way than was asked for"
-        task.draft(candidate)
+        task.unbound(candidate)
         if not np.isfinite(task.features(candidate.plan, [candidate])).all():
             return "a program has features that are not finite"
     return ""

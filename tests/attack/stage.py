@@ -20,9 +20,8 @@ from ansorpy.errors import AnsorError
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.sandbox import isolation, landlock, seccomp
-from ansorpy.measure.timing.measurement_cache import Timed
-from ansorpy.measure.timing.protocol import Protocol
-from ansorpy.measure.timing.worker_pool import Settings
+from ansorpy.measure.timing.sampling import SamplingOptions
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.workers.spec import Limits
 from ansorpy.target import Target
 from tests.attack.hostile import BACKEND
@@ -83,10 +82,10 @@ class Stage:
         hostile = f"{role}|{name}|{json.dumps(asdict(self.aims))}"
         names = [hostile, "good", "swapped", "good"]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        self.pool._timed = Timed()  # of earlier moves
+        self.pool.queue.cache.clear()  # each move builds and times all four
         try:
             found = self.pool.measure([program(one, DAG) for one in names])
-            self.pool.crew.sealed.check(self.pool.crew.cases)
+            self.pool.workers.sealed.check(self.pool.cases.all())
         except AnsorError as error:
             return [f"the job failed: {error}"]
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) << 10
@@ -148,13 +147,13 @@ def stage(bwrap: str = "") -> Generator[Stage]:
         held.callback(bystander.send_signal, signal.SIGKILL)
         connections: list[object] = []
         port, unix, abstract = _servers(held, folder, connections)
-        settings = Settings(
-            backend=BACKEND, protocol=Protocol(min_sample_s=1e-4), limits=LIMITS, builders=1,
+        settings = MeasureSettings(
+            backend=BACKEND, sampling=SamplingOptions(min_sample_s=1e-4), limits=LIMITS, builders=1,
             build_timeout_s=4.0, run_timeout_s=4.0,
         )  # fmt: skip
         pool = held.enter_context(MeasurePool(DAG, Target(cores=1), settings))
         aims = Aims(
-            str(folder), str(pool.crew.folder), os.getpid(), bystander.pid, port, unix, abstract
+            str(folder), str(pool.workers.folder), os.getpid(), bystander.pid, port, unix, abstract
         )
         yield Stage(folder, aims, bystander, pool, marker, connections)
 

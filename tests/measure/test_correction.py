@@ -12,11 +12,12 @@ from statistics import mean
 import pytest
 
 from ansorpy.measure.outcome import Measured
-from ansorpy.measure.timing.protocol import QUIET, Control, Protocol, time_beside
+from ansorpy.measure.timing.drift import QUIET, Reference, time_with_reference
+from ansorpy.measure.timing.sampling import SamplingOptions
 
 CANDIDATES = 48
 SEARCHES = 16
-CONTROL_S = 0.0004
+REFERENCE_S = 0.0004
 
 
 @dataclass
@@ -46,15 +47,20 @@ def leaders(machine: Machine) -> tuple[float, float]:
     """Search once; return how far behind the best the first by time and the first by cost are."""
     rng = machine.rng
     found: dict[float, Measured] = {}
-    control = Control(machine.call(CONTROL_S), CONTROL_S)
+    reference = Reference(machine.call(REFERENCE_S), REFERENCE_S)
 
     def timed(seconds: float) -> Measured:
-        times, _, slowdown = time_beside(
-            control, machine.call(seconds), None, Protocol(), lambda: machine.now_s, lambda: 0
+        times, _, slowdown = time_with_reference(
+            reference,
+            machine.call(seconds),
+            None,
+            SamplingOptions(),
+            lambda: machine.now_s,
+            lambda: 0,
         )
         return Measured(times, slowdown=slowdown)
 
-    for seconds in [CONTROL_S * (1.0 + rng.random()) for _ in range(CANDIDATES)]:
+    for seconds in [REFERENCE_S * (1.0 + rng.random()) for _ in range(CANDIDATES)]:
         machine.now_s += rng.uniform(0.002, 0.02)
         one = timed(seconds)
         leads = one.cost_s < min((other.cost_s for other in found.values()), default=inf)

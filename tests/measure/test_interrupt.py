@@ -11,15 +11,17 @@ import pytest
 pytestmark = [pytest.mark.measure, pytest.mark.slow]
 
 SCRIPT = """
-from ansorpy.measure.timing.worker_pool import Settings
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.target import Target
 from tests.measure.fake import BACKEND, matmul, program
 
 DAG = matmul()
-with MeasurePool(DAG, Target(cores=1), Settings(backend=BACKEND, run_timeout_s=60.0)) as pool:
+settings = MeasureSettings(backend=BACKEND, run_timeout_s=60.0)
+with MeasurePool(DAG, Target(cores=1), settings) as pool:
     pool.measure([program("good", DAG)])
-    print(*[w._process.pid for w in pool.crew.workers if w._process], pool.crew.folder, flush=True)
+    pids = [w._process.pid for w in pool.workers.all if w._process]
+    print(*pids, pool.workers.folder, flush=True)
     pool.measure([program("hang", DAG)])
 """
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure.timing.trial import Workplace
+from ansorpy.measure.timing.workplace import Workplace
 from ansorpy.measure.verify.cases import Case
 from ansorpy.measure.verify.guard_pages import LINE_BYTES, PAGE_BYTES
 

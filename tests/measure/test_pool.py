@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,21 +14,20 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing import final_race
-from ansorpy.measure.timing.build_cache import Kept
-from ansorpy.measure.timing.protocol import Protocol, Race
-from ansorpy.measure.timing.worker_pool import Settings
+from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.timing.sampling import SamplingOptions
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.workers.spec import Limits
 from ansorpy.measure.workers.worker import Worker
-from ansorpy.measure.workers.worker_main import BuildDone, BuildJob
 from ansorpy.target import Target
-from tests.measure.fake import BACKEND, FakeBuilt, matmul, program
+from tests.measure.fake import BACKEND, matmul, program
 
 pytestmark = pytest.mark.measure
 
 DAG = matmul()
-SETTINGS = Settings(
+SETTINGS = MeasureSettings(
     backend=BACKEND,
-    protocol=Protocol(min_sample_s=1e-4),
+    sampling=SamplingOptions(min_sample_s=1e-4),
     race_processes=2,
     race_visits=3,
     limits=Limits(memory_bytes=1 << 30),
@@ -50,6 +49,7 @@ def hasty() -> Iterator[MeasurePool]:
 
 
 def measure(pool: MeasurePool, *names: str, best_s: float | None = None) -> list[Outcome | None]:
+    pool.queue.cache.clear()  # of earlier tests
     return pool.measure([program(name, DAG) for name in names], best_s)
 
 
@@ -88,11 +88,13 @@ def test_a_failure_is_named(pool: MeasurePool, name: str, kind: str, words: str)
         ("hang", "run-timeout", "no end within 1 s (check with random inputs)"),
     ],
 )
-def test_what_does_not_end_is_ended(hasty: MeasurePool, name: str, kind: str, words: str) -> None:
+def test_a_build_or_run_that_hangs_is_killed(
+    hasty: MeasurePool, name: str, kind: str, words: str
+) -> None:
     test_a_failure_is_named(hasty, name, kind, words)
 
 
-def test_what_a_candidate_prints_is_kept_but_bounded(pool: MeasurePool) -> None:
+def test_the_output_of_a_candidate_is_recorded_up_to_a_limit(pool: MeasurePool) -> None:
     raises, flood = measure(pool, "raises", "flood")
     assert isinstance(raises, Failed)
     assert "ValueError" in raises.excerpt
@@ -105,10 +107,12 @@ def test_a_numpy_baseline_that_raises_leaves_the_race_to_the_kernels(pool: Measu
     measure(pool, "good")  # the cases are there
     asks_for_x = matmul(left="X")
     contestants = {"good": program("good", DAG), "slow": program("slow", DAG)}
-    found = final_race.race(pool.crew, asks_for_x, contestants, True, {}, lambda: False)
+    found = final_race.race(
+        pool.batches, pool.slot, asks_for_x, contestants, True, {}, lambda: False
+    )
     assert list(found) == ["good", "slow", "numpy"]
-    assert isinstance(found["good"], Race), found
-    assert isinstance(found["slow"], Race), found
+    assert isinstance(found["good"], PairedTimes), found
+    assert isinstance(found["slow"], PairedTimes), found
     assert isinstance(found["numpy"], Failed)
     assert found["numpy"].message == "in the NumPy baseline: KeyError: ('X', 0)"
 
@@ -120,7 +124,7 @@ def test_a_good_program_is_timed_with_its_breakdown(pool: MeasurePool) -> None:
     assert min(outcome.build_s, outcome.load_s, outcome.check_s, outcome.run_s) > 0
 
 
-def test_the_hopeless_is_given_up(pool: MeasurePool) -> None:
+def test_a_hopeless_kernel_is_given_up(pool: MeasurePool) -> None:
     (outcome,) = measure(pool, "slow", best_s=1e-6)
     assert isinstance(outcome, Measured), outcome
     assert outcome.aborted
@@ -130,7 +134,7 @@ def test_the_hopeless_is_given_up(pool: MeasurePool) -> None:
 def test_grandchildren_die_with_the_candidate(pool: MeasurePool) -> None:
     (outcome,) = measure(pool, "forks")
     assert isinstance(outcome, Failed)
-    slot = pool.crew.slot._process
+    slot = pool.workers.slot._process
     assert slot is not None
     assert descendants(slot.pid) == []
 
@@ -146,53 +150,37 @@ def test_a_race_times_kernels_and_numpy_in_turns(pool: MeasurePool) -> None:
     )
     assert list(found) == ["winner", "delivered", "broken", "numpy"]
     winner, slow, numpy = found["winner"], found["delivered"], found["numpy"]
-    assert isinstance(winner, Race)
-    assert isinstance(slow, Race)
-    assert isinstance(numpy, Race)
+    assert isinstance(winner, PairedTimes)
+    assert isinstance(slow, PairedTimes)
+    assert isinstance(numpy, PairedTimes)
     assert [len(visits) for visits in winner.times_s] == [3, 3]
     assert isinstance(found["broken"], Failed)
 
 
-def test_a_heat_times_what_can_be_built_and_checks_nothing(pool: MeasurePool) -> None:
-    broken, slow, good = pool.heat([program(n, DAG) for n in ("build-error", "slow", "good")], 0.1)
+def test_a_shortlist_is_timed_without_checks(pool: MeasurePool) -> None:
+    broken, slow, good = pool.rerank(
+        [program(n, DAG) for n in ("build-error", "slow", "good")], 0.1
+    )
     assert broken is None
     assert slow is not None
     assert good is not None
     assert slow.code != good.code
-    assert pool.heat([program(name, DAG) for name in ("good", "crash")], 0.1) == [None, None]
+    assert pool.rerank([program(name, DAG) for name in ("good", "crash")], 0.1) == [None, None]
 
 
-def test_a_heat_does_not_build_again_what_was_measured(
-    pool: MeasurePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shortlist_is_not_built_again(pool: MeasurePool) -> None:
     candidates = [program(name, DAG) for name in ("good", "slow")]
     assert all(isinstance(outcome, Measured) for outcome in pool.measure(candidates))
-    asked: list[int] = []
-    make = pool.crew.make
-
-    def counted(jobs: Sequence[BuildJob], timeout_s: float) -> list[BuildDone | Failed]:
-        asked.append(len(jobs))
-        return make(jobs, timeout_s)
-
-    monkeypatch.setattr(pool.crew, "make", counted)
-    assert None not in pool.heat([*candidates, program("new", DAG)], 0.1)
-    assert asked == [1]
+    sent = [builder.worker for builder in pool.workers.builders]
+    with pytest.MonkeyPatch.context() as patch:
+        calls = [counted(worker, patch) for worker in sent]
+        assert None not in pool.rerank([*candidates, program("new", DAG)], 0.1)
+        assert sum(map(len, calls)) == 1
 
 
-def test_machine_code_of_the_fastest_is_kept() -> None:
-    def job(number: int) -> BuildJob:
-        return BuildJob(BACKEND, program(str(number), DAG), Target(cores=1))
-
-    kept = Kept(limit=2)
-    for number, cost_s in enumerate((3.0, 1.0, 2.0, 4.0)):
-        kept.offer(job(number), FakeBuilt(str(number), ()), cost_s)
-    found = [kept.of(job(number)) for number in range(4)]
-    assert found == [None, FakeBuilt("1", ()), FakeBuilt("2", ()), None]
-
-
-def test_trials_are_timed_beside_one_that_is_nearly_as_fast() -> None:
+def test_trials_are_timed_beside_a_reference_kernel_that_is_nearly_as_fast() -> None:
     with MeasurePool(DAG, Target(cores=1), SETTINGS) as pool:
-        # One by one: builders finish in any order, and beside a fast one the slow is given up.
+        # One by one: builders finish in any order, and a slow kernel after a fast one is given up.
         slow, other, good, again = (
             measure(pool, name)[0] for name in ("slow", "slow", "good", "good")
         )
@@ -200,12 +188,12 @@ def test_trials_are_timed_beside_one_that_is_nearly_as_fast() -> None:
     assert isinstance(other, Measured)
     assert isinstance(good, Measured)
     assert isinstance(again, Measured)
-    assert slow.slowdown == 1.0  # nothing to be beside
+    assert slow.slowdown == 1.0  # no reference kernel yet
     assert other.slowdown != 1.0
-    assert good.slowdown != 1.0  # found beside the slow one, and from now on what others are beside
+    assert good.slowdown != 1.0  # timed beside the slow one; the next reference kernel
 
 
-def test_several_threads_are_timed_in_their_own_process() -> None:
+def test_kernels_on_several_threads_are_timed_by_the_runner() -> None:
     with MeasurePool(DAG, Target(cores=2), SETTINGS) as pool:
         good, bad, crash, again = measure(pool, "good", "wrong-in-parallel", "crash", "good")
     assert isinstance(good, Measured), good
@@ -220,8 +208,8 @@ def test_no_process_no_folder_and_no_descriptor_is_left() -> None:
     for _ in range(2):
         pool = MeasurePool(DAG, Target(cores=1), HASTY)
         measure(pool, "good", "crash", "hang", "good")
-        folder = pool.crew.folder
-        pids = [w._process.pid for w in pool.crew.workers if w._process is not None]
+        folder = pool.workers.folder
+        pids = [w._process.pid for w in pool.workers.all if w._process is not None]
         family = [*pids, *(child for pid in pids for child in descendants(pid))]
         assert len(family) > len(pids)
         pool.close()
@@ -233,7 +221,7 @@ def test_no_process_no_folder_and_no_descriptor_is_left() -> None:
 def test_a_child_ends_when_its_fork_server_is_killed() -> None:
     with MeasurePool(DAG, Target(cores=1), SETTINGS) as pool:
         measure(pool, "good")
-        slot = pool.crew.slot._process
+        slot = pool.workers.slot._process
         assert slot is not None
         children = descendants(slot.pid)
         slot.kill()  # no chance to clean up: the kernel ends its child
@@ -260,8 +248,8 @@ def test_a_storm_costs_no_more_than_its_timeouts(
 
     # A crash costs a child, a hang its timeout; no call is repeated, no fork server replaced.
     for run, slot, calls in (
-        (crash, pool.crew.slot, crashes + 1),
-        (hang, hasty.crew.slot, hangs + 1),
+        (crash, pool.workers.slot, crashes + 1),
+        (hang, hasty.workers.slot, hangs + 1),
     ):
         sent = counted(slot, monkeypatch)
         process = slot._process
@@ -331,7 +319,7 @@ def killed_soon(worker: Worker, after_s: float) -> threading.Thread:
 def test_a_fork_server_killed_while_idle_or_starting_fails_no_candidate(pool: MeasurePool) -> None:
     good = program("good", DAG)
     assert isinstance(pool.measure([good])[0], Measured)
-    for worker in (pool.crew.slot, pool.crew.builders[0]):
+    for worker in (pool.workers.slot, pool.workers.builders[0].worker):
         assert worker._process is not None
         worker._process.kill()  # idle
         assert isinstance(pool.measure([good])[0], Measured)
@@ -342,17 +330,17 @@ def test_a_fork_server_killed_while_idle_or_starting_fails_no_candidate(pool: Me
 
 
 def test_a_fork_server_killed_in_a_call_is_replaced_and_called_again(hasty: MeasurePool) -> None:
-    thread = killed_soon(hasty.crew.slot, 0.3)
+    thread = killed_soon(hasty.workers.slot, 0.3)
     (outcome,) = hasty.measure([program("hang", DAG)])
     thread.join()
     assert isinstance(outcome, Failed)
     assert outcome.kind == "run-timeout"
 
 
-def test_a_child_that_somebody_kills_is_not_the_fault_of_its_candidate(hasty: MeasurePool) -> None:
+def test_a_child_killed_from_outside_is_replaced_and_called_again(hasty: MeasurePool) -> None:
     hasty.measure([program("good", DAG)])
-    assert hasty.crew.slot._process is not None
-    server = hasty.crew.slot._process.pid
+    assert hasty.workers.slot._process is not None
+    server = hasty.workers.slot._process.pid
 
     def kill() -> None:
         time.sleep(0.3)
@@ -365,14 +353,3 @@ def test_a_child_that_somebody_kills_is_not_the_fault_of_its_candidate(hasty: Me
     thread.join()
     assert isinstance(outcome, Failed)
     assert outcome.kind == "run-timeout"
-
-
-def test_no_control_is_chosen_in_a_loud_moment() -> None:
-    with MeasurePool(DAG, Target(cores=1), SETTINGS) as pool:
-        first, loud, calm = (FakeBuilt(name, ()) for name in ("first", "loud", "calm"))
-        pool._note_control(first, Measured((1e-3,)))
-        pool._note_control(loud, Measured((1e-3,), slowdown=9.0))  # "0.1 ms"
-        assert pool._control == (first, 1e-3)
-        pool._note_control(calm, Measured((5e-4,), slowdown=1.1))
-        assert pool._control is not None
-        assert pool._control[0] == calm

@@ -16,8 +16,8 @@ from ansorpy.loopir.rewrite import map_phases, map_stmt
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Measured
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.protocol import Race
-from ansorpy.measure.timing.worker_pool import Settings
+from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.verify.cases import Case, make_cases
 from ansorpy.measure.verify.check import verify
 from ansorpy.measure.verify.reformulated import reformulated
@@ -130,13 +130,13 @@ def test_the_checks_see_a_factor_that_is_a_little_off() -> None:
 @pytest.mark.measure
 def test_a_reformulated_kernel_is_measured_and_raced_with_the_error_that_was_seen() -> None:
     dag, program = deep(64), program_of(64, 4)
-    settings = Settings(race_processes=1, race_visits=2)
+    settings = MeasureSettings(race_processes=1, race_visits=2)
     with MeasurePool(dag, TARGET, settings) as pool:
         (outcome,) = pool.measure([program])
         assert isinstance(outcome, Measured), outcome
         found = pool.race({"fast": emit(program, TARGET)}, numpy=False)
     race = found["fast"]
-    assert isinstance(race, Race), race
+    assert isinstance(race, PairedTimes), race
     (limit,) = make_test(dag, program.meaning).tolerances
     (seen,) = race.errors
     assert 1e-7 < seen < limit

@@ -6,19 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from ansorpy.measure.timing.protocol import (
+from ansorpy.measure.timing.drift import (
     FRESH_S,
     LOUD,
     LOUD_TURNS,
-    Control,
-    Protocol,
-    Race,
-    interleave,
-    rivals,
+    Reference,
     supported,
-    time_beside,
-    time_call,
+    time_with_reference,
 )
+from ansorpy.measure.timing.interleave import PairedTimes, interleave, rivals
+from ansorpy.measure.timing.sampling import SamplingOptions, time_call
 
 
 class Fake:
@@ -44,7 +41,7 @@ class Fake:
     def time(
         self, call: Callable[[], None], best_s: float | None
     ) -> tuple[tuple[float, ...], bool]:
-        return time_call(call, best_s, Protocol(), lambda: self.now_s, lambda: self.switches)
+        return time_call(call, best_s, SamplingOptions(), lambda: self.now_s, lambda: self.switches)
 
 
 def test_the_first_run_is_not_counted() -> None:
@@ -64,7 +61,7 @@ def test_disturbed_samples_are_left_out() -> None:
 def test_disturbed_samples_are_better_than_none() -> None:
     fake = Fake()
     times, _ = fake.time(fake.call("a", 0.002, lost=tuple(range(100))), None)
-    assert len(times) == Protocol().attempts
+    assert len(times) == SamplingOptions().attempts
 
 
 @pytest.mark.parametrize(("call_s", "samples"), [(1e-5, 10), (0.0015, 10), (0.005, 5), (0.04, 3)])
@@ -77,7 +74,7 @@ def test_what_is_longer_than_a_time_slice_waits_for_no_quiet_moment(
     assert len(times) == samples
     fake.log.clear()
     interleave(
-        {"a": fake.call("a", call_s, lost=every)}, 1, Protocol(),
+        {"a": fake.call("a", call_s, lost=every)}, 1, SamplingOptions(),
         clock=lambda: fake.now_s, switches=lambda: fake.switches,
     )  # fmt: skip
     loops = max(1, round(1e-3 / call_s))
@@ -102,7 +99,7 @@ def test_the_hopeless_are_stopped_after_one_sample() -> None:
 def test_the_beaten_are_sampled_twice_and_rivals_to_the_end() -> None:
     fake = Fake()
     assert len(fake.time(fake.call("a", 0.013), 0.01)[0]) == 2
-    assert len(fake.time(fake.call("b", 0.011), 0.01)[0]) == Protocol().samples
+    assert len(fake.time(fake.call("b", 0.011), 0.01)[0]) == SamplingOptions().samples
     # A cold first call is no verdict, unless it is a long one.
     times, aborted = fake.time(fake.call("c", 0.019, 0.01), 0.01)
     assert (len(times), aborted) == (3, False)
@@ -133,53 +130,55 @@ class Loud(Fake):
         return run
 
     def beside(self, cost_s: float, best_s: float | None) -> tuple[float, bool]:
-        """Return the cost that is found beside a control of 1.4 ms."""
-        control = Control(self.call("control", 0.0014), 0.0014)
+        """Return the cost that is found beside a reference of 1.4 ms."""
+        reference = Reference(self.call("reference", 0.0014), 0.0014)
         call = self.call("own", cost_s)
-        times, aborted, slowdown = time_beside(
-            control, call, best_s, Protocol(), lambda: self.now_s, lambda: self.switches
+        times, aborted, slowdown = time_with_reference(
+            reference, call, best_s, SamplingOptions(), lambda: self.now_s, lambda: self.switches
         )
         return min(times) / slowdown, aborted
 
 
-def test_in_a_calm_moment_the_control_is_sampled_twice() -> None:
+def test_the_reference_is_sampled_twice_at_steady_speed() -> None:
     fake = Loud(1.0, 0, 0)
     cost_s, aborted = fake.beside(0.003, None)
     assert cost_s == pytest.approx(0.003)
     assert not aborted
-    assert (fake.log.count("control"), fake.log.count("own")) == (3, 4)  # one of each is untimed
+    assert (fake.log.count("reference"), fake.log.count("own")) == (3, 4)  # one of each is untimed
 
 
 def test_the_sample_after_a_trial_is_the_one_before_the_next() -> None:
     fake = Loud(1.0, 0, 0)
-    control = Control(fake.call("control", 0.0014), 0.0014)
+    reference = Reference(fake.call("reference", 0.0014), 0.0014)
 
-    def samples_of_the_control(wait_s: float) -> int:
+    def samples_of_the_reference(wait_s: float) -> int:
         fake.now_s += wait_s
         fake.log.clear()
         own = fake.call("own", 0.003)
-        times, _, slowdown = time_beside(
-            control, own, None, Protocol(), lambda: fake.now_s, lambda: fake.switches
+        times, _, slowdown = time_with_reference(
+            reference, own, None, SamplingOptions(), lambda: fake.now_s, lambda: fake.switches
         )
         assert min(times) / slowdown == pytest.approx(0.003)
-        return fake.log.count("control")
+        return fake.log.count("reference")
 
-    assert samples_of_the_control(0.0) == 3  # an untimed one, before, after
-    assert samples_of_the_control(0.01) == 1
-    fake.factor, fake.begin, fake.end = 2.0, 0, 2  # a spell that ends before the control's turn
-    assert samples_of_the_control(0.01) == 1
+    assert samples_of_the_reference(0.0) == 3  # an untimed one, before, after
+    assert samples_of_the_reference(0.01) == 1
+    fake.factor, fake.begin, fake.end = 2.0, 0, 2  # a spell that ends before the reference's turn
+    assert samples_of_the_reference(0.01) == 1
     fake.factor, fake.begin, fake.end = 2.0, 0, 100  # one that goes on: in turns
-    assert samples_of_the_control(0.01) > 2
+    assert samples_of_the_reference(0.01) > 2
     fake.factor = 1.0
-    assert samples_of_the_control(FRESH_S + 0.01) == 3
+    assert samples_of_the_reference(FRESH_S + 0.01) == 3
 
 
 @pytest.mark.parametrize(("cost_s", "samples"), [(0.0011, 3), (0.00095, 7)])
-def test_what_may_be_the_next_control_is_timed_in_turns(cost_s: float, samples: int) -> None:
+def test_what_may_be_the_next_reference_kernel_is_timed_in_turns(
+    cost_s: float, samples: int
+) -> None:
     fake = Loud(1.0, 0, 0)
-    control = Control(fake.call("control", 0.0014), 0.0014)
-    times, _, slowdown = time_beside(
-        control, fake.call("own", cost_s), None, Protocol(),
+    reference = Reference(fake.call("reference", 0.0014), 0.0014)
+    times, _, slowdown = time_with_reference(
+        reference, fake.call("own", cost_s), None, SamplingOptions(),
         lambda: fake.now_s, lambda: fake.switches,
     )  # fmt: skip
     assert len(times) == samples
@@ -197,37 +196,35 @@ def test_a_loud_spell_does_not_change_what_is_found(begin: int, length: int) -> 
 
 
 @pytest.mark.parametrize(("stalls", "turns"), [((1,), 4), ((1, 2, 3, 4, 5, 6), 11)])
-def test_where_the_control_hardly_ran_there_are_more_turns(
-    stalls: tuple[int, ...], turns: int
-) -> None:
+def test_a_preempted_reference_gets_more_turns(stalls: tuple[int, ...], turns: int) -> None:
     """It stalls in most of the first samples: by their median the cost would be a tenth."""
     fake = Fake()
     costs_s = [0.014 if number in stalls else 0.0014 for number in range(20)]
-    control = Control(fake.call("control", *costs_s), 0.0014)
-    times, _, slowdown = time_beside(
-        control, fake.call("own", 0.0013), None, Protocol(),
+    reference = Reference(fake.call("reference", *costs_s), 0.0014)
+    times, _, slowdown = time_with_reference(
+        reference, fake.call("own", 0.0013), None, SamplingOptions(),
         lambda: fake.now_s, lambda: fake.switches,
     )  # fmt: skip
-    assert len(times) == Protocol().samples + turns
-    assert turns <= LOUD_TURNS * Protocol().turns
+    assert len(times) == SamplingOptions().samples + turns
+    assert turns <= LOUD_TURNS * SamplingOptions().turns
     assert slowdown < LOUD  # it would be 10 after as few as usual
 
 
 @pytest.mark.parametrize("stalls", [(2, 3, 5), (1, 2, 4), (1, 3, 5, 6), (2, 4, 5, 6)])
-def test_stalls_of_the_control_make_no_candidate_faster(stalls: tuple[int, ...]) -> None:
-    """A neighbour takes the core in every other sample of the control, and nobody is told."""
+def test_stalls_of_the_reference_make_no_candidate_faster(stalls: tuple[int, ...]) -> None:
+    """A neighbour takes the core in every other sample of the reference, and nobody is told."""
     fake = Fake()
     costs_s = [0.0035 if number in stalls else 0.0014 for number in range(20)]
-    control = Control(fake.call("control", *costs_s), 0.0014)
-    times, _, slowdown = time_beside(
-        control, fake.call("own", 0.002), None, Protocol(),
+    reference = Reference(fake.call("reference", *costs_s), 0.0014)
+    times, _, slowdown = time_with_reference(
+        reference, fake.call("own", 0.002), None, SamplingOptions(),
         lambda: fake.now_s, lambda: fake.switches,
     )  # fmt: skip
     assert min(times) == pytest.approx(0.002)
     assert slowdown == pytest.approx(1.0)  # by the median of the turns: 1.6 to 2.5
 
 
-def test_the_lower_quartile_of_the_control_bounds_the_slowdown() -> None:
+def test_the_lower_quartile_of_the_reference_bounds_the_slowdown() -> None:
     assert supported([2.0, 1.0], 1.0) == 1.0
     assert supported([2.0, 1.0, 2.1, 2.2, 2.0, 2.0], 1.0) == 2.0  # one sample before the spell
     assert supported([1.0, 3.0, 1.0, 9.0, 2.0, 4.0], 0.5) == 2.0
@@ -237,7 +234,7 @@ def test_a_thread_that_loses_its_core_disturbs_whoever_waits_for_it() -> None:
     """Two busy threads on one core: one of them is not the one that asks."""
     script = """
 import os, threading, time
-from ansorpy.measure.timing.protocol import preemptions
+from ansorpy.measure.timing.sampling import preemptions
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 begun, end = preemptions(), time.monotonic() + 0.5
 def spin():
@@ -255,12 +252,12 @@ assert preemptions() > begun, "nobody lost its core"
 
 def test_long_calls_are_sampled_once_and_less_often_in_turns() -> None:
     fake = Loud(1.0, 0, 0)
-    control = Control(fake.call("control", 0.02), 0.02)
+    reference = Reference(fake.call("reference", 0.02), 0.02)
     for begin, samples in ((1000, 1), (2, 3)):
         fake.log.clear()
         fake.factor, fake.begin, fake.end = 2.0, begin, begin + 100
-        times, _, slowdown = time_beside(
-            control, fake.call("own", 0.03), None, Protocol(),
+        times, _, slowdown = time_with_reference(
+            reference, fake.call("own", 0.03), None, SamplingOptions(),
             lambda: fake.now_s, lambda: fake.switches,
         )  # fmt: skip
         assert len(times) == samples
@@ -268,7 +265,7 @@ def test_long_calls_are_sampled_once_and_less_often_in_turns() -> None:
 
 
 def test_what_is_hopeless_in_any_case_is_not_timed_in_turns() -> None:
-    fake = Loud(2.0, 2, 100)  # begins after the first sample of the control
+    fake = Loud(2.0, 2, 100)  # begins after the first sample of the reference
     cost_s, aborted = fake.beside(0.01, 0.002)
     assert aborted
     assert cost_s > 0.01
@@ -284,7 +281,7 @@ def test_finalists_take_turns() -> None:
     calls = {"a": fake.call("a", 0.002), "b": fake.call("b", 0.004)}
     pauses: list[str] = []
     found = interleave(
-        calls, 2, Protocol(), lambda before, after: pauses.append(before + after),
+        calls, 2, SamplingOptions(), lambda before, after: pauses.append(before + after),
         lambda: fake.now_s, lambda: fake.switches,
     )  # fmt: skip
     assert found == {"a": pytest.approx((0.002,) * 2), "b": pytest.approx((0.004,) * 2)}
@@ -296,7 +293,7 @@ def test_the_beaten_leave_a_race_early_and_the_outclassed_at_once() -> None:
     fake = Fake()
     calls = {"slow": fake.call("s", 0.1), "a": fake.call("a", 0.01), "b": fake.call("b", 0.016)}
     found = interleave(
-        calls, 6, Protocol(), clock=lambda: fake.now_s, switches=lambda: fake.switches
+        calls, 6, SamplingOptions(), clock=lambda: fake.now_s, switches=lambda: fake.switches
     )
     assert {name: len(times) for name, times in found.items()} == {"slow": 1, "a": 6, "b": 3}
     assert rivals(found) == ["a"]
@@ -309,7 +306,7 @@ def test_nobody_is_given_up_for_a_lost_time_slice() -> None:
         "b": fake.call("b", 0.001),
     }
     found = interleave(
-        calls, 6, Protocol(), clock=lambda: fake.now_s, switches=lambda: fake.switches
+        calls, 6, SamplingOptions(), clock=lambda: fake.now_s, switches=lambda: fake.switches
     )
     assert found["a"] == pytest.approx((0.001,) * 6)
     times, aborted = fake.time(fake.call("c", 0.02, 0.001, lost=(0,)), 0.001)
@@ -318,7 +315,7 @@ def test_nobody_is_given_up_for_a_lost_time_slice() -> None:
 
 
 def test_a_race_is_judged_by_the_median_process() -> None:
-    race = Race(((3.0, 2.0), (5.0, 4.0), (2.5, 9.0)))
+    race = PairedTimes(((3.0, 2.0), (5.0, 4.0), (2.5, 9.0)))
     assert race.per_process_s == (2.0, 4.0, 2.5)
     assert race.median_s == 2.5
     assert race.spread == pytest.approx(0.8)

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import pytest
 
 from ansorpy.errors import WireError
+from ansorpy.measure.protocols import BuildRequest
 from ansorpy.measure.workers.answers import CLASSES, codec_of, limit_bytes
 from ansorpy.measure.workers.codec import HEADER_BYTES, Codec
 from ansorpy.measure.workers.frames import find
-from ansorpy.measure.workers.worker_main import BuildJob
 from tests.attack import answers
 
 
@@ -104,7 +104,7 @@ def test_a_type_outside_of_the_table_has_no_codec() -> None:
 
 def test_every_kind_of_answer_is_read_back() -> None:
     for function, backend, value in answers.ANSWERS:
-        one = codec_of(function, BuildJob(backend, None, None))  # type: ignore[arg-type]
+        one = codec_of(function, BuildRequest(backend, None, None))  # type: ignore[arg-type]
         header, raw = one.encode(value)
         assert one.decode(header, memoryview(raw)) == value
 
@@ -112,7 +112,7 @@ def test_every_kind_of_answer_is_read_back() -> None:
 def test_only_machine_code_may_be_large() -> None:
     job = answers.job_of()
     assert limit_bytes(codec_of(answers.BUILD, job)) == HEADER_BYTES + (64 << 20)
-    for function in ("trial", "check", "look", "time_parallel"):
+    for function in ("trial", "check", "glance_at", "time_parallel"):
         assert limit_bytes(codec_of(f"{answers.TRIAL}:{function}", job)) == HEADER_BYTES
 
 

@@ -15,13 +15,14 @@ from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.backend import CODEGEN
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.timing.protocol import Protocol
-from ansorpy.measure.timing.requests import TRIAL
-from ansorpy.measure.timing.trial import Checked, Trial
-from ansorpy.measure.timing.worker_pool import WARM
+from ansorpy.measure.protocols import Checked
+from ansorpy.measure.timing.local_slot import TRIAL
+from ansorpy.measure.timing.sampling import SamplingOptions
+from ansorpy.measure.timing.trial import Trial
 from ansorpy.measure.verify.cases import Case, make_cases, save_cases
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.measure.workers.failure_kinds import failed_run
+from ansorpy.measure.workers.pool import WARM
 from ansorpy.measure.workers.replies import Returned
 from ansorpy.measure.workers.spec import WorkerSpec
 from ansorpy.measure.workers.worker import Worker
@@ -53,7 +54,7 @@ class Checker:
         if not folder.exists():
             folder.mkdir()
             save_cases(cases_of(base), constants(dag_of(base)), folder)
-        job = Trial(CODEGEN, built, str(folder), Protocol())
+        job = Trial(CODEGEN, built, str(folder), SamplingOptions())
         reply = self.worker.call(f"{TRIAL}:check", job, TIMEOUT_S)
         if isinstance(reply, Returned) and isinstance(reply.value, Checked):
             return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.worker_pool import Settings as Measuring
+from ansorpy.measure.timing.settings import MeasureSettings as Measuring
 from ansorpy.records import Record
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.settings import ServiceSettings

@@ -11,11 +11,12 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.events import Finished, TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
-from ansorpy.measure.draft import Draft, bound
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.final_race import Calling, Heated
-from ansorpy.measure.timing.protocol import Race
+from ansorpy.measure.timing.delivered_call import DeliveredCall
+from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.timing.shortlist import ShortlistTime
+from ansorpy.measure.unbound import Unbound, bound
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
 from ansorpy.target import Target
@@ -50,15 +51,15 @@ def test_of_leaders_with_the_same_machine_code_one_races(tmp_path: Path, same: b
     raced: list[list[str]] = []
 
     class Pool(FakePool):
-        def heat(
-            self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
-        ) -> list[Heated | None]:
+        def rerank(
+            self, candidates: Sequence[Program | Unbound], *rest: Any, **named: Any
+        ) -> list[ShortlistTime | None]:
             assert len(candidates) > FINALISTS
-            return [Heated(1e-3, 0 if same else place) for place in range(len(candidates))]
+            return [ShortlistTime(1e-3, 0 if same else place) for place in range(len(candidates))]
 
         def race(
             self, contestants: Mapping[str, Program | Kernel], *rest: object, **named: object
-        ) -> dict[str, Race | Failed]:
+        ) -> dict[str, PairedTimes | Failed]:
             raced.append([*contestants])
             return super().race(contestants)
 
@@ -83,12 +84,12 @@ def test_the_fastest_as_measured_is_timed_again_whatever_the_correction_says(
             trials.update({text(program): cost_s(program) for program in self.measured})
             return found
 
-        def heat(
-            self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
-        ) -> list[Heated | None]:
+        def rerank(
+            self, candidates: Sequence[Program | Unbound], *rest: Any, **named: Any
+        ) -> list[ShortlistTime | None]:
             programs = [bound(one, self.target) for one in candidates]
             again.update(map(text, programs))
-            return [Heated(cost_s(program), place) for place, program in enumerate(programs)]
+            return [ShortlistTime(cost_s(program), place) for place, program in enumerate(programs)]
 
     tuned(tmp_path, Pool, corrected)
     assert min(trials.values()) < 1.2e-3
@@ -103,7 +104,7 @@ def test_where_no_finalist_passes_those_who_come_next_race(tmp_path: Path, bad: 
     class Pool(FakePool):
         def race(
             self, contestants: Mapping[str, Program | Kernel], *rest: object, **named: object
-        ) -> dict[str, Race | Failed]:
+        ) -> dict[str, PairedTimes | Failed]:
             found = super().race(contestants)
             for name in contestants:
                 if name != "naive":
@@ -125,7 +126,7 @@ def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad:
     called: list[bytes] = []
 
     class Pool(FakePool):
-        def end_call(self, calling: Calling) -> Failed | None:
+        def end_call(self, calling: DeliveredCall) -> Failed | None:
             called.append(self.called["kernel.py"])
             broken = len(called) <= bad
             return Failed("crash", "NotImplementedError: float16") if broken else None
@@ -142,7 +143,7 @@ def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad:
 
 def test_where_every_kernel_file_fails_its_call_nothing_is_delivered(tmp_path: Path) -> None:
     class Pool(FakePool):
-        def end_call(self, calling: Calling) -> Failed | None:
+        def end_call(self, calling: DeliveredCall) -> Failed | None:
             return Failed("crash", "NotImplementedError: float16")
 
     result = tuned(tmp_path, Pool)
@@ -158,11 +159,11 @@ def test_costs_that_are_too_good_keep_nobody_from_the_heat(tmp_path: Path, lucky
     count = 0
 
     class Pool(FakePool):
-        def heat(
-            self, candidates: Sequence[Program | Draft], *rest: Any, **named: Any
-        ) -> list[Heated | None]:
+        def rerank(
+            self, candidates: Sequence[Program | Unbound], *rest: Any, **named: Any
+        ) -> list[ShortlistTime | None]:
             heats.append(len(candidates))
-            return super().heat(candidates, *rest, **named)
+            return super().rerank(candidates, *rest, **named)
 
     def verdict(program: Program) -> Outcome:
         nonlocal count

@@ -6,15 +6,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.random import RandomModel
 from ansorpy.events import Delivered, Derived, Finished, TimeSpent
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.draft import Draft
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.protocol import Race
+from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.unbound import Unbound
 from ansorpy.records import MemoryStore
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -102,7 +101,7 @@ def test_a_hurry_opens_promising_plans_and_races_one_finalist(
     raced: list[list[str]] = []
 
     class Racing(FakePool):
-        def race(self, *arguments: Any, **options: Any) -> dict[str, Race | Failed]:
+        def race(self, *arguments: Any, **options: Any) -> dict[str, PairedTimes | Failed]:
             raced.append(list(arguments[0]))
             return super().race(*arguments, **options)
 
@@ -150,10 +149,9 @@ class SlowPool(FakePool):
 
     def measure(
         self,
-        candidates: Sequence[Program | Draft],
+        candidates: Sequence[Program | Unbound],
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
-        then: Sequence[Draft | Kernel] = (),
     ) -> list[Outcome | None]:
         outcomes: list[Outcome | None] = []
         for one in candidates:
@@ -162,7 +160,7 @@ class SlowPool(FakePool):
             self.clock.now_s += 0.25 if outcome is not None else 0.0
         return outcomes
 
-    def race(self, *arguments: Any, **options: Any) -> dict[str, Race | Failed]:
+    def race(self, *arguments: Any, **options: Any) -> dict[str, PairedTimes | Failed]:
         self.clock.now_s += RACE_S
         self.races.append(self.clock.now_s)
         return super().race(*arguments, **options)

@@ -1,6 +1,6 @@
 """One round: who proposes, and how many."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +9,7 @@ import pytest
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.cost.model import Batch, Sample, Scores
 from ansorpy.frontends.tc.text import parse
-from ansorpy.loopir.nodes import Program
-from ansorpy.measure.draft import Draft
-from ansorpy.measure.outcome import Outcome
+from ansorpy.measure.unbound import Unbound
 from ansorpy.population import enumerate_all
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate
@@ -72,11 +70,11 @@ def test_whoever_doubts_proposes_half_of_a_round(count: int) -> None:
 def test_the_last_that_were_chosen_are_measured_first_in_the_next_round() -> None:
     open_task = task()
     rng = np.random.default_rng(0)
-    begun: list[list[Draft]] = []
+    prebuilt: list[list[Unbound]] = []
 
     class Pool(FakePool):
-        def begin(self, candidates: Sequence[Draft]) -> None:
-            begun.append(list(candidates))
+        def prebuild(self, candidates: Sequence[Unbound]) -> None:
+            prebuilt.append(list(candidates))
 
     pool = Pool(open_task.dag, TARGET)
     measured: list[Candidate] = []
@@ -85,7 +83,7 @@ def test_the_last_that_were_chosen_are_measured_first_in_the_next_round() -> Non
         played = play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0, held=3)  # type: ignore[arg-type]
         assert len(played.chosen) == 16
         assert list(played.chosen[: len(held)]) == held
-        assert begun[-1] == [open_task.draft(one) for one in held]
+        assert prebuilt[-1] == [open_task.unbound(one) for one in held]
         assert len(open_task.held) == 3
         measured += played.chosen
     assert len(set(measured)) == len(measured)
@@ -93,28 +91,22 @@ def test_the_last_that_were_chosen_are_measured_first_in_the_next_round() -> Non
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
-def test_what_is_held_is_begun_while_a_round_ends_where_another_one_follows(goes_on: bool) -> None:
+def test_held_candidates_are_built_while_the_model_learns_if_the_task_goes_on(
+    goes_on: bool,
+) -> None:
     open_task = task()
     rng = np.random.default_rng(0)
-    kernel = untuned_kernel(open_task)
-    told: list[Sequence[Draft | Kernel]] = []
+    prebuilt: list[list[Unbound]] = []
 
     class Pool(FakePool):
-        def measure(
-            self,
-            candidates: Sequence[Program | Draft],
-            best_s: float | None = None,
-            late: Callable[[], bool] = lambda: False,
-            then: Sequence[Draft | Kernel] = (),
-        ) -> list[Outcome | None]:
-            told.append(then)
-            return super().measure(candidates, best_s, late, then)
+        def prebuild(self, candidates: Sequence[Unbound]) -> None:
+            prebuilt.append(list(candidates))
 
-    pool, then = Pool(open_task.dag, TARGET), [kernel] if goes_on else None
-    play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0, held=3, then=then)  # type: ignore[arg-type]
-    drafts = [open_task.draft(one) for one in open_task.held]
-    assert len(drafts) == 3
-    assert [list(one) for one in told] == [[*drafts, kernel] if goes_on else []]
+    pool = Pool(open_task.dag, TARGET)
+    play(open_task, 16, Taste(1.0), pool, rng, lambda: 0.0, held=3, goes_on=goes_on)  # type: ignore[arg-type]
+    held = [*map(open_task.unbound, open_task.held)]
+    assert len(held) == 3
+    assert prebuilt == ([[], held] if goes_on else [[]])
 
 
 def test_a_small_space_is_measured_to_the_last_row() -> None:

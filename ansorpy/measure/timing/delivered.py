@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from ansorpy.measure.outcome import Failed
-from ansorpy.measure.timing.trial import workplace
+from ansorpy.measure.timing.workplace import workplace
 from ansorpy.measure.verify.cases import Case
 from ansorpy.measure.verify.check import compare
 from ansorpy.measure.verify.inputs import Array, storage

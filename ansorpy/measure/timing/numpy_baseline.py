@@ -1,7 +1,7 @@
 """NumPy's evaluation of a Dag, where it has a plain one: what a user would otherwise run.
 
 Sums of products go to `matmul` (BLAS), other reductions and element-wise nodes to ufuncs, all in
-the dtypes of the Dag, on the slices that they read (`cut`). A node with a read that is no slice
+the dtypes of the Dag, on the slices that they read (`slices`). A node with a read that is no slice
 (convolution, padding), or with a function that NumPy lacks (erf), has none.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, walk
-from ansorpy.measure.timing.cut import cut_of
+from ansorpy.measure.timing.slices import slice_of
 from ansorpy.measure.verify.inputs import Array, Inputs, constants
 from ansorpy.oracle.numeric import BINARY, FUNCTION
 from ansorpy.te.dag import Compute, Dag
@@ -136,7 +136,7 @@ def _contraction(node: Compute, shapes: _Shapes) -> _Step | None:
     if np.dtype(node.dtype).kind != "f" or a.dtype != node.dtype or b.dtype != node.dtype:
         return None
     extent = _extents(node)
-    one, two = cut_of(a, extent, shapes[a.tensor]), cut_of(b, extent, shapes[b.tensor])
+    one, two = slice_of(a, extent, shapes[a.tensor]), slice_of(b, extent, shapes[b.tensor])
     if one is None or two is None:
         return None
     left, right = one.axes, two.axes
@@ -177,7 +177,7 @@ def _compiled(node: Compute, shapes: _Shapes) -> _Step | None:
     """Return the first body over the whole iteration space, None if NumPy has no call for it."""
     extents = _extents(node)
     for part in walk(node.body[0]):
-        if isinstance(part, Read) and cut_of(part, extents, shapes[part.tensor]) is None:
+        if isinstance(part, Read) and slice_of(part, extents, shapes[part.tensor]) is None:
             return None
         if isinstance(part, Call) and part.fn not in _CALL:
             return None
@@ -212,7 +212,7 @@ def _closure(expr: Expr, extents: Mapping[str, int], shapes: _Shapes) -> _Step:
 
 def _view(read: Read, extents: Mapping[str, int], shape: Sequence[int]) -> Callable[[Array], Array]:
     """Return a function that spreads the slice of a read over the iteration space."""
-    cut = cut_of(read, extents, shape)
+    cut = slice_of(read, extents, shape)
     assert cut is not None, "_compiled has looked at every read"
     places = [list(extents).index(axis) for axis in cut.axes]
     order = sorted(range(len(places)), key=places.__getitem__)

@@ -1,120 +1,38 @@
-"""One candidate in a measuring process: is it right, and how fast is it?"""
+"""Checks and timing of one candidate, in a measuring process."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from math import prod
-from pathlib import Path
-from typing import Final
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.backend import Built, Loaded, backend
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.timing.protocol import FIRST_SAMPLES, Control, Protocol, time_beside, time_call
-from ansorpy.measure.verify.cases import Case, load_cases
+from ansorpy.measure.protocols import Checked
+from ansorpy.measure.timing.drift import FIRST_SAMPLES, Reference, time_with_reference
+from ansorpy.measure.timing.sampling import SamplingOptions, time_call
+from ansorpy.measure.timing.workplace import KernelMemory, workplace
+from ansorpy.measure.verify.cases import Case
 from ansorpy.measure.verify.check import compare_all, glance, verify
-from ansorpy.measure.verify.guard_pages import Bench, aligned_empty, extents, poison
-from ansorpy.measure.verify.inputs import Array, Inputs, decode, storage
+from ansorpy.measure.verify.inputs import decode
 from ansorpy.measure.workers.worker_main import watch
-
-WRITTEN_LINE: Final = 1  # of a page, at which what is written begins; what is read: line 0
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Check a kernel, time it, or both; `folder` holds the cases."""
+    """Machine code to check, to time, or both; `folder` holds the cases."""
 
     backend: str
     built: Built
     folder: str
-    protocol: Protocol
+    sampling: SamplingOptions
     threads: int = 1
     best_s: float | None = None
-    control: tuple[Built, float] | None = None  # what it is timed beside, and its usual cost
+    reference: tuple[Built, float] | None = None  # the reference kernel and its usual cost
 
     def led_by(self, found: Measured) -> bool:
-        """Return whether what was found is better than all before."""
+        """Return whether an outcome is better than all before."""
         return self.best_s is None or found.cost_s < self.best_s
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What was asked for held; `errors` on the first case, per output, where all were run."""
-
-    load_s: float
-    check_s: float
-    errors: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Ordinary aligned memory for the buffers of a kernel: what it is timed on.
-
-    What is written starts a line later in its page than what is read. Users' arrays may lie so;
-    where a kernel loads right after it stores, it is slower there (docs/adr/0081).
-    """
-
-    buffers: dict[str, Buffer]
-    arrays: dict[str, Array]
-
-    @property
-    def addresses(self) -> tuple[int, ...]:
-        """Where the buffers are, in order."""
-        return tuple(array.ctypes.data for array in self.arrays.values())
-
-    def array(self, name: str) -> Array:
-        """Return a buffer."""
-        return self.arrays[name]
-
-
-@dataclass(frozen=True)
-class Workplace:
-    """What the candidates of one task share in one process: cases and memory.
-
-    Inputs are put in place once: a kernel that changes one is found out, and then `clear` is due.
-    """
-
-    cases: tuple[Case, ...]
-    constants: Inputs
-    bench: Bench = field(default_factory=Bench)
-    kept: dict[tuple[object, ...], Array] = field(default_factory=dict)
-    controls: dict[Built, Control] = field(default_factory=dict)  # one, or none yet
-
-    def memory(self, buffers: tuple[Buffer, ...], case: Case) -> Memory:
-        """Return memory with the inputs of a case; all else is poison."""
-        arrays = {buffer.name: self._array(buffer, case) for buffer in buffers}
-        return Memory({buffer.name: buffer for buffer in buffers}, arrays)
-
-    def clear(self) -> None:
-        """Let go of all memory."""
-        self.bench.clear()
-        self.kept.clear()
-        self.controls.clear()
-
-    def _array(self, buffer: Buffer, case: Case) -> Array:
-        given = {Scope.INPUT: case.inputs, Scope.CONSTANT: self.constants}.get(buffer.scope)
-        key = (buffer, case.name if given is case.inputs else "")
-        array = self.kept.get(key)
-        if array is None:
-            shape = extents(buffer)
-            line = 0 if given is not None else WRITTEN_LINE
-            array = aligned_empty(prod(shape), storage(buffer.dtype), line).reshape(shape)
-            if given is not None:
-                array[...] = given[buffer.name]
-            if buffer.scope is not Scope.GLOBAL:  # else it is of this kernel only
-                self.kept[key] = array
-        if given is None:
-            poison(array, buffer.dtype, "nan")
-        return array
-
-
-@lru_cache(maxsize=3)  # of one task: as asked for, and as it may be reformulated
-def workplace(folder: str) -> Workplace:
-    """Return what belongs to the task whose cases lie in a folder."""
-    return Workplace(*load_cases(Path(folder)))
 
 
 def check(job: Trial) -> Checked | Failed:
@@ -123,20 +41,20 @@ def check(job: Trial) -> Checked | Failed:
     return checked if isinstance(checked, Failed) else replace(checked, errors=_errors(job))
 
 
-def look(job: Trial) -> Checked | Failed:
+def glance_at(job: Trial) -> Checked | Failed:
     """Run the first case on one thread, once, between guard pages."""
-    return _checked(job, _glance)
+    return _checked(job, _first_case)
 
 
 def trial(job: Trial) -> Measured | Failed:
     """Check and time a kernel on one thread.
 
-    The first case is run once, then the time is taken: only what beats the best so far has to
-    pass everything. Whatever is to be delivered does so before the final race.
+    The first case is run once before the timing. Only a new leader has to pass every case;
+    finalists do so again before the final race.
     """
     loaded, load_s = _load(job)
     start = time.perf_counter()
-    failed = _glance(loaded, job)
+    failed = _first_case(loaded, job)
     if failed is not None:
         return failed
     check_s = time.perf_counter() - start
@@ -157,9 +75,9 @@ def trial(job: Trial) -> Measured | Failed:
 
 
 def time_parallel(job: Trial) -> Measured | Failed:
-    """Time a checked kernel on several threads; its answers must still be right there.
+    """Time a checked kernel on several threads, where its results must be right as well.
 
-    Only what beats the best so far has to answer every case.
+    Only a new leader has to pass every case.
     """
     loaded, load_s = _load(job)
     start = time.perf_counter()
@@ -183,30 +101,30 @@ def time_parallel(job: Trial) -> Measured | Failed:
 
 
 def _timed(call: Callable[[], None], job: Trial) -> Measured:
-    """Time a call, beside the control where there is one."""
-    if job.control is None:
-        protocol = replace(job.protocol, samples=FIRST_SAMPLES, attempts=2 * FIRST_SAMPLES)
-        times, aborted = time_call(call, job.best_s, protocol)
+    """Time a call, beside the reference kernel if there is one."""
+    if job.reference is None:
+        options = replace(job.sampling, samples=FIRST_SAMPLES, attempts=2 * FIRST_SAMPLES)
+        times, aborted = time_call(call, job.best_s, options)
         return Measured(times, aborted=aborted)
-    control = _control(job, *job.control)
-    times, aborted, slowdown = time_beside(control, call, job.best_s, job.protocol)
+    reference = _reference(job, *job.reference)
+    times, aborted, slowdown = time_with_reference(reference, call, job.best_s, job.sampling)
     return Measured(times, aborted=aborted, slowdown=slowdown)
 
 
-def _control(job: Trial, built: Built, usual_s: float) -> Control:
-    """Return a kernel that passed its trial; it is kept until another is asked for."""
+def _reference(job: Trial, built: Built, usual_s: float) -> Reference:
+    """Return the reference kernel as a call; a process keeps the last one."""
     place = workplace(job.folder)
-    if built not in place.controls:
+    if built not in place.references:
         loaded = backend(job.backend).load(built)
         memory = place.memory(built.buffers, place.cases[0])
         loaded.run_ahead(memory.addresses)
-        place.controls.clear()
-        place.controls[built] = Control(_bound(loaded, memory, job.threads), usual_s)
-    return place.controls[built]
+        place.references.clear()
+        place.references[built] = Reference(_bound(loaded, memory, job.threads), usual_s)
+    return place.references[built]
 
 
-def _bound(loaded: Loaded, memory: Memory, threads: int) -> Callable[[], None]:
-    """Return a call that keeps its memory."""
+def _bound(loaded: Loaded, memory: KernelMemory, threads: int) -> Callable[[], None]:
+    """Return a call that keeps its memory alive."""
     addresses = memory.addresses
     bound = loaded.bind_parallel(addresses, threads) if threads > 1 else loaded.bind(addresses)
 
@@ -231,7 +149,7 @@ def _verify(loaded: Loaded, job: Trial) -> Failed | None:
     return failed
 
 
-def _glance(loaded: Loaded, job: Trial) -> Failed | None:
+def _first_case(loaded: Loaded, job: Trial) -> Failed | None:
     place = workplace(job.folder)
     first = place.cases[0]
     failed = glance(loaded, job.built.buffers, first, place.constants, watch, place.bench)
@@ -241,7 +159,7 @@ def _glance(loaded: Loaded, job: Trial) -> Failed | None:
 
 
 def _errors(job: Trial) -> tuple[float, ...]:
-    """Return the largest finite distance of every output of the first case to its value."""
+    """Return the largest finite error of every output of the first case."""
     loaded, _ = _load(job)
     place = workplace(job.folder)
     memory = place.memory(job.built.buffers, place.cases[0])
@@ -259,7 +177,7 @@ def _errors(job: Trial) -> tuple[float, ...]:
 def _in_parallel(
     loaded: Loaded, job: Trial, case: Case
 ) -> tuple[Callable[[], None], Failed | None]:
-    """Run one case twice on several threads; return the call and what is wrong with it."""
+    """Run one case twice on several threads; return the call and its failure, if any."""
     watch("check in parallel")
     place = workplace(job.folder)
     memory = place.memory(job.built.buffers, case)

@@ -1,190 +1,168 @@
-"""Builds and measurements side by side: cores that nothing is timed on go on building.
+"""The build-run pipeline: build candidates on all cores while the slot measures finished ones.
 
-A builder on a core of the slot (or on its twin) rests while the slot works. The slot starts as
-soon as something is ready and its cores are free, and gives them back when nothing is: on two
-cores one builds all the time, the other does both, a candidate at a time. Where every core is the
-slot's, builders finish what there is to build first: two phases. A builder that was begun on
-something before the batch joins in when it is done, and answers first what it was begun on.
+A builder on a core of the slot (or on its SMT sibling) rests while the slot measures. The slot
+starts as soon as machine code is ready and its cores are free, and releases them when none is: on
+two cores one builds all the time, the other one builds and measures in turns. If every core belongs
+to the slot, the pipeline degenerates into two phases. A batch that was started before the pipeline
+is waited for, not repeated.
 """
 
-import selectors
-import time
+import select
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from typing import Generic, TypeVar
 
-from ansorpy.measure.workers.replies import Reply
-from ansorpy.measure.workers.worker import GRACE_S, Worker
+from ansorpy.measure.outcome import Failed, Outcome
+from ansorpy.measure.protocols import (
+    Builder,
+    BuildRequest,
+    BuildResult,
+    Checked,
+    CheckRequest,
+    Slot,
+    TrialRequest,
+)
+from ansorpy.measure.workers.build_queue import BuildQueue
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """What a worker is asked."""
-
-    worker: Worker
-    function: str
-    argument: object
-    timeout_s: float
-    fresh: bool = False
-
-
-Steps = Generator[Call, Reply, T]  # calls one after the other, their replies, then a result
-
-
-class Pump(Generic[T]):
-    """The flow of one batch.
+class BuildRunPipeline(Generic[T]):
+    """The flow of one sequence of build requests.
 
     Args:
-        builders: each on cores of its own.
-        area: the cores that must be quiet while something is timed.
-        build: the call that builds number i, on some builder.
-        measure: what to do with the reply: steps on the slot's workers, or already the result.
-        hold: taken while the slot works.
-        unless: once the first says so nothing more is built, and the second is the result of what
-            was not.
-        owner: the builder that began on a number before the batch; no other one builds it.
-        after: called once, when all is built or being built and a builder that never rests has
-            nothing to do.
+        slot: None if nothing is to be measured.
+        request_of: the request to the slot for number i, or already its result. It is called when
+            the slot is free, so that it can use all earlier outcomes.
+        result_of: the result of number i from the answer of the slot.
+        stop: once the first is true nothing more is built, and the second is the result of every
+            number that was not built.
     """
 
     def __init__(
         self,
-        builders: Sequence[Worker],
-        area: frozenset[int],
-        build: Callable[[int, Worker], Call],
-        measure: Callable[[int, Reply, float], Steps[T] | T],
-        hold: Callable[[], AbstractContextManager[None]],
-        unless: tuple[Callable[[], bool], T] | None = None,
-        owner: Callable[[int], Worker | None] = lambda number: None,
-        after: Callable[[], object] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        queue: BuildQueue,
+        slot: Slot | None,
+        request_of: Callable[[int, BuildResult], TrialRequest | CheckRequest | T],
+        result_of: Callable[[int, Outcome | Checked], T],
+        stop: tuple[Callable[[], bool], T] | None = None,
     ) -> None:
-        self._idle = list(builders)
-        self._area = area
-        self._build, self._measure, self._hold, self._clock = build, measure, hold, clock
-        self._unless, self._owner, self._after = unless, owner, after
-        self._ready: deque[tuple[int, Steps[T]]] = deque()
-        self._results: dict[int, T] = {}
-        self._running: dict[int, tuple[Call, float, Callable[[Reply, float], None]]] = {}
-        self._building = 0  # on cores of the area
-        self._timed: tuple[int, Steps[T]] | None = None
-        self._holding = False
+        self._queue, self._slot = queue, slot
+        self._request_of, self._result_of, self._stop = request_of, result_of, stop
+        self._results: dict[int, T | Failed] = {}
+        self._numbers: dict[BuildRequest, list[int]] = {}  # whose build is not finished
+        self._waiting: deque[BuildRequest] = deque()
+        self._ready: deque[tuple[int, BuildResult]] = deque()
+        self._measured: int | None = None  # number in the slot
+        self._reserved = False
 
-    def run(self, count: int) -> list[T]:
-        """Return the results of 0 ... count - 1."""
-        waiting = deque(range(count))
-        with selectors.DefaultSelector() as selector, ExitStack() as held:
-            self._selector = selector
-            while len(self._results) < count:
-                self._start_slot(held)
-                self._give_up(waiting)
-                self._start_builders(waiting)
-                if not waiting and any(not one.spec.cores & self._area for one in self._idle):
-                    self._after()
-                    self._after = lambda: None
+    def run(self, requests: Sequence[BuildRequest], timeout_s: float) -> list[T | Failed]:
+        """Return the results of the requests, or the failures of their builds, in order."""
+        for number, request in enumerate(requests):
+            self._numbers.setdefault(request, []).append(number)
+        self._queue.take_finished()
+        under_way = {one for batch in self._queue.batches.values() for one in batch}
+        for request in tuple(self._numbers):
+            known = self._queue.cache.code(request)
+            if known is not None:
+                self._note(request, known)
+            elif request not in under_way:
+                self._waiting.append(request)
+        with ExitStack() as reserved:
+            while len(self._results) < len(requests):
+                self._start_slot(reserved)
+                self._give_up()
+                self._start_builders(timeout_s)
                 self._wait()
-        return [self._results[i] for i in range(count)]
+        return [self._results[number] for number in range(len(requests))]
 
-    def _give_up(self, waiting: "deque[int]") -> None:
-        if waiting and self._unless is not None and self._unless[0]():
-            self._results.update(dict.fromkeys(waiting, self._unless[1]))
-            waiting.clear()
+    def _give_up(self) -> None:
+        if self._waiting and self._stop is not None and self._stop[0]():
+            for request in self._waiting:
+                self._results |= dict.fromkeys(self._numbers[request], self._stop[1])
+            self._waiting.clear()
 
-    def _start_slot(self, held: ExitStack) -> None:
-        if self._timed is not None or self._building:
+    def _start_slot(self, reserved: ExitStack) -> None:
+        if self._measured is not None or self._queue.disturbing:
             return
         if not self._ready:
-            held.close()  # others may time something now
-            self._holding = False
+            reserved.close()  # other jobs may measure now
+            self._reserved = False
             return
-        if not self._holding:
-            for worker in self._idle:
-                if worker.spec.cores & self._area:
-                    worker.join()
-            held.enter_context(self._hold())
-            self._holding = True
-        while self._timed is None and self._ready:
-            self._timed = self._ready.popleft()
-            self._step(None)
+        if not self._reserved:
+            reserved.enter_context(nullcontext() if self._slot is None else self._slot.reserve())
+            self._reserved = True
+        while self._measured is None and self._ready:
+            number, built = self._ready.popleft()
+            request = self._request_of(number, built)
+            if isinstance(request, TrialRequest | CheckRequest):
+                assert self._slot is not None
+                self._slot.submit(request)
+                self._measured = number
+            else:
+                self._results[number] = request
 
-    def _start_builders(self, waiting: "deque[int]") -> None:
-        for worker in sorted(self._idle, key=lambda one: one.busy):
-            shared = bool(worker.spec.cores & self._area)
-            busy = self._timed is not None or (self._ready and not self._building)
-            number = self._next(waiting, worker)
-            if number is None or (shared and busy) or (worker.busy and self._running):
+    def _start_builders(self, timeout_s: float) -> None:
+        for builder in self._queue.builders:
+            if not self._waiting:
+                return
+            slot_works = self._measured is not None or (self._ready and not self._queue.disturbing)
+            if builder in self._queue.batches or (self._queue.disturbs(builder) and slot_works):
                 continue
-            self._idle.remove(worker)
-            self._building += shared
-            waiting.remove(number)
+            self._queue.start(builder, [self._waiting.popleft()], timeout_s)
 
-            def built(
-                reply: Reply,
-                seconds: float,
-                number: int = number,
-                worker: Worker = worker,
-                shared: bool = shared,
-            ) -> None:
-                self._idle.append(worker)
-                self._building -= shared
-                self._note(number, reply, seconds)
+    def _note(self, request: BuildRequest, result: BuildResult | Failed) -> None:
+        for number in self._numbers.pop(request, ()):  # two builders may build the same
+            if isinstance(result, Failed):
+                self._results[number] = result
+            else:
+                self._ready.append((number, result))
 
-            self._send(self._build(number, worker), built)
+    def _built(self, builder: Builder) -> None:
+        """Take the batch of a builder; a failure in a batch of several is built again alone."""
+        alone = len(self._queue.batches[builder]) == 1
+        for request, result in self._queue.take(builder):
+            if isinstance(result, BuildResult) or alone:
+                self._note(request, result)
+            elif request in self._numbers:
+                self._waiting.append(request)
 
-    def _next(self, waiting: "deque[int]", worker: Worker) -> int | None:
-        """Return what a builder began on before, else the first that nobody did."""
-        own = (number for number in waiting if self._owner(number) is worker)
-        free = (number for number in waiting if self._owner(number) is None)
-        return next(own, next(free, None))
-
-    def _note(self, number: int, reply: Reply, seconds: float) -> None:
-        found = self._measure(number, reply, seconds)
-        if isinstance(found, Generator):
-            self._ready.append((number, found))
-        else:
-            self._results[number] = found
-
-    def _step(self, reply: Reply | None) -> None:
-        """Go on with what is being measured."""
-        assert self._timed is not None
-        number, steps = self._timed
-        try:
-            call = next(steps) if reply is None else steps.send(reply)
-        except StopIteration as end:
-            self._results[number], self._timed = end.value, None
-        else:
-            self._send(call, lambda reply, seconds: self._step(reply))
-
-    def _send(self, call: Call, then: Callable[[Reply, float], None]) -> None:
-        worker = call.worker
-        worker.send(call.function, call.argument, call.timeout_s, fresh=call.fresh)
-        self._running[worker.fileno()] = (call, self._clock(), then)
-        self._selector.register(worker.fileno(), selectors.EVENT_READ)
+    def _advance(self) -> None:
+        assert self._slot is not None
+        assert self._measured is not None
+        answer = self._slot.advance()
+        if answer is not None:
+            number, self._measured = self._measured, None
+            self._results[number] = self._result_of(number, answer)
 
     def _wait(self) -> None:
-        if not self._running:
+        """Wait for a builder or the slot; take the answers that are there."""
+        sources: dict[int, tuple[float, Callable[[], None]]] = {
+            one.fileno(): (one.patience_s(), partial(self._built, one))
+            for one in self._queue.batches
+        }
+        if self._slot is not None and self._measured is not None:
+            sources[self._slot.fileno()] = self._slot.patience_s(), self._advance
+        if not sources:
             return
-        ends = [began + 2 * call.timeout_s for call, began, _ in self._running.values()]
-        patience_s = min(ends) + GRACE_S - self._clock()
-        ready = [key.fd for key, _ in self._selector.select(max(0.0, patience_s))]
-        for fd in ready or list(self._running):  # none: all are silent, `receive` decides
-            call, began, then = self._running.pop(fd)
-            self._selector.unregister(fd)
-            then(call.worker.receive(), self._clock() - began)
+        poll = select.poll()
+        for descriptor in sources:
+            poll.register(descriptor, select.POLLIN)
+        patience_s, overdue = min((one[0], descriptor) for descriptor, one in sources.items())
+        ready = [descriptor for descriptor, _ in poll.poll(patience_s * 1e3)]
+        for descriptor in ready or [overdue]:
+            sources[descriptor][1]()
 
 
-def at_once(steps: Steps[T]) -> T:
-    """Return the result of steps, waiting for every reply."""
-    try:
-        call = next(steps)
-        while True:
-            call = steps.send(
-                call.worker.call(call.function, call.argument, call.timeout_s, fresh=call.fresh)
-            )
-    except StopIteration as end:
-        result: T = end.value
-        return result
+def build_all(
+    queue: BuildQueue, requests: Sequence[BuildRequest], timeout_s: float
+) -> list[BuildResult | Failed]:
+    """Build on all builders; return machine code or failure of each request."""
+    pipeline = BuildRunPipeline[BuildResult](queue, None, lambda _, result: result, _no_answer)
+    return pipeline.run(requests, timeout_s)
+
+
+def _no_answer(number: int, answer: object) -> BuildResult:
+    raise AssertionError(f"request {number} of a pipeline without a slot was answered: {answer}")

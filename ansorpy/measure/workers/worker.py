@@ -7,6 +7,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -35,7 +36,7 @@ class Worker:
     def __init__(self, spec: WorkerSpec) -> None:
         self.spec = spec
         self._process: subprocess.Popen[bytes] | None = None
-        self._timeout_s = 0.0
+        self._timeout_s = self._sent_s = 0.0
         self._ready = False
         self._call: tuple[dict[str, Any], bytes] = ({}, b"")  # in progress
         self._codec: Codec | None = None  # codec of the answer to the call
@@ -84,6 +85,10 @@ class Worker:
     @property
     def idle(self) -> bool:
         """Whether the fork server has started and would answer a call at once."""
+        if not self._ready and self._process is not None and self._readable(0.0):
+            with suppress(EOFError, TimeoutError):  # the next call starts another fork server
+                self._frame(0.0)
+                self._ready = True
         return self._ready and not self.busy
 
     def call_in_background(self, function: str, argument: object, timeout_s: float) -> None:
@@ -110,6 +115,10 @@ class Worker:
         self._left = ATTEMPTS
         self._send()
 
+    def patience_s(self) -> float:
+        """Return the seconds until a silent fork server counts as lost; it may try twice."""
+        return max(0.0, self._sent_s + self._timeout_s * 2 + GRACE_S - time.monotonic())
+
     def receive(self) -> Reply:
         """Return the reply to the call in progress; a silent fork server counts as timed out.
 
@@ -117,7 +126,7 @@ class Worker:
         """
         while True:
             try:
-                reply = self._reply(*self._frame(self._timeout_s * 2 + GRACE_S))  # may try twice
+                reply = self._reply(*self._frame(self.patience_s()))
             except TimeoutError:
                 self.kill()
                 return TimedOut(self._timeout_s, "", "the worker process did not answer")
@@ -182,6 +191,7 @@ class Worker:
             self._await_ready()
             try:
                 frames.send(self._pipes()[0], *self._call)
+                self._sent_s = time.monotonic()
             except BrokenPipeError:
                 self.kill()
                 if self._left <= 0:

@@ -7,26 +7,25 @@ import gc
 import pickle
 import time
 import traceback
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from mmap import mmap
-from typing import ClassVar, Final
+from typing import Final
 
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.runtime.native_launcher import native_runtime
-from ansorpy.loopir.nodes import Program
-from ansorpy.measure.backend import Built, backend
-from ansorpy.measure.draft import Draft, bound
+from ansorpy.measure.backend import backend
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.protocols import BuildRequest, BuildResult
 from ansorpy.measure.sandbox.confine import is_early, settle
+from ansorpy.measure.unbound import bound
 from ansorpy.measure.verify.check import Layout
 from ansorpy.measure.verify.poison import scribbler
 from ansorpy.measure.workers.answers import codec_of
 from ansorpy.measure.workers.crash import Recorder
+from ansorpy.measure.workers.failure_kinds import failed_build
 from ansorpy.measure.workers.frames import ANSWER, CALL, find, read_exactly, write_all
 from ansorpy.measure.workers.replies import Raised
-from ansorpy.target import Target
 
 PREPARE: Final = "ansorpy.measure.workers.worker_main:prepare"
 TRACEBACK_CHARS: Final = 2_000  # characters of a traceback in an answer
@@ -34,20 +33,11 @@ GARBAGE_OBJECTS: Final = 300_000  # allocations since the last collection; some 
 
 
 @dataclass(frozen=True)
-class BuildJob:
-    """Make machine code of a program, of one that is to be bound first, or of delivered source."""
+class BuildBatch:
+    """Several build requests of one back end."""
 
     backend: str
-    what: Program | Kernel | Export | Draft
-    target: Target
-
-
-@dataclass(frozen=True)
-class BuildDone:
-    """Machine code, and what it cost."""
-
-    built: Built
-    build_s: float
+    requests: tuple[BuildRequest, ...]
 
 
 class _State:
@@ -55,7 +45,6 @@ class _State:
 
     recorder: Recorder | None = None
     phase = "start"
-    ahead: ClassVar[dict[BuildJob, BuildDone]] = {}  # built before it was asked for
 
 
 def warm(box: mmap) -> None:
@@ -93,9 +82,13 @@ def _answer(request: bytearray) -> tuple[bytes, bytes]:
             _lock_down(getattr(argument, "backend", ""))
         return codec_of(function, argument).encode(find(function)(argument))
     except BaseException as error:  # noqa: BLE001 - the boundary of a process: every exception is an answer
-        trace = traceback.format_exc()[-TRACEBACK_CHARS:]
-        raised = Raised(_State.phase, type(error).__name__, str(error)[:500], trace)
-        return codec_of(PREPARE, "").encode(raised)
+        return codec_of(PREPARE, "").encode(_raised(error))
+
+
+def _raised(error: BaseException) -> Raised:
+    """Return the exception in progress as a reply."""
+    trace = traceback.format_exc()[-TRACEBACK_CHARS:]
+    return Raised(_State.phase, type(error).__name__, str(error)[:500], trace)
 
 
 def watch(phase: str, layout: Layout = ()) -> None:
@@ -119,35 +112,29 @@ def _lock_down(name: str) -> None:
     settle()
 
 
-def build_ahead(jobs: tuple[BuildJob, ...]) -> None:
-    """Build what is going to be asked for; what cannot be built fails then.
-
-    Delivered source remembers itself. What was built ahead before and never asked for is forgotten.
-    """
-    _State.ahead.clear()
-    for job in jobs:
-        with suppress(Exception):
-            _State.ahead[job] = build(job)
-
-
-def build(job: BuildJob) -> BuildDone:
-    """Make machine code, unless that was done ahead."""
-    if isinstance(job.what, Draft) and job in _State.ahead:
-        return _State.ahead.pop(job)
+def build(request: BuildRequest) -> BuildResult:
+    """Make machine code."""
     watch("build")
     start = time.perf_counter()
-    module = backend(job.backend)
-    match job.what:
+    module = backend(request.backend)
+    match request.what:
         case Kernel():
-            built = _from_source(job.backend, job.what, job.target)
+            built = module.build_source(request.what, request.target)
         case Export():
-            built = module.build(job.what, job.target)
+            built = module.build(request.what, request.target)
         case _:
-            built = module.build(bound(job.what, job.target), job.target)
-    return BuildDone(built, time.perf_counter() - start)
+            built = module.build(bound(request.what, request.target), request.target)
+    return BuildResult(built, time.perf_counter() - start)
 
 
-@lru_cache(maxsize=4)
-def _from_source(name: str, kernel: Kernel, target: Target) -> Built:
-    """Return what is made of delivered source; the same may have been begun before its race."""
-    return backend(name).build_source(kernel, target)
+def build_batch(batch: BuildBatch) -> tuple[BuildResult | Failed, ...]:
+    """Build every request of a batch, one after the other."""
+    return tuple(map(_built, batch.requests))
+
+
+def _built(request: BuildRequest) -> BuildResult | Failed:
+    start = time.perf_counter()
+    try:
+        return build(request)
+    except Exception as error:  # noqa: BLE001 - a failure of one request is a value of the batch
+        return failed_build(_raised(error), time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""A race in a measuring process: finalists and baselines in turns."""
+"""One process of a race: finalists and baselines timed in turns (a paired benchmark)."""
 
 import time
 from collections.abc import Callable
@@ -6,40 +6,41 @@ from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.measure.backend import Built, backend
+from ansorpy.measure.timing.interleave import interleave
 from ansorpy.measure.timing.numpy_baseline import numpy_call
-from ansorpy.measure.timing.protocol import Protocol, interleave
-from ansorpy.measure.timing.trial import workplace
+from ansorpy.measure.timing.sampling import SamplingOptions
+from ansorpy.measure.timing.workplace import workplace
 from ansorpy.measure.verify.guard_pages import aligned_empty
 from ansorpy.measure.verify.inputs import Array, Inputs
 from ansorpy.measure.workers.worker_main import watch
 from ansorpy.te.dag import Dag
 
 NUMPY: Final = "numpy"
-PAUSE_S: Final = 0.03  # OpenBLAS and libgomp threads spin for up to this long after a call
+PAUSE_S: Final = 0.03  # seconds for which threads of OpenBLAS and libgomp may spin after a call
 
 
 @dataclass(frozen=True)
-class RaceJob:
-    """Time kernels, and NumPy where `numpy` gives the Dag, in turns."""
+class BenchmarkJob:
+    """Kernels to time in turns, and NumPy's evaluation of the Dag `numpy` if there is one."""
 
     backend: str
     kernels: tuple[tuple[str, Built], ...]
     folder: str
-    protocol: Protocol
+    sampling: SamplingOptions
     threads: int
     visits: int
     numpy: Dag | None
 
 
-def race(job: RaceJob) -> dict[str, tuple[float, ...]]:
-    """Time finalists and baselines in turns; seconds per call, by name, one per visit."""
+def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
+    """Return seconds per call by name, one sample per visit."""
     watch("race")
     place = workplace(job.folder)
     calls: dict[str, Callable[[], object]] = {}
-    kept: list[object] = []  # the addresses in the calls keep nothing alive
+    alive: list[object] = []  # the memory and code behind the addresses in the calls
     if job.numpy is not None:
         watch("the NumPy baseline")
-        # First: BLAS must have its threads before an OpenMP runtime binds this one to a core.
+        # NumPy first: BLAS starts its threads before an OpenMP runtime binds this one to a core.
         calls[NUMPY] = _numpy(job.numpy, {**place.cases[0].inputs, **place.constants})
         calls[NUMPY]()
         watch("race")
@@ -47,7 +48,7 @@ def race(job: RaceJob) -> dict[str, tuple[float, ...]]:
         loaded = backend(job.backend).load(built)
         memory = place.memory(built.buffers, place.cases[0])
         loaded.run_ahead(memory.addresses)
-        kept.append((loaded, memory))
+        alive.append((loaded, memory))
         calls[name] = (
             loaded.bind_parallel(memory.addresses, job.threads)
             if job.threads > 1
@@ -55,11 +56,11 @@ def race(job: RaceJob) -> dict[str, tuple[float, ...]]:
         )
 
     def pause(before: str, after: str) -> None:
-        # Kernels share one runtime: its threads spin for whoever is next, as they do for a user.
+        # Kernels share one thread runtime, whose spinning threads serve the next kernel as well.
         if job.threads > 1 and NUMPY in (before, after):
             time.sleep(PAUSE_S)
 
-    return interleave(calls, job.visits, job.protocol, pause)
+    return interleave(calls, job.visits, job.sampling, pause)
 
 
 def _numpy(dag: Dag, arrays: Inputs) -> Callable[[], object]:

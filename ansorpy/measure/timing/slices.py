@@ -8,14 +8,14 @@ from ansorpy.expr.expr import Read
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Slice:
     """The part of a tensor that a read touches; dimension d of the part runs along axes[d]."""
 
     at: tuple[int | slice, ...]
     axes: tuple[str, ...]
 
 
-def cut_of(read: Read, extents: Mapping[str, int], shape: Sequence[int]) -> Cut | None:
+def slice_of(read: Read, extents: Mapping[str, int], shape: Sequence[int]) -> Slice | None:
     """Return the slice of a read, None if it is no slice of positive step inside the tensor.
 
     Not handled: indices over two axes (convolution), an axis in two indices (diagonal), and reads
@@ -37,4 +37,4 @@ def cut_of(read: Read, extents: Mapping[str, int], shape: Sequence[int]) -> Cut 
             return None
         at.append(slice(first, last + 1, step) if axis else first)
         axes += [axis] if axis else []
-    return Cut(tuple(at), tuple(axes))
+    return Slice(tuple(at), tuple(axes))

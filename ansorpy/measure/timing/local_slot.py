@@ -1,0 +1,216 @@
+"""A slot of local worker processes; see `measure.protocols.Slot`.
+
+On one thread the slot worker checks and times a kernel in one call. On several threads the slot
+worker looks at the first case, the runner times, and the slot worker checks every case of a kernel
+that leads.
+"""
+
+import time
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ansorpy.codegen.exported_types import Library
+from ansorpy.measure.backend import SHARED, Built
+from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.measure.protocols import Checked, CheckRequest, TrialRequest
+from ansorpy.measure.timing.drift import QUIET
+from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.measure.timing.trial import Trial
+from ansorpy.measure.verify.case_folders import CaseFolders
+from ansorpy.measure.workers.failure_kinds import failed_run
+from ansorpy.measure.workers.local_builder import MAIN
+from ansorpy.measure.workers.pool import WorkerPool
+from ansorpy.measure.workers.replies import Reply, Returned
+from ansorpy.measure.workers.worker import START_S, Worker
+from ansorpy.te.dag import Dag
+
+TRIAL: Final = "ansorpy.measure.timing.trial"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCall:
+    """One call of a worker."""
+
+    worker: Worker
+    function: str
+    argument: object
+    timeout_s: float
+    fresh: bool = False
+
+
+Calls = Generator[WorkerCall, Reply, T]  # calls one after the other, each answered, then a result
+
+
+class LocalSlot:
+    """The slot worker and the runner of a pool."""
+
+    def __init__(self, workers: WorkerPool, cases: CaseFolders, settings: MeasureSettings) -> None:
+        self.workers, self.cases, self.settings = workers, cases, settings
+        self._calls: Calls[Outcome | Checked] | None = None
+        self._worker = workers.slot  # of the call in progress
+
+    @property
+    def cores(self) -> frozenset[int]:
+        """The cores of the slot and their SMT siblings."""
+        return self.workers.quiet
+
+    def prepare(self, meanings: Iterable[Dag | None]) -> None:
+        """Make the cases of these meanings."""
+        for meaning in meanings:
+            self.cases.of(meaning)
+
+    def reserve(self) -> AbstractContextManager[None]:
+        """Keep other jobs of this machine from timing on the cores of the slot."""
+        return self.workers.reserve()
+
+    def submit(self, request: TrialRequest | CheckRequest) -> None:
+        """Start the first call of a request."""
+        self._calls = self._calls_of(request)
+        self._send(next(self._calls))
+
+    def fileno(self) -> int:
+        """Return the descriptor of the worker in use."""
+        return self._worker.fileno()
+
+    def patience_s(self) -> float:
+        """Return the seconds until a silent worker counts as lost."""
+        return self._worker.patience_s()
+
+    def advance(self) -> Outcome | Checked | None:
+        """Take the reply to a call; start the next one, or return the answer."""
+        assert self._calls is not None
+        try:
+            self._send(self._calls.send(self._worker.receive()))
+        except StopIteration as end:
+            self._calls = None
+            answer: Outcome | Checked = end.value
+            return answer
+        return None
+
+    def run(self, request: TrialRequest | CheckRequest) -> Outcome | Checked:
+        """Return the answer to a request, waiting for it."""
+        self.submit(request)
+        while (answer := self.advance()) is None:
+            pass
+        return answer
+
+    def try_library(self, library: Library, cases: Path) -> Outcome:
+        """Check and time a library through its own functions; wait for the outcome.
+
+        Args:
+            cases: the folder of the cases.
+        """
+        return completed(self._library_calls(self._trial(library, cases, backend=SHARED)))
+
+    def _send(self, call: WorkerCall) -> None:
+        self._worker = call.worker
+        call.worker.send(call.function, call.argument, call.timeout_s, fresh=call.fresh)
+
+    def _trial(
+        self,
+        built: Built,
+        cases: Path,
+        best_s: float | None = None,
+        reference: tuple[Built, float] | None = None,
+        backend: str | None = None,
+    ) -> Trial:
+        """Return the argument of a worker that checks or times machine code."""
+        settings, threads = self.settings, self.workers.threads
+        return Trial(
+            backend or settings.backend, built, str(cases), settings.sampling, threads, best_s,
+            reference,
+        )  # fmt: skip
+
+    def _calls_of(self, request: TrialRequest | CheckRequest) -> Calls[Outcome | Checked]:
+        cases = self.cases.of(request.meaning)
+        if isinstance(request, TrialRequest):
+            job = self._trial(request.built, cases, request.best_s, request.reference)
+            return self._trial_calls(job, request.fresh)
+        job = self._trial(request.built, cases)
+        if request.glance_s is None:
+            return self._check(job, True, self.settings.race_timeout_s)
+        return self._check(job, True, request.glance_s, "glance_at")
+
+    def _trial_calls(self, job: Trial, fresh: bool) -> Calls[Outcome]:
+        """Check and time a kernel; time it again if it leads while the machine is slowed down.
+
+        All later candidates are compared with the leader, and the race has near ones only.
+        """
+        found = yield from self._one_trial(job, fresh)
+        if not isinstance(found, Measured) or found.slowdown <= QUIET or not job.led_by(found):
+            return found
+        again = yield from self._one_trial(job, False)
+        if not isinstance(again, Measured):
+            return again
+        return min(found, again, key=lambda one: one.slowdown)
+
+    def _one_trial(self, job: Trial, fresh: bool) -> Calls[Outcome]:
+        workers, timeout_s = self.workers, self.settings.run_timeout_s
+        if workers.threads == 1:
+            return (yield from self._time(workers.slot, "trial", job, fresh))
+        glanced = yield from self._check(job, fresh, timeout_s, "glance_at")
+        if isinstance(glanced, Failed):
+            return glanced
+        # A runner that was replaced imports first; its imports do not count against the time-out.
+        yield WorkerCall(workers.runner, f"{MAIN}:prepare", job.backend, START_S)
+        outcome = yield from self._time(workers.runner, "time_parallel", job, False)
+        if not isinstance(outcome, Measured):
+            return outcome
+        check_s = outcome.check_s + glanced.check_s
+        if job.led_by(outcome):
+            checked = yield from self._check(job, False, timeout_s)
+            if isinstance(checked, Failed):
+                return checked
+            check_s += checked.check_s
+        return replace(outcome, check_s=check_s)
+
+    def _library_calls(self, job: Trial) -> Calls[Outcome]:
+        if self.workers.threads == 1:
+            return (yield from self._time(self.workers.slot, "trial", job, True))
+        checked = yield from self._check(job, True, self.settings.run_timeout_s)
+        if isinstance(checked, Failed):
+            return checked
+        # A new process: OpenMP in the runner has bound the threads that a library would start.
+        runner = self.workers.bare_worker()
+        try:
+            yield WorkerCall(runner, f"{MAIN}:prepare", SHARED, START_S)
+            return (yield from self._time(runner, "time_parallel", job, False))
+        finally:
+            runner.close()
+
+    def _check(
+        self, job: Trial, fresh: bool, timeout_s: float, function: str = "check"
+    ) -> Calls[Checked | Failed]:
+        """Run every case on one thread, or the first one only ("glance_at")."""
+        start = time.monotonic()
+        reply = yield WorkerCall(self.workers.slot, f"{TRIAL}:{function}", job, timeout_s, fresh)
+        if isinstance(reply, Returned) and isinstance(reply.value, Checked):
+            return reply.value
+        return failed_run(reply, time.monotonic() - start)
+
+    def _time(self, worker: Worker, function: str, job: Trial, fresh: bool) -> Calls[Outcome]:
+        start = time.monotonic()
+        reply = yield WorkerCall(
+            worker, f"{TRIAL}:{function}", job, self.settings.run_timeout_s, fresh
+        )
+        if isinstance(reply, Returned) and isinstance(reply.value, Measured):
+            return reply.value
+        return failed_run(reply, time.monotonic() - start)
+
+
+def completed(calls: Calls[T]) -> T:
+    """Return the result of calls, waiting for every reply."""
+    try:
+        call = next(calls)
+        while True:
+            call = calls.send(
+                call.worker.call(call.function, call.argument, call.timeout_s, fresh=call.fresh)
+            )
+    except StopIteration as end:
+        result: T = end.value
+        return result

@@ -1,0 +1,84 @@
+"""Cases and memory that the candidates of one task share in one process."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Final
+
+from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.measure.backend import Built
+from ansorpy.measure.timing.drift import Reference
+from ansorpy.measure.verify.cases import Case, load_cases
+from ansorpy.measure.verify.guard_pages import Bench, aligned_empty, extents, poison
+from ansorpy.measure.verify.inputs import Array, Inputs, storage
+
+WRITTEN_LINE: Final = 1  # cache line of a page at which written buffers start; read ones: 0
+
+
+@dataclass(frozen=True)
+class KernelMemory:
+    """Ordinary aligned memory for the buffers of a kernel, on which it is timed.
+
+    Written buffers start one cache line later in their page than read ones. Arrays of users may lie
+    so, and a kernel that loads right after it stores is slower there (docs/adr/0081).
+    """
+
+    buffers: dict[str, Buffer]
+    arrays: dict[str, Array]
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """The addresses of the buffers, in order."""
+        return tuple(array.ctypes.data for array in self.arrays.values())
+
+    def array(self, name: str) -> Array:
+        """Return a buffer."""
+        return self.arrays[name]
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """The cases of one task, their constants, and memory that its candidates use in turns.
+
+    Inputs are stored once. A kernel that changes an input is found out; then call `clear`.
+    """
+
+    cases: tuple[Case, ...]
+    constants: Inputs
+    bench: Bench = field(default_factory=Bench)
+    arrays: dict[tuple[object, ...], Array] = field(default_factory=dict)
+    references: dict[Built, Reference] = field(default_factory=dict)  # at most one
+
+    def memory(self, buffers: tuple[Buffer, ...], case: Case) -> KernelMemory:
+        """Return memory with the inputs of a case and poison in all other buffers."""
+        arrays = {buffer.name: self._array(buffer, case) for buffer in buffers}
+        return KernelMemory({buffer.name: buffer for buffer in buffers}, arrays)
+
+    def clear(self) -> None:
+        """Free all memory."""
+        self.bench.clear()
+        self.arrays.clear()
+        self.references.clear()
+
+    def _array(self, buffer: Buffer, case: Case) -> Array:
+        given = {Scope.INPUT: case.inputs, Scope.CONSTANT: self.constants}.get(buffer.scope)
+        key = (buffer, case.name if given is case.inputs else "")
+        array = self.arrays.get(key)
+        if array is None:
+            shape = extents(buffer)
+            line = 0 if given is not None else WRITTEN_LINE
+            array = aligned_empty(prod(shape), storage(buffer.dtype), line).reshape(shape)
+            if given is not None:
+                array[...] = given[buffer.name]
+            if buffer.scope is not Scope.GLOBAL:  # a global buffer belongs to one kernel
+                self.arrays[key] = array
+        if given is None:
+            poison(array, buffer.dtype, "nan")
+        return array
+
+
+@lru_cache(maxsize=3)  # a task has its own cases, and those of its reformulations
+def workplace(folder: str) -> Workplace:
+    """Return the workplace of the task whose cases lie in a folder."""
+    return Workplace(*load_cases(Path(folder)))

@@ -1,0 +1,80 @@
+"""The test cases of a task as sealed folders that measuring processes read.
+
+The first case is computed in a thread beside other work, the others when they are first needed.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ansorpy.measure.sandbox.seals import Sealed
+from ansorpy.measure.verify.cases import Case, each_case, load_cases, save_cases
+from ansorpy.measure.verify.inputs import constants
+from ansorpy.measure.verify.reformulated import reformulated
+from ansorpy.te.dag import Dag
+
+
+class CaseFolders:
+    """Folders with the cases of `each_case`, and with those for programs of another meaning."""
+
+    def __init__(self, dag: Dag, seed: int, edges: bool, sealed: Sealed) -> None:
+        self._dag, self._sealed = dag, sealed
+        self._whole = sealed.folder()
+        self._cases: Iterator[Case] = each_case(dag, seed, edges)
+        self._thread = ThreadPoolExecutor(1, "reference")
+        self._first = self._thread.submit(next, self._cases)
+        self._made: set[Path] = set()
+        self._one: Path | None = None
+        self._reformulated: dict[tuple[Path, Dag], Path] = {}
+
+    def first(self) -> Path:
+        """Return the folder of the first case; wait until it is computed.
+
+        Raises:
+            SpecError: an element outside a tensor is read.
+        """
+        if self._one is None:
+            first = self._first.result()
+            self._one = self._sealed.folder()
+            self._save((first,), self._one)
+        return self._one
+
+    def all(self) -> Path:
+        """Return the folder of all cases; compute them at the first call.
+
+        Raises:
+            SpecError: an element outside a tensor is read.
+        """
+        if self._whole not in self._made:
+            self._save((self._first.result(), *self._cases), self._whole)
+        return self._whole
+
+    def of(self, meaning: Dag | None, cases: Path | None = None) -> Path:
+        """Return the folder of the cases for programs of a meaning; make it at the first call.
+
+        Args:
+            meaning: the Dag that the programs compute; None: that of the task.
+            cases: the folder of the task's own cases; that of all of them unless given.
+
+        Raises:
+            RunError: a file of the folder was changed since it was written.
+        """
+        cases = self.all() if cases is None else cases
+        self._sealed.check(cases)
+        if meaning is None:
+            return cases
+        if (cases, meaning) not in self._reformulated:
+            folder = self._sealed.folder()
+            known, fixed = load_cases(cases)
+            self._sealed.keep(folder, save_cases(reformulated(known, meaning), fixed, folder))
+            self._reformulated[cases, meaning] = folder
+        self._sealed.check(self._reformulated[cases, meaning])
+        return self._reformulated[cases, meaning]
+
+    def _save(self, cases: Sequence[Case], folder: Path) -> None:
+        self._sealed.keep(folder, save_cases(cases, constants(self._dag), folder))
+        self._made.add(folder)
+
+    def close(self) -> None:
+        """End the thread once its present computation is done."""
+        self._thread.shutdown(wait=False, cancel_futures=True)

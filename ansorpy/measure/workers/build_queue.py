@@ -1,0 +1,115 @@
+"""The builders of one task, the batches that they have in progress, and the cache of results.
+
+A batch may stay in progress while the caller does other work: candidates of the next round are
+built while it is proposed (ADR-0103). Its results are taken at the next opportunity.
+"""
+
+import select
+from collections.abc import Iterator, Sequence
+
+from ansorpy.measure.code_cache import CodeCache
+from ansorpy.measure.outcome import Failed
+from ansorpy.measure.protocols import Builder, BuildRequest, BuildResult
+
+Batch = tuple[BuildRequest, ...]
+
+
+class BuildQueue:
+    """Builders and their batches; every machine code goes to `cache`.
+
+    Args:
+        quiet: cores that no build may occupy while something is timed.
+    """
+
+    def __init__(
+        self, builders: Sequence[Builder], quiet: frozenset[int], cache: CodeCache
+    ) -> None:
+        self.builders = tuple(builders)
+        self.quiet = quiet
+        self.cache = cache
+        self.batches: dict[Builder, Batch] = {}  # in progress
+
+    def disturbs(self, builder: Builder) -> bool:
+        """Return whether a build of this builder would slow down a measurement."""
+        return bool(builder.cores & self.quiet)
+
+    @property
+    def disturbing(self) -> bool:
+        """Whether a batch is in progress that would slow down a measurement."""
+        return any(map(self.disturbs, self.batches))
+
+    def start(self, builder: Builder, requests: Sequence[BuildRequest], timeout_s: float) -> None:
+        """Start a batch on a builder that has none."""
+        builder.submit(requests, timeout_s)
+        self.batches[builder] = tuple(requests)
+
+    def build(self, request: BuildRequest, timeout_s: float) -> BuildResult | Failed:
+        """Return the result of one request that is not cached: a library is used once."""
+        free = [one for one in self.builders if one not in self.batches]
+        if not free:
+            list(self.take(self.builders[0]))
+        builder = free[0] if free else self.builders[0]
+        builder.submit([request], timeout_s)
+        return builder.results()[0]
+
+    def take(self, builder: Builder) -> Iterator[tuple[BuildRequest, BuildResult | Failed]]:
+        """Wait for the batch of a builder; yield its requests and results."""
+        batch = self.batches.pop(builder)
+        for request, result in zip(batch, builder.results(), strict=True):
+            if isinstance(result, BuildResult):
+                self.cache.put_code(request, result)
+            yield request, result
+
+    def take_finished(self) -> None:
+        """Take the results of every batch that is finished."""
+        for builder in tuple(self.batches):
+            poll = select.poll()
+            poll.register(builder.fileno(), select.POLLIN)
+            if poll.poll(0):
+                list(self.take(builder))
+
+    def prebuild(self, requests: Sequence[BuildRequest], timeout_s: float) -> None:
+        """Start to build what is not built yet on idle builders; return at once.
+
+        One builder stays without work: the caller occupies a core. Builders on quiet cores come
+        first, since nothing is timed now.
+        """
+        missing = self._missing(requests)
+        order = sorted(self.builders, key=lambda one: not self.disturbs(one))
+        idle = [one for one in order[: len(order) - 1] if one.idle]
+        for number, builder in enumerate(idle):
+            share = missing[number :: len(idle)]
+            if share:
+                self.start(builder, share, timeout_s)
+
+    def prebuild_source(
+        self, request: BuildRequest, timeout_s: float, builders: int = 1, aside: bool = False
+    ) -> None:
+        """Start to build delivered source; return at once.
+
+        Args:
+            builders: how many idle builders build the same. Numba loads for half a second: a
+                builder that has loaded it compiles the finalists sooner.
+            aside: use builders only that do not disturb a measurement; if there is none, do
+                nothing.
+        """
+        if not self._missing([request]):
+            return
+        free = [one for one in self.builders if one not in self.batches]
+        able = [one for one in free if not (aside and self.disturbs(one))]
+        for builder in able[:builders]:
+            self.start(builder, [request], timeout_s)
+
+    def _missing(self, requests: Sequence[BuildRequest]) -> list[BuildRequest]:
+        self.take_finished()
+        under_way = {request for batch in self.batches.values() for request in batch}
+        return [one for one in requests if one not in under_way and self.cache.code(one) is None]
+
+    def wait_quiet(self) -> None:
+        """Wait for every batch that would slow down a measurement."""
+        for builder in tuple(filter(self.disturbs, self.batches)):
+            list(self.take(builder))
+
+    def forget(self) -> None:
+        """Forget the batches in progress: their builders were killed."""
+        self.batches.clear()

@@ -1,0 +1,92 @@
+"""The calls of a local slot for one request, with workers that answer from a list."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.measure.protocols import Checked, CheckRequest, TrialRequest
+from ansorpy.measure.timing.drift import QUIET
+from ansorpy.measure.timing.local_slot import LocalSlot
+from ansorpy.measure.timing.settings import MeasureSettings
+from ansorpy.measure.verify.case_folders import CaseFolders
+from ansorpy.measure.workers.pool import WorkerPool
+from ansorpy.measure.workers.replies import Returned
+from tests.measure.fake import FakeBuilt
+
+QUICK = Measured((2e-4,))
+GOOD_LOUD = Measured((2e-3,), slowdown=20.0)  # cost 0.1 ms
+BAD_LOUD = Measured((2e-2,), slowdown=20.0)  # cost 1 ms
+BUILT = FakeBuilt("good", ())
+
+
+class Scripted:
+    """A worker that answers timings from a list, and every check with success."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self.outcomes = outcomes
+        self.calls: list[tuple[str, float, bool]] = []
+
+    def send(self, function: str, argument: Any, timeout_s: float, *, fresh: bool = False) -> None:
+        self.calls.append((function.rpartition(":")[2], timeout_s, fresh))
+
+    def receive(self) -> Returned:
+        timed = self.calls[-1][0] in ("trial", "time_parallel")
+        return Returned(self.outcomes.pop(0) if timed else Checked(0.0, 0.0))
+
+
+def slot_of(cores: int, outcomes: list[Outcome]) -> tuple[LocalSlot, Scripted]:
+    worker = Scripted(outcomes)
+    workers = SimpleNamespace(threads=cores, slot=worker, runner=worker, quiet=frozenset())
+    cases = SimpleNamespace(of=lambda meaning: Path())
+    return LocalSlot(cast(WorkerPool, workers), cast(CaseFolders, cases), MeasureSettings()), worker
+
+
+def asked(cores: int, best_s: float | None, *found: Outcome) -> tuple[Outcome, int]:
+    """Return the outcome of a trial whose timings are given, and how many were used."""
+    left = list(found)
+    slot, _ = slot_of(cores, left)
+    outcome = slot.run(TrialRequest(BUILT, None, best_s, fresh=True))
+    assert not isinstance(outcome, Checked)
+    return outcome, len(found) - len(left)
+
+
+def test_a_check_runs_every_case_or_only_the_first_in_a_fresh_child() -> None:
+    slot, worker = slot_of(1, [])
+    assert isinstance(slot.run(CheckRequest(BUILT, None)), Checked)
+    assert isinstance(slot.run(CheckRequest(BUILT, None, 2.5)), Checked)
+    race_s = MeasureSettings().race_timeout_s
+    assert worker.calls == [("check", race_s, True), ("glance_at", 2.5, True)]
+
+
+def test_a_trial_on_several_threads_is_timed_between_two_checks() -> None:
+    slot, worker = slot_of(2, [QUICK])
+    assert slot.run(TrialRequest(BUILT, None)) == QUICK
+    functions = [function for function, _, _ in worker.calls]
+    assert functions == ["glance_at", "prepare", "time_parallel", "check"]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(
+    ("best_s", "found", "kept", "runs"),
+    [
+        (None, [QUICK], 0, 1),
+        (5e-4, [QUICK], 0, 1),
+        (5e-4, [Measured((2e-4 * QUIET,), slowdown=QUIET)], 0, 1),
+        (5e-4, [BAD_LOUD], 0, 1),  # behind at any slowdown
+        (5e-4, [GOOD_LOUD, Measured((1e-3,), slowdown=1.1)], 1, 2),
+        (5e-4, [GOOD_LOUD, Measured((3e-3,), slowdown=30.0)], 0, 2),
+        (5e-4, [GOOD_LOUD, Failed("wrong", "C[0] is 1, not 2")], 1, 2),
+    ],
+)
+def test_a_leader_that_was_found_while_slowed_down_is_timed_again(
+    cores: int, best_s: float | None, found: list[Outcome], kept: int, runs: int
+) -> None:
+    outcome, count = asked(cores, best_s, *found)
+    assert count == runs
+    if isinstance(outcome, Failed):
+        assert outcome.message == "C[0] is 1, not 2"
+    else:
+        assert outcome == found[kept]
