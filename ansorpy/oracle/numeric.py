@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.expr.dtypes import FLOATS, INTS
-from ansorpy.oracle.erf import erf
 from ansorpy.te.tensor_data import Array, FloatArray
 
 
@@ -34,6 +33,14 @@ def cast(values: Array, dtype: str) -> Array:
     return out
 
 
+def _erf(x: FloatArray) -> FloatArray:
+    """Return the error function; SciPy is loaded on first use, because few Dags need it."""
+    from scipy.special import erf
+
+    out: FloatArray = erf(x)
+    return out
+
+
 def _sigmoid(x: FloatArray) -> FloatArray:
     small = np.exp(-np.abs(x))  # never overflows
     return np.where(x >= 0, 1.0, small) / (1.0 + small)
@@ -49,6 +56,6 @@ BINARY: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
 
 FUNCTION: Final[Mapping[str, Callable[[Array], Array]]] = {
     "neg": np.negative, "not": np.logical_not, "abs": np.abs, "floor": np.floor,
-    "ceil": np.ceil, "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf,
+    "ceil": np.ceil, "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": _erf,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1.0 / np.sqrt(x), "sigmoid": _sigmoid,
 }  # fmt: skip

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -251,3 +253,15 @@ def test_a_kernel_may_take_a_subnormal_bfloat16_for_zero() -> None:
     assert one.error[1] >= 1000 * 2.0**-130
     assert one.error[0] < 1e-3
     assert one.error[2] < 1000 * 2.0**-126 * 1e-6 + 2.0**-125
+
+
+def test_the_oracle_loads_scipy_only_for_the_error_function() -> None:
+    code = (
+        "import sys; from ansorpy import te; from ansorpy.oracle.reference import evaluate\n"
+        "def run(fn):\n"
+        "    x = te.placeholder((2,), 'X')\n"
+        "    return evaluate(te.dag(te.compute((2,), lambda i: fn(x[i]))), {'X': [0.0, 1.0]})[0]\n"
+        "run(te.tanh); assert 'scipy' not in sys.modules\n"
+        "assert abs(run(te.erf)[1] - 0.8427007929497149) < 1e-15; assert 'scipy' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
