@@ -1,4 +1,4 @@
-"""What happens during a tuning, as values: a caller may print, store or ignore them."""
+"""Events of a tuning as values, which a caller may print, store or ignore."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -7,17 +7,17 @@ from typing import Literal
 
 from ansorpy.artifact.rate import Rate
 
-# Why a search ended: its budgets, the latency that was wanted, too little gained of late, no task
-# with anything left to gain, Ctrl-C, or no search at all.
+# The reason for the end of a search: a budget, the target latency, too small a recent gain, no task
+# with an expected gain, Ctrl-C, or an answer from the store.
 Stopped = Literal["trials", "seconds", "target", "gain", "converged", "interrupted", "store"]
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSpent:
-    """Where the wall time of a round went, in seconds."""
+    """The wall time of the steps of a round, in seconds."""
 
     propose_s: float = 0.0  # evolution: sample, mutate, featurise, score
-    measure_s: float = 0.0  # emit, compile, check and time, as seen from outside
+    measure_s: float = 0.0  # emit, compile, check and time, in the parent's time
     train_s: float = 0.0
     store_s: float = 0.0
 
@@ -40,19 +40,19 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """So much of the search space of a task is open: promising plans first, later all of them."""
+    """The opened part of a task's search space: promising plans first, later all plans."""
 
     task: str
     sketches: int
     plans: int
-    seconds: float  # that this took
+    seconds: float  # duration of derivation and lowering
 
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
     """Records that are imported, or of another version, start the search of a task.
 
-    So many of their programs are measured first; `reasons` tell why others cannot be.
+    `programs` of them are measured first; `reasons` tell why others cannot be measured.
     """
 
     task: str
@@ -66,15 +66,15 @@ class Warmed:
 
     candidates: int
     tasks: int
-    seconds: float  # to load and to learn
+    seconds: float  # duration of loading and training
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """How other tasks' measurements rank the first candidates of a task: told at every change.
+    """The quality of the transferred cost model on the first candidates of a task, if it changed.
 
-    Kendall's tau, with them and by the analytic model alone; where they are not `kept`, the task
-    goes on without.
+    Kendall's tau with the transferred model and with the analytic model alone; unless `kept`, the
+    task continues with the analytic model.
     """
 
     task: str
@@ -86,17 +86,17 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Experience that could not be read or written, and why; the tuning goes on without."""
+    """The reasons why experience was not read, written or used; the tuning continues."""
 
     reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswer:
-    """What the cost model chose was built, checked and written, before any trial.
+    """The first choice of the cost model was built, checked and written, before any trial.
 
-    The zip holds a library and no `kernel.py`. It passed the `cases` named; `best_s` is what it
-    took then, `seconds` how long the tuning had run.
+    The zip holds a library and no `kernel.py`. It passed the `cases` named; `best_s` is its time
+    in these cases, `seconds` the age of the tuning.
     """
 
     task: str
@@ -114,14 +114,14 @@ class RoundDone:
     round: int
     trials: int
     best_s: float | None
-    failures: Mapping[str, int]  # by kind
-    quality: Mapping[str, float]  # of the cost model on this batch, before it learned from it
+    failures: Mapping[str, int]  # number of failures by kind
+    quality: Mapping[str, float]  # quality of the cost model on this batch, before training on it
     spent: TimeSpent
 
 
 @dataclass(frozen=True, slots=True)
 class Improved:
-    """A trial beat all before it."""
+    """A trial is faster than all earlier ones."""
 
     task: str
     best_s: float
@@ -130,7 +130,7 @@ class Improved:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """A KeyboardInterrupt has ended the search: the best so far is raced and written."""
+    """A KeyboardInterrupt has ended the search: the best candidate is raced and written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Racing:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The best so far of a task was raced, verified and written, while the search goes on."""
+    """The best kernel of a task so far was raced, verified and written; the search continues."""
 
     task: str
     kernel: Path  # the zip
@@ -151,11 +151,11 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What one task came to.
+    """The result of one task.
 
-    `best_s` is None where no candidate survived; `baseline_s` is the faster of the untuned kernel
+    `best_s` is None if no candidate survived; `baseline_s` is the faster of the untuned kernel
     and NumPy, measured in the same interleaved run as `best_s`. `rate` is None without a race, and
-    if it would be beyond what the machine reaches.
+    if it exceeds the peak of the machine.
     """
 
     name: str
@@ -170,7 +170,7 @@ class TaskResult:
     flop: int = 0
     naive_s: float | None = None
     numpy_s: float | None = None
-    numpy_note: str = ""  # why NumPy's evaluation left the race; "": it did not
+    numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
     failures: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
     from_store: bool = False

@@ -201,7 +201,7 @@ class Painter:
         self._width = 0 if end else len(text)
 
     def _tick(self) -> None:
-        with suppress(OSError, ValueError):  # the stream was closed: there is nobody to tell
+        with suppress(OSError, ValueError):  # the stream may be closed
             while not self._over.wait(self._tick_s):
                 with self._lock:
                     self._put(self._status()[: _columns(self._stream) - 1])

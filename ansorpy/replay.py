@@ -1,4 +1,4 @@
-"""The identity of a plan as text, and back: what makes a record replayable."""
+"""Serialization of plans: the identity of a plan as text, from which a record is replayed."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.te.limits import shown
 
-# What a plan of a hostile record may raise on its way through rewriting and lowering.
+# Exceptions that the plan of a hostile record may raise during rewriting and lowering.
 UNFIT: Final = (
     AnsorError,
     ArithmeticError,

@@ -14,7 +14,7 @@ from ansorpy.artifact import LoadedKernel, load
 from ansorpy.events import Stopped, TaskResult
 from ansorpy.units import duration
 
-MAX_REASONS = 3  # of a task without a kernel
+MAX_REASONS = 3  # reasons shown for a task without a kernel
 
 
 class Kernels(Mapping[str, LoadedKernel]):

@@ -36,7 +36,7 @@ WORDS: Final = {
     "except where": "a condition is `if`; `where` is for places",
 }
 _WORDS: Final = {
-    word: re.compile(r"(?<![\w`.-])" + word.replace(" ", r"\s+") + r"(?![\w`-])", re.IGNORECASE)
+    word: re.compile(r"(?<![\w`.-])" + word.replace(" ", r"\s+") + r"(?![\w`:-])", re.IGNORECASE)
     for word in WORDS
 }
 _CODE: Final = re.compile(r"``.*?``|`[^`]*`|\"[^\"\n]*\"", re.DOTALL)

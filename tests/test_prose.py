@@ -11,13 +11,17 @@ from tests.prose import FOLDERS, ROOT, files, findings, findings_in
 
 # Files and folders whose prose is still to be rewritten. The list only shrinks.
 NOT_YET: Final = (
-    "ansorpy/artifact", "ansorpy/client", "ansorpy/closing.py", "ansorpy/codegen",
-    "ansorpy/events.py", "ansorpy/expr",
+    "ansorpy/artifact",
+    "ansorpy/closing.py",
+    "ansorpy/codegen",
+    "ansorpy/expr",
     "ansorpy/measure",
     "ansorpy/plan/remember.py",
-    "ansorpy/progress.py", "ansorpy/records", "ansorpy/replay.py", "ansorpy/result.py",
-    "ansorpy/tuner", "ansorpy/uncollected.py", "benchmarks", "tests",
-)  # fmt: skip
+    "ansorpy/tuner",
+    "ansorpy/uncollected.py",
+    "benchmarks",
+    "tests",
+)
 PAGE_WORDS: Final = 600  # words on one printed page
 ENTRY_CHARACTERS: Final = 210  # characters of a line of the changelog: two lines on a screen
 

@@ -4,8 +4,8 @@
 >>> job = Client("http://127.0.0.1:8720").submit(text=..., trials=64)
 >>> kernel = ansorpy.load("sha256:...")
 
-`connection` speaks HTTP, `model` says what comes back, `service` is the client, `load` makes a
-digest callable.
+`connection` speaks HTTP, `model` has the values of replies, `service` is the client, `load` makes
+a digest callable.
 """
 
 from ansorpy.client.connection import ServiceError

@@ -37,7 +37,7 @@ class ServiceError(AnsorError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a service is, and with which key."""
+    """The address of a service, and the API key."""
 
     url: str
     key: str | None = None
@@ -50,9 +50,9 @@ class Place:
 def place_of(
     url: str | None = None, key: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> Place:
-    """Return the place that is given, or what the environment says.
+    """Return the given address and key, or those of the environment.
 
-    ANSORPY_URL, ANSORPY_API_KEY, or ANSORPY_API_KEY_FILE that holds the key.
+    Variables: ANSORPY_URL; ANSORPY_API_KEY, or ANSORPY_API_KEY_FILE, the path of a file with it.
     """
     found = key or environment.get("ANSORPY_API_KEY")
     file = environment.get("ANSORPY_API_KEY_FILE")
@@ -159,7 +159,7 @@ class Connection:
             raise ServiceError(f"{self.url}{path}: {what}") from error
 
     def _is_own(self, reply: httpx.Response) -> bool:
-        """The key goes to nobody else."""
+        """Return True for a redirect to the same host; the key is sent to no other host."""
         return reply.next_request is not None and reply.next_request.url.host == reply.url.host
 
 
@@ -180,7 +180,7 @@ def problem_of(path: str, reply: httpx.Response) -> ServiceError:
 
 
 def _wait_s(error: Exception) -> bool | float:
-    """Say whether to try again, and when where the service says so."""
+    """Return the wait before a retry: that of the service, True for the default, False: none."""
     if not isinstance(error, ServiceError):
         return False
     if error.status not in (0, *RETRIED):

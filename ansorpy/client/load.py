@@ -16,7 +16,7 @@ SUFFIX: Final = ".zip"
 
 
 class Source(Protocol):
-    """Where packages come from: a `Client`, or anything like it."""
+    """A source of packages: a `Client`, or an object with the same method."""
 
     def package(self, digest: str) -> bytes:
         """Return the package of a digest."""
@@ -24,20 +24,20 @@ class Source(Protocol):
 
 
 class KernelCache:
-    """Packages in a folder, each under its digest; what is read from it is checked anew."""
+    """Packages in a folder, each under its digest; every read checks the digest again."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = user_cache_path("ansorpy") / "kernels" if folder is None else folder
 
     def path(self, digest: str) -> Path:
-        """Return where the package of a digest lies, or would."""
+        """Return the path of the package of a digest, which need not exist."""
         return self.folder / f"{digest}{SUFFIX}"
 
     def get(self, digest: str) -> bytes | None:
-        """Return a package; None where it is not there.
+        """Return a package; None if it is not in the cache.
 
         Raises:
-            PackageError: the file is not what its name says.
+            PackageError: the file has another digest than its name.
         """
         path = self.path(digest)
         try:
@@ -48,7 +48,7 @@ class KernelCache:
         return data
 
     def put(self, data: bytes, digest: str) -> Path:
-        """Keep a package; PackageError where it is not that of the digest."""
+        """Keep a package; PackageError if it has another digest."""
         unbox(data, digest[:12], digest)
         self.folder.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=self.folder, delete=False) as file:
@@ -68,18 +68,18 @@ def load(
 ) -> LoadedKernel:
     """Return a kernel that can be called with NumPy arrays or those of any DLPack library.
 
-    This runs the code of the package. A digest says which code: it comes from the cache, else from
-    the service, and is refused unless every byte is right. A path says only where it lies.
+    The call runs the code of the package. With a digest, the package comes from the cache or from
+    the service, and is refused unless every byte is right. With a path, it is trusted.
 
     Args:
         what: `sha256:` and 64 hex digits, or the path of a package.
         url, key: the service; ANSORPY_URL and ANSORPY_API_KEY unless given.
-        cache: where packages are kept; the user's cache folder unless given.
-        source: asked in place of the service.
+        cache: the cache of packages; in the user's cache folder unless given.
+        source: another source of packages, in place of the service.
 
     Raises:
-        PackageError: a byte is wrong, or this machine lacks what the kernel was made for.
-        ServiceError: the package is not in the cache and the service does not give it.
+        PackageError: a byte is wrong, or this machine lacks features that the kernel needs.
+        ServiceError: the package is neither in the cache nor at the service.
     """
     if isinstance(what, Path) or not what.startswith(DIGEST_PREFIX):
         path = Path(what)

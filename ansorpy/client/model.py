@@ -1,4 +1,4 @@
-"""What the service tells, as values. Fields that a newer service adds are left out."""
+"""Replies of the service as values. Fields that a newer service adds are left out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class ReplyError(AnsorError):
-    """The service answered something that this version does not understand."""
+    """A reply of the service that this version does not understand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TaskState:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it is; times since the epoch, durations in seconds."""
+    """The present state of a job; times since the epoch, durations in seconds."""
 
     id: str
     state: State
@@ -67,11 +67,11 @@ class Job:
     attempts: int = 0
     events: int = 0
     waiting_for: str | None = None  # reason of a queued job, such as "no live worker for cpu"
-    how: str = ""  # of a submission: created, repeated, coalesced, answered
+    how: str = ""  # result of a submission: created, repeated, coalesced or answered
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more happens."""
+        """True if the job has ended."""
         return self.state in ENDED
 
     def task(self, name: str) -> TaskState:
@@ -100,7 +100,7 @@ class JobLine:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in a job; `number` counts from 1."""
+    """An event of a job; `number` counts from 1."""
 
     number: int
     kind: str
@@ -109,7 +109,7 @@ class Event:
 
 
 def job_of(told: Any) -> Job:
-    """Return a job; ReplyError where it is none."""
+    """Return a job; ReplyError for another reply."""
     known = _known(Job, told)
     tasks = known.get("tasks", ())
     return _made(
@@ -118,13 +118,13 @@ def job_of(told: Any) -> Job:
 
 
 def line_of(told: Any) -> JobLine:
-    """Return a line of the list; ReplyError where it is none."""
+    """Return a line of the list; ReplyError for another reply."""
     known = _known(JobLine, told)
     return _made(JobLine, {**known, "tasks": tuple(known.get("tasks", ()))})
 
 
 def event_of(told: Any) -> Event:
-    """Return an event; ReplyError where it is none."""
+    """Return an event; ReplyError for another reply."""
     if not isinstance(told, Mapping) or not {"id", "kind", "at_s"} <= set(told):
         raise ReplyError(f"not an event: {str(told)[:80]!r}")
     body = {name: value for name, value in told.items() if name not in ("id", "kind", "at_s")}

@@ -24,7 +24,7 @@ REST_S = 0.5  # before a broken stream is taken up again
 
 
 class Client:
-    """Talks to one service; use it as a context manager, or close it.
+    """A client of one service; use it as a context manager, or close it.
 
     A job may be named by the first digits of its id, if no other id of yours begins with them.
 
@@ -60,12 +60,12 @@ class Client:
         self._connection.close()
 
     def health(self) -> Mapping[str, Any]:
-        """Return what /healthz says."""
+        """Return the reply of /healthz."""
         told: Mapping[str, Any] = self._connection.get("/healthz")
         return told
 
     def ready(self) -> Mapping[str, Any]:
-        """Return what /readyz says: the database, and how many workers live."""
+        """Return the reply of /readyz: the database, and the number of living workers."""
         told: Mapping[str, Any] = self._connection.get("/readyz")
         return told
 
@@ -145,9 +145,9 @@ class Client:
     def events(
         self, job_id: str, after: int = 0, sleep: Callable[[float], object] = time.sleep
     ) -> Iterator[Event]:
-        """Yield what happens in a job, each event once, until it has ended.
+        """Yield the events of a job, each once, until it has ended.
 
-        A stream that breaks is taken up after the last event that came.
+        A broken stream is resumed after the last event received.
 
         Raises:
             ServiceError: there is no such job, or the service is away for long.
@@ -198,10 +198,10 @@ class Client:
             after = told["next"]
 
     def package(self, digest: str) -> bytes:
-        """Return a kernel package whose every byte was checked.
+        """Return a kernel package whose digest was checked.
 
         Raises:
-            PackageError: what arrived is not what was asked for.
+            PackageError: the bytes have another digest.
         """
         data = self._connection.send("GET", f"/v1/kernels/{digest}").content
         unbox(data, f"kernel {digest[:12]}", digest)
@@ -212,7 +212,7 @@ class Client:
 
         Raises:
             ServiceError: there is none (yet).
-            PackageError: what arrived is not what the service has.
+            PackageError: the bytes have another digest.
         """
         digest = self.job(job_id).task(task).kernel
         if digest is None:

@@ -15,12 +15,12 @@ from ansorpy.measure.outcome import FailureKind, Measured, Outcome
 from ansorpy.records.record import FORMAT, Race, Record
 from ansorpy.te.limits import quoted
 
-MAX_LINE_BYTES: Final = 2**20  # some 100 times what a trial of a large Dag takes
+MAX_LINE_BYTES: Final = 2**20  # about 100 times the size of a trial of a large Dag
 MAX_NAME: Final = 128  # characters of a key, a digest, a version; the width of the key's column
 MAX_TEXT: Final = 2**16  # characters of a message
 MAX_PLAN: Final = 2**18  # characters of a plan
-MAX_ITEMS: Final = 2**12  # of one list
-MAX_VERSIONS: Final = 32
+MAX_ITEMS: Final = 2**12  # items of one list
+MAX_VERSIONS: Final = 32  # packages whose version a record names
 MAX_COUNT: Final = 2**53  # integers that JSON readers of any language keep exact
 
 # Seconds, both ends included: shorter or longer times are no measurement.
@@ -28,14 +28,14 @@ SHORTEST_S: Final = 1e-12
 LONGEST_S: Final = 1e9
 MAX_CREATED_S: Final = 1e11  # seconds since the epoch: the year 5138
 MAX_SLOWDOWN: Final = 1e9
-MAX_FLOAT: Final = 1.7e308  # of bounds of inputs and errors, which may be float64
+MAX_FLOAT: Final = 1.7e308  # bounds of inputs and errors, which may be float64
 
-Read = Callable[[object], Any]  # returns the value of a field; ValueError says what it expected
+Read = Callable[[object], Any]  # returns the value of a field; ValueError names the expectation
 Table = Mapping[str, Read]
 
 
 def decode(line: str) -> Record:
-    """Return the record of one JSON line; its origin is `imported`, whatever the line says.
+    """Return the record of one JSON line; its origin is `imported` in any case.
 
     Raises:
         RecordError: not JSON, another format, or a field that is missing or refused.
@@ -69,7 +69,7 @@ def import_jsonl(lines: Iterable[str], place: str = "input") -> Iterator[Record]
 
 
 def lines_of(file: TextIO) -> Iterator[str]:
-    """Yield the lines of a file; of a line that is too long only as much as shows that it is."""
+    """Yield the lines of a file; a line that is too long is cut just beyond the limit."""
     return iter(lambda: file.readline(MAX_LINE_BYTES + 1), "")
 
 
@@ -77,7 +77,7 @@ def _fields(found: object, table: Table, optional: frozenset[str] = frozenset())
     """Return the fields of an object, each as its reader returns it.
 
     Raises:
-        RecordError: the field that is missing, unknown or refused, and what was expected.
+        RecordError: names the missing, unknown or refused field, and the expected value.
     """
     if not isinstance(found, dict):
         raise RecordError(f"not a record: {quoted(found)}, expected an object")

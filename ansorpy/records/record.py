@@ -1,7 +1,7 @@
 """The record of a trial, as a value and as a line of JSON.
 
-A record holds what is needed to replay a trial (workload, rule set, plan identity, row) and to
-trust it (target features, versions, every sample, the error text).
+A record holds the facts to replay a trial (workload, rule set, plan identity, row) and to trust it
+(target features, versions, every sample, the error text).
 """
 
 import json
@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.target import Target
 
-FORMAT: Final = 1  # of one JSONL line
+FORMAT: Final = 1  # version of the format of a JSONL line
 
-# `measured`: a tuner of this store wrote it. `imported`: anything else did (ADR-0087).
+# `measured`: a tuner of this store wrote the record. `imported`: any other origin (ADR-0087).
 Origin = Literal["measured", "imported"]
 MEASURED: Final = "measured"
 IMPORTED: Final = "imported"
@@ -33,7 +33,7 @@ def task_key(workload: str, target: Target) -> str:
 
 
 def target_digest(target: Target) -> str:
-    """Return the digest of what makes a machine another one for measuring; threads do not count."""
+    """Return the digest of the facts of a machine that influence times; threads do not count."""
     cpu_facts = (target.vector_bits, target.registers, target.l1_bytes, target.l2_bytes)
     cuda_facts = (target.warp, target.max_threads, target.shared_bytes)
     facts = (target.kind, cpu_facts if target.kind == "cpu" else cuda_facts, target.features)
@@ -44,43 +44,43 @@ def target_digest(target: Target) -> str:
 class Race:
     """The interleaved final of a task: the tuned kernel against the untuned one and NumPy.
 
-    All times in seconds, all samples kept. `request` is the digest of what was asked for, so that
-    the same request is answered from the store.
+    All times are in seconds, and all samples are kept. `request` is the digest of the request, so
+    that the same request is answered from the store.
     """
 
     winner: str  # "tuned" or "baseline"
     delivered: str  # "tuned" or "naive": the faster of our two kernels
     tuned_s: tuple[float, ...]
     naive_s: tuple[float, ...]
-    numpy_s: tuple[float, ...]  # () where NumPy has no call per node
-    span: tuple[float, float]  # of the float inputs that the self-test draws
+    numpy_s: tuple[float, ...]  # () if NumPy has no call per node
+    span: tuple[float, float]  # range of the float inputs of the self-test
     tolerances: tuple[float, ...]  # absolute error bound on such inputs, one per output array
-    magnitude: int  # of integer inputs on which every step is exact; 0: none
+    magnitude: int  # largest integer input with exact intermediate results; 0: none
     trials: int
     seconds: float
     request: str
-    native_sha256: str = ""  # of the exported object that passed every case; "": none did
-    native_s: tuple[float, ...] = ()  # of a call of its library
-    native_note: str = ""  # why there is none
-    reformulated: str = ""  # what is computed another way (ADR-0035), for people; "": nothing
-    errors: tuple[float, ...] = ()  # seen on random inputs, one per output array
+    native_sha256: str = ""  # digest of the exported object that passed every case; "": none did
+    native_s: tuple[float, ...] = ()  # times of a call of the exported library
+    native_note: str = ""  # reason why there is no exported library
+    reformulated: str = ""  # description of reformulated stages (ADR-0035); "": none
+    errors: tuple[float, ...] = ()  # errors on random inputs, one per output array
     flop: int = 0  # operations that the delivered kernel executes; 0: not known
-    peak_flop_per_s: float = 0.0  # what no kernel of the task exceeds; 0.0: not known
-    numpy_note: str = ""  # why NumPy's evaluation left the race; "": it did not
+    peak_flop_per_s: float = 0.0  # upper bound for all kernels of the task; 0.0: not known
+    numpy_note: str = ""  # reason why NumPy's evaluation left the race; "": it did not
 
     @property
     def best_s(self) -> float:
-        """The latency of what is delivered."""
+        """The latency of the delivered kernel."""
         return min(self.delivered_s)
 
     @property
     def delivered_s(self) -> tuple[float, ...]:
-        """The samples of what is delivered."""
+        """The samples of the delivered kernel."""
         return self.tuned_s if self.delivered == "tuned" else self.naive_s
 
     @property
     def baseline_s(self) -> float | None:
-        """The faster of the untuned kernel and NumPy; None where neither came to an end."""
+        """The faster of the untuned kernel and NumPy; None if neither finished."""
         return min((*self.naive_s, *self.numpy_s), default=None)
 
 
@@ -94,11 +94,11 @@ class Record:
     plan: str  # canonical JSON: steps of the sketch and structural choices (ansorpy.replay)
     row: tuple[int, ...]  # one value per size of the plan
     outcome: Outcome
-    source_sha256: str = ""  # of the kernel source; "" where none was made
+    source_sha256: str = ""  # digest of the kernel source; "" if there is none
     versions: tuple[tuple[str, str], ...] = ()
     created_s: float = 0.0  # seconds since the epoch
     race: Race | None = None  # only on the record that ends a tuning
-    # Set by the store that returns the record; no part of its JSON, and so not of its id.
+    # Set by the store that returns the record; not a part of its JSON, and so not of its id.
     origin: Origin = field(default=IMPORTED, compare=False)
 
     @property

@@ -9,16 +9,16 @@ from ansorpy.records.record import IMPORTED, Origin, Record
 
 
 class Store(Protocol):
-    """Append-only. An appended record survives a crash; the same record twice is kept once.
+    """An append-only store. Appended records survive a crash; equal records are kept once.
 
-    Records that a store returns have their `origin`: that of the first `append` of the record.
+    Returned records have the `origin` of their first `append`.
     """
 
     def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
         """Keep `records`, all of them or (after a crash) a prefix.
 
         Args:
-            origin: `measured` from the tuner that measured them; never what a file says.
+            origin: `measured` from the tuner that measured them; never taken from a file.
         """
         ...
 
@@ -40,7 +40,7 @@ class Store(Protocol):
 
 
 def best_of(records: Iterable[Record]) -> Record | None:
-    """Return the fastest complete trial, the earliest of equals; None where none has a time."""
+    """Return the fastest complete trial, the earliest of equal ones; None if none has a time."""
     timed = [
         record
         for record in records
@@ -52,7 +52,7 @@ def best_of(records: Iterable[Record]) -> Record | None:
 
 
 class MemoryStore:
-    """Records of this process only: for tests, and for searches that must not know the past."""
+    """A store of this process only: for tests, and for searches without earlier records."""
 
     def __init__(self) -> None:
         self._records: dict[str, Record] = {}
