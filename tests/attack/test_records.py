@@ -28,11 +28,11 @@ def test_no_hostile_file_does_harm(
 
 @pytest.mark.slow
 @pytest.mark.measure
-def test_hostile_files_harm_no_tuning_with_real_kernels() -> None:
+def test_hostile_files_harm_no_tuning_of_real_kernels() -> None:
     assert records.harm_with_real_kernels([attack(seed) for seed in range(20)]) == ""
 
 
-def test_a_file_is_decided_by_its_seed() -> None:
+def test_a_file_depends_on_its_seed_only() -> None:
     assert [attack(seed) for seed in (3, 4)] == [attack(seed) for seed in (3, 4)]
     assert len({attack(seed).content for seed in range(40)}) == 40
 
@@ -54,7 +54,7 @@ def test_the_attack_sees_harm(
     assert harm in check(Attack(0, "none", MM, lines.encode()), whole=False).harm
 
 
-def test_an_exception_of_any_kind_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_exception_is_reported_as_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def raising(content: bytes) -> NoReturn:
         raise ZeroDivisionError("a row of zeros")
 

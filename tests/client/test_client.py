@@ -101,7 +101,7 @@ def client_of(live: Live, *faults: Callable[..., Answer]) -> Iterator[tuple[Clie
         yield client, network
 
 
-def test_a_submission_whose_reply_was_lost_makes_one_job(live: Live) -> None:
+def test_a_submission_with_a_lost_reply_makes_one_job(live: Live) -> None:
     with client_of(live, unreachable, lost_reply) as (client, network):
         before = {job.id for job in client.jobs()}
         network.faults = [unreachable, lost_reply]
@@ -121,7 +121,7 @@ def waits_s() -> Iterator[list[float]]:
     set_on_retry_hooks(None)
 
 
-def test_the_service_says_when_to_come_back(live: Live, waits_s: list[float]) -> None:
+def test_retry_after_is_respected(live: Live, waits_s: list[float]) -> None:
     with client_of(live, busy) as (client, network):
         client.health()
         assert waits_s == [1.0]
@@ -133,7 +133,7 @@ def test_the_service_says_when_to_come_back(live: Live, waits_s: list[float]) ->
     assert len(network.seen) == 3
 
 
-def test_what_is_wrong_is_not_tried_again(live: Live) -> None:
+def test_invalid_requests_are_not_retried(live: Live) -> None:
     with client_of(live) as (client, network), pytest.raises(ServiceError) as caught:
         client.submit("def nonsense")
     assert (caught.value.status, caught.value.code) == (422, "spec")
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_not_tried_again(live: Live) -> None:
     assert len(network.seen) == 1
 
 
-def test_a_service_that_is_away_is_told_after_some_attempts() -> None:
+def test_an_unreachable_service_is_an_error_after_retries() -> None:
     place = r"cannot reach http://127\.0\.0\.1:9 because .*`ansorpy serve`, or set ANSORPY_URL"
     with (
         Client("http://127.0.0.1:9", attempts=2) as client,
@@ -175,7 +175,7 @@ def test_a_job_is_followed_to_its_end(live: Live, stage: Service) -> None:
         assert client.wait(job.id).task("mm").winner == "tuned"
 
 
-def test_every_event_comes_once_though_streams_end(live: Live, stage: Service) -> None:
+def test_every_event_arrives_once_across_streams(live: Live, stage: Service) -> None:
     package()
     with client_of(live) as (client, network):
         job = client.submit(MM, trials=8, fresh=True)
@@ -200,7 +200,7 @@ def test_every_event_comes_once_though_streams_end(live: Live, stage: Service) -
             next(client.events("0" * 32))
 
 
-def test_a_job_is_steered(live: Live) -> None:
+def test_a_job_is_paused_resumed_and_cancelled(live: Live) -> None:
     with client_of(live) as (client, _):
         job = client.submit(MM, trials=8, fresh=True)
         assert client.pause(job.id).state == "paused"
@@ -211,7 +211,7 @@ def test_a_job_is_steered(live: Live) -> None:
     assert (caught.value.status, caught.value.code) == (409, "state")
 
 
-def test_a_service_that_does_not_know_beginnings_names_no_wrong_job(live: Live) -> None:
+def test_a_service_without_id_prefixes_returns_no_wrong_job(live: Live) -> None:
     with client_of(live) as (client, network):
         job = client.submit(MM, trials=8, fresh=True)
         assert client.find(job.id[:12]) == job.id
@@ -237,7 +237,7 @@ def test_jobs_are_listed_page_by_page(live: Live) -> None:
             client.cancel(job_id)
 
 
-def test_explanations_and_records_come_whole(live: Live, stage: Service) -> None:
+def test_explanations_and_records_are_complete(live: Live, stage: Service) -> None:
     with client_of(live) as (client, _):
         job = client.submit(MM, trials=8, fresh=True)
         pages = list(client.explain(job.id, "mm"))
@@ -269,7 +269,7 @@ def test_a_kernel_is_pulled_and_checked(live: Live, stage: Service, tmp_path: Pa
         client.cancel(waiting.id)
 
 
-def test_the_key_goes_to_the_service_only(live: Live) -> None:
+def test_the_key_is_sent_to_the_service_only(live: Live) -> None:
     def away(_: httpx.Request, __: httpx.BaseTransport) -> Answer:
         return httpx.Response(307, headers={"Location": "http://evil.example/"})
 
@@ -306,7 +306,7 @@ class Shelf:
         return self.data
 
 
-def test_a_cache_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
+def test_a_modified_cache_is_refused(tmp_path: Path) -> None:
     cache = KernelCache(tmp_path)
     digest = unbox(package(), "p").digest
     path = cache.put(package(), digest)
@@ -318,7 +318,7 @@ def test_a_cache_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
             load(f"sha256:{digest}", cache=cache)
 
 
-def test_another_package_than_was_asked_for_is_refused_and_not_kept(tmp_path: Path) -> None:
+def test_a_package_with_another_digest_is_refused_and_not_cached(tmp_path: Path) -> None:
     cache = KernelCache(tmp_path)
     with pytest.raises(PackageError, match="expected " + "0" * 64):
         load("sha256:" + "0" * 64, cache=cache, source=Shelf(package()))
@@ -327,7 +327,7 @@ def test_another_package_than_was_asked_for_is_refused_and_not_kept(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_kernel_for_another_processor_is_refused_and_not_kept(tmp_path: Path) -> None:
+def test_a_kernel_for_another_processor_is_refused_and_not_cached(tmp_path: Path) -> None:
     found = unbox(package(), "p")
     files = {name: data for name, data in found.files.items() if name != MANIFEST}
     target = {**found.manifest["target"], "needs": ["avx99"]}
@@ -339,17 +339,17 @@ def test_a_kernel_for_another_processor_is_refused_and_not_kept(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("what", ["sha256:", "sha256:xyz", "sha256:" + "A" * 64])
-def test_what_is_no_digest_is_refused(what: str) -> None:
+def test_an_invalid_digest_is_refused(what: str) -> None:
     with pytest.raises(PackageError, match="64 hex digits"):
         load(what)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="No such file"):
         load(tmp_path / "nothing.zip")
 
 
-def test_the_environment_says_where_and_with_which_key(tmp_path: Path) -> None:
+def test_the_environment_names_the_service_and_the_key(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("from a file\n")
     assert place_of(environment={}) == Place("http://127.0.0.1:8720")
@@ -364,7 +364,7 @@ def test_the_environment_says_where_and_with_which_key(tmp_path: Path) -> None:
         Place("ftp://x")
 
 
-def test_what_a_newer_service_adds_is_left_out() -> None:
+def test_unknown_fields_of_a_newer_service_are_ignored() -> None:
     told = {**REPLIES["JobReply"], "new": 1}
     told["tasks"] = [{**told["tasks"][0], "newer": 2}]
     job = job_of(told)
@@ -376,7 +376,7 @@ def test_what_a_newer_service_adds_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("told", [None, [], {}, {"id": "x"}])
-def test_what_is_no_job_or_event_is_told(told: object) -> None:
+def test_an_invalid_job_or_event_is_an_error(told: object) -> None:
     with pytest.raises(ReplyError, match="not a"):
         job_of(told)
     with pytest.raises(ReplyError, match="not a"):

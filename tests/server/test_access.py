@@ -40,7 +40,7 @@ def test_a_key_is_256_random_bits_and_only_its_digest_is_stored(engine: Engine) 
         assert {row.sha256 for row in rows} == {keys.digest(first), keys.digest(second)}
 
 
-def test_scopes_include_those_below(engine: Engine) -> None:
+def test_scopes_include_lower_scopes(engine: Engine) -> None:
     for scope, reach in (
         ("read", {"read"}),
         ("tune", {"read", "tune"}),
@@ -53,7 +53,7 @@ def test_scopes_include_those_below(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("scopes", [(), ("write",), ("read", "root")])
-def test_a_wrong_scope_is_refused(engine: Engine, scopes: tuple[str, ...]) -> None:
+def test_an_unknown_scope_is_refused(engine: Engine, scopes: tuple[str, ...]) -> None:
     with transaction(engine) as tx, pytest.raises(SpecError, match="expected read, tune or admin"):
         keys.create(tx, "a", scopes, 0.0)
 
@@ -75,7 +75,7 @@ def test_a_key_ends_when_it_expires_is_revoked_or_its_tenant_is_disabled(engine:
             assert keys.check(tx, wrong, 1.0) is None
 
 
-def test_a_rotated_key_lives_as_long_and_the_old_one_a_little_longer(engine: Engine) -> None:
+def test_a_rotated_key_has_the_lifetime_of_the_old_one(engine: Engine) -> None:
     with transaction(engine) as tx:
         old, row = keys.create(tx, "a", ("read", "tune"), 0.0, expires_s=100.0, label="ci")
         new, fresh = keys.rotate(tx, row.prefix, 50.0, overlap_s=10.0)
@@ -87,7 +87,7 @@ def test_a_rotated_key_lives_as_long_and_the_old_one_a_little_longer(engine: Eng
             keys.rotate(tx, row.prefix, 70.0, 0.0)
 
 
-def test_a_revoked_key_goes_on_for_seconds_at_most(engine: Engine) -> None:
+def test_a_revoked_key_is_refused_within_seconds(engine: Engine) -> None:
     clock = [0.0]
     authenticator = Authenticator(engine, None, clock=lambda: clock[0])
     key = key_of(engine)
@@ -100,7 +100,7 @@ def test_a_revoked_key_goes_on_for_seconds_at_most(engine: Engine) -> None:
         authenticator.authenticate(key)
 
 
-def test_wrong_secrets_are_looked_up_while_another_transaction_holds_the_write_lock(
+def test_invalid_secrets_are_looked_up_during_a_write_transaction(
     engine: Engine,
 ) -> None:
     authenticator = Authenticator(engine, None)
@@ -118,7 +118,7 @@ def test_wrong_secrets_are_looked_up_while_another_transaction_holds_the_write_l
         assert other.submit(authenticator.authenticate, key).result(timeout=20).tenant == "a"
 
 
-def test_a_session_ends_with_its_key_and_is_no_bearer(url: str, engine: Engine) -> None:
+def test_a_session_ends_with_its_key_and_is_no_bearer_token(url: str, engine: Engine) -> None:
     key = key_of(engine, "read")
     authenticator = Authenticator(engine, None, clock=count(step=6).__next__)  # remembers nothing
     session = authenticator.sign_in(key)
@@ -139,7 +139,7 @@ def test_a_session_ends_with_its_key_and_is_no_bearer(url: str, engine: Engine) 
         authenticator.sign_in(key)
 
 
-def test_the_oldest_sessions_of_a_key_make_room(engine: Engine) -> None:
+def test_the_oldest_sessions_of_a_key_are_deleted(engine: Engine) -> None:
     key = key_of(engine)
     key_id = Authenticator(engine, None).authenticate(key).key_id
     assert key_id is not None
@@ -151,14 +151,14 @@ def test_the_oldest_sessions_of_a_key_make_room(engine: Engine) -> None:
         assert tx.scalar(select(func.count()).select_from(SessionRow)) == 1
 
 
-def test_only_the_scheme_bearer_is_known() -> None:
+def test_other_schemes_than_bearer_are_refused() -> None:
     assert bearer("Bearer abc") == bearer("bearer  abc ") == "abc"
     assert bearer(None) is None
     with pytest.raises(UnauthenticatedError, match="Bearer"):
         bearer("Basic YTpi")
 
 
-def test_with_keys_in_the_database_every_request_needs_one(url: str, engine: Engine) -> None:
+def test_with_keys_every_request_needs_one(url: str, engine: Engine) -> None:
     key = key_of(engine, "read")
     with service(url) as running:
         for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": f"Basic {key}"}):
@@ -175,7 +175,7 @@ def test_with_keys_in_the_database_every_request_needs_one(url: str, engine: Eng
             assert running.client.get(path).status_code == 200
 
 
-def test_a_key_may_do_what_its_scope_says(url: str, engine: Engine) -> None:
+def test_the_scope_of_a_key_limits_its_requests(url: str, engine: Engine) -> None:
     allowed = {
         "read": {"/v1/jobs": 200, "POST": 403, "/v1/workers": 403, "/metrics": 403},
         "tune": {"/v1/jobs": 200, "POST": 202, "/v1/workers": 403, "/metrics": 403},
@@ -194,7 +194,7 @@ def test_a_key_may_do_what_its_scope_says(url: str, engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"host": "0.0.0.0"}, {"host": "::"}, {"require_keys": True}])
-def test_without_keys_nobody_else_may_reach_the_service(
+def test_without_keys_only_loopback_is_served(
     url: str, engine: Engine, changes: dict[str, Any]
 ) -> None:
     with pytest.raises(SpecError, match="ansorpy keys create"), service(url, **changes):
@@ -204,14 +204,14 @@ def test_without_keys_nobody_else_may_reach_the_service(
         assert running.client.get("/v1/jobs").status_code == 401
 
 
-def test_an_expired_key_is_no_key(url: str, engine: Engine) -> None:
+def test_an_expired_key_is_refused_at_start(url: str, engine: Engine) -> None:
     key_of(engine, lifetime_s=-1.0)
     with pytest.raises(SpecError, match="ansorpy keys create"), service(url, host="0.0.0.0"):
         pass
 
 
 @pytest.mark.parametrize("end", ["expired", "revoked"])
-def test_keys_once_made_stay_needed(url: str, engine: Engine, end: str) -> None:
+def test_keys_stay_required_after_all_have_expired(url: str, engine: Engine, end: str) -> None:
     key = key_of(engine, lifetime_s=-1.0 if end == "expired" else None)
     if end == "revoked":
         with transaction(engine) as tx:
@@ -225,9 +225,7 @@ def test_keys_once_made_stay_needed(url: str, engine: Engine, end: str) -> None:
         assert running.client.get("/v1/jobs", headers=another).status_code == 200
 
 
-def test_a_service_with_keys_is_opened_by_an_explicit_setting_only(
-    url: str, engine: Engine
-) -> None:
+def test_a_service_with_keys_opens_by_an_explicit_setting_only(url: str, engine: Engine) -> None:
     key_of(engine, lifetime_s=-1.0)
     with service(url, without_keys=True) as running:
         assert running.client.get("/v1/jobs").status_code == 200
@@ -241,7 +239,7 @@ def test_a_service_with_keys_is_opened_by_an_explicit_setting_only(
             pass
 
 
-def test_a_key_may_come_from_a_file(url: str, tmp_path: Path) -> None:
+def test_a_key_is_read_from_a_file(url: str, tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("k" * 40 + "\n")
     with service(url, host="0.0.0.0", admin_key_file=file) as running:
@@ -256,7 +254,7 @@ def test_a_key_may_come_from_a_file(url: str, tmp_path: Path) -> None:
             pass
 
 
-def test_wrong_keys_are_slowed_down(url: str, engine: Engine) -> None:
+def test_invalid_keys_have_a_rate_limit(url: str, engine: Engine) -> None:
     good = {"Authorization": f"Bearer {key_of(engine)}"}
     with service(url, denied_rate="3/minute") as running:
         wrong = {"Authorization": "Bearer wrong"}
@@ -280,7 +278,7 @@ def test_rates_are_per_kind_and_per_caller(url: str) -> None:
         rates.hit("read", "a")
 
 
-def test_a_day_has_so_many_trials(url: str) -> None:
+def test_trials_per_day_are_limited(url: str) -> None:
     with service(url, max_trials_per_day=100) as running:
         running.submit(budget={"trials": 60}, fresh=True)
         body = {"text": MM, "budget": {"trials": 41}, "fresh": True}
@@ -293,7 +291,7 @@ def test_a_day_has_so_many_trials(url: str) -> None:
         assert len(running.client.get("/v1/jobs").json()["jobs"]) == 2
 
 
-def test_a_tenant_may_have_limits_of_its_own(url: str, engine: Engine) -> None:
+def test_limits_of_a_tenant_override_the_settings(url: str, engine: Engine) -> None:
     key = {"Authorization": f"Bearer {key_of(engine)}"}
     with transaction(engine) as tx:
         row = tx.scalars(select(TenantRow).where(TenantRow.name == "a")).one()
@@ -304,7 +302,7 @@ def test_a_tenant_may_have_limits_of_its_own(url: str, engine: Engine) -> None:
         assert codes == [202, 429]
 
 
-def test_names_of_other_machines_are_no_host_without_keys(url: str, engine: Engine) -> None:
+def test_without_keys_the_host_must_be_this_machine(url: str, engine: Engine) -> None:
     with service(url) as running:
         for host in ("evil.example", "evil.example:8720", "127.0.0.1.evil.example", "", "a b"):
             reply = running.client.get("/v1/jobs", headers={"Host": host})
@@ -342,7 +340,7 @@ JSON_TYPES = ("application/json", "application/json; charset=utf-8", "APPLICATIO
 CURL = "application/x-www-form-urlencoded"
 
 
-def test_a_job_is_json_and_says_so(url: str) -> None:
+def test_a_job_needs_a_json_content_type(url: str) -> None:
     body = json.dumps({"text": MM}).encode()
     browser = {"Origin": "http://localhost"}
 
@@ -375,11 +373,11 @@ def test_every_reply_carries_the_headers_that_keep_browsers_safe(url: str) -> No
     ("host", "answer"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("x", False)],
 )
-def test_loopback(host: str, answer: bool) -> None:
+def test_loopback_addresses_are_recognised(host: str, answer: bool) -> None:
     assert is_loopback(host) is answer
 
 
-def test_the_database_is_not_asked_again_for_a_known_key(url: str, engine: Engine) -> None:
+def test_a_valid_key_is_cached(url: str, engine: Engine) -> None:
     authenticator = Authenticator(engine, None, clock=time.monotonic)
     key = key_of(engine)
     assert authenticator.cached(key) is None

@@ -80,11 +80,13 @@ def clean(watched: Watched) -> None:
     assert watched.errors == []
 
 
-def test_a_job_is_followed_to_its_end_without_loading_the_page_again(job: str) -> None:
+def test_a_page_follows_its_job_to_the_end_without_a_reload(job: str) -> None:
     assert len(job) == 32  # the fixture has watched it
 
 
-def test_the_same_page_loaded_afterwards(job: str, live: tuple[Live, str], chromium: Any) -> None:
+def test_a_page_of_an_ended_job_shows_the_same(
+    job: str, live: tuple[Live, str], chromium: Any
+) -> None:
     with page_of(chromium, live[0].url) as watched:
         page = watched.page
         page.goto(f"/jobs/{job}")
@@ -101,7 +103,7 @@ def test_the_same_page_loaded_afterwards(job: str, live: tuple[Live, str], chrom
         clean(watched)
 
 
-def test_the_curves_end_at_the_time_that_the_list_shows(
+def test_curves_end_at_the_time_in_the_list(
     job: str, live: tuple[Live, str], chromium: Any
 ) -> None:
     with page_of(chromium, live[0].url) as watched:
@@ -135,7 +137,7 @@ def test_no_page_is_wider_than_a_phone(job: str, live: tuple[Live, str], chromiu
         clean(watched)
 
 
-def test_a_running_job_is_steered_by_its_buttons(
+def test_buttons_pause_resume_and_cancel_a_running_job(
     job: str, live: tuple[Live, str], chromium: Any
 ) -> None:
     running, _ = live
@@ -159,7 +161,7 @@ def test_a_running_job_is_steered_by_its_buttons(
     assert (told["state"], told["trials"] > 0) == ("cancelled", True)
 
 
-def test_the_derivation_shows_every_rule_that_was_asked(
+def test_the_derivation_shows_every_evaluated_rule(
     job: str, live: tuple[Live, str], chromium: Any
 ) -> None:
     told = live[0].get(f"/v1/jobs/{job}/explain").json()
@@ -192,7 +194,7 @@ def test_two_jobs_share_a_chart(job: str, live: tuple[Live, str], chromium: Any)
         clean(watched)
 
 
-def test_dark_where_the_system_is(job: str, live: tuple[Live, str], chromium: Any) -> None:
+def test_the_dark_theme_follows_the_system(job: str, live: tuple[Live, str], chromium: Any) -> None:
     seen = {}
     for scheme in ("light", "dark"):
         with page_of(chromium, live[0].url, scheme=scheme) as watched:
@@ -221,7 +223,7 @@ def test_keyboard_and_labels(job: str, live: tuple[Live, str], chromium: Any) ->
         clean(watched)
 
 
-def test_strings_from_outside_do_nothing(live: tuple[Live, str], chromium: Any, job: str) -> None:
+def test_strings_of_requests_run_no_script(live: tuple[Live, str], chromium: Any, job: str) -> None:
     running, url = live
     engine = open_database(url)
     evil = poison(Service(running.http, engine))  # type: ignore[arg-type]  # also an httpx.Client
@@ -236,7 +238,9 @@ def test_strings_from_outside_do_nothing(live: tuple[Live, str], chromium: Any, 
         clean(watched)
 
 
-def test_the_policy_forbids_what_stands_in_a_page(live: tuple[Live, str], chromium: Any) -> None:
+def test_the_content_security_policy_forbids_inline_code(
+    live: tuple[Live, str], chromium: Any
+) -> None:
     with page_of(chromium, live[0].url) as watched:
         watched.page.goto("/jobs")
         watched.page.evaluate(
@@ -250,7 +254,7 @@ def test_the_policy_forbids_what_stands_in_a_page(live: tuple[Live, str], chromi
         assert any("Content Security Policy" in error for error in watched.errors)
 
 
-def test_a_key_is_asked_for_and_kept_where_no_script_sees_it(tmp_path: Path, chromium: Any) -> None:
+def test_login_stores_the_session_in_an_http_only_cookie(tmp_path: Path, chromium: Any) -> None:
     key = tmp_path / "key"
     key.write_text(token_hex(32))
     url = f"sqlite:///{tmp_path / 'ansorpy.db'}"

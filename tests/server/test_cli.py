@@ -79,7 +79,7 @@ def test_the_loops_after_a_pass_are_printed(env: dict[str, str], file: str) -> N
     )
 
 
-def test_sketches_are_counted_and_told(env: dict[str, str], file: str) -> None:
+def test_sketches_are_counted_and_printed(env: dict[str, str], file: str) -> None:
     found = ansorpy(env, "sketches", file, "--bind", "N=16", "--json")
     answer = json.loads(found.stdout)
     assert answer["count"] == len(answer["sketches"]) > 0
@@ -104,7 +104,7 @@ def test_a_target_has_three_names(env: dict[str, str], file: str, name: str) -> 
     assert (named.exit_code, named.stdout) == (0, plain.stdout)
 
 
-def test_sketches_may_be_of_a_larger_machine(env: dict[str, str], file: str) -> None:
+def test_sketches_of_a_larger_machine_are_derived(env: dict[str, str], file: str) -> None:
     found = ansorpy(env, "sketches", file, "--bind", "N=16", "--cores", str(MANY))
     assert found.exit_code == 0
 
@@ -115,7 +115,7 @@ def test_explain_shows_rules_and_reasons(env: dict[str, str], file: str) -> None
     assert "apply" in found.stdout
 
 
-def test_a_file_may_come_from_standard_input(env: dict[str, str]) -> None:
+def test_a_file_is_read_from_standard_input(env: dict[str, str]) -> None:
     assert ansorpy(env, "explain", "-", "--bind", "N=16", text=MM).exit_code == 0
 
 
@@ -169,7 +169,7 @@ def test_a_file_may_come_from_standard_input(env: dict[str, str]) -> None:
         (("nonsense",), "nonsense"),
     ],
 )
-def test_wrong_input_is_one_message_and_exit_code_2(
+def test_invalid_input_is_one_message_and_exit_code_2(
     env: dict[str, str], file: str, arguments: tuple[str, ...], message: str
 ) -> None:
     json_file = str(Path(file).parent / "broken.json")
@@ -180,7 +180,7 @@ def test_wrong_input_is_one_message_and_exit_code_2(
     assert "Traceback" not in found.stderr
 
 
-def test_where_nothing_survives_the_reasons_are_told(
+def test_without_a_survivor_the_reasons_are_printed(
     env: dict[str, str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = Finished((result(None),), 1.0, "trials")
@@ -209,7 +209,7 @@ def test_where_nothing_survives_the_reasons_are_told(
     ],
     ids=lambda value: str(value),
 )
-def test_a_wrong_setting_is_one_message_and_exit_code_2(
+def test_an_invalid_setting_is_one_message_and_exit_code_2(
     env: dict[str, str], setting: dict[str, str], message: str, command: tuple[str, ...]
 ) -> None:
     found = ansorpy({**env, **setting}, *command, text=MM.replace("N", "4"))
@@ -220,7 +220,7 @@ def test_a_wrong_setting_is_one_message_and_exit_code_2(
 
 @pytest.mark.slow
 @pytest.mark.measure
-def test_doctor_sends_a_kernel_the_whole_way(env: dict[str, str]) -> None:
+def test_doctor_builds_checks_and_calls_a_kernel(env: dict[str, str]) -> None:
     found = ansorpy(env, "doctor")
     assert found.exit_code == 0, found.stdout
     lines = [line.split(maxsplit=2) for line in found.stdout.splitlines()]
@@ -233,7 +233,7 @@ def test_doctor_sends_a_kernel_the_whole_way(env: dict[str, str]) -> None:
     assert "gains no privileges" in told["isolation"][1]
 
 
-def test_doctor_names_what_is_wrong_and_goes_on(env: dict[str, str]) -> None:
+def test_doctor_reports_a_problem_and_continues(env: dict[str, str]) -> None:
     ansorpy(env, "db", "upgrade")
     with sqlite3.connect(Path(env["ANSORPY_DATA_DIR"]) / "ansorpy.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -246,14 +246,14 @@ def test_doctor_names_what_is_wrong_and_goes_on(env: dict[str, str]) -> None:
     assert found["data"].state == "ok"
 
 
-def test_the_database_is_brought_up_once(env: dict[str, str]) -> None:
+def test_the_database_is_upgraded_once(env: dict[str, str]) -> None:
     first, second = ansorpy(env, "db", "upgrade"), ansorpy(env, "db", "upgrade")
     assert (first.exit_code, second.exit_code) == (0, 0)
     assert "empty -> " in first.stdout
     assert "already" in second.stdout
 
 
-def test_a_database_of_another_version_is_wrong_input(env: dict[str, str]) -> None:
+def test_a_database_of_another_version_is_invalid_input(env: dict[str, str]) -> None:
     ansorpy(env, "db", "upgrade")
     with sqlite3.connect(Path(env["ANSORPY_DATA_DIR"]) / "ansorpy.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -274,7 +274,7 @@ def test_progress_is_one_line_per_event() -> None:
     assert as_line(ROUND).startswith("mm: round 1, 2 trials, best 1 ms, 1 failed")
 
 
-def test_results_for_people_end_with_the_next_command() -> None:
+def test_the_summary_ends_with_the_next_command() -> None:
     won, lost = result(Path("mm.zip")), result(None)
     lines = as_text(Finished((won, lost), 1.0, "trials")).splitlines()
     assert lines[0] == "mm: 1 ms, verified"  # no rate
@@ -286,7 +286,7 @@ def test_results_for_people_end_with_the_next_command() -> None:
     assert """import ansorpy; k = ansorpy.load("mm.zip"); print(k)""" in lines[-1]
 
 
-def test_the_version_is_told(env: dict[str, str]) -> None:
+def test_the_version_is_printed(env: dict[str, str]) -> None:
     assert ansorpy(env, "--version").stdout == f"ansorpy {version('ansorpy')}\n"
 
 
@@ -311,7 +311,7 @@ def test_shells_can_complete_commands(env: dict[str, str]) -> None:
     assert found.stdout.split() == ["tune"]
 
 
-def test_equal_tasks_are_told_before_and_after() -> None:
+def test_equal_tasks_are_reported_before_and_after() -> None:
     twin = replace(result(Path("mm.zip")), name="twin", same_as="mm", trials=0, failures={})
     lines = as_text(Finished((twin,), 1.0, "trials")).splitlines()
     assert "  trials    0, tuned as mm, which is equal" in lines
@@ -397,7 +397,7 @@ def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str], file: str, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.measure
-def test_a_second_ctrl_c_says_what_was_written(
+def test_a_second_ctrl_c_names_the_written_files(
     env: dict[str, str], file: str, tmp_path: Path
 ) -> None:
     process = command(
@@ -417,7 +417,7 @@ def test_a_second_ctrl_c_says_what_was_written(
 
 @pytest.mark.slow
 @pytest.mark.measure
-def test_ctrl_c_ends_what_waits_for_a_core(
+def test_ctrl_c_ends_a_wait_for_a_core(
     env: dict[str, str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # locks of our own
@@ -438,7 +438,7 @@ def test_ctrl_c_ends_what_waits_for_a_core(
 
 
 @pytest.mark.slow
-def test_a_worker_ends_when_asked(env: dict[str, str]) -> None:
+def test_a_worker_ends_on_sigterm(env: dict[str, str]) -> None:
     process = command({**env, "ANSORPY_LOG_FORMAT": "json"}, "worker")
     assert process.stderr is not None
     first = json.loads(process.stderr.readline())

@@ -71,7 +71,7 @@ def test_a_job_is_submitted_followed_and_pulled(stage: Stage, tmp_path: Path) ->
     assert again.stderr.startswith("answered: succeeded")
 
 
-def test_a_dag_in_json_is_submitted_too(stage: Stage, tmp_path: Path) -> None:
+def test_a_json_dag_is_submitted(stage: Stage, tmp_path: Path) -> None:
     file = tmp_path / "mm.json"
     file.write_text(dumps(parse(MM)[0]))
     arguments = ("submit", str(file), "--fresh", "--priority", "5", "--cores", "2", "--json")
@@ -80,7 +80,7 @@ def test_a_dag_in_json_is_submitted_too(stage: Stage, tmp_path: Path) -> None:
     assert stage.run("cancel", found["id"]).stdout.startswith("cancelled")
 
 
-def test_jobs_are_listed_and_steered(stage: Stage) -> None:
+def test_jobs_are_listed_paused_resumed_and_cancelled(stage: Stage) -> None:
     job_id = stage.submit(fresh=True)
     assert stage.run("pause", job_id).stdout.startswith("paused: 0/64 trials")
     (line,) = stage.run("status", "--state", "paused").stdout.splitlines()
@@ -144,7 +144,7 @@ def test_first_digits_of_several_jobs_are_refused_with_the_candidates(stage: Sta
         (("keys", "revoke", "nothing"), "because 0 valid ones begin"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(
+def test_an_error_is_one_line_and_exit_code_2(
     stage: Stage, arguments: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     json_file = tmp_path / "broken.json"
@@ -156,7 +156,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert len(found.stderr.splitlines()) == 1
 
 
-def test_a_target_is_read_by_the_service_as_locally(stage: Stage, tmp_path: Path) -> None:
+def test_service_and_command_line_parse_targets_alike(stage: Stage, tmp_path: Path) -> None:
     file = tmp_path / "mm.te"
     file.write_text(MM)
     for target in ("cuda", "cuda:sm_90"):
@@ -166,14 +166,14 @@ def test_a_target_is_read_by_the_service_as_locally(stage: Stage, tmp_path: Path
         assert local.stderr.removeprefix("ansorpy: ") in remote.stderr
 
 
-def test_on_a_terminal_a_job_says_what_it_waits_for() -> None:
+def test_on_a_terminal_a_queued_job_shows_its_missing_worker() -> None:
     stream = Terminal()
     with watcher(stream) as show:
         show(job(state="queued", waiting_for="no live worker for cpu"))
     assert "no live worker for cpu" in stream.getvalue()
 
 
-def test_a_service_that_is_not_there_is_exit_code_4(stage: Stage) -> None:
+def test_an_unreachable_service_is_exit_code_4(stage: Stage) -> None:
     found = stage.run("status", ANSORPY_URL="http://127.0.0.1:9", ANSORPY_API_KEY="k")
     assert found.exit_code == 4
     assert found.stderr.splitlines()[-1] == (
@@ -188,7 +188,7 @@ def test_a_wrong_address_is_exit_code_2(stage: Stage) -> None:
     assert stage.run("status", ANSORPY_API_KEY_FILE="/nowhere").exit_code == 2
 
 
-def test_records_travel_as_lines(stage: Stage, tmp_path: Path) -> None:
+def test_records_are_exported_and_imported_as_lines(stage: Stage, tmp_path: Path) -> None:
     stage.submit(fresh=True)
     with stage.held(stage.claim()) as (tx, row, _):
         tx.add(record_row(trial(1.0), row.tenant_id, row.id, "mm", 1, origin="measured"))
@@ -207,7 +207,7 @@ def test_records_travel_as_lines(stage: Stage, tmp_path: Path) -> None:
     assert store.count() == 1
 
 
-def test_imported_records_are_imported_whatever_the_file_says(tmp_path: Path) -> None:
+def test_imported_records_have_the_origin_imported(tmp_path: Path) -> None:
     file, url = tmp_path / "records.jsonl", f"sqlite:///{tmp_path}/own.db"
     told = {**json.loads(encode(trial(1.0))), "origin": "measured"}
     file.write_text(json.dumps(told) + "\n")
@@ -244,7 +244,7 @@ def test_a_hostile_file_is_one_sentence_and_exit_code_2(
     assert len(found.stderr.splitlines()) == 1
 
 
-def test_keys_are_made_listed_replaced_and_ended(tmp_path: Path) -> None:
+def test_keys_are_created_listed_rotated_and_revoked(tmp_path: Path) -> None:
     env = {"ANSORPY_DATABASE_URL": f"sqlite:///{tmp_path}/keys.db"}
 
     def run(*arguments: str) -> Result:
@@ -272,7 +272,7 @@ def job(**changes: object) -> Job:
     return job_of({**REPLIES["JobReply"], **changes})
 
 
-def test_a_line_tells_best_rate_trials_and_eta() -> None:
+def test_a_line_has_best_rate_trials_and_eta() -> None:
     running = job(state="running", trials=16, seconds=8.0)
     assert as_line(running) == (
         "running: 16/64 trials; ETA 0:24; mm best 5.1 us, 102.8 GFLOP/s, 1 failed"
@@ -280,7 +280,7 @@ def test_a_line_tells_best_rate_trials_and_eta() -> None:
     assert as_line(job(state="failed", reason="poison")).endswith("poison")
 
 
-def test_the_eta_is_the_sooner_of_trials_and_time() -> None:
+def test_the_eta_is_the_minimum_by_trials_and_by_time() -> None:
     budget = dict(JOB.budget)
     assert eta_s(job(state="running", trials=16, seconds=8.0)) == 24.0
     limited = job(state="running", trials=16, seconds=8.0, budget={**budget, "seconds": 10.0})
@@ -310,7 +310,7 @@ def test_on_a_terminal_there_are_bars() -> None:
     assert "102.8 GFLOP/s" in told
 
 
-def test_elsewhere_a_line_comes_once() -> None:
+def test_without_a_terminal_equal_lines_are_written_once() -> None:
     stream = StringIO()
     with watcher(stream) as show:
         show(JOB)

@@ -21,7 +21,7 @@ PLAIN = {"Accept-Encoding": "identity"}
         ("*;q=0", False), ("x-gzip", False), ("," * 5000 + "gzip", False),
     ],
 )  # fmt: skip
-def test_the_header_decides(header: str, accepted: bool) -> None:
+def test_accept_encoding_decides(header: str, accepted: bool) -> None:
     assert accepts_gzip(header) is accepted
 
 
@@ -41,7 +41,7 @@ def test_a_page_is_compressed_if_the_request_accepts_it(url: str) -> None:
             assert one.headers["cache-control"] == "private, no-store"
 
 
-def test_numbers_of_charts_are_compressed_unless_they_are_few(url: str) -> None:
+def test_large_chart_data_is_compressed(url: str) -> None:
     with service(url) as running:
         job_id = running.submit()
         claimed = running.claim()
@@ -56,7 +56,7 @@ def test_numbers_of_charts_are_compressed_unless_they_are_few(url: str) -> None:
         assert many.text.count("\n") == 50
 
 
-def test_packages_streams_and_the_api_are_sent_as_they_are(url: str) -> None:
+def test_packages_streams_and_the_api_are_not_compressed(url: str) -> None:
     with service(url) as running:
         job_id, digest = running.succeed(fresh=True)
         for path in (

@@ -134,7 +134,7 @@ def part_of(connection: socket.socket) -> bytes:
     ],
     ids=["nothing", "word", "half", "body", "unread body", "second request"],
 )  # fmt: skip
-def test_a_request_that_does_not_arrive_is_given_up(
+def test_an_incomplete_request_is_closed_after_its_deadline(
     serve: Serve, sent: bytes, answer: bytes
 ) -> None:
     limits = replace(WIDE, head_s=0.3, body_s=0.6)
@@ -145,7 +145,7 @@ def test_a_request_that_does_not_arrive_is_given_up(
         until(lambda: running.open() == 0)
 
 
-def test_a_request_that_drips_in_is_given_up(serve: Serve) -> None:
+def test_a_slow_request_is_closed_after_its_deadline(serve: Serve) -> None:
     with serve(replace(WIDE, head_s=1.0)) as running:
         connection = running.connect(WHOLE)
         connection.recv(65536)  # answered; the deadline holds for each request
@@ -160,14 +160,14 @@ def test_a_request_that_drips_in_is_given_up(serve: Serve) -> None:
         until(dripped)
 
 
-def test_a_connection_between_two_requests_is_closed_after_a_while(serve: Serve) -> None:
+def test_an_idle_connection_is_closed(serve: Serve) -> None:
     with serve(WIDE, timeout_keep_alive=0.2) as running:
         assert received(running.connect(WHOLE)).startswith(b"HTTP/1.1 200 ")
         until(lambda: running.open() == 0)
         assert running.closed("late") == 0
 
 
-def test_requests_that_are_in_time_go_on(serve: Serve) -> None:
+def test_timely_requests_are_not_interrupted(serve: Serve) -> None:
     with serve(replace(WIDE, head_s=60.0, body_s=60.0)) as running:
         with httpx.Client(base_url=f"http://127.0.0.1:{running.port}") as client:
             for _ in range(5):
@@ -194,7 +194,7 @@ def test_a_header_without_an_end_is_cut_off(serve: Serve) -> None:
         assert running.answers() == 200
 
 
-def test_half_open_connections_make_room_for_whole_requests(serve: Serve) -> None:
+def test_half_open_connections_are_closed_for_complete_requests(serve: Serve) -> None:
     with serve(replace(WIDE, most=16)) as running:
         for number in range(50):
             running.connect(HALF, f"127.0.0.{number % 7 + 1}")
@@ -204,7 +204,7 @@ def test_half_open_connections_make_room_for_whole_requests(serve: Serve) -> Non
         assert running.closed("room") >= 34
 
 
-def test_one_address_does_not_take_the_room_of_others(serve: Serve) -> None:
+def test_one_address_cannot_use_up_the_connections(serve: Serve) -> None:
     with serve(replace(WIDE, most=32, most_of_address=8)) as running:
         patient = running.connect(HALF, "127.0.0.2")
         for _ in range(40):
@@ -248,7 +248,7 @@ def begun(stream: socket.socket) -> bytes:
     return found
 
 
-def test_a_client_that_reads_nothing_is_given_up(serve: Serve) -> None:
+def test_a_client_that_reads_nothing_is_disconnected(serve: Serve) -> None:
     with serve(replace(WIDE, unread_s=0.5)) as running:
         deaf = socket.socket()
         running.sockets.enter_context(deaf)
@@ -277,7 +277,7 @@ def test_limits_stay_below_the_descriptors() -> None:
     assert (few.most, few.most_of_address) == (32, 32)
 
 
-def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
+def test_the_soft_limit_is_raised_to_the_hard_limit() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))

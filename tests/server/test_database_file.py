@@ -85,7 +85,7 @@ def deleted(path: Path) -> None:
 
 
 @pytest.mark.parametrize("attack", [moved, replaced, deleted], ids=lambda f: f.__name__)
-def test_a_file_that_is_gone_ends_readiness_and_submissions(path: Path, attack: object) -> None:
+def test_a_missing_file_fails_readiness_and_submissions(path: Path, attack: object) -> None:
     assert callable(attack)
     url = f"sqlite:///{path}"
     with service(url) as running:
@@ -105,7 +105,7 @@ def test_a_file_that_is_gone_ends_readiness_and_submissions(path: Path, attack: 
         assert not path.exists()  # no empty database in its place
 
 
-def test_a_file_that_came_back_is_used_again(path: Path) -> None:
+def test_a_restored_file_is_used_again(path: Path) -> None:
     with service(f"sqlite:///{path}") as running:
         moved(path)
         assert running.client.get("/readyz").status_code == 503
@@ -130,7 +130,7 @@ def test_a_move_within_a_transaction_refuses_its_commit(path: Path) -> None:
     engine.dispose()
 
 
-def test_new_connections_refuse_another_file_too(path: Path) -> None:
+def test_new_connections_refuse_a_replaced_file(path: Path) -> None:
     engine = open_database(f"sqlite:///{path}")
     replaced(path)
     with reading(open_database(f"sqlite:///{path}")) as tx:
@@ -146,7 +146,7 @@ def test_records_of_the_library_are_private(tmp_path: Path) -> None:
     assert modes(tmp_path / "data") == {"data": 0o700, "records.jsonl": 0o600}
 
 
-def test_doctor_complains_of_what_others_may_read(
+def test_doctor_reports_files_readable_by_others(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(path.parent / "home"))

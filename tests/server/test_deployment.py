@@ -54,7 +54,7 @@ def test_every_container_is_hardened(name: str) -> None:
         assert "healthcheck" in service
 
 
-def test_secrets_are_files_and_stand_nowhere_else() -> None:
+def test_secrets_are_files_only() -> None:
     for name, service in SERVICES.items():
         for secret in service["secrets"]:
             assert secret in COMPOSE["secrets"], name
@@ -65,7 +65,7 @@ def test_secrets_are_files_and_stand_nowhere_else() -> None:
     assert all(set(secret) == {"file"} for secret in COMPOSE["secrets"].values())
 
 
-def test_nobody_starts_before_the_tables_are_there() -> None:
+def test_services_start_after_the_migration() -> None:
     assert SERVICES["migrate"]["command"] == ["db", "upgrade"]
     for name in ("api", "worker"):
         waits = SERVICES[name]["depends_on"]["migrate"]
@@ -86,7 +86,7 @@ def test_every_volume_is_named_and_declared() -> None:
             assert volume.split(":")[0] in COMPOSE["volumes"]
 
 
-def test_workers_can_be_many() -> None:
+def test_several_workers_can_run() -> None:
     assert "container_name" not in SERVICES["worker"]
     assert "ports" not in SERVICES["worker"]
 
@@ -105,7 +105,7 @@ def test_the_lock_holds_every_dependency_by_hash() -> None:
             assert "--hash=sha256:" in block, block[:60]
 
 
-def test_compose_takes_the_file() -> None:
+def test_docker_compose_accepts_the_file() -> None:
     tools = (["docker", "compose"], ["docker-compose"])
     for tool in tools:
         if shutil.which(tool[0]) is None:

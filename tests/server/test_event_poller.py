@@ -59,7 +59,7 @@ async def taken(reader: EventReader) -> list[int]:
     return [event.number for event in reader.take().events]
 
 
-def test_a_thousand_readers_are_one_question() -> None:
+def test_a_thousand_readers_are_one_query() -> None:
     async def run() -> None:
         source = Source({"a": 2, "b": 1})
         readers = [EventReader("ab"[n % 2], None, 1, follows_live=True) for n in range(1000)]
@@ -72,7 +72,7 @@ def test_a_thousand_readers_are_one_question() -> None:
     asyncio.run(run())
 
 
-def test_each_reader_is_given_each_event_once_and_in_order() -> None:
+def test_each_reader_gets_each_event_once_in_order() -> None:
     async def run() -> None:
         source = Source({"a": 3})
         readers = [EventReader("a", None, after, follows_live=True) for after in (0, 1, 2, 3)]
@@ -93,7 +93,7 @@ def test_each_reader_is_given_each_event_once_and_in_order() -> None:
     asyncio.run(run())
 
 
-def test_a_reader_that_takes_nothing_holds_up_nobody() -> None:
+def test_an_idle_reader_does_not_delay_others() -> None:
     async def run() -> None:
         source = Source({"a": 1})
         slow, quick = (
@@ -110,7 +110,7 @@ def test_a_reader_that_takes_nothing_holds_up_nobody() -> None:
     asyncio.run(run())
 
 
-def test_readers_of_old_events_are_not_asked_for_and_ended_jobs_are_told() -> None:
+def test_readers_of_stored_events_are_not_polled() -> None:
     async def run() -> None:
         source = Source({"a": 5, "b": 0}, ended={"b"})
         old, follows_live = EventReader("a", None, 0), EventReader("b", None, 0, follows_live=True)
@@ -122,7 +122,7 @@ def test_readers_of_old_events_are_not_asked_for_and_ended_jobs_are_told() -> No
     asyncio.run(run())
 
 
-def test_readers_whose_key_is_not_valid_any_more_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_of_an_invalid_key_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         source = Source({"a": 0}, keys={1, 2})
         good, bad, free = (EventReader("a", key, 0, follows_live=True) for key in (1, 2, None))
@@ -137,7 +137,7 @@ def test_readers_whose_key_is_not_valid_any_more_end(monkeypatch: pytest.MonkeyP
     asyncio.run(run())
 
 
-def test_a_database_that_is_away_is_waited_for_and_said_once(
+def test_an_unreachable_database_is_retried_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def run() -> None:
@@ -150,7 +150,7 @@ def test_a_database_that_is_away_is_waited_for_and_said_once(
     assert len(caplog.records) == 1
 
 
-def test_a_bug_in_the_poller_ends_the_streams_and_the_next_reader_starts_another() -> None:
+def test_an_error_of_the_poller_ends_its_streams_and_the_next_reader_restarts_it() -> None:
     async def run() -> None:
         source = Source({"a": 1}, errors=[ZeroDivisionError()])
         first, second = (
@@ -171,7 +171,7 @@ def test_a_bug_in_the_poller_ends_the_streams_and_the_next_reader_starts_another
     asyncio.run(run())
 
 
-def test_closing_ends_the_streams_after_the_look_that_is_under_way() -> None:
+def test_closing_waits_for_the_current_query() -> None:
     asked, answer = threading.Event(), threading.Event()
     order: list[str] = []
 

@@ -27,7 +27,7 @@ def parsed(text: str) -> list[dict[str, str]]:
     return [dict(line.split(": ", 1) for line in block.splitlines()) for block in blocks]
 
 
-def test_an_ended_job_tells_its_events_and_closes(running: Service) -> None:
+def test_the_stream_of_an_ended_job_closes(running: Service) -> None:
     job_id, _ = running.succeed()
     reply = running.client.get(f"/v1/jobs/{job_id}/events")
     assert reply.headers["content-type"].startswith("text/event-stream")
@@ -43,7 +43,7 @@ def test_an_ended_job_tells_its_events_and_closes(running: Service) -> None:
     assert [body["id"] for body in bodies] == [1, 2, 3, 4, 5]
 
 
-def test_a_stream_resumes_after_the_last_event_that_came(running: Service) -> None:
+def test_a_stream_resumes_after_the_last_event(running: Service) -> None:
     job_id, _ = running.succeed()
     path = f"/v1/jobs/{job_id}/events"
     rest = running.client.get(path, headers={"Last-Event-ID": "3"})
@@ -53,7 +53,7 @@ def test_a_stream_resumes_after_the_last_event_that_came(running: Service) -> No
     assert running.client.get(path, headers={"Last-Event-ID": "x"}).status_code == 422
 
 
-def test_jsonl_tells_what_there_is(running: Service) -> None:
+def test_jsonl_ends_with_the_stored_events(running: Service) -> None:
     job_id = running.submit()
     reply = running.client.get(f"/v1/jobs/{job_id}/events", params={"format": "jsonl"})
     assert reply.headers["content-type"].startswith("application/x-ndjson")
@@ -61,7 +61,7 @@ def test_jsonl_tells_what_there_is(running: Service) -> None:
     assert (event["id"], event["kind"], event["state"]) == (1, "state", "queued")
 
 
-def test_a_stream_waits_for_what_happens_and_survives_another_process(url: str) -> None:
+def test_a_stream_follows_events_of_another_process(url: str) -> None:
     with service(url, event_stream_s=20.0) as running:
         job_id = running.submit()
 
@@ -84,7 +84,7 @@ def test_a_stream_waits_for_what_happens_and_survives_another_process(url: str) 
     assert [event["id"] for event in parsed(rest.text)] == ["5"]
 
 
-def test_one_stream_too_many_is_refused_and_a_closed_one_counts_no_more(running: Service) -> None:
+def test_excess_streams_are_refused_and_closed_ones_do_not_count(running: Service) -> None:
     path = f"/v1/jobs/{running.submit()}/events"
     seen: list[int] = []
     follower = threading.Thread(target=lambda: seen.append(running.client.get(path).status_code))
@@ -147,7 +147,7 @@ def tenant_of(tx: Session, job_id: str) -> int:
     return found
 
 
-def test_a_service_has_so_many_streams_in_all(url: str) -> None:
+def test_streams_of_a_service_are_limited(url: str) -> None:
     with service(url, event_stream_s=3600.0, max_event_streams_in_all=2) as running:
         job_id = running.submit()
         path = f"/v1/jobs/{job_id}/events"

@@ -39,7 +39,7 @@ def pages(running: Service, job_id: str, **query: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_rule_at_every_visit_says_why(running: Service) -> None:
+def test_every_rule_at_every_visit_has_a_reason(running: Service) -> None:
     job_id = running.submit(text=NET)
     told = pages(running, job_id)
     visits = [visit for page in told for visit in page["visits"]]
@@ -64,7 +64,7 @@ def test_the_task_is_chosen_by_name(running: Service) -> None:
     assert running.client.get(path, params={"task": "../x"}).status_code == 422
 
 
-def test_failures_are_told_by_kind_with_examples_and_a_next_step(running: Service) -> None:
+def test_failures_by_kind_have_examples_and_advice(running: Service) -> None:
     job_id = running.submit()
     claimed = running.claim()
     outcomes = [Failed("wrong", f"C[0] is {n}, not 2" + "x" * 999) for n in range(5)]

@@ -101,7 +101,7 @@ def test_a_long_derivation_comes_in_pages(
     assert sketches == len(derive(parse(NET)[0], Target(), CPU).sketches)
 
 
-def test_the_task_is_chosen_by_name_and_failures_are_told(running: Service) -> None:
+def test_the_page_shows_the_chosen_task_and_its_failures(running: Service) -> None:
     job_id = running.submit(text=MM + NET)
     path = f"/jobs/{job_id}/explain"
     assert "Derivation of mm" in running.client.get(path).text
@@ -118,7 +118,7 @@ def test_the_task_is_chosen_by_name_and_failures_are_told(running: Service) -> N
     assert "report the message" in page
 
 
-def test_a_derivation_that_is_too_large_is_told(
+def test_a_too_large_derivation_is_reported(
     running: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ansorpy.server.service.explain.SKETCHES", 0)
@@ -128,7 +128,7 @@ def test_a_derivation_that_is_too_large_is_told(
     assert "too many sketches" in page.text
 
 
-def test_a_row_knows_what_was_decided() -> None:
+def test_a_row_lists_its_decisions() -> None:
     found = list(tree_rows(derive(parse(MM)[0], Target(), CPU)))
     visited = [row for row in found if row.visits]
     assert any(row.decided for row in visited)

@@ -35,7 +35,9 @@ SETTINGS = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_the_service_does_what_its_document_says(url: str, engine: Engine, tmp_path: Path) -> None:
+def test_the_service_conforms_to_its_openapi_document(
+    url: str, engine: Engine, tmp_path: Path
+) -> None:
     with transaction(engine) as tx:
         key, _ = keys.create(tx, "fuzz", ("admin",), now(tx))
     counts = tmp_path / "counts.json"

@@ -18,7 +18,7 @@ UNLIKE = {"date", "x-request-id"}
 PAGES = {"content-length"}  # of pages that tell the time
 
 
-def test_every_path_that_is_read_answers_head(tmp_path: Path) -> None:
+def test_every_get_path_answers_head(tmp_path: Path) -> None:
     with process(f"sqlite:///{tmp_path}/head.db") as live:
         job = live.post("/v1/jobs", json={"text": MM}).json()["id"]
         for path in (*PATHS, f"/v1/jobs/{job}", f"/jobs/{job}", f"/v1/jobs/{'0' * 32}"):
@@ -42,7 +42,7 @@ def test_head_of_a_stream_ends_at_once_and_leaves_the_connection_usable(tmp_path
             assert time.monotonic() < end_s
 
 
-def test_head_of_what_only_takes_posts_is_a_405(tmp_path: Path) -> None:
+def test_head_of_a_post_path_is_a_405(tmp_path: Path) -> None:
     with process(f"sqlite:///{tmp_path}/head.db") as live:
         head = live.http.head(f"/v1/jobs/{'0' * 32}/cancel")
         assert (head.status_code, head.headers["allow"]) == (405, "POST")
@@ -52,7 +52,7 @@ def test_head_of_what_only_takes_posts_is_a_405(tmp_path: Path) -> None:
     ("address", "shown"),
     [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "localhost"), ("::", "localhost"), ("::1", "[::1]")],
 )
-def test_a_browser_is_told_an_address_that_it_can_open(address: str, shown: str) -> None:
+def test_the_printed_address_opens_in_a_browser(address: str, shown: str) -> None:
     assert shown_host(address) == shown
 
 

@@ -49,7 +49,7 @@ def test_every_hostile_body_is_a_problem_that_repeats_nothing(running: Service) 
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_refused_at_once(sqlite_service: Service, name: str) -> None:
+def test_a_decompression_bomb_is_refused_at_once(sqlite_service: Service, name: str) -> None:
     costs: list[float] = []
     while len(costs) < BOMB_TRIES and min(costs, default=inf) >= MAX_BOMB:
         # Time of this process, in which the service runs: the machine may have other work.
@@ -96,7 +96,7 @@ def test_the_memory_of_the_service_does_not_grow(url: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_long_body_is_refused_without_being_held(tmp_path: Path) -> None:
+def test_a_long_body_is_refused_without_being_stored(tmp_path: Path) -> None:
     def chunks() -> Iterator[bytes]:
         for _ in range(3000):
             yield b"x" * 100_000
@@ -151,7 +151,7 @@ def test_no_header_makes_the_service_fail(running: Service, headers: dict[str, s
         assert len(reply.content) < MAX_REPLY_BYTES
 
 
-def test_what_is_large_but_legal_has_small_replies(running: Service) -> None:
+def test_large_legal_requests_have_small_replies(running: Service) -> None:
     defs = "".join(
         f"def {'n' * 59}{n:03d}(float(64) A) -> (B) {{ B(i) = A(i) }}\n" for n in range(40)
     )

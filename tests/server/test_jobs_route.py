@@ -20,7 +20,7 @@ def running(url: str) -> Iterator[Service]:
         yield found
 
 
-def test_submit_queues_a_job_and_says_where_it_is(running: Service) -> None:
+def test_submit_queues_a_job_and_returns_its_location(running: Service) -> None:
     reply = running.client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 16}})
     assert reply.status_code == 202
     job = reply.json()
@@ -33,12 +33,12 @@ def test_submit_queues_a_job_and_says_where_it_is(running: Service) -> None:
     assert [task["name"] for task in job["tasks"]] == ["mm"]
 
 
-def test_the_wire_form_is_taken_too(running: Service) -> None:
+def test_dags_in_json_are_accepted(running: Service) -> None:
     reply = running.client.post("/v1/jobs", json={"dags": [to_json(parse(MM)[0])]})
     assert reply.status_code == 202, reply.text
 
 
-def test_only_known_freedoms_are_taken(running: Service) -> None:
+def test_unknown_values_of_allow_are_refused(running: Service) -> None:
     for words, status in ((["winograd4", "winograd2"], 202), (["fast"], 422)):
         reply = running.client.post("/v1/jobs", json={"text": MM, "allow": words})
         assert reply.status_code == status, reply.text
@@ -72,7 +72,7 @@ FIELDS = f"{', '.join(FIRST)} or {LAST}"
          " expected at most 32 characters"),
     ],
 )  # fmt: skip
-def test_an_error_of_shape_says_what_would_be_right(
+def test_a_validation_error_names_the_expected_value(
     running: Service, body: dict[str, object], place: str, detail: str
 ) -> None:
     reply = running.client.post("/v1/jobs", json={"text": MM, **body})
@@ -92,26 +92,26 @@ def test_an_error_of_shape_says_what_would_be_right(
         ('{"seed": NaN}', "because NaN and infinity are not JSON; expected finite numbers"),
     ],
 )
-def test_a_body_that_cannot_be_read_says_why(running: Service, body: str, detail: str) -> None:
+def test_an_unreadable_body_has_a_reason(running: Service, body: str, detail: str) -> None:
     reply = running.client.post("/v1/jobs", content=body)
     assert (reply.status_code, reply.json()["detail"]) == (422, f"cannot take body {detail}")
 
 
-def test_wrong_addresses_say_what_would_be_right(running: Service) -> None:
+def test_problems_of_unknown_paths_and_methods_name_the_expected_ones(running: Service) -> None:
     for query, expected in (("limit=0", "at least 1"), ("state=x", "'queued', 'running'")):
         detail = running.client.get(f"/v1/jobs?{query}").json()["detail"]
         assert detail.startswith(f"cannot take query.{query.partition('=')[0]} because ")
         assert expected in detail
 
 
-def test_a_size_without_a_value_is_told_without_the_command_line(running: Service) -> None:
+def test_an_unbound_size_is_reported_without_command_line_options(running: Service) -> None:
     text = MM.replace("float(5,6)", "float(5,N)")
     detail = running.client.post("/v1/jobs", json={"text": text}).json()["detail"]
     assert detail.endswith("size 'N' has no value; expected a binding, such as N=512")
     assert "--" not in detail
 
 
-def test_only_known_rules_are_switched_off(running: Service) -> None:
+def test_unknown_rules_cannot_be_switched_off(running: Service) -> None:
     for names, status in ((["Tiling", "SplitPhases"], 202), (["Fast"], 422), (["a b"], 422)):
         reply = running.client.post("/v1/jobs", json={"text": MM, "without": names})
         assert reply.status_code == status, reply.text
@@ -148,7 +148,7 @@ def test_an_idempotency_key_makes_one_job(running: Service) -> None:
         assert reply.status_code == 422, wrong
 
 
-def test_equal_work_that_waits_is_done_once_and_what_is_done_is_answered(running: Service) -> None:
+def test_equal_jobs_are_coalesced_or_answered(running: Service) -> None:
     first = running.submit(budget={"trials": 64})
     same = running.client.post("/v1/jobs", json={"text": MM, "budget": {"trials": 32}})
     assert (same.status_code, same.json()["how"], same.json()["id"]) == (202, "coalesced", first)
@@ -163,7 +163,7 @@ def test_equal_work_that_waits_is_done_once_and_what_is_done_is_answered(running
 
 
 @pytest.mark.parametrize("made_with", [{}, {"codegen": "0"}, {"numba": "0.1"}])
-def test_kernels_of_another_code_generator_answer_no_submission(
+def test_kernels_of_other_versions_answer_no_submission(
     running: Service, made_with: dict[str, str]
 ) -> None:
     old, _ = running.succeed()
@@ -195,7 +195,7 @@ def test_a_job_shows_progress_then_its_result(running: Service) -> None:
     assert {name: job["tasks"][0][name] for name in told} == {name: RESULT[name] for name in told}
 
 
-def test_an_etag_saves_a_reply_until_something_changes(running: Service) -> None:
+def test_an_etag_is_valid_until_a_change(running: Service) -> None:
     path = f"/v1/jobs/{running.submit()}"
     first = running.client.get(path)
     tag = first.headers["etag"]
@@ -220,11 +220,11 @@ def test_jobs_are_listed_newest_first_in_pages(running: Service) -> None:
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=41", "limit=-1", f"before={2**63}", "state=x"])
-def test_a_wrong_page_is_a_problem(running: Service, query: str) -> None:
+def test_an_invalid_page_is_a_problem(running: Service, query: str) -> None:
     assert running.client.get(f"/v1/jobs?{query}").status_code == 422
 
 
-def test_a_job_is_steered(running: Service) -> None:
+def test_a_job_is_paused_resumed_and_cancelled(running: Service) -> None:
     path = f"/v1/jobs/{running.submit()}"
     steps = [("pause", 200, "paused"), ("pause", 200, "paused"), ("resume", 200, "queued"),
              ("cancel", 200, "cancelled"), ("cancel", 200, "cancelled")]  # fmt: skip
@@ -236,7 +236,7 @@ def test_a_job_is_steered(running: Service) -> None:
         assert (reply.status_code, reply.json()["code"]) == (409, "state")
 
 
-def test_a_failed_job_says_why(running: Service) -> None:
+def test_a_failed_job_has_a_reason(running: Service) -> None:
     job_id = running.submit()
     reason = "no candidate survived: crash: signal 11"
     with running.held(running.claim()) as (tx, row, now_s):
@@ -245,7 +245,7 @@ def test_a_failed_job_says_why(running: Service) -> None:
     assert (job["state"], job["reason"]) == ("failed", reason)
 
 
-def test_a_full_queue_asks_to_come_back(running: Service) -> None:
+def test_a_full_queue_has_retry_after(running: Service) -> None:
     for seed in range(3):
         running.submit(seed=seed, fresh=True)
     reply = running.client.post("/v1/jobs", json={"text": MM, "fresh": True, "seed": 9})
@@ -253,7 +253,7 @@ def test_a_full_queue_asks_to_come_back(running: Service) -> None:
     assert reply.headers["retry-after"] == "30"
 
 
-def test_a_body_that_is_too_long_is_refused(running: Service) -> None:
+def test_a_too_long_body_is_refused(running: Service) -> None:
     def chunks() -> Iterator[bytes]:
         yield b'{"text": "'
         for _ in range(64):
@@ -274,7 +274,7 @@ def test_a_body_that_is_too_long_is_refused(running: Service) -> None:
         f"/v1/jobs/{UNKNOWN}/kernels/..%2f..%2fetc%2fpasswd", "/static/..%2f..%2fapp.py",
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_a_problem(running: Service, path: str) -> None:
+def test_a_missing_resource_is_a_problem(running: Service, path: str) -> None:
     reply = running.client.get(path)
     assert (reply.status_code, reply.json()["code"]) == (404, "unknown")
     assert reply.headers["content-type"] == "application/problem+json"
@@ -282,11 +282,11 @@ def test_what_is_not_there_is_a_problem(running: Service, path: str) -> None:
 
 
 @pytest.mark.parametrize("job_id", ["nothing", "..%2f..%2fetc", "0" * 31, "A" * 32, "%00" * 32])
-def test_what_is_no_id_is_a_problem(running: Service, job_id: str) -> None:
+def test_a_malformed_id_is_a_problem(running: Service, job_id: str) -> None:
     assert running.client.get(f"/v1/jobs/{job_id}").status_code in (404, 422)
 
 
-def test_another_method_is_a_problem(running: Service) -> None:
+def test_an_unsupported_method_is_a_problem(running: Service) -> None:
     reply = running.client.delete("/v1/jobs")
     assert (reply.status_code, reply.json()["code"]) == (405, "method")
     assert reply.headers["allow"] == "GET, HEAD, POST"

@@ -14,7 +14,7 @@ def running(url: str) -> Iterator[Service]:
         yield found
 
 
-def test_a_job_leads_to_its_kernel_which_never_changes(running: Service) -> None:
+def test_a_job_redirects_to_its_immutable_kernel(running: Service) -> None:
     job_id, digest = running.succeed()
     lead = running.client.get(f"/v1/jobs/{job_id}/kernels/mm", follow_redirects=False)
     assert (lead.status_code, lead.headers["location"]) == (307, f"/v1/kernels/{digest}")
@@ -29,7 +29,7 @@ def test_a_job_leads_to_its_kernel_which_never_changes(running: Service) -> None
     assert running.client.get(f"/v1/jobs/{job_id}/kernels/other").status_code == 404
 
 
-def test_every_file_can_be_had_by_itself(running: Service) -> None:
+def test_every_file_can_be_downloaded(running: Service) -> None:
     _, digest = running.succeed()
     files = unbox(package(), "p").files
     for name, data in files.items():
@@ -51,7 +51,9 @@ def test_every_file_can_be_had_by_itself(running: Service) -> None:
         ("bytes=-7", -7, None), ("bytes=5-99999999999", 5, None), ("bytes=-99999999", 0, None),
     ],
 )  # fmt: skip
-def test_a_range_is_that_part(running: Service, asked: str, begin: int, end: int | None) -> None:
+def test_a_range_returns_its_bytes(
+    running: Service, asked: str, begin: int, end: int | None
+) -> None:
     _, digest = running.succeed()
     data = package()
     reply = running.client.get(f"/v1/kernels/{digest}", headers={"Range": asked})
@@ -81,13 +83,13 @@ def test_a_range_beyond_the_end_is_a_problem(running: Service, asked: str) -> No
         "bytes=" + "9" * 99,
     ],
 )
-def test_a_range_that_is_not_understood_gives_the_whole(running: Service, asked: str) -> None:
+def test_an_unsupported_range_returns_everything(running: Service, asked: str) -> None:
     _, digest = running.succeed()
     reply = running.client.get(f"/v1/kernels/{digest}", headers={"Range": asked})
     assert (reply.status_code, reply.content) == (200, package())
 
 
-def test_a_range_of_what_has_changed_gives_the_whole(running: Service) -> None:
+def test_a_range_with_a_stale_if_range_returns_everything(running: Service) -> None:
     _, digest = running.succeed()
     headers = {"Range": "bytes=0-3", "If-Range": '"other"'}
     assert running.client.get(f"/v1/kernels/{digest}", headers=headers).status_code == 200

@@ -67,12 +67,12 @@ def test_the_oldest_job_is_claimed_first_and_only_once(engine: Engine) -> None:
     assert ids([claim(engine, 10.0) for _ in range(3)]) == [first, second, None]
 
 
-def test_the_more_urgent_job_goes_first(engine: Engine) -> None:
+def test_the_job_of_higher_priority_is_claimed_first(engine: Engine) -> None:
     late, urgent = submit(engine), submit(engine, priority=5)
     assert ids([claim(engine, 1.0), claim(engine, 1.0)]) == [urgent, late]
 
 
-def test_the_small_tenant_does_not_wait_for_the_greedy_one(engine: Engine) -> None:
+def test_a_tenant_with_fewer_running_jobs_comes_first(engine: Engine) -> None:
     greedy = [submit(engine) for _ in range(3)]
     small = submit(engine, tenant=add_tenant(engine, "small"))
     assert ids([claim(engine, 1.0) for _ in range(3)]) == [greedy[0], small, greedy[1]]
@@ -88,7 +88,7 @@ def test_a_tenant_runs_no_more_jobs_than_allowed(engine: Engine) -> None:
     assert ids([claim(engine, 1.0, max_running=1) for _ in range(2)]) == [own, None]
 
 
-def test_a_job_for_another_target_is_left_alone_and_the_first_worker_sets_it(
+def test_a_worker_claims_only_its_target_and_sets_the_digest(
     engine: Engine,
 ) -> None:
     special = submit(engine, target="avx")
@@ -111,13 +111,13 @@ def test_an_expired_lease_is_claimed_again_and_fences_the_first_owner(engine: En
     assert states(engine, job_id) == ["queued", "running", "queued", "running"]
 
 
-def test_a_heartbeat_keeps_the_lease(engine: Engine) -> None:
+def test_a_heartbeat_extends_the_lease(engine: Engine) -> None:
     submit(engine)
     assert held(engine, claim(engine, 0.0), 25.0)
     assert recover(engine, 40.0) == 0
 
 
-def test_a_job_whose_worker_was_lost_is_requeued_then_called_poison(engine: Engine) -> None:
+def test_a_lost_job_is_requeued_and_finally_fails_as_poison(engine: Engine) -> None:
     job_id = submit(engine)
     for attempt in (1, 2, 3):
         assert claim(engine, float(attempt), "w7") is not None
@@ -141,9 +141,7 @@ def test_a_released_job_counts_no_loss(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("steer", [queries.cancel, queries.pause])
-def test_whoever_cancels_or_pauses_takes_the_job_from_its_worker(
-    engine: Engine, steer: object
-) -> None:
+def test_cancel_and_pause_invalidate_the_lease(engine: Engine, steer: object) -> None:
     assert callable(steer)
     job_id = submit(engine)
     claimed = claim(engine, 0.0)
@@ -173,7 +171,7 @@ def test_a_paused_job_is_resumed_and_a_cancelled_one_is_not(engine: Engine) -> N
     assert states(engine, job_id) == expected
 
 
-def test_every_change_moves_the_version_on(engine: Engine) -> None:
+def test_every_change_increments_the_version(engine: Engine) -> None:
     job_id = submit(engine)
     seen = [job(engine, job_id).version]
     claimed = claim(engine, 0.0)
@@ -207,12 +205,12 @@ def test_a_kernel_delivered_again_is_the_newest(engine: Engine) -> None:
         assert queries.package(tx, 1, "b" * 64).content == b"PK"
 
 
-def test_an_ended_job_moves_nowhere() -> None:
+def test_an_ended_job_changes_no_state() -> None:
     assert set(ENDED) == {"succeeded", "failed", "cancelled"}
     assert {after for afters in MOVES.values() for after in afters} <= set(MOVES)
 
 
-def test_a_transaction_that_raises_leaves_nothing(engine: Engine) -> None:
+def test_a_failed_transaction_is_rolled_back(engine: Engine) -> None:
     def interrupted() -> None:
         with transaction(engine) as tx:
             queries.submit(tx, 1, Submission(MM), 0.0)

@@ -61,7 +61,7 @@ def run(engine: Engine, jump_s: float) -> tuple[list[str], float]:
 
 
 @pytest.mark.parametrize("jump_s", [*(-each for each in JUMPS), *JUMPS[1:]])
-def test_a_jump_robs_no_living_worker_and_delays_no_recovery_beyond_two_leases(
+def test_a_clock_jump_takes_no_leases_and_delays_recovery_by_two_leases_at_most(
     engine: Engine, jump_s: float
 ) -> None:
     robbed, late_s = run(engine, jump_s)
@@ -84,7 +84,7 @@ def test_a_worker_with_a_longer_lease_keeps_its_job(engine: Engine) -> None:
     assert recover(engine, 0.0) == 0
 
 
-def test_a_small_correction_of_the_clock_stops_no_judgement() -> None:
+def test_a_small_clock_correction_does_not_stop_expiry() -> None:
     steady_s = 0.0
     clock = LeaseClock(LEASE_S, lambda: steady_s)
     for second in range(100):
@@ -113,7 +113,7 @@ def keeper(
     )  # fmt: skip
 
 
-def test_three_jumps_forward_are_no_losses_of_a_job_that_is_held(
+def test_three_jumps_forward_count_no_losses(
     settings: ServiceSettings, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time = Time()
@@ -131,7 +131,7 @@ def test_three_jumps_forward_are_no_losses_of_a_job_that_is_held(
     assert (job(engine, job_id).state, job(engine, job_id).lost) == ("running", 0)
 
 
-def test_a_job_given_up_on_a_full_disk_is_queued_without_a_loss_once_there_is_space(
+def test_a_job_given_up_on_a_full_disk_is_queued_later_without_a_loss(
     settings: ServiceSettings, engine: Engine, tmp_path: Path
 ) -> None:
     folder, job_id, full = tmp_path / "scratch", submit(engine), [False]
@@ -160,7 +160,7 @@ def test_a_job_given_up_on_a_full_disk_is_queued_without_a_loss_once_there_is_sp
     assert (len(script.orders), row.lost, row.attempts) == (1, 0, 2)
 
 
-def test_a_job_given_up_that_another_worker_took_stays_with_it(
+def test_a_given_up_job_of_another_worker_is_not_released(
     settings: ServiceSettings, engine: Engine, tmp_path: Path
 ) -> None:
     job_id = submit(engine)

@@ -21,7 +21,7 @@ def record(message: str = "claimed", **values: object) -> logging.LogRecord:
     )
 
 
-def test_a_json_line_is_one_line_whatever_the_facts_are() -> None:
+def test_a_json_record_is_one_line_for_any_fields() -> None:
     line = JsonFormatter().format(record(job="a\nb", n=2, where=object))
     assert "\n" not in line
     told = json.loads(line)
@@ -30,16 +30,16 @@ def test_a_json_line_is_one_line_whatever_the_facts_are() -> None:
     assert told["at"].endswith("Z")
 
 
-def test_a_text_line_quotes_what_came_from_outside() -> None:
+def test_a_text_line_quotes_values_of_clients() -> None:
     assert TextFormatter().format(record(job="a\nb")).endswith('ansorpy.test: claimed job="a\\nb"')
 
 
-def test_long_facts_are_cut() -> None:
+def test_long_fields_are_truncated() -> None:
     assert len(json.loads(JsonFormatter().format(record(x="y" * 10_000)))["x"]) == MAX_VALUE
 
 
 @pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
-def test_a_traceback_is_told(formatter: logging.Formatter) -> None:
+def test_a_traceback_is_logged(formatter: logging.Formatter) -> None:
     told = record()
     with pytest.raises(ZeroDivisionError) as caught:
         _ = 1 // 0
@@ -47,7 +47,7 @@ def test_a_traceback_is_told(formatter: logging.Formatter) -> None:
     assert "ZeroDivisionError" in formatter.format(told)
 
 
-def test_a_message_that_clients_cause_is_written_ten_times_a_minute() -> None:
+def test_messages_triggered_by_clients_are_limited_to_ten_a_minute() -> None:
     clock = [0.0]
     sparse = LogRateLimit(most=10, clock=lambda: clock[0])
 
@@ -68,7 +68,7 @@ def test_a_message_that_clients_cause_is_written_ten_times_a_minute() -> None:
     assert len(sparse._seen) <= MAX_MESSAGES
 
 
-def test_the_log_of_a_service_is_sparse(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_log_of_a_service_is_rate_limited(capfd: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     try:

@@ -68,7 +68,7 @@ def test_a_claim_loads_one_job(full: Engine) -> None:
 
 
 @pytest.mark.parametrize("submission", [Submission(MM), TOO_LARGE], ids=["found", "all too small"])
-def test_a_submission_loads_at_most_one_twin(full: Engine, submission: Submission) -> None:
+def test_a_submission_loads_at_most_one_reusable_job(full: Engine, submission: Submission) -> None:
     with transaction(full) as tx, loaded(JobRow) as rows:
         found = queries.submit(tx, 1, submission, 1.0, max_queued=NO_LIMIT)
     assert found.how == ("coalesced" if submission == Submission(MM) else "created")
@@ -115,7 +115,7 @@ def steps(engine: Engine, action: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_sqlite_takes_as_many_steps_for_a_long_queue_as_for_a_short_one(url: str) -> None:
+def test_sqlite_takes_equal_steps_for_long_and_short_queues(url: str) -> None:
     engine = open_database(url)
     fill(engine, 100, RUNNING, TENANTS)
     short = steps(engine, lambda: claim(engine, 1.0, target="t"))
@@ -133,7 +133,7 @@ def visited(plan: dict[str, Any]) -> float:
 
 @pytest.mark.db
 @pytest.mark.parametrize("url", ["postgres"], indirect=True)
-def test_postgres_looks_at_the_running_jobs_and_at_heads(full: Engine) -> None:
+def test_postgres_reads_running_jobs_and_heads_of_queues(full: Engine) -> None:
     query = next_job(("", "t"), 8, NO_LIMIT)
     ((found,),) = explained(full, query, "EXPLAIN (ANALYZE, FORMAT JSON)")
     assert visited(found["Plan"]) <= 6 * (RUNNING + 2 * TENANTS) < QUEUED
@@ -188,7 +188,7 @@ def expected(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_claims_come_in_the_order_of_the_rule(engine: Engine, seed: int) -> None:
+def test_claims_follow_the_documented_order(engine: Engine, seed: int) -> None:
     rng = random.Random(seed)
     limits: dict[int, int | None] = {1: None}
     for name, limit in (("a", 2), ("b", None), ("c", 1)):

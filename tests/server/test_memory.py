@@ -39,7 +39,7 @@ GENTLE: Mapping[str, tuple[bytes, int]] = {
 }
 
 
-def test_the_service_holds_nothing_of_the_tensors_that_it_accepts(url: str) -> None:
+def test_the_service_keeps_no_tensor_in_memory(url: str) -> None:
     limit = RequestLimits().tensor_bytes
     with process(url, ANSORPY_TUNE_RATE="1000000/minute") as live:
         before = live.resident_bytes()
@@ -93,7 +93,7 @@ def tuned(live: Live, text: str) -> tuple[Mapping[str, Any], int]:
 @pytest.mark.slow
 @pytest.mark.measure
 @pytest.mark.timeout(600)
-def test_a_job_needs_so_many_times_its_tensors_and_no_more(tmp_path: Path) -> None:
+def test_the_memory_of_a_job_is_within_its_factor(tmp_path: Path) -> None:
     def relu(rows: int) -> str:
         return f"def f(float({rows},1024) A) -> (B) {{ B(i,j) = max(A(i,j), 0) }}"
 

@@ -40,7 +40,7 @@ def test_requests_are_counted_by_route_and_jobs_by_state(running: Service) -> No
     assert not any("xxxx" in str(key) for key in found)
 
 
-def test_labels_do_not_grow_with_what_comes_in(running: Service) -> None:
+def test_labels_do_not_grow_with_requests(running: Service) -> None:
     counts = []
     for round_ in range(3):
         for n in range(10):

@@ -106,7 +106,7 @@ def test_a_finished_job_has_one_time_everywhere(
             assert found["page"] == latency(found["job"])
 
 
-def test_every_time_on_the_way_was_measured(url: str, engine: Engine, tmp_path: Path) -> None:
+def test_every_intermediate_time_was_measured(url: str, engine: Engine, tmp_path: Path) -> None:
     with service(url) as running:
         job_id = running.submit(budget={"trials": 16})
         finished(running, tmp_path, engine)

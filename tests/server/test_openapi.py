@@ -33,7 +33,7 @@ def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[
             yield method, path, operation
 
 
-def test_the_operations_are_these(document: Mapping[str, Any]) -> None:
+def test_the_operations_are_complete(document: Mapping[str, Any]) -> None:
     assert {f"{method} {path}": o["operationId"] for method, path, o in operations(document)} == {
         "post /v1/jobs": "submitJob",
         "get /v1/jobs": "listJobs",
@@ -79,7 +79,7 @@ def test_every_json_reply_has_an_example(document: Mapping[str, Any]) -> None:
                     assert not name or content["example"] == REPLIES[name], path
 
 
-def test_every_example_is_one(running: Service) -> None:
+def test_every_example_matches_its_model(running: Service) -> None:
     models = {
         name: value
         for module in SHAPES
@@ -118,7 +118,9 @@ class Links(HTMLParser):
                 self.ids.add(value)
 
 
-def test_the_reference_asks_nobody_else(running: Service, document: Mapping[str, Any]) -> None:
+def test_the_reference_makes_no_foreign_request(
+    running: Service, document: Mapping[str, Any]
+) -> None:
     reply = running.client.get("/docs")
     assert reply.headers["content-type"].startswith("text/html")
     page = Links()
@@ -135,7 +137,7 @@ def test_the_reference_asks_nobody_else(running: Service, document: Mapping[str,
         assert path in reply.text
 
 
-def test_what_is_shown_is_escaped() -> None:
+def test_the_reference_is_escaped() -> None:
     from ansorpy.server.web.templating import environment
 
     assert environment().from_string("{{ x }}").render(x="<b>") == "&lt;b&gt;"

@@ -68,7 +68,7 @@ def poison(running: Service) -> str:
     return job_id
 
 
-def test_without_jobs_the_list_says_how_to_make_one(url: str) -> None:
+def test_an_empty_list_shows_an_example_request(url: str) -> None:
     with service(url) as running:
         assert running.client.get("/", follow_redirects=False).headers["location"] == "/jobs"
         page = running.client.get("/jobs")
@@ -84,7 +84,7 @@ def test_without_jobs_the_list_says_how_to_make_one(url: str) -> None:
         assert "No jobs yet" in running.client.get("/compare").text
 
 
-def test_where_keys_are_needed_the_first_request_has_one(url: str) -> None:
+def test_the_example_request_has_a_key_if_keys_are_required(url: str) -> None:
     with service(url) as running:
         key = running.key("own", "read")
     with service(url, key) as running:
@@ -110,7 +110,7 @@ def test_the_list_has_pages_and_states(url: str) -> None:
         assert ids[-1] not in running.client.get("/jobs?state=succeeded").text
 
 
-def test_a_job_that_waits_and_one_that_is_done(url: str) -> None:
+def test_a_queued_job_and_a_finished_job(url: str) -> None:
     with service(url) as running:
         waiting = running.client.get(f"/jobs/{running.submit()}").text
         assert "No trial has been measured yet" in waiting
@@ -177,7 +177,7 @@ def test_two_jobs_in_one_table(url: str) -> None:
         assert [row["job"] for row in csv.DictReader(io.StringIO(text))] == [a, b]
 
 
-def test_what_is_somebody_elses_is_not_there(url: str, engine: Engine) -> None:
+def test_pages_of_other_tenants_are_not_found(url: str, engine: Engine) -> None:
     with transaction(engine) as tx:
         own, _ = keys.create(tx, "own", ("read", "tune"), now(tx))
         other, _ = keys.create(tx, "other", ("read", "tune"), now(tx))
@@ -200,7 +200,7 @@ def test_what_is_somebody_elses_is_not_there(url: str, engine: Engine) -> None:
     ("path", "status"),
     [("/jobs/x", 404), ("/jobs?state=x", 422), ("/jobs?before=-1", 422), ("/compare?a=x", 422)],
 )
-def test_a_wrong_address_is_a_page_that_says_so(path: str, status: int, url: str) -> None:
+def test_an_invalid_address_is_an_error_page(path: str, status: int, url: str) -> None:
     with service(url) as running:
         reply = running.client.get(path)
         assert reply.status_code == status
@@ -266,12 +266,12 @@ def test_signing_in_is_counted(url: str, engine: Engine) -> None:
 
 
 @given(st.one_of(st.text(), st.from_regex(r"[/\\]{1,3}[a-z.:/\\]{0,12}")))
-def test_after_signing_in_one_stays_on_this_site(place: str) -> None:
+def test_login_redirects_to_this_site_only(place: str) -> None:
     found = own_path(place)
     assert found == HOME or re.fullmatch(r"/([^/\\].*)?", found)
 
 
-def test_words_from_outside_are_text(url: str) -> None:
+def test_words_of_requests_are_escaped(url: str) -> None:
     with service(url) as running:
         job_id = poison(running)
         for path in (
@@ -288,7 +288,7 @@ def test_words_from_outside_are_text(url: str) -> None:
         assert running.client.get(f"/jobs/{job_id}").text.count("&lt;script&gt;window.evil") == 3
 
 
-def test_no_page_holds_a_script_or_a_style_or_leads_away() -> None:
+def test_pages_have_no_inline_code_and_no_foreign_links() -> None:
     for path in (WEB / "templates").glob("*.html"):
         text = path.read_text()
         assert not re.search(r"<script(?![^>]*\bsrc=\"/static/)|<style|\sstyle=|\son[a-z]+=", text)
@@ -321,7 +321,7 @@ def test_colours_can_be_read_in_both_modes() -> None:
             assert (b + 0.05) / (a + 0.05) >= 4.5, (on, back)  # WCAG 2.2, 1.4.3 AA
 
 
-def test_numbers_for_people() -> None:
+def test_template_filters_format_numbers() -> None:
     assert [latency(s) for s in (None, 2.5, 1.234e-3, 45.6e-6, 123e-9)] == [
         "–", "2.50 s", "1.23 ms", "45.6 µs", "123 ns",  # noqa: RUF001
     ]  # fmt: skip

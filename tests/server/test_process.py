@@ -21,7 +21,7 @@ def driver(tmp_path: Path) -> TunerProcess:
     return made
 
 
-def test_a_killed_driver_leaves_no_measuring_process(driver: TunerProcess) -> None:
+def test_a_killed_tuner_process_leaves_no_measuring_process(driver: TunerProcess) -> None:
     slots = children(driver.pid)
     assert len(slots) == 2
     assert all(map(lives, slots))
@@ -29,7 +29,7 @@ def test_a_killed_driver_leaves_no_measuring_process(driver: TunerProcess) -> No
     assert gone(slots)
 
 
-def test_a_driver_that_has_ended_is_collected(driver: TunerProcess) -> None:
+def test_an_ended_tuner_process_is_reaped(driver: TunerProcess) -> None:
     driver._send("end")
     assert driver.ended() == "the tuner process ended with exit code 3"
     assert driver.kill() == 3

@@ -32,7 +32,7 @@ def succeed(engine: Engine, best_s: float | None = None) -> None:
         lease.finish(tx, row, [], "trials", 2.0)
 
 
-def test_a_document_comes_back_whole() -> None:
+def test_a_document_round_trips() -> None:
     submission = Submission(
         MM, trials=7, seconds=1.5, target_latency_s=1e-3, stop_if_gain_below=0.01, patience=5,
         weights={"mm": 2.0}, cores=2, seed=5, fresh=True, allow=["winograd2"],
@@ -42,7 +42,7 @@ def test_a_document_comes_back_whole() -> None:
     assert Submission.of(submission.document()).sha256 == submission.sha256
 
 
-def test_what_is_asked_is_checked() -> None:
+def test_submissions_are_validated() -> None:
     with pytest.raises(
         SpecError, match="cannot weight 'x' because no task has this name; expected mm"
     ):
@@ -61,7 +61,7 @@ def test_the_same_idempotency_key_is_the_same_job(engine: Engine) -> None:
     assert other.how == "created"
 
 
-def test_equal_work_that_waits_or_runs_is_done_once(engine: Engine) -> None:
+def test_equal_queued_or_running_jobs_are_coalesced(engine: Engine) -> None:
     first = ask(engine, Submission(MM))
     assert ask(engine, Submission(MM, trials=32), "k").job.id == first.job.id
     assert ask(engine, Submission(MM, trials=32), "k").how == "repeated"
@@ -77,13 +77,13 @@ def test_equal_work_that_waits_or_runs_is_done_once(engine: Engine) -> None:
         assert ask(engine, different).how == "created"
 
 
-def test_fresh_and_foreign_work_is_done_again(engine: Engine) -> None:
+def test_fresh_requests_and_other_tenants_get_new_jobs(engine: Engine) -> None:
     ask(engine, Submission(MM))
     assert ask(engine, Submission(MM, fresh=True)).how == "created"
     assert ask(engine, Submission(MM), tenant=add_tenant(engine, "b")).how == "created"
 
 
-def test_finished_work_answers_unless_more_is_asked(engine: Engine) -> None:
+def test_finished_jobs_answer_requests_of_at_most_their_budget(engine: Engine) -> None:
     first = ask(engine, Submission(MM, trials=64, seconds=10.0))
     succeed(engine, best_s=2e-3)
     assert ask(engine, Submission(MM, trials=64, seconds=10.0)).how == "answered"
@@ -116,14 +116,14 @@ def test_finished_work_answers_unless_more_is_asked(engine: Engine) -> None:
         ({"stop_if_gain_below": 0.1}, {"stop_if_gain_below": 0.05}, False),
     ],
 )
-def test_a_job_coalesces_what_asks_for_no_more(
+def test_a_job_coalesces_requests_of_at_most_its_budget(
     engine: Engine, own: dict[str, Any], other: dict[str, Any], covers: bool
 ) -> None:
     ask(engine, Submission(MM, **own))
     assert ask(engine, Submission(MM, **other)).how == ("coalesced" if covers else "created")
 
 
-def test_a_full_queue_is_told(engine: Engine) -> None:
+def test_a_full_queue_is_refused(engine: Engine) -> None:
     for seed in range(5):
         ask(engine, Submission(MM, seed=seed, fresh=True))
     with pytest.raises(QuotaError, match="expected at most 5 queued jobs") as told:
@@ -147,7 +147,7 @@ def test_jobs_are_listed_newest_first_page_by_page(engine: Engine) -> None:
     assert seen == made[::-1]
 
 
-def test_everything_of_another_tenant_is_unknown(engine: Engine) -> None:
+def test_resources_of_another_tenant_are_unknown(engine: Engine) -> None:
     job_id, other = submit(engine), add_tenant(engine, "b")
     with transaction(engine) as tx:
         for ask_for in (queries.find, queries.kernels_of, queries.explain):
@@ -171,14 +171,14 @@ def test_events_are_numbered_and_read_on(engine: Engine) -> None:
         assert queries.events_after(tx, 1, job_id, 3) == []
 
 
-def test_a_job_is_explained_with_what_was_asked(engine: Engine) -> None:
+def test_an_explanation_has_the_submission(engine: Engine) -> None:
     job_id = submit(engine)
     with transaction(engine) as tx:
         told = queries.explain(tx, 1, job_id)
     assert (told.submission.dags, told.failures, told.trials) == (MM, (), 0)
 
 
-def test_jobs_are_listed_by_the_beginning_of_their_id(engine: Engine) -> None:
+def test_jobs_are_listed_by_a_prefix_of_their_id(engine: Engine) -> None:
     ids = [submit(engine) for _ in range(8)]
     other = submit(engine, tenant=add_tenant(engine, "b"))
     with transaction(engine) as tx:
@@ -190,7 +190,7 @@ def test_jobs_are_listed_by_the_beginning_of_their_id(engine: Engine) -> None:
         assert queries.list_jobs(tx, 1, prefix=other) == ([], None)
 
 
-def test_workers_are_those_with_a_young_heartbeat(engine: Engine) -> None:
+def test_living_workers_have_a_recent_heartbeat(engine: Engine) -> None:
     with transaction(engine) as tx:
         seen = (("a", 100.0, "idle"), ("b", 1.0, "busy"), ("c", 100.0, "stopped"))
         for name, beat_s, state in seen:

@@ -27,7 +27,7 @@ def test_sqlite_is_durable_and_waits_for_other_writers(tmp_path: object) -> None
     engine.dispose()
 
 
-def test_a_stored_record_that_is_refused_today_is_left_out(
+def test_a_stored_record_that_cannot_be_decoded_is_skipped(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An older version took it in; it must not end every tuning of its task."""

@@ -16,7 +16,7 @@ def told(text: str | None = None, dags: list[Any] | None = None) -> str:
     return redacted(str(caught.value), text, dags or (), ())
 
 
-def test_words_of_a_text_are_hidden_and_its_place_is_told() -> None:
+def test_words_of_a_text_are_hidden_and_its_place_is_named() -> None:
     assert (
         told(f"def {SECRET}(")
         == "text:1:15: the end of the text instead of the dtype of a parameter"
@@ -46,7 +46,7 @@ def test_limits_and_numbers_stay() -> None:
 @pytest.mark.parametrize(
     "secret", ["sw\u00f6rdfish", "\u202eabc", "sword fish", "sword-fish\n", "x" * 5000]
 )
-def test_no_strange_word_comes_back(secret: str) -> None:
+def test_no_unknown_word_is_repeated(secret: str) -> None:
     one = dag()
     one["nodes"][0]["name"] = secret
     message = told(dags=[one])
@@ -55,7 +55,7 @@ def test_no_strange_word_comes_back(secret: str) -> None:
     assert message.isascii()
 
 
-def test_a_word_that_was_cut_off_is_hidden_too() -> None:
+def test_a_truncated_word_is_hidden() -> None:
     one = dag()
     one["nodes"][0]["dtype"] = SECRET * 5
     long = [dict(one, name=f"{SECRET}{'q' * 50}")]
@@ -63,6 +63,6 @@ def test_a_word_that_was_cut_off_is_hidden_too() -> None:
     assert SECRET not in told(dags=[one])
 
 
-def test_own_words_stay_though_the_request_has_them() -> None:
+def test_vocabulary_words_stay() -> None:
     message = "node 'A': dtype 'x' is not supported; there are float32, int64"
     assert redacted(message, None, [dag()], ()) == message

@@ -61,7 +61,7 @@ def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="one core is everybody's")
-def test_the_api_keeps_off_the_core_that_is_timed_on_and_its_worker_does_not(
+def test_the_api_avoids_the_measuring_core(
     tmp_path: Path,
 ) -> None:
     with process(f"sqlite:///{tmp_path}/cores.db", ANSORPY_EMBEDDED_WORKER="1") as live:

@@ -25,7 +25,7 @@ def buttons(running: Service, job_id: str, headers: dict[str, str] | None = None
     return {how for how in ("cancel", "pause", "resume") if f"/jobs/{job_id}/{how}" in text}
 
 
-def test_the_buttons_are_those_that_the_state_allows(running: Service) -> None:
+def test_buttons_follow_the_state(running: Service) -> None:
     job_id = running.submit()
     assert buttons(running, job_id) == {"pause", "cancel"}
     assert steer(running, job_id, "pause", OWN) == 303
@@ -38,7 +38,7 @@ def test_the_buttons_are_those_that_the_state_allows(running: Service) -> None:
     assert running.client.get(f"/v1/jobs/{job_id}").json()["state"] == "cancelled"
 
 
-def test_what_the_state_does_not_allow_is_a_page_that_says_so(running: Service) -> None:
+def test_a_disallowed_transition_is_an_error_page(running: Service) -> None:
     job_id = running.submit()
     steer(running, job_id, "cancel", OWN)
     late = running.client.post(f"/jobs/{job_id}/resume", headers=OWN)
@@ -57,16 +57,14 @@ def test_what_the_state_does_not_allow_is_a_page_that_says_so(running: Service) 
     ],
     ids=str,
 )  # fmt: skip
-def test_only_a_form_of_our_own_page_changes_anything(
-    running: Service, headers: dict[str, str]
-) -> None:
+def test_only_forms_of_the_service_change_jobs(running: Service, headers: dict[str, str]) -> None:
     job_id = running.submit()
     for how in ("pause", "resume", "cancel"):
         assert steer(running, job_id, how, headers) == 403
     assert running.client.get(f"/v1/jobs/{job_id}").json()["state"] == "queued"
 
 
-def test_another_site_reaches_the_api_as_little(running: Service) -> None:
+def test_another_site_cannot_use_the_api(running: Service) -> None:
     job_id = running.submit()
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         reply = running.client.post(f"/v1/jobs/{job_id}/cancel", headers=headers)
@@ -74,7 +72,7 @@ def test_another_site_reaches_the_api_as_little(running: Service) -> None:
     assert running.client.post(f"/v1/jobs/{job_id}/cancel").status_code == 200  # a program
 
 
-def test_a_key_that_may_only_read_sees_no_button_and_has_none(url: str) -> None:
+def test_a_read_key_sees_no_buttons(url: str) -> None:
     with service(url) as first:
         own, reader = first.key("one", "tune"), first.key("one", "read")
         other = first.key("two", "tune")
@@ -88,7 +86,7 @@ def test_a_key_that_may_only_read_sees_no_button_and_has_none(url: str) -> None:
         assert steer(running, job_id, "cancel", {**OWN, **own}) == 303
 
 
-def test_without_a_key_one_is_led_to_sign_in_and_from_there_to_a_page(url: str) -> None:
+def test_without_a_key_a_form_redirects_to_the_login(url: str) -> None:
     with service(url) as first:
         job_id = first.submit()
         first.key("one", "tune")

@@ -42,6 +42,6 @@ def test_the_page_lists_every_setting(request: pytest.FixtureRequest) -> None:
     assert PAGE.read_text() == head + table() + "\n"
 
 
-def test_settings_go_through_a_pipe_whole(tmp_path: Path) -> None:
+def test_settings_round_trip_through_a_pipe(tmp_path: Path) -> None:
     settings = ServiceSettings(data_dir=tmp_path, lease_s=7.0, sandbox="off")
     assert ServiceSettings.model_validate_json(settings.model_dump_json()) == settings

@@ -32,15 +32,13 @@ def waiting(running: Service, job_id: str) -> str | None:
 
 
 @pytest.mark.parametrize("target", ["cuda", "cuda:sm_90"])
-def test_a_kind_without_a_back_end_is_refused_in_the_sentence_of_the_engine(
-    running: Service, target: str
-) -> None:
+def test_a_kind_without_a_back_end_is_refused(running: Service, target: str) -> None:
     expected = "cannot tune for cuda because cuda has no back end; expected cpu"
     assert refusal(running, target=target) == expected
 
 
 @pytest.mark.parametrize("target", ["a b", "5f2b", "cpu:", ":", "CPU", "cpu:a:b", "\u00e9", "../"])
-def test_a_malformed_target_is_refused_with_what_is_known(running: Service, target: str) -> None:
+def test_a_malformed_target_is_refused_with_the_known_ones(running: Service, target: str) -> None:
     running.worker(DIGEST)
     told = refusal(running, target=target)
     assert told.startswith("cannot read target ")
@@ -52,7 +50,7 @@ def test_a_malformed_target_is_refused_with_what_is_known(running: Service, targ
 
 
 @pytest.mark.parametrize("target", ["tensorprocessor", "cpu:secretarch", "ab12" * 4])
-def test_an_unknown_target_is_refused_with_what_is_known(running: Service, target: str) -> None:
+def test_an_unknown_target_is_refused_with_the_known_ones(running: Service, target: str) -> None:
     assert refusal(running, target=target).endswith("has that name; expected cpu")
     running.worker(DIGEST)
     told = refusal(running, target=target)
@@ -62,7 +60,7 @@ def test_an_unknown_target_is_refused_with_what_is_known(running: Service, targe
 
 
 @pytest.mark.parametrize("target", ["cpu", "cpu:znver4", DIGEST])
-def test_a_known_target_without_a_live_worker_waits_and_says_so(
+def test_a_known_target_without_a_live_worker_waits_with_a_reason(
     running: Service, target: str
 ) -> None:
     running.worker(DIGEST, age_s=3600.0)
@@ -111,7 +109,7 @@ def test_more_cores_than_any_worker_has_are_refused(running: Service) -> None:
     assert running.submit(cores=4)
 
 
-def test_before_any_worker_has_registered_cores_are_waited_for(running: Service) -> None:
+def test_without_registered_workers_a_job_waits_for_its_cores(running: Service) -> None:
     job_id = running.submit(cores=64)
     assert waiting(running, job_id) == "no live worker"
     running.worker(DIGEST, cores=4)
@@ -128,9 +126,7 @@ def claim(running: Service, cores: int) -> lease.Claim | None:
 
 
 @pytest.mark.parametrize("target", ["", "cpu", "cpu:znver4", DIGEST])
-def test_a_worker_claims_what_it_has_the_name_and_the_cores_for(
-    running: Service, target: str
-) -> None:
+def test_a_worker_claims_jobs_for_its_names_and_cores(running: Service, target: str) -> None:
     running.worker(DIGEST, cores=8)
     job_id = running.submit(target=target, cores=4)
     assert claim(running, 3) is None
@@ -140,14 +136,14 @@ def test_a_worker_claims_what_it_has_the_name_and_the_cores_for(
     assert running.client.get(f"/v1/jobs/{job_id}").json()["target"] == DIGEST
 
 
-def test_a_worker_leaves_other_targets_alone(running: Service) -> None:
+def test_a_worker_does_not_claim_other_targets(running: Service) -> None:
     running.worker("0123456789abcdef", arch="skylake-avx512")
     for target in ("cpu:skylake-avx512", "0123456789abcdef"):
         running.submit(target=target, fresh=True)
     assert claim(running, 64) is None
 
 
-def test_equal_work_for_a_name_of_the_target_is_answered(running: Service) -> None:
+def test_equal_jobs_for_a_name_of_the_target_are_answered(running: Service) -> None:
     running.worker(DIGEST)
     running.submit()
     claimed = claim(running, 2)
@@ -159,7 +155,7 @@ def test_equal_work_for_a_name_of_the_target_is_answered(running: Service) -> No
         assert (reply.status_code, reply.json()["how"]) == (200, "answered"), target
 
 
-def test_a_worker_describes_the_machine_that_it_runs_on(running: Service) -> None:
+def test_a_worker_describes_its_machine(running: Service) -> None:
     own = describe()
     assert own.names[0] == "cpu"
     assert own.names[1].startswith("cpu:")

@@ -59,7 +59,7 @@ def two(url: str) -> Iterator[Two]:
         yield Two(running, owner, other, {**ids, "job": claimed_id})
 
 
-def test_every_route_with_an_id_of_somebody_else_is_not_found(two: Two) -> None:
+def test_every_route_with_an_id_of_another_tenant_is_not_found(two: Two) -> None:
     tried = 0
     for method, path, _ in two.operations:
         if "{" not in path:
@@ -75,7 +75,7 @@ def test_every_route_with_an_id_of_somebody_else_is_not_found(two: Two) -> None:
     assert tried >= 9
 
 
-def test_no_list_names_what_is_somebody_elses(two: Two) -> None:
+def test_lists_show_nothing_of_other_tenants(two: Two) -> None:
     secrets = {two.ids["job_id"], two.ids["sha256"], two.ids["job"]}
     seen = 0
     for method, path, _ in two.operations:
@@ -92,7 +92,7 @@ def test_no_list_names_what_is_somebody_elses(two: Two) -> None:
     assert two.call("get", "/v1/records", two.owner, job=two.ids["job"]).status_code == 200
 
 
-def test_every_route_needs_a_key_but_those_that_tell_nothing(two: Two) -> None:
+def test_every_route_but_public_ones_needs_a_key(two: Two) -> None:
     for method, path, operation in two.operations:
         status = two.call(method, path, {}).status_code
         if path in OPEN:
@@ -103,14 +103,14 @@ def test_every_route_needs_a_key_but_those_that_tell_nothing(two: Two) -> None:
             assert operation["security"] == [{"key": []}]
 
 
-def test_a_key_that_may_only_read_changes_nothing(two: Two) -> None:
+def test_a_read_key_changes_nothing(two: Two) -> None:
     reader = two.running.key("owner", "read")
     for method, path, _ in two.operations:
         if method != "get":
             assert two.call(method, path, reader).status_code == 403, path
 
 
-def test_the_same_work_of_another_tenant_is_done_again(two: Two) -> None:
+def test_equal_work_of_another_tenant_is_tuned_again(two: Two) -> None:
     mine = two.running.client.post("/v1/jobs", json={"text": MM}, headers=two.owner)
     other = two.running.client.post("/v1/jobs", json={"text": MM}, headers=two.other)
     assert (mine.json()["how"], other.json()["how"]) == ("answered", "created")

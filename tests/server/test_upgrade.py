@@ -69,7 +69,7 @@ def test_a_new_sqlite_file_gets_its_tables_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.db
-def test_a_new_postgres_database_is_not_touched_at_start(postgres: Cluster) -> None:
+def test_a_new_postgres_database_is_not_changed_at_start(postgres: Cluster) -> None:
     with pytest.raises(SchemaError, match="has no tables; expected schema"):
         open_database(postgres.new_database())
 

@@ -116,7 +116,7 @@ def drive(
 # --- the driver
 
 
-def test_a_job_is_tuned_and_everything_of_it_kept(
+def test_a_job_is_tuned_and_stored(
     settings: ServiceSettings, engine: Engine, job_id: str, tmp_path: Path
 ) -> None:
     said = drive(settings, engine, good, tmp_path)
@@ -158,7 +158,7 @@ def test_a_job_without_survivors_fails_with_the_reasons(
         (ZeroDivisionError("oh"), "internal error: ZeroDivisionError: oh"),
     ],
 )
-def test_an_error_fails_the_job_and_not_the_driver(
+def test_an_error_fails_the_job_and_not_the_tuner_process(
     settings: ServiceSettings,
     engine: Engine,
     job_id: str,
@@ -174,7 +174,7 @@ def test_an_error_fails_the_job_and_not_the_driver(
     assert (job(engine, job_id).state, job(engine, job_id).reason) == ("failed", message)
 
 
-def test_a_driver_whose_job_was_taken_writes_nothing(
+def test_a_tuner_process_without_lease_writes_nothing(
     settings: ServiceSettings, engine: Engine, job_id: str, tmp_path: Path
 ) -> None:
     def robbed(asked: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
@@ -187,7 +187,7 @@ def test_a_driver_whose_job_was_taken_writes_nothing(
     assert (row.state, row.progress, row.results) == ("paused", "{}", "[]")
 
 
-def test_a_driver_without_a_database_says_so(
+def test_a_tuner_process_without_a_database_is_stuck(
     settings: ServiceSettings, engine: Engine, job_id: str, tmp_path: Path
 ) -> None:
     def full(_: Submission, journal: JobJournal, _out: Path) -> Iterator[Event]:
@@ -202,7 +202,7 @@ def test_a_driver_without_a_database_says_so(
 # --- what a held job is
 
 
-def test_a_database_that_comes_back_is_waited_for(engine: Engine, job_id: str) -> None:
+def test_writes_are_retried_until_the_database_is_back(engine: Engine, job_id: str) -> None:
     pauses: list[float] = []
     mine = held(engine, sleep=pauses.append, clock=lambda: 0.0)
     failures = iter([True, True, False])
@@ -216,7 +216,7 @@ def test_a_database_that_comes_back_is_waited_for(engine: Engine, job_id: str) -
     assert pauses == [0.05, 0.1]
 
 
-def test_a_database_that_stays_away_is_given_up(engine: Engine, job_id: str) -> None:
+def test_retries_of_writes_end(engine: Engine, job_id: str) -> None:
     times = iter(range(100))
     mine = held(engine, sleep=lambda _: None, clock=lambda: 0.1 * next(times))
 
@@ -231,7 +231,7 @@ def test_a_database_that_stays_away_is_given_up(engine: Engine, job_id: str) -> 
 # --- the journal
 
 
-def test_a_round_whose_commit_was_not_answered_is_stored_once(engine: Engine, job_id: str) -> None:
+def test_a_round_with_an_unacknowledged_commit_is_stored_once(engine: Engine, job_id: str) -> None:
     journal = JobJournal(held(engine))
     journal.round(ROUND, records(), AFTER)
     journal._round -= 1  # as if the answer had been lost
@@ -240,9 +240,7 @@ def test_a_round_whose_commit_was_not_answered_is_stored_once(engine: Engine, jo
     assert [kind for kind, _ in events(engine, job_id)].count("round") == 1
 
 
-def test_the_rest_of_a_search_space_is_told_and_what_was_done_is_kept(
-    engine: Engine, job_id: str
-) -> None:
+def test_a_larger_search_space_is_stored_with_earlier_progress(engine: Engine, job_id: str) -> None:
     journal = JobJournal(held(engine))
     for event in (DERIVED, DERIVED):  # a resumed search says it again
         journal.derived(event)
@@ -254,7 +252,7 @@ def test_the_rest_of_a_search_space_is_told_and_what_was_done_is_kept(
     assert (known["sketches"], known["plans"], known["trials"]) == (3, 46, 2)
 
 
-def test_what_was_kept_comes_back_in_order(engine: Engine, job_id: str) -> None:
+def test_stored_rounds_are_read_back_in_order(engine: Engine, job_id: str) -> None:
     journal = JobJournal(held(engine))
     assert journal.kept().checkpoint is None
     journal.round(ROUND, records(), AFTER)
@@ -273,7 +271,7 @@ def test_no_trial_of_a_job_is_stored_twice(engine: Engine, job_id: str) -> None:
         journal.round(ROUND, [replace(records()[0], created_s=5.0)], AFTER)
 
 
-def test_a_journal_knows_what_was_there_when_the_job_began(engine: Engine, job_id: str) -> None:
+def test_a_journal_has_the_records_from_before_the_job(engine: Engine, job_id: str) -> None:
     other = submit(engine)
     first = JobJournal(held(engine))
     first.round(ROUND, records(), AFTER)
@@ -288,7 +286,7 @@ def test_a_journal_knows_what_was_there_when_the_job_began(engine: Engine, job_i
     assert {record.origin for record in second.export()} == {"measured"}
 
 
-def test_a_stored_round_clears_the_losses_before_it(engine: Engine, job_id: str) -> None:
+def test_a_stored_round_resets_the_losses(engine: Engine, job_id: str) -> None:
     for _ in range(2):
         first = held(engine)
         first.write(lambda tx, row, now_s: lease.record_loss(tx, row, 3, now_s))
@@ -354,13 +352,13 @@ def folder(tmp_path: Path) -> Path:
     return found
 
 
-def test_without_a_job_there_is_nothing_to_do(
+def test_without_a_job_the_loop_does_nothing(
     settings: ServiceSettings, engine: Engine, folder: Path
 ) -> None:
     assert not keeper(settings, engine, folder, Script()).run_one()
 
 
-def test_a_driver_runs_one_job_after_another(
+def test_a_tuner_process_runs_one_job_after_another(
     settings: ServiceSettings, engine: Engine, folder: Path
 ) -> None:
     made = [submit(engine), submit(engine)]
@@ -373,7 +371,7 @@ def test_a_driver_runs_one_job_after_another(
     assert (row.state, row.jobs_done, row.pid) == ("idle", 2, os.getpid())
 
 
-def test_a_driver_that_dies_is_counted_and_replaced(
+def test_a_dead_tuner_process_is_counted_and_replaced(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     scripts = [Script(EOFError()) for _ in range(3)]
@@ -388,7 +386,7 @@ def test_a_driver_that_dies_is_counted_and_replaced(
 
 
 @pytest.mark.parametrize("steer", [queries.cancel, queries.pause])
-def test_a_job_that_is_taken_away_stops_its_driver_at_once(
+def test_a_lost_lease_stops_the_tuner_process_at_once(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str, steer: Any
 ) -> None:
     def take(look: int) -> None:
@@ -402,7 +400,7 @@ def test_a_job_that_is_taken_away_stops_its_driver_at_once(
     assert script.looks < 20
 
 
-def test_a_driver_that_ended_its_job_is_not_killed_before_it_says_so(
+def test_a_tuner_process_has_time_to_report_an_ended_job(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     def end(look: int) -> None:
@@ -417,7 +415,7 @@ def test_a_driver_that_ended_its_job_is_not_killed_before_it_says_so(
     assert not script.killed
 
 
-def test_the_lease_is_kept_while_a_round_takes_long(
+def test_the_lease_is_extended_during_a_long_round(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     leases: list[float] = []
@@ -432,7 +430,7 @@ def test_the_lease_is_kept_while_a_round_takes_long(
     assert leases[-1] > leases[0]
 
 
-def test_a_driver_that_says_nothing_for_too_long_is_lost(
+def test_a_silent_tuner_process_is_lost(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     script = Script("alive")
@@ -441,7 +439,7 @@ def test_a_driver_that_says_nothing_for_too_long_is_lost(
     assert (job(engine, job_id).state, job(engine, job_id).lost) == ("queued", 1)
 
 
-def test_a_worker_that_is_asked_to_stop_gives_the_job_back(
+def test_a_stopping_worker_releases_its_job(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     keeps = keeper(settings, engine, folder, Script(before=lambda _: keeps.stop.set()))
@@ -451,14 +449,14 @@ def test_a_worker_that_is_asked_to_stop_gives_the_job_back(
         assert tx.scalars(select(WorkerRow.state)).one() == "stopped"
 
 
-def test_a_job_whose_driver_has_no_storage_is_paused(
+def test_a_job_that_cannot_be_stored_is_paused(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     keeper(settings, engine, folder, Script("stuck")).run_one()
     assert (job(engine, job_id).state, job(engine, job_id).reason) == ("paused", "because")
 
 
-def test_the_job_of_a_worker_that_ended_here_is_taken_over_at_once(
+def test_the_job_of_an_ended_local_worker_is_recovered_at_once(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     dead = replace(ProcessIdentity.current(), started=1)
@@ -477,7 +475,7 @@ def test_the_job_of_a_worker_that_ended_here_is_taken_over_at_once(
 # --- identity and scratch
 
 
-def test_an_identity_is_gone_when_its_process_is() -> None:
+def test_an_identity_is_gone_after_the_end_of_its_process() -> None:
     mine = ProcessIdentity.current()
     assert ProcessIdentity.of(str(mine)) == mine
     assert not mine.is_gone(mine)
@@ -487,7 +485,7 @@ def test_an_identity_is_gone_when_its_process_is() -> None:
         assert ProcessIdentity.of(text) is None
 
 
-def test_a_scratch_folder_goes_and_takes_those_of_the_dead_along(tmp_path: Path) -> None:
+def test_scratch_folders_of_ended_workers_are_removed(tmp_path: Path) -> None:
     mine = ProcessIdentity.current()
     dead = replace(mine, started=1)
     (tmp_path / f"worker-{dead}").mkdir()
@@ -499,14 +497,14 @@ def test_a_scratch_folder_goes_and_takes_those_of_the_dead_along(tmp_path: Path)
     assert not folder.exists()
 
 
-def test_a_search_row_says_where_a_job_stands(engine: Engine, job_id: str) -> None:
+def test_a_search_row_has_the_state_of_the_search(engine: Engine, job_id: str) -> None:
     JobJournal(held(engine)).round(ROUND, records(), AFTER)
     with transaction(engine) as tx:
         row = tx.get_one(SearchRow, job_id)
     assert (row.round, json.loads(row.body)["seconds"]) == (1, 1.5)
 
 
-def test_a_lost_lease_is_told(engine: Engine, job_id: str) -> None:
+def test_a_lost_lease_is_reported(engine: Engine, job_id: str) -> None:
     mine = held(engine)
     assert mine.ownership() == "ours"
     mine.write(lambda tx, row, now_s: lease.release(tx, row, now_s))
