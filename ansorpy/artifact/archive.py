@@ -1,6 +1,6 @@
 """A finished kernel to a zip: `kernel.py`, `simd.py`, `manifest.json`; `constants.npz` if needed.
 
-And the exported library: `libkernel.so` (`kernel.o` where nothing could link), `kernel.h`, and
+And the exported library: `libkernel.so` (`kernel.o` if no linker was found), `kernel.h`, and
 `native.py`, which calls it.
 """
 
@@ -54,10 +54,10 @@ def pack(
     """Write the zip of the record that ends a tuning; return its path.
 
     Args:
-        kernel: what the race delivered, in numba source form.
+        kernel: the source of the winner of the race.
         schedule: the loops for people, for the header of the file.
         record: with its race; its id names the zip.
-        native: the exported library, verified; or why there is none.
+        native: the verified library, or the reason for its absence.
     """
     race = record.race
     assert race is not None, "only a raced record is delivered"
@@ -96,9 +96,9 @@ def pack_native(
     """Write the zip of a first answer: the library alone, no `kernel.py`; return its path.
 
     Args:
-        library: linked; it passed the `cases`.
-        reformulated: what is computed another way (ADR-0035), for people; "": nothing.
-        record: of the one measurement of it; its id names the zip.
+        library: the linked library, which passed the `cases`.
+        reformulated: the parts computed by another algorithm (ADR-0035), for people; "": none.
+        record: the record of its one measurement, whose id names the zip.
     """
     assert isinstance(record.outcome, Measured), "only what passed is delivered"
     content = {
@@ -186,7 +186,7 @@ def _manifest(
 def _about(
     dag: Dag, buffers: Sequence[Buffer], record: Record, target: Target, needs: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what a manifest says of any kernel: its arguments, where it came from and runs."""
+    """Return the fields of every manifest: arguments, origin and target."""
     by_name = {tensor.name: tensor for tensor in tensors(dag, buffers)}
     return {
         "name": dag.name,
@@ -221,7 +221,7 @@ def _about(
 
 
 def _rate(dag: Dag, race: Race) -> dict[str, Any]:
-    """Return what a manifest says of operations per second; no figure beyond the peak."""
+    """Return the fields for operations per second; a rate beyond the peak is left out."""
     rate = rate_of(dag, race)
     return {
         "flop_per_s": None if rate is None else rate.flop_per_s,

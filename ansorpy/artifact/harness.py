@@ -16,7 +16,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 ALIGN_BYTES = 64
-READY = " ready"  # in a room: what depends on constants only has been done (no tensor's name)
+READY = " ready"  # key of a room whose work on constants is done (no tensor has this name)
 
 
 class Tensor(NamedTuple):
@@ -29,11 +29,11 @@ class Tensor(NamedTuple):
 
 
 class Test(NamedTuple):
-    """How the self-test draws inputs and how far results may be from the float64 reference.
+    """Inputs of the self-test, and tolerances against the float64 reference.
 
     `tolerances` (one per output) bound the rounding of the kernel's dtype on these inputs, in any
-    order of summation. Where `magnitude` is not 0, integers up to it make every step exact, and
-    the result must be equal.
+    order of summation. If `magnitude` is not 0, integers up to it make every step exact, and the
+    results must be equal.
     """
 
     low: float
@@ -45,7 +45,7 @@ class Test(NamedTuple):
 class Raced(NamedTuple):
     """The time of one call in the final race, as in `manifest.json`; 0: there was no race.
 
-    `unit` is that of the operations per second; "": they are beyond the machine's peak.
+    `unit` is the unit of operations per second; "": the rate is beyond the machine's peak.
     """
 
     best_s: float
@@ -73,7 +73,7 @@ def fresh(shape: tuple[int, ...], dtype: str) -> Array:
 
 
 def usable(array: Array) -> bool:
-    """Whether a kernel can read an array where it lies: contiguous, its elements aligned."""
+    """Whether a kernel can read an array in place: contiguous, with aligned elements."""
     return bool(array.flags.c_contiguous and array.flags.aligned)
 
 
@@ -119,12 +119,12 @@ def matched(
 def placed(
     room: dict[str, Any], pairs: Sequence[tuple[Tensor, Array]]
 ) -> list[tuple[Tensor, Array, Array]]:
-    """Return with every array what the kernel sees: the array itself, or memory of its own."""
+    """Return every array with the array for the kernel: itself, or a copy's memory."""
     return [(t, array if usable(array) else kept(room, t), array) for t, array in pairs]
 
 
 def widened(array: Array, dtype: str) -> Array:
-    """Return what the reference computes with: float64 for floats, other dtypes as they are."""
+    """Return an array for the reference: floats as float64, other dtypes as they are."""
     if dtype == "bfloat16":
         return (array.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     return array.astype(np.float64) if array.dtype.kind == "f" else array
@@ -156,12 +156,12 @@ class Bound:
         for tensor in runner.tensors.values():
             if tensor.name not in self.arrays:
                 self.arrays[tensor.name] = kept(room, tensor)
-        if runner.weighted or READY not in room:  # what depends on constants only is done once
+        if runner.weighted or READY not in room:  # work on constants only is done once
             runner.ahead(*self._ordered())
             room[READY] = True
 
     def plain(self) -> Callable[[], Any] | None:
-        """Return the call alone where nothing is copied and nothing new: every one is the same."""
+        """Return the bare call if no array is copied or made anew at a call; else None."""
         if self.out is None or any(own is not a for _, own, a in (*self.given, *self.wanted)):
             return None
         launch, order, out = self.runner.launch, self._ordered(), self.out
@@ -192,13 +192,13 @@ class Bound:
         return [as_passed(self.arrays[name]) for name in self.runner.tensors]
 
     def _renew(self) -> None:
-        """Make new results, unless they go to given arrays: what was given away stays as it is."""
+        """Make new result arrays, unless `out` was given: earlier results stay unchanged."""
         if self.out is None:
             for tensor in self.runner.outputs:
                 self.arrays[tensor.name] = fresh(tensor.shape, tensor.dtype)
 
     def _targets(self) -> list[tuple[Tensor, Array]]:
-        """Return where the results go; nothing that is read may lie there."""
+        """Return the arrays for the results; none may overlap an input."""
         out = self.out if isinstance(self.out, tuple) else (self.out,)
         if not all(isinstance(each, np.ndarray) for each in out):
             raise TypeError("out takes NumPy arrays")
@@ -244,13 +244,13 @@ class Runner:
         self.reference, self.test, self.flop, self.raced = reference, test, flop, raced
 
     def run(self, *inputs: Any, out: Any = None) -> Any:
-        """Return the output array, or a tuple where there are several.
+        """Return the output array, or a tuple if there are several.
 
         Every thread keeps its memory for intermediates, and for copies of inputs, between calls.
 
         Args:
             out: the array (or tuple of arrays) to write to and return; new ones unless given.
-                Nothing is copied where they are contiguous; those of `fresh`, at multiples of 64
+                Contiguous arrays are not copied; those of `fresh`, at multiples of 64
                 bytes, are fastest.
 
         Raises:
@@ -322,7 +322,7 @@ class Runner:
         return found
 
     def selftest(self) -> list[str]:
-        """Return what is wrong: nothing, where the kernel agrees with its float64 reference."""
+        """Return one line per wrong output; none if the kernel agrees with its reference."""
         rng = np.random.default_rng(0)
         found = self.mistakes(self.random_inputs(rng), exact=False)
         if self.test.magnitude:
@@ -343,13 +343,13 @@ class Runner:
         return sorted(times_s)
 
     def figure(self, seconds: float) -> str:
-        """Return the time of a call, and its operations per second where there is a unit."""
+        """Return the time of a call, and its operations per second if there is a unit."""
         unit = self.raced.unit
         rate = f", {self.flop / seconds / 1e9:.2f} {unit}" if unit and self.flop else ""
         return f"{seconds * 1e6:.1f} us{rate}"
 
     def bench_text(self) -> str:
-        """Return the figure of the manifest and, beside it, what calls take now."""
+        """Return the figure of the manifest beside the present time of calls."""
         times_s = self.bench()
         middle_s = times_s[len(times_s) // 2]
         now = f"now: {self.figure(times_s[0])}"
@@ -357,7 +357,7 @@ class Runner:
         return f"{raced}{now} (median {middle_s * 1e6:.1f} us, {len(times_s)} calls)"
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
-        """Do what the command line says; return the exit code."""
+        """Run the command line; return the exit code."""
         parser = argparse.ArgumentParser(description="A tuned kernel: self-test and bench.")
         parser.add_argument("--selftest", action="store_true", help="compare with float64 loops")
         parser.add_argument("--bench", action="store_true", help="time calls for a second")

@@ -26,9 +26,12 @@ from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag, Placeholder
 
 MARKER: Final = "# --- harness: the same in every kernel zip ---\n"
-SPANS: Final = ((-1.0, 1.0), (0.5, 1.5))  # of float inputs; the second for roots and logarithms
-SAFETY: Final = 2.0  # once for the kernel, once for the rounding of the reference
-WORST_TOLERANCE: Final = 1e30  # where nothing can be said: only NaN and infinity are compared
+SPANS: Final = (
+    (-1.0, 1.0),
+    (0.5, 1.5),
+)  # ranges of float inputs; the second suits roots and logarithms
+SAFETY: Final = 2.0  # times the error bound: one for the kernel, one for the reference
+WORST_TOLERANCE: Final = 1e30  # no bound is known: only NaN and infinity are compared
 
 _MAIN: Final = """
 RUNNER = Runner(
@@ -53,16 +56,16 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a kernel file says about itself."""
+    """Header of a kernel file, for people."""
 
     title: str
-    lines: tuple[str, ...]  # of the header: target, latency, baseline
+    lines: tuple[str, ...]  # target, latency, baselines
     schedule: str
     raced: Raced
 
 
 def tensors(dag: Dag, buffers: Sequence[Buffer]) -> tuple[Tensor, ...]:
-    """Return the buffers of a kernel with the part that each plays."""
+    """Return the buffers of a kernel with their roles."""
     roles = {
         Scope.INPUT: "input",
         Scope.CONSTANT: "constant",
@@ -102,15 +105,15 @@ def _compute(dag: Dag, name: str) -> Compute:
 
 
 def make_test(dag: Dag, meaning: Dag | None = None) -> Test:
-    """Return how far a right kernel may be from the reference, on the self-test's own inputs.
+    """Return the tolerances of the self-test on its own inputs.
 
-    Where it was reformulated to compute another `meaning`, its bounds hold, and it is not exact
-    on integers.
+    A kernel that was reformulated to compute another `meaning` has the error bounds of that Dag,
+    and need not be exact on integers.
     """
     best: Test | None = None
     magnitude = 0 if meaning is not None else exact_magnitude(dag)
     for low, high in SPANS:
-        # The values of both differ by far less than the bounds of either.
+        # Both Dags have nearly equal values: the difference is far below the bounds of either.
         test = Test(low, high, _tolerances(meaning or dag, low, high), magnitude)
         if all(limit < WORST_TOLERANCE for limit in test.tolerances):
             return test
@@ -191,7 +194,7 @@ def load_constants():
 
 
 def constant_arrays(dag: Dag) -> Mapping[str, Array]:
-    """Return what `constants.npz` holds: names of users do not become file names."""
+    """Return the arrays of `constants.npz`; names of users do not become file names."""
     return {f"c{i}": array for i, array in enumerate(constants(dag).values())}
 
 

@@ -1,4 +1,4 @@
-"""A package back to something that can be called, after it was checked."""
+"""Load a checked package as a callable kernel."""
 
 import importlib.util
 import os
@@ -156,7 +156,7 @@ def _imported(package: Package, file: str) -> ModuleType:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        # Every function of the module holds it; numba writes beside the file at a first call.
+        # Every function of the module holds RUNNER; numba writes beside the file at a first call.
         weakref.finalize(module.RUNNER, remove, folder, os.getpid())
     except Exception as error:  # the file is code of the package: it may raise anything
         remove(folder, os.getpid())

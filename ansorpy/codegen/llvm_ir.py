@@ -1,4 +1,4 @@
-"""A tiled program straight to LLVM, without numba's front end: the fast path of the search."""
+"""Print a tiled program as LLVM text: the search compiles it without numba's front end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -48,10 +48,10 @@ from ansorpy.target import Target
 
 Places = tuple[tuple[int, Buffer], ...]  # buffers, by their numbers among the addresses
 
-EXCERPT: Final = 2000  # characters of a message that are worth keeping
-SCRATCH_LIMIT_BYTES: Final = 1 << 20  # of one task, on its stack
+EXCERPT: Final = 2000  # characters kept of a message of LLVM or numba
+SCRATCH_LIMIT_BYTES: Final = 1 << 20  # scratch of one task, which lies on its stack
 PLAIN: Final = "nounwind"
-WIDE: Final = 'nounwind "prefer-vector-width"="512"'  # LLVM would rather use half of them
+WIDE: Final = 'nounwind "prefer-vector-width"="512"'  # LLVM prefers vectors of 256 bits
 
 
 def phase_text(phase: Phase, places: Places, target: Target) -> str:
@@ -83,7 +83,7 @@ def module_text(program: Program, target: Target) -> str:
 
 
 def _function(declarations: Any, name: str, phase: Phase, places: Places, target: Target) -> str:
-    """Return the function of a phase; what it calls is added to the declarations."""
+    """Return the function of a phase; the functions that it calls are added to the declarations."""
     features = None if is_local(target) else frozenset(target.features)
     builder = TextBuilder(declarations, name, [POINTER, I64], features)
     try:
@@ -95,7 +95,7 @@ def _function(declarations: Any, name: str, phase: Phase, places: Places, target
 
 @dataclass
 class _PhaseWriter:
-    """Writes the loops, branches and allocations of one phase; tiles go to Expansion."""
+    """Writes the loops, branches and allocations of one phase; `Expansion` writes its tiles."""
 
     places: Places
     b: TextBuilder
@@ -169,7 +169,7 @@ class _PhaseWriter:
         fetch(self.b, self.b.gep(base, [offset], source_etype=kind))
 
     def _shared(self) -> dict[Any, Any]:
-        """Return what offsets and addresses the present basic block has already."""
+        """Return the offsets and addresses that the present basic block has computed."""
         if self.known[0] is not self.b.block:
             self.known = self.b.block, {}
         return self.known[1]
@@ -299,7 +299,7 @@ class _PhaseWriter:
 
 
 def scratch_bytes(size: int, dtype: str) -> int:
-    """Return the bytes of a task's scratch; BuildError where the stack cannot hold them."""
+    """Return the bytes of a task's scratch; BuildError if the stack cannot hold them."""
     size_bytes = size * SIZE_BYTES[dtype]
     if size_bytes > SCRATCH_LIMIT_BYTES:
         raise BuildError(f"{size_bytes} bytes of scratch; a task has {SCRATCH_LIMIT_BYTES}")
@@ -307,12 +307,12 @@ def scratch_bytes(size: int, dtype: str) -> int:
 
 
 def is_local(target: Target) -> bool:
-    """Whether a target names no processor: it then means the machine this runs on."""
+    """Whether a target names no processor, which means this machine."""
     return not target.cpu and not target.features
 
 
 def target_machine(target: Target) -> Any:
-    """Return LLVM's back end for a target; an empty `cpu` means the machine this runs on."""
+    """Return LLVM's back end for a target; an empty `cpu` means this machine."""
     initialize()
     local = is_local(target)
     features = (
@@ -339,17 +339,19 @@ def object_bytes(text: str, target: Target) -> bytes:
     try:
         return bytes(machine.emit_object(module))
     finally:
-        llvm.set_option("ansorpy", "-disable-lsr=false")  # of the whole process
+        llvm.set_option(
+            "ansorpy", "-disable-lsr=false"
+        )  # LLVM's options belong to the whole process
 
 
 @lru_cache(maxsize=4)
 def _kept_machine(target: Target) -> Any:
-    """Return a back end that stays ours: an engine would take it over."""
+    """Return a back end that no engine owns: an engine would delete it."""
     return target_machine(target)
 
 
 def parse(text: str) -> Any:
-    """Return LLVM's module for a text; BuildError with LLVM's words if it is not right."""
+    """Return LLVM's module for a text; BuildError with LLVM's message if it is invalid."""
     initialize()
     try:
         module = llvm.parse_assembly(text)

@@ -1,4 +1,4 @@
-"""The native code of generated Python: numba compiles it, we take the object out."""
+"""The object file of generated Python, compiled by numba."""
 
 import tempfile
 from pathlib import Path

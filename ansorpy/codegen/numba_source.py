@@ -90,8 +90,10 @@ class _Writer:
     program: Program
     names: dict[Any, str] = field(default_factory=dict)  # by the structure of a tile
     definitions: list[str] = field(default_factory=list)
-    tiles: dict[str, str] = field(default_factory=dict)  # kind of register tile -> its maker
-    scratches: dict[int, str] = field(default_factory=dict)  # bytes -> its maker
+    tiles: dict[str, str] = field(
+        default_factory=dict
+    )  # names of the makers by kind of register tile
+    scratches: dict[int, str] = field(default_factory=dict)  # names of the makers by size in bytes
     counters: dict[str, int] = field(default_factory=dict)
     outline: list[str] = field(default_factory=list)  # the schedule: loops and scratch, nested
     matrices: bool = False  # whether a phase has instructions on matrices

@@ -1,8 +1,7 @@
-"""Writes LLVM IR as text, with the part of llvmlite's IRBuilder that the tile compiler uses.
+"""Writes LLVM IR as text, with the part of llvmlite's IRBuilder that the SIMD compiler uses.
 
-llvmlite keeps a tree of objects and prints it later, through caches and name tables; a search
-that builds thousands of candidates waits for that most of its time. Constants, types and
-declarations stay llvmlite's.
+llvmlite keeps a tree of objects and prints it later, through caches and name tables, which took
+most of the time of a search. Constants, types and declarations are still llvmlite's.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +32,7 @@ class Value:
 
 
 class Phi(Value):
-    """A value that depends on where control comes from."""
+    """A phi: its value depends on the predecessor of its block."""
 
     __slots__ = ("incoming",)
 
@@ -42,7 +41,7 @@ class Phi(Value):
         self.incoming: list[tuple[Any, Block]] = []
 
     def add_incoming(self, value: Any, block: "Block") -> None:
-        """Note the value on arrival from a block."""
+        """Add the value on entry from a block."""
         self.incoming.append((value, block))
 
     def __str__(self) -> str:
@@ -59,14 +58,14 @@ class Line:
         self.text = text
 
     def set_metadata(self, name: str, node: Any) -> None:
-        """Say more about the instruction."""
+        """Attach metadata to the instruction."""
         self.text += f", !{name} {node.get_reference()}"
 
     def __str__(self) -> str:
         return self.text
 
 
-class Slot(Value):
+class StackSlot(Value):
     """Memory on the stack."""
 
     __slots__ = ("align", "size_bytes")
@@ -80,7 +79,7 @@ class Slot(Value):
 
 
 class Block:
-    """A basic block; once it is `closed`, its last line is where control goes."""
+    """A basic block; the last line of a `closed` one is its terminator."""
 
     __slots__ = ("closed", "lines", "name")
 
@@ -90,12 +89,12 @@ class Block:
 
 
 def name_of(value: Any) -> str:
-    """Return how an operand is written."""
+    """Return the text of an operand."""
     return value.name if isinstance(value, Value) else str(value.get_reference())
 
 
 def type_text(kind: Any) -> str:
-    """Return how a type is written; the type keeps it."""
+    """Return the text of a type, which is cached on the type."""
     text: str | None = getattr(kind, "written", None)
     if text is None:
         text = kind.written = _written(kind)
@@ -144,7 +143,7 @@ def _compare(code: str, words: dict[str, str], prefix: str = "") -> Callable[...
 class TextBuilder:
     """One function `void name(parameters)`; `module` holds only what it declares.
 
-    `features` are those of the processor it is for, by LLVM's names; None: of this machine.
+    `features` are those of its target, by LLVM's names; None: this machine.
     """
 
     def __init__(
@@ -171,7 +170,7 @@ class TextBuilder:
         return "\n".join([*lines, "}"])
 
     def fresh(self) -> str:
-        """Return a name that is not taken."""
+        """Return a new name."""
         self.count += 1
         return f"%v{self.count}"
 
@@ -185,7 +184,7 @@ class TextBuilder:
         self.block.lines.append(f"{value.name} = {code}")
         return value
 
-    # llvmlite's names from here on.
+    # Methods of llvmlite's IRBuilder from here on.
     add, sub, mul = _two("add"), _two("sub"), _two("mul")
     sdiv, udiv, srem, urem = _two("sdiv"), _two("udiv"), _two("srem"), _two("urem")
     and_, or_, xor = _two("and"), _two("or"), _two("xor")
@@ -212,7 +211,7 @@ class TextBuilder:
         return self.result(a.type, f"xor {typed(a)}, {true}")
 
     def select(self, cond: Any, a: Any, b: Any) -> Value:
-        """Return a where cond holds, else b."""
+        """Return a if cond holds, else b."""
         return self.result(a.type, f"select {typed(cond)}, {typed(a)}, {typed(b)}")
 
     def gep(self, base: Any, indices: Sequence[Any], source_etype: Any) -> Value:
@@ -266,20 +265,20 @@ class TextBuilder:
         return self.result(kind, f"shufflevector {typed(a)}, {typed(b)}, {typed(picks)}")
 
     def phi(self, kind: Any) -> Phi:
-        """Return a value to be given its sides later."""
+        """Return a phi, whose incoming values are added later."""
         value = Phi(kind, self.fresh())
         self.emit(value)
         return value
 
-    def alloca(self, kind: Any) -> Slot:
+    def alloca(self, kind: Any) -> StackSlot:
         """Reserve an array of bytes on the stack, at the entry of the function."""
-        slot = Slot(kind.count, self.fresh())
+        slot = StackSlot(kind.count, self.fresh())
         self.slots.append(slot)
         return slot
 
     @contextmanager
     def goto_entry_block(self) -> Iterator[None]:
-        """As in llvmlite; `alloca` goes there by itself."""
+        """Do nothing: `alloca` always writes to the entry block."""
         yield
 
     def append_basic_block(self) -> Block:
@@ -313,7 +312,7 @@ class TextBuilder:
 
     @contextmanager
     def if_then(self, cond: Any) -> Iterator[None]:
-        """Write a block that runs where cond holds."""
+        """Write a block that runs if cond holds."""
         inside, after = self.append_basic_block(), self.append_basic_block()
         self.cbranch(cond, inside, after)
         self.block = inside

@@ -41,7 +41,7 @@ def test_build_errors(body: Stmt, words: str | None) -> None:
         emit(prog, Target())
 
 
-def test_a_register_chosen_at_run_time_is_refused() -> None:
+def test_register_index_that_varies_at_run_time_is_refused() -> None:
     acc = buffer("acc", "float32", (4, 8), Scope.REGISTER)
     tile = Tile((), (("l", 8),), store("acc", (Var("i"), L), c(0.0, "float32")))
     with pytest.raises(BuildError, match="chosen at run time"):
@@ -62,7 +62,7 @@ def test_mixed_dtypes_are_refused() -> None:
      "a[0] -= b[0]", "import os", "a[0] = 'x'", "a[0] = b[0] < c[0] < d[0]", "a[0] = b[0] ** 2",
      "a[0] = eval('1')", "a[0], b[0] = argmax((b[0], a[0]), (c[0], 1))"],
 )  # fmt: skip
-def test_the_text_of_a_tile_is_walked_by_a_whitelist(text: str) -> None:
+def test_parser_accepts_listed_forms_of_python_only(text: str) -> None:
     with pytest.raises(ValueError, match="tile"):
         parse(text, types=dict.fromkeys("abcd", "float32*"))
 
@@ -81,7 +81,7 @@ def test_the_clock_is_an_argument() -> None:
     assert build(matmul(8, 48, 4), Target(), lambda: next(ticks)).build_s == 2.5
 
 
-def test_offsets_are_written_as_sums() -> None:
+def test_offsets_are_printed_as_sums() -> None:
     i = Var("i")
     copied = store("C", (i, add(L, c(1))), read("A", add(i, c(-1)), L))
     tile = Tile((), (("l", 8),), copied, Binary("ge", i, c(1)))

@@ -1,4 +1,4 @@
-"""Offsets are made outside of the loops that do not change them."""
+"""Loop-invariant offsets are computed outside of loops."""
 
 import re
 
@@ -38,7 +38,7 @@ def heads(text: str) -> list[str]:
     return [part for part in parts if "phi i64" in part]
 
 
-def test_a_loop_makes_no_sum_that_it_does_not_change() -> None:
+def test_each_sum_is_written_in_the_outermost_loop_that_knows_its_terms() -> None:
     first, second, third = heads(module_text(summed(), TARGET))
     assert first.count("mul") == 3  # a * B * K, a * B, and -a of the condition
     assert second.count("mul") == 1  # b * K; b and that are added to what is known of a
@@ -47,7 +47,7 @@ def test_a_loop_makes_no_sum_that_it_does_not_change() -> None:
     assert third.count("add nsw i64") == 2  # k joins the offset and the condition
 
 
-def test_sums_are_right_where_loops_and_branches_meet() -> None:
+def test_hoisted_sums_are_right_across_loops_and_branches() -> None:
     x = np.random.default_rng(0).random((A, B, K), np.float32)
     o = np.zeros(A * B, np.float32)
     got = run_llvm(summed(), {"x": x.ravel(), "o": o})["o"].reshape(A, B)
@@ -55,7 +55,7 @@ def test_sums_are_right_where_loops_and_branches_meet() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-def test_what_is_delivered_keeps_strength_reduction() -> None:
+def test_option_against_strength_reduction_ends_with_the_compilation() -> None:
     text, machine = module_text(summed(), TARGET), target_machine(TARGET)
 
     def made() -> bytes:

@@ -73,13 +73,13 @@ def test_source_with_everything(golden: Golden) -> None:
     golden.check(unversioned(source))
 
 
-def test_the_same_program_gives_the_same_bytes() -> None:
+def test_equal_programs_give_equal_sources() -> None:
     assert emit(everything(), Target()) == emit(everything(), Target())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_file_runs_without_ansorpy(tmp_path: Path, threads: int) -> None:
+def test_kernel_file_runs_without_ansorpy(tmp_path: Path, threads: int) -> None:
     n, m, k = 30, 50, 9
     write(tmp_path, matmul(n, m, k), threads)
     rng = np.random.default_rng(1)
@@ -111,7 +111,7 @@ def test_the_file_runs_without_ansorpy(tmp_path: Path, threads: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_transposed_store_runs_without_ansorpy(tmp_path: Path) -> None:
+def test_transposed_store_runs_without_ansorpy(tmp_path: Path) -> None:
     """Without ansorpy, LLVM has no parser of inline assembly: no instruction may be given as it."""
     w, lane = Var("w"), Var("l")
     tile = Tile((("w", 16),), (("l", 16),), store("B", (lane, w), read("A", w, lane)))
@@ -132,7 +132,7 @@ def test_a_transposed_store_runs_without_ansorpy(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_broken_source_is_a_build_error() -> None:
+def test_broken_source_is_a_build_error() -> None:
     kernel = emit(matmul(8, 48, 4), Target())
     for broken in (
         kernel.source + "\ndef (",

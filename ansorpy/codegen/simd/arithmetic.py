@@ -24,10 +24,10 @@ from ansorpy.codegen.simd.kinds import (
     vector,
 )
 
-# Below the first number (above its inverse) 1 / y needs scaling, by the second.
+# By dtype: the least |y| for which 1 / y needs no scaling, and the factor that scales a smaller y.
 INVERSES = {"float32": (2.0**-126, 2.0**64), "float64": (2.0**-1022, 2.0**128)}
 
-# What fixupimm answers: 4 bits for each class of numbers; the two of NaN: that NaN, made quiet.
+# Table of fixupimm, 4 bits per class of numbers: the result for both classes of NaN is a quiet NaN.
 NAN_STAYS = 0x22
 CLOSED = {
     "v4f32": ("sse.{}.ps", "sse2"),
@@ -39,7 +39,7 @@ FIXED = {F32: ("ps", I32), F64: ("pd", I64)}
 
 
 class Arithmetic:
-    """LLVM code for the operators and functions of the text, on scalars and vectors alike."""
+    """LLVM code for the operators and functions of tiles, on scalars and vectors alike."""
 
     def __init__(self, builder: Any) -> None:
         self.b = builder
@@ -173,7 +173,9 @@ class Arithmetic:
         every = ir.Constant(ir.IntType(max(8, x.type.count)), -1)
         args = [best, x, table, ir.Constant(I32, 0), every]
         if size == 512:
-            args.append(ir.Constant(I32, 4))  # rounds as all else does
+            args.append(
+                ir.Constant(I32, 4)
+            )  # rounding mode: that of the thread, as in every other operation
         function = ir.FunctionType(x.type, [arg.type for arg in args])
         name = f"llvm.x86.avx512.mask.fixupimm.{short}.{size}"
         return self.b.call(declared(self.b.module, name, function), args)

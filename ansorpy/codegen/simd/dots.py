@@ -12,13 +12,13 @@ from ansorpy.codegen.simd.values import Index, Point
 
 
 class Dots(Strided):
-    """Code for the tiles that say `dot`: their operands come as vectors of int32."""
+    """Code for tiles with a `dot`: their operands are vectors of int32."""
 
     def dot(self, how: tuple[str, str], product: Node, old: Any, point: Point) -> Any:
         """Return `old` plus the sum of a product of two widened reads over the steps."""
         step, function = how
         reads = [part.args[0] for part in product.args]
-        # Where the instruction tells its operands apart, the unsigned one comes first.
+        # An instruction with one unsigned operand takes it first.
         reads.sort(key=lambda read: self.tile.of(read).dtype != "uint8")
         parts = [self.packed(read, {**point, step: (0,)}, width(old)) for read in reads]
         kind = ir.FunctionType(old.type, [old.type, *(part.type for part in parts)])
@@ -32,12 +32,12 @@ class Dots(Strided):
         return self.memo[key]
 
     def fetch_packed(self, read: Node, point: Point, lanes: int) -> Any:
-        """Load one int32 per lane, or one for all; what must not be touched is 0."""
+        """Load one int32 per lane, or one for all lanes; lanes outside of the guard are 0."""
         operand, name = self.tile.of(read), read.args[0]
         index, guard = self.index(read.args[1], point), self.allowed((), point, read.uses)
         steps = 4 // BYTES.get(operand.dtype, 1)
         if operand.shape is not None or not isinstance(index, Index):
-            raise ValueError("a dot of what does not lie in memory")
+            raise ValueError("cannot compile a dot of register tiles; expected operands in memory")
         if len(index.lanes) == 1:
             if guard is not True and guard is not False:
                 offset = self.b.select(self.any(guard), self.whole(index), ir.Constant(I64, 0))
@@ -47,7 +47,7 @@ class Dots(Strided):
             return self.b.load(self.address(name, operand.dtype, index), typ=I32, align=1)
         units = Index({}, tuple((at - index.lanes[0]) // steps for at in index.lanes))
         if not consecutive(units) or index.lanes[1] - index.lanes[0] != steps:
-            raise ValueError("the lanes of a dot do not lie side by side")
+            raise ValueError("cannot compile a dot whose lanes are not consecutive in memory")
         kind = vector(I32, lanes)
         if guard is False:
             return ir.Constant(kind, None)

@@ -26,7 +26,7 @@ from ansorpy.codegen.simd.tile import SimdTile
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Index, Point
 
-AHEAD: Final = 4  # vectors that are computed before the first of them is stored
+AHEAD: Final = 4  # vectors computed before the first store: loads do not wait for stores
 
 
 class Expansion(Matrices):
@@ -54,10 +54,12 @@ class Expansion(Matrices):
         self.summed = [] if self.stepwise else summed
         self.dtypes = [computed(tile.of(target).dtype) for target in tile.targets]
         own = any(self.written & value.reads for value in tile.values)
-        self.waits = bool(tile.lanes) and not own  # may be computed before what is due is stored
+        self.waits = (
+            bool(tile.lanes) and not own
+        )  # may be computed before earlier vectors are stored
 
     def hide_addresses(self) -> None:
-        """Let LLVM not know that what is read lies where other tiles read."""
+        """Hide addresses from LLVM, which would keep elements for other tiles in registers."""
         for name, value in self.values.items():
             if name in self.tile.operands and not isinstance(value, list | Index):
                 kind = ir.FunctionType(value.type, [value.type])
@@ -76,17 +78,17 @@ class Expansion(Matrices):
         return self.values
 
     def on_a_line(self, name: str) -> Any:
-        """Return the i1 that says whether memory begins where a line does."""
+        """Return an i1: whether a buffer begins at a cache line."""
         base: Any = self.values[name]
         base = self.b.ptrtoint(base, I64) if base.type == POINTER else base
         within = self.b.and_(base, ir.Constant(I64, LINE_BYTES - 1))
         return self.b.icmp_signed("==", within, ir.Constant(I64, 0))
 
     def unless_masked(self) -> None:
-        """Emit everything, or nothing where the mask leaves out every point."""
+        """Emit the tile inside a branch: no code runs if the mask holds at no point."""
         some: Any = True
         if self.tile.mask is not None and not self.stepwise:
-            # A tile without a single point must not even load what all of its points share.
+            # A tile without a point must not even load the elements that all points share.
             some = self.eval(self.tile.mask, dict.fromkeys(sorted(self.tile.variables), (0,)))
         if some is True:
             self.body()
@@ -136,10 +138,10 @@ class Expansion(Matrices):
                 self.store_due()
 
     def store_due(self) -> None:
-        """Store what was computed.
+        """Store the computed vectors.
 
-        A load waits for an earlier store to the same place of another page: processors compare 12
-        bits of an address first. So the loads of several vectors come first, then their stores.
+        A load waits for an earlier store to the same offset of another page, because processors
+        compare 12 bits of an address first. So the loads of several vectors precede their stores.
         """
         for point, new, guard in self.due:
             self.put(point, new, guard)
@@ -185,7 +187,7 @@ class Expansion(Matrices):
         return self.combine(tile.combiner, self.dtypes, old, new)
 
     def identity(self) -> list[Any]:
-        """Return vectors that change nothing when combined."""
+        """Return vectors of the identity of the combiner."""
         op, dtype = self.tile.combiner, self.dtypes[0]
         floats, largest = dtype in FLOATS, op in ("max", "argmax")
         if op in ("sum", "prod"):
@@ -216,7 +218,7 @@ class Expansion(Matrices):
         return result
 
     def fetch(self, point: Point) -> list[Any]:
-        """Return what the targets hold."""
+        """Return the values of the targets."""
         wide = self.n if self.tile.lane in self.kept else 0
         found = [self.load(target, point, ()) for target in self.tile.targets]
         return [self.splat(value, wide) for _, value in found]
@@ -227,11 +229,13 @@ class Expansion(Matrices):
         for target, value in zip(self.tile.targets, new, strict=True):
             if lanes or not width(value):
                 self.write(target, point, self.splat(value, lanes), guard)
-            elif guard is True:  # no combiner: what the last lane stores stays
+            elif guard is True:  # no combiner: the last lane overwrites the others
                 last = self.b.extract_element(value, ir.Constant(I32, self.n - 1))
                 self.write(target, point, last, guard)
             else:
-                raise ValueError("the last lane is not known")
+                raise ValueError(
+                    "cannot store lanes to one element if the mask decides which is last"
+                )
 
     def transposed_dim(self) -> str:
         """Return the dim along which to store after an in-register transpose, or ""."""

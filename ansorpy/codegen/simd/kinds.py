@@ -23,7 +23,7 @@ SHORT = {ir.FloatType: "f32", ir.DoubleType: "f64", ir.HalfType: "f16"}
 FLAGS = ("contract", "nsz")  # never nnan, ninf: NaN and infinity keep their meaning
 
 
-@lru_cache(maxsize=256)  # one object per type: it keeps how it is written
+@lru_cache(maxsize=256)  # one object per type: llvmlite keeps the text of a type on it
 def vector(element: Any, count: int) -> Any:
     """Return the type of a vector."""
     return ir.VectorType(element, count)
@@ -59,23 +59,23 @@ class Operand(NamedTuple):
 
 
 def supports(builder: Any, feature: str) -> bool:
-    """Whether the machine that code is written for has a feature, by LLVM's name for it.
+    """Whether the target of a builder has a feature, by LLVM's name for it.
 
-    A builder without `features` writes for this machine, as numba does; a processor that numba
-    was told to take instead is trusted with nothing special.
+    A builder without `features` writes for this machine, as numba does. If numba's configuration
+    names another processor, no special feature is assumed.
     """
     known = getattr(builder, "features", None)
     if known is not None:
         return feature in known
-    from numba import config  # where numba writes; others need not load it
+    from numba import config  # here, because the search does not load numba
 
-    told = config.CPU_NAME or config.CPU_FEATURES  # type: ignore[attr-defined]
-    return not told and feature in host_features()
+    configured = config.CPU_NAME or config.CPU_FEATURES  # type: ignore[attr-defined]
+    return not configured and feature in host_features()
 
 
 @lru_cache(maxsize=1)
 def host_features() -> frozenset[str]:
-    """Return what LLVM finds in this processor."""
+    """Return the features of this processor, by LLVM's names."""
     return frozenset(name for name, on in get_host_cpu_features().items() if on)
 
 
@@ -90,7 +90,7 @@ def constant(kind: Any, number: float) -> Any:
     return _constant(kind, number, type(number).__name__, math.copysign(1, number))
 
 
-@lru_cache(maxsize=4096)  # to print constants takes long; LLVM sees few different ones
+@lru_cache(maxsize=4096)  # entries: printing a constant is slow, and few differ
 def _constant(kind: Any, number: float, _python: str, sign: float) -> Any:
     if not isinstance(kind, ir.VectorType):
         return ir.Constant(kind, number)
@@ -101,7 +101,7 @@ def _constant(kind: Any, number: float, _python: str, sign: float) -> Any:
 
 @lru_cache(maxsize=256)
 def undefined(kind: Any) -> Any:
-    """Return a value of an LLVM type that nobody may look at."""
+    """Return the undefined value of an LLVM type."""
     return ir.Constant(kind, ir.Undefined)
 
 
@@ -127,17 +127,17 @@ def power_of_two(count: int) -> int:
 
 
 def width(*values: Any) -> int:
-    """Return how many lanes the widest of some values has; 0 for scalars."""
+    """Return the largest number of lanes among some values; 0 for scalars."""
     return max(getattr(value.type, "count", 0) for value in values)
 
 
 def reshaped(kind: Any, element: Any) -> Any:
-    """Return `element`, as a vector of as many lanes as `kind` where that is a vector."""
+    """Return `element`; if `kind` is a vector, a vector of `element` with as many lanes."""
     return vector(element, kind.count) if isinstance(kind, ir.VectorType) else element
 
 
 def mangled(kind: Any) -> str:
-    """Return how LLVM's overloaded intrinsics spell a type."""
+    """Return the spelling of a type in the names of LLVM's overloaded intrinsics."""
     if isinstance(kind, ir.VectorType):
         return f"v{kind.count}{mangled(kind.element)}"
     short = SHORT.get(type(kind))

@@ -21,9 +21,9 @@ from ansorpy.codegen.simd.memory import reserve
 from ansorpy.codegen.simd.tile import Node
 from ansorpy.codegen.simd.values import Point
 
-ROWS = 16  # of a register, at most; groups of steps and lanes, too
-SUMS, LEFT, RIGHT = (0, 1, 2, 3), (4, 5), (6, 7)  # what the registers are used for
-WORD_BYTES = 4  # of a lane, and of the steps of a group
+ROWS = 16  # most rows of a register, and most groups of steps or lanes
+SUMS, LEFT, RIGHT = (0, 1, 2, 3), (4, 5), (6, 7)  # numbers of the registers by their use
+WORD_BYTES = 4  # size of a lane, and of the steps of one group
 # Linux on x86-64: Documentation/arch/x86/xstate.rst
 SYSCALL_ARCH_PRCTL, SUPPORTED, REQUEST_PERMISSION, TILE_DATA = 158, 0x1021, 0x1023, 18
 
@@ -41,19 +41,19 @@ FULL = Part(ROWS, ROWS, ROWS)
 
 @lru_cache(maxsize=1)
 def allow_matrices() -> bool:
-    """Ask Linux to let this process use the registers of matrices; False where it does not."""
+    """Ask Linux for permission to use the registers of matrices; False if it is refused."""
     return ask_linux(REQUEST_PERMISSION, ctypes.c_uint64(TILE_DATA))
 
 
 @lru_cache(maxsize=1)
 def has_matrices() -> bool:
-    """Whether Linux knows the registers of matrices; they are still to be asked for."""
+    """Whether Linux supports the registers of matrices; a process still needs permission."""
     known = ctypes.c_uint64(0)
     return ask_linux(SUPPORTED, ctypes.byref(known)) and bool(known.value >> TILE_DATA & 1)
 
 
 def ask_linux(code: int, argument: Any) -> bool:
-    """Call arch_prctl; False where it is refused, or where this is not Linux on x86-64."""
+    """Call arch_prctl; False if it is refused, or on anything but Linux on x86-64."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return False
     return int(ctypes.CDLL(None).syscall(SYSCALL_ARCH_PRCTL, code, argument)) == 0
@@ -77,18 +77,18 @@ def configure(builder: Any, part: Part = FULL) -> None:
 
 
 def release(builder: Any) -> None:
-    """Give the registers back: threads are switched faster without them."""
+    """Release the registers: thread switches are faster without them."""
     invoke(builder, "llvm.x86.tilerelease", [])
 
 
 def invoke(builder: Any, name: str, args: Sequence[Any]) -> None:
-    """Call an instruction that answers nothing."""
+    """Call an intrinsic without a result."""
     kind = ir.FunctionType(VOID, [arg.type for arg in args])
     builder.call(declared(builder.module, name, kind), args)
 
 
 class Matrices(Dots):
-    """Code for the tiles that say `matrix`: their operands and their target lie in memory."""
+    """Code for tiles with a `matrix`: their operands and their target lie in memory."""
 
     def multiply(self, row: str, group: str, fresh: bool) -> None:
         """Add all products of the tile to its target, part by part; or set it, if `fresh`."""
@@ -140,7 +140,7 @@ class Matrices(Dots):
             )
             for at in ({**sum_at, **term, step: (0,)} for term in terms for sum_at in sums)
         ]
-        held: list[dict[int, Any]] = [{}, {}]  # what the registers of either operand hold
+        held: list[dict[int, Any]] = [{}, {}]  # contents of the registers of either operand
         for k, points_of in enumerate(wanted):
             used = []
             for side, (read, along, registers) in enumerate(
@@ -162,7 +162,7 @@ class Matrices(Dots):
         name, dtype = read.args[0], self.tile.of(read).dtype
         slope = self.tile.slope(read.args[1], along)
         if slope is None:
-            raise ValueError("rows of a matrix at unequal distances")
+            raise ValueError("cannot load a matrix whose rows are at unequal distances")
         place = self.address(name, dtype, self.index(read.args[1], {**at, self.tile.lane: (0,)}))
         distance = ir.Constant(I64, slope * BYTES.get(dtype, 1))
         invoke(self.b, how, [ir.Constant(I8, register), place, distance])
@@ -182,7 +182,7 @@ def parts(extent: int) -> list[tuple[int, list[int]]]:
 
 
 def squares(sums: Sequence[Point], left: Node, right: Node) -> list[list[Point]]:
-    """Return the sums in fours that share operands: two by two where both have several."""
+    """Return the sums in fours that share operands: two by two if both operands have several."""
 
     def numbered(read: Node) -> list[int]:
         keys = [tuple(at[name] for name in read.uses if name in at) for at in sums]
@@ -204,7 +204,7 @@ def place_of(
 ) -> tuple[int, bool]:
     """Return the register for a matrix and whether it must be loaded.
 
-    It takes the place of what is needed last of all (Belady's rule).
+    It replaces the matrix whose next use is furthest away (Belady's rule).
     """
     for register, what in held.items():
         if what == key:

@@ -24,7 +24,7 @@ from ansorpy.codegen.simd.kinds import (
     width,
 )
 from ansorpy.codegen.simd.tile import Node
-from ansorpy.codegen.simd.values import Expressions, Guards, Index, Point, Value
+from ansorpy.codegen.simd.values import Expressions, Guards, Index, Point, RuntimeValue
 
 LINE_BYTES: Final = 64
 
@@ -37,10 +37,10 @@ def lanes_on(guard: Any) -> list[int]:
     return [k for k, bit in enumerate(bits) if bit.constant]
 
 
-class Memory(Expressions):
+class MemoryAccess(Expressions):
     """Reads and writes of one tile operation."""
 
-    streaming = False  # whether whole lines go past the caches at present
+    streaming = False  # whether the stores being written are non-temporal
 
     @contextmanager
     def when(self, cond: Any) -> Iterator[None]:
@@ -60,7 +60,7 @@ class Memory(Expressions):
                     self.values[name][k] = phi
 
     def write(self, target: Node, point: Point, value: Any, guard: Any) -> None:
-        """Write one value to a register or to memory; guard None: wherever the tile may."""
+        """Write one value to a register or to memory; guard None: at every point of the mask."""
         operand, name = self.tile.of(target), target.args[0]
         if operand.shape is None:
             index = self.index(target.args[1], point)
@@ -69,7 +69,7 @@ class Memory(Expressions):
             return
         place, lanes = self.register(target, point)
         if operand.lanes and lanes != tuple(range(operand.lanes)):
-            raise ValueError("a part of a register is written")
+            raise ValueError("cannot write a part of a register")
         if guard is not None and guard is not True:
             old = self.as_computed(self.values[name][place], operand.dtype)
             value = self.b.select(guard, value, old)
@@ -106,7 +106,7 @@ class Memory(Expressions):
                 self.b.store(value, place, align=align)
 
     def masked(self, name: str, value: Any, place: Any, align: int, guard: Any) -> Any:
-        """Call llvm.masked.`name`: store, scatter; load, gather answer 0 in lanes left out."""
+        """Call llvm.masked.`name`: store, scatter; load, gather return 0 in masked lanes."""
         kind, writes = value.type, name in ("store", "scatter")
         mask = self.splat(ir.Constant(I1, 1) if guard is True else guard, kind.count)
         width_of = ir.Constant(I32, align)
@@ -116,7 +116,7 @@ class Memory(Expressions):
         return self.b.call(declared(self.b.module, full, function), args)
 
     def allowed(self, guards: Guards, point: Point, keep: Collection[str] | None) -> Any:
-        """Return True, False, or the i1 (vector) that says where an access may happen.
+        """Return the condition of an access: True, False, or an i1 (vector).
 
         `keep`: the tile variables that the access depends on; it happens where the mask holds for
         some value of the others, which is at their 0 when the mask only shrinks.
@@ -134,25 +134,25 @@ class Memory(Expressions):
         result: Any = True
         for part in parts:
             result = self.logic("and", result, part)
-        return result.ir if isinstance(result, Value) else result
+        return result.ir if isinstance(result, RuntimeValue) else result
 
     def conjunction(self, a: Any, b: Any) -> Any:
         """Return a and b of i1 scalars or vectors."""
         wide = width(a, b)
         known = [set(lanes_on(each)) for each in (a, b)]
-        if all(known):  # else `and` of two constants: whether one lane is left must be known here
+        if all(known):  # a folded constant: `save` must see if a single lane is left
             return lanes_of(I1, [k in known[0] & known[1] for k in range(wide)])
         return self.b.and_(self.splat(a, wide), self.splat(b, wide))
 
     def shortened(self, guard: Any, count: int, lanes: int) -> Any:
-        """Return a guard that also leaves out all but the first `count` of `lanes` lanes."""
+        """Return a guard that holds in the first `count` of `lanes` lanes only."""
         if guard is False or count == lanes:
             return guard
         short = lanes_of(I1, [k < count for k in range(lanes)])
         return short if guard is True else self.conjunction(guard, short)
 
     def any(self, guard: Any) -> Any:
-        """Return the i1 that says whether a lane of `guard` is set."""
+        """Return an i1: whether a lane of `guard` is set."""
         if not width(guard):
             return guard
         function = ir.FunctionType(I1, [guard.type])
@@ -160,7 +160,7 @@ class Memory(Expressions):
         return self.b.call(declared(self.b.module, name, function), [guard])
 
     def register(self, read: Node, point: Point) -> tuple[int, tuple[int, ...]]:
-        """Return the place of a register in its tile, and the lanes that are meant."""
+        """Return the number of a register in its tile, and the lanes that a read mentions."""
         operand, place = self.tile.of(read), 0
         where = [self.constant(part, point) for part in read.args[1:]]
         lanes = where.pop() if operand.lanes else (0,)
@@ -195,7 +195,7 @@ class Memory(Expressions):
         return computed(operand.dtype), value
 
     def fetch_scalar(self, name: str, dtype: str, index: Index, guard: Any) -> Any:
-        """Load one element; where it must not be touched, element 0 instead."""
+        """Load one element, or element 0 if the guard does not hold."""
         if guard is False:
             index = Index({}, (0,))
         elif guard is not True:
@@ -205,7 +205,7 @@ class Memory(Expressions):
         return self.loaded(self.b.load(place, typ=STORED[dtype], align=BYTES.get(dtype, 1)), dtype)
 
     def fetch_vector(self, name: str, dtype: str, index: Any, guard: Any) -> Any:
-        """Load a vector; lanes outside of the guard are 0 and not touched."""
+        """Load a vector; lanes outside of the guard are 0, and their memory is not read."""
         lanes = len(index.lanes) if isinstance(index, Index) else width(index.ir)
         kind, align = vector(STORED[dtype], lanes), BYTES.get(dtype, 1)
         value = ir.Constant(kind, None)
@@ -223,7 +223,7 @@ class Memory(Expressions):
         return value
 
     def loaded_vector(self, name: str, dtype: str, index: Index) -> Any:
-        """Load a vector, once for all points of the tile that read the same place."""
+        """Load a vector, once for all points of the tile that read the same address."""
         key = ("vector", name, frozenset(index.terms.items()), index.lanes)
         if key in self.memo and name not in self.written:
             return self.memo[key]
@@ -253,7 +253,7 @@ class Memory(Expressions):
         else:
             base, offsets = self.address(name, dtype, Index({}, (0,))), index.ir
         result = self.b.gep(base, [offsets], source_etype=STORED[dtype])
-        result.type = vector(POINTER, width(offsets))  # llvmlite says: one pointer
+        result.type = vector(POINTER, width(offsets))  # llvmlite gives it the type of one pointer
         return result
 
 
@@ -263,13 +263,13 @@ def in_lines(index: Index, lanes: int) -> bool:
 
 
 def past_caches(builder: Any, value: Any, place: Any) -> None:
-    """Store a whole line that nobody reads soon; it need not be read before it is written."""
+    """Store a whole cache line past the caches: the line is not read before it is written."""
     stored = builder.store(value, place, align=LINE_BYTES)
     stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
 
 
 def fetch(builder: Any, place: Any) -> None:
-    """Have a line brought into the second cache, wherever that is; nobody waits for it."""
+    """Prefetch a cache line into the second-level cache."""
     kind = ir.FunctionType(VOID, [POINTER, I32, I32, I32])
     for_reading, second_cache, data = (ir.Constant(I32, number) for number in (0, 2, 1))
     function = declared(builder.module, "llvm.prefetch.p0", kind)
@@ -277,7 +277,7 @@ def fetch(builder: Any, place: Any) -> None:
 
 
 def settle(builder: Any) -> None:
-    """Wait until what went past the caches can be seen by others."""
+    """Emit a store fence: earlier non-temporal stores become visible to other threads."""
     kind = ir.FunctionType(VOID, [])
     builder.call(declared(builder.module, "llvm.x86.sse.sfence", kind), [])
 

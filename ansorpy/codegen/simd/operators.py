@@ -92,7 +92,7 @@ def registers(text: str) -> Any:
 
 
 def scratch(size_bytes: int) -> Any:
-    """Return the intrinsic that answers the address of 64-byte aligned memory on the stack."""
+    """Return the intrinsic for the address of 64-byte aligned memory on the stack."""
 
     def code(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         return builder.ptrtoint(reserve(builder, size_bytes), I64)
@@ -101,12 +101,14 @@ def scratch(size_bytes: int) -> Any:
 
 
 def matrices(on: bool) -> Any:
-    """Return the intrinsic that makes the registers of matrices ready, or gives them back.
+    """Return the intrinsic that configures the registers of matrices, or releases them.
 
-    Raises RuntimeError where the system does not let this process use them.
+    Raises RuntimeError if the system does not let this process use them.
     """
     if not allow_matrices():
-        raise RuntimeError("this kernel needs AMX, which this system does not let a process use")
+        raise RuntimeError(
+            "cannot run this kernel because the system does not let a process use AMX"
+        )
 
     def code(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         configure(builder) if on else release(builder)
@@ -117,7 +119,7 @@ def matrices(on: bool) -> Any:
 
 @intrinsic
 def settled(_context: Any) -> Any:
-    """Wait until what went past the caches can be seen by others."""
+    """Make earlier non-temporal stores visible to other threads."""
 
     def code(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         settle(builder)
@@ -128,7 +130,7 @@ def settled(_context: Any) -> Any:
 
 @intrinsic
 def prefetch(_context: Any, place: Any) -> Any:
-    """Have the line of an address brought into the second cache."""
+    """Prefetch the cache line of an address into the second-level cache."""
 
     def code(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         fetch(builder, builder.inttoptr(args[0], POINTER))
@@ -168,15 +170,16 @@ def pack(builder: Any, kind: Any, registers: list[Any]) -> Any:
 
 
 def keep_loops(builder: Any) -> None:
-    """Let LLVM not unroll the loops around this point.
+    """Keep LLVM from unrolling the loops around this point.
 
-    Unrolled, it would merge loads of several iterations and run out of registers: half the speed.
+    In an unrolled loop it would merge loads of several iterations and run out of registers, at
+    half the speed.
     """
     nothing = declared(builder.module, "llvm.sideeffect", ir.FunctionType(ir.VoidType(), []))
     call = builder.call(nothing, [])
-    set.add(call.attributes, "noduplicate")  # llvmlite does not know the word
+    set.add(call.attributes, "noduplicate")  # llvmlite does not know this attribute
 
 
 def prefer_wide_vectors(function: Any) -> None:
-    """Let LLVM use 512-bit registers where the machine has them: it would rather not."""
+    """Make LLVM use 512-bit registers if the machine has them; it prefers 256 bits."""
     set.add(function.attributes, '"prefer-vector-width"="512"')  # llvmlite refuses the text

@@ -3,25 +3,25 @@
 from typing import Any
 
 from ansorpy.codegen.simd.kinds import computed, power_of_two
-from ansorpy.codegen.simd.memory import Memory, lanes_on
+from ansorpy.codegen.simd.memory import MemoryAccess, lanes_on
 from ansorpy.codegen.simd.tile import Node
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Guards, Index, Point
 
-WORTH = 4  # a transpose of all lanes costs about as much as this many gathers
+WORTH = 4  # gathers that take about as long as a transpose of all lanes
 
 
 def prefix(guard: Any) -> int:
-    """Return how many lanes a constant guard leaves, the first ones; 0 where it is another."""
+    """Return n if a constant guard holds in the first n lanes only; 0 for any other guard."""
     on = lanes_on(guard)
     return len(on) if on == list(range(len(on))) else 0
 
 
-class Strided(Memory):
-    """Memory that knows short cuts for every other element, for reverse order, for columns."""
+class Strided(MemoryAccess):
+    """Loads of every other element, of reversed elements and of columns by shuffles."""
 
     def load(self, read: Node, point: Point, guards: Guards) -> tuple[str, Any]:
-        """Return the dtype and the value of a read; columns of a matrix come many at a time."""
+        """Return the dtype and the value of a read; columns of a matrix are loaded together."""
         dim = self.near_dim(read, point)
         if not dim:
             return super().load(read, point, guards)
@@ -72,13 +72,15 @@ class Strided(Memory):
         if steps == {-1}:
             found = self.whole_vector(name, dtype, index, index.lanes[-1])
             return self.shuffle(found, found, list(range(n - 1, -1, -1)))
-        if steps == {2}:  # the second load ends with the last element: nothing beyond is read
+        if steps == {
+            2
+        }:  # the second load ends with the last element, so that none beyond it is read
             low, high = (self.whole_vector(name, dtype, index, k) for k in (first, first + n - 1))
             return self.shuffle(low, high, [k if k < n else k + 1 for k in range(0, 2 * n, 2)])
         return super().fetch_vector(name, dtype, index, guard)
 
     def every_other(self, name: str, dtype: str, index: Index, count: int) -> Any:
-        """Load `count` elements, each the second next of the one before; the other lanes are 0."""
+        """Load `count` elements at a distance of two; the other lanes are 0."""
         n, first = len(index.lanes), index.lanes[0]
         parts: list[Any] = []
         for start, left in ((0, 2 * count - 1), (n, 2 * count - 1 - n)):
@@ -89,6 +91,6 @@ class Strided(Memory):
         return self.shuffle(low, high, list(range(0, 2 * n, 2)))
 
     def whole_vector(self, name: str, dtype: str, index: Index, start: int) -> Any:
-        """Load side by side from `start` as many elements as an index has lanes."""
+        """Load consecutive elements from `start` on, as many as an index has lanes."""
         lanes = tuple(range(start, start + len(index.lanes)))
         return super().fetch_vector(name, dtype, Index(index.terms, lanes), True)

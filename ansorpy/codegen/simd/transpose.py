@@ -22,7 +22,7 @@ def transpose(a: Arithmetic, rows: list[Any], whole: bool) -> list[Any]:
     shuffles that x86 does with an immediate. An index vector would have to live in a register.
 
     Args:
-        whole: all of the square counts; else LLVM finds what can be left out.
+        whole: all lanes are used; if not, LLVM removes the unused ones.
     """
     n = len(rows)
     if n == 16:
@@ -63,18 +63,19 @@ def transpose_16(a: Arithmetic, rows: list[Any], whole: bool) -> list[Any]:
 
 
 def closed(a: Arithmetic, kind: Any) -> bool:
-    """Whether the instructions for two vectors of a type can be written: not through numba.
+    """Whether the shuffles of a vector type can be written as instructions: not through numba.
 
-    A process that only runs delivered kernels has not given LLVM its parser of assembly.
+    A process that runs delivered kernels only has not initialised LLVM's parser of assembly.
     """
     ours = hasattr(a.b, "features")
     return ours and kind.count == 16 and kind.element in (F32, I32) and supports(a.b, "avx512f")
 
 
 def instruction(a: Arithmetic, x: Any, y: Any, picks: list[int]) -> Any:
-    """Return a shuffle of a transpose as its instruction, which LLVM need not look for.
+    """Return a shuffle of a transpose as inline assembly, which LLVM does not search through.
 
-    It would try to combine each of the 64 with those before it: 10 ms of 14 for a transpose.
+    LLVM would try to combine each of the 64 shuffles with earlier ones: 10 ms of the 14 ms of a
+    transpose.
     """
     name = UNPACKED.get(tuple(picks[:4]))
     if name is None:

@@ -1,4 +1,4 @@
-"""Expressions of the text: offsets known up to run-time terms, everything else computed."""
+"""Expressions of a tile: offsets are kept symbolic, everything else is computed."""
 
 import math
 import operator
@@ -51,7 +51,7 @@ class Index:
         return Index(terms, tuple(x + scale * y for x, y in zip(a, b, strict=True)))
 
 
-class Value(NamedTuple):
+class RuntimeValue(NamedTuple):
     """A scalar or a vector computed at run time; bool is i1."""
 
     dtype: str
@@ -59,7 +59,7 @@ class Value(NamedTuple):
 
 
 def is_zero(x: Any) -> bool:
-    """Whether something evaluated is a literal 0, as the lanes that are not loaded."""
+    """Whether an evaluated expression is a literal 0, the value of lanes that are not loaded."""
     if isinstance(x, Index):
         return not x.terms and x.lanes == (0,)
     return x is False or (isinstance(x, float) and x == 0 and math.copysign(1, x) > 0)
@@ -89,25 +89,25 @@ class Expressions(Functions):
         self.hoisted = hoisted
         self.tile, self.n = tile, tile.lanes
         self.memo: dict[Any, Any] = {}
-        self.zeroed: dict[int, Any] = {}  # what was loaded, 0 where a guard did not hold, by id
+        self.zeroed: dict[int, Any] = {}  # masked loads (0 in lanes outside of the guard), by id
         self.shared: dict[Any, Any] = {} if shared is None else shared
         self.values: dict[str, Any] = {
             k: list(v) if isinstance(v, list) else v for k, v in values.items()
         }
         self.written = {target.args[0] for target in tile.targets}
         self.kept = set(tile.targets[0].uses) if tile.targets else set[str]()
-        # A mask that does not just shrink tells about the one point at hand only.
+        # A mask that is not monotonic has to be evaluated at every point.
         self.stepwise = tile.mask is not None and not (tile.lane and tile.shrinks(tile.mask))
 
     def eval(self, node: Any, point: Point, guards: Guards = ()) -> Any:
-        """Return a bool or float literal, an Index, or a Value; equal parts are made once."""
+        """Return a bool or float literal, an Index or a RuntimeValue, made once."""
         if node.linear is not None:
             return self.linear_index(node.linear, point)
         key: tuple[Any, ...] = (node, *[point.get(name) for name in node.uses])
         if node.reads:
             if self.written & node.reads:  # it changes while the tile runs
                 return self.compute(node, point, guards)
-            # What is read depends on the guards, and those on their own variables.
+            # A read depends on the guards, and those on their own variables.
             guarded = tuple(point.get(name) for part, _ in guards for name in part.uses)
             key += (guards, guarded, tuple(point.values()) if self.stepwise else None)
         found = self.memo.get(key)
@@ -138,7 +138,7 @@ class Expressions(Functions):
         if op == "const":
             return args[1]
         if op == "read":
-            return Value(*self.load(node, point, guards))
+            return RuntimeValue(*self.load(node, point, guards))
         if op == "select":
             return self.select(node, point, guards)
         parts = [self.eval(part, point, guards) for part in args]
@@ -159,9 +159,11 @@ class Expressions(Functions):
         if isinstance(x, Index) and op == "neg":
             return Index({}, (0,)).plus(x, -1)
         if isinstance(x, float):
-            return -x if op == "neg" else self.single(op, Value("float64", ir.Constant(F64, x)))
-        value = Value("int64", self.whole(x)) if isinstance(x, Index) else x
-        return Value(value.dtype, self.unary(op, value.dtype, value.ir))
+            return (
+                -x if op == "neg" else self.single(op, RuntimeValue("float64", ir.Constant(F64, x)))
+            )
+        value = RuntimeValue("int64", self.whole(x)) if isinstance(x, Index) else x
+        return RuntimeValue(value.dtype, self.unary(op, value.dtype, value.ir))
 
     def pair(self, op: str, x: Any, y: Any) -> Any:
         """Return x op y; two Index stay one where the result is linear."""
@@ -171,34 +173,41 @@ class Expressions(Functions):
             if linear is not None:
                 return linear
         if isinstance(x, float) and isinstance(y, float):
-            y = Value("float64", ir.Constant(F64, y))
-        dtype = next((v.dtype for v in (x, y) if isinstance(v, Value)), "int64")
+            y = RuntimeValue("float64", ir.Constant(F64, y))
+        dtype = next((v.dtype for v in (x, y) if isinstance(v, RuntimeValue)), "int64")
         if op in ("//", "%") and isinstance(y, Index) and not y.terms and len(y.lanes) == 1:
-            return Value(dtype, self.divide_by(op, dtype, self.give(x, dtype), y.lanes[0]))
+            return RuntimeValue(dtype, self.divide_by(op, dtype, self.give(x, dtype), y.lanes[0]))
         a, b = self.give(x, dtype), self.give(y, dtype)
         if op == "/" and width(a) and not width(b):
-            return Value(dtype, self.shared_division(dtype, a, b))
+            return RuntimeValue(dtype, self.shared_division(dtype, a, b))
         a, b = self.level(a, b)
         if op in HOLDS:
-            return Value("bool", self.compare(op, dtype, a, b))
-        return Value(dtype, self.binary(op, dtype, a, b))
+            return RuntimeValue("bool", self.compare(op, dtype, a, b))
+        return RuntimeValue(dtype, self.binary(op, dtype, a, b))
 
     def shared_division(self, dtype: str, x: Any, y: Any) -> Any:
         """Return x / y for a vector and a scalar: one division for all lanes and vectors."""
         key = ("inverse", id(y))
         if key not in self.memo:
-            self.memo[key] = (*self.inverse(dtype, y), y)  # `y`: keeps its id taken
+            self.memo[key] = (
+                *self.inverse(dtype, y),
+                y,
+            )  # `y` stays alive, so that its id is not reused
         for factor in self.memo[key][:2]:
             x = self.b.fmul(x, self.splat(factor, width(x)), flags=FLAGS)
         return x
 
     def as_index(self, x: Any, partner: Any) -> Any:
         """Return a scalar int64 beside an Index as an Index too."""
-        whole = isinstance(x, Value) and x.dtype == "int64" and isinstance(partner, Index | Value)
+        whole = (
+            isinstance(x, RuntimeValue)
+            and x.dtype == "int64"
+            and isinstance(partner, Index | RuntimeValue)
+        )
         return Index({self.term(x.ir): 1}, (0,)) if whole and not width(x.ir) else x
 
     def linear(self, op: str, x: Index, y: Index) -> Any:
-        """Return x op y as an Index or a condition, None where it takes run-time vectors."""
+        """Return x op y as an Index or a condition; None if it needs run-time vectors."""
         if op in ("+", "-"):
             return x.plus(y, 1 if op == "+" else -1)
         if op in HOLDS:
@@ -219,7 +228,7 @@ class Expressions(Functions):
         return None
 
     def divide_index(self, op: str, x: Index, by: int) -> Any:
-        """Return x // by or x % by; what `by` divides comes out exactly."""
+        """Return x // by or x % by; terms that `by` divides are divided exactly."""
         whole = Index({k: c // by for k, c in x.terms.items() if c % by == 0}, (0,))
         rest = Index({k: c for k, c in x.terms.items() if c % by}, x.lanes)
         if not rest.terms:
@@ -234,59 +243,61 @@ class Expressions(Functions):
         return whole.plus(found) if op == "//" else found
 
     def compare_index(self, op: str, gap: Index) -> Any:
-        """Return where gap op 0: a bool, or an i1 (vector)."""
+        """Return `gap op 0`: a bool, or an i1 (vector)."""
         if not gap.terms:
             bits = [HOLDS[op](k, 0) for k in gap.lanes]
             if len(set(bits)) == 1:
                 return bits[0]
-            return Value("bool", lanes_of(I1, bits))
+            return RuntimeValue("bool", lanes_of(I1, bits))
         limit = self.b.neg(self.scalar(gap.terms))  # constant op -terms
         if len(gap.lanes) == 1:
-            return Value("bool", self.b.icmp_signed(op, ir.Constant(I64, gap.lanes[0]), limit))
+            return RuntimeValue(
+                "bool", self.b.icmp_signed(op, ir.Constant(I64, gap.lanes[0]), limit)
+            )
         least, most = min(gap.lanes) - 1, max(gap.lanes) + 1
         if not -(2**31) <= least < most < 2**31:
             wide = self.splat(limit, len(gap.lanes))
-            return Value("bool", self.b.icmp_signed(op, lanes_of(I64, gap.lanes), wide))
-        # Clamped to just outside of the constants, so that 32-bit lanes do.
+            return RuntimeValue("bool", self.b.icmp_signed(op, lanes_of(I64, gap.lanes), wide))
+        # Clamped to just outside of the constants, so that lanes of 32 bits suffice.
         low, high = (ir.Constant(I64, k) for k in (least, most))
         limit = self.extreme("min", "int64", self.extreme("max", "int64", limit, low), high)
         small = self.splat(self.b.trunc(limit, I32), len(gap.lanes))
-        return Value("bool", self.b.icmp_signed(op, lanes_of(I32, gap.lanes), small))
+        return RuntimeValue("bool", self.b.icmp_signed(op, lanes_of(I32, gap.lanes), small))
 
     def logic(self, op: str, x: Any, y: Any = None) -> Any:
         """Return not x, x and y, x or y; literals decide early."""
         if op == "not":
-            return not x if isinstance(x, bool) else Value("bool", self.b.not_(x.ir))
+            return not x if isinstance(x, bool) else RuntimeValue("bool", self.b.not_(x.ir))
         for a, b in ((x, y), (y, x)):
             if isinstance(a, bool):
                 return b if a == (op == "and") else a
         a, b = self.level(x.ir, y.ir)
-        return Value("bool", (self.b.and_ if op == "and" else self.b.or_)(a, b))
+        return RuntimeValue("bool", (self.b.and_ if op == "and" else self.b.or_)(a, b))
 
     def select(self, node: Node, point: Point, guards: Guards) -> Any:
-        """Return `a if cond else b`; the branch that is not taken reads nothing."""
+        """Return `a if cond else b`; the branch not taken reads no memory."""
         test, then, other = node.args
         cond = self.eval(test, point, guards)
         if isinstance(cond, bool):
-            # A transpose reads for other points of the tile too: there it may not hold.
+            # A transpose also reads for other points of the tile, where the condition may not hold.
             varies = any(name in test.uses for name, _ in self.tile.dims)
             known = (*guards, (test, cond)) if varies else guards
             chosen = self.eval(then if cond else other, point, known)
             dtype = self.made_of(node)
             bare = isinstance(chosen, float) or (isinstance(chosen, Index) and not chosen.terms)
-            # The branch that goes away may be the one that told the dtype of a literal.
-            return Value(dtype, self.give(chosen, dtype)) if bare and dtype else chosen
+            # The branch that is dropped may have given the dtype of a literal.
+            return RuntimeValue(dtype, self.give(chosen, dtype)) if bare and dtype else chosen
         x = self.eval(then, point, (*guards, (test, True)))
         y = self.eval(other, point, (*guards, (test, False)))
-        if isinstance(x, Value) and id(x.ir) in self.zeroed and is_zero(y):
+        if isinstance(x, RuntimeValue) and id(x.ir) in self.zeroed and is_zero(y):
             return x
-        dtypes = [v.dtype for v in (x, y) if isinstance(v, Value)]
+        dtypes = [v.dtype for v in (x, y) if isinstance(v, RuntimeValue)]
         dtypes += ["bool" for v in (x, y) if isinstance(v, bool)]
         dtypes += ["float64" for v in (x, y) if isinstance(v, float)]
         dtype = dtypes[0] if dtypes else "int64"
         a, b = self.level(self.give(x, dtype), self.give(y, dtype))
         wide = width(cond.ir, a)
-        return Value(dtype, self.b.select(*(self.splat(v, wide) for v in (cond.ir, a, b))))
+        return RuntimeValue(dtype, self.b.select(*(self.splat(v, wide) for v in (cond.ir, a, b))))
 
     def made_of(self, node: Node) -> str:
         """Return the dtype that the reads and casts of an expression give it, or ""."""
@@ -300,25 +311,25 @@ class Expressions(Functions):
         return next((found for part in parts if (found := self.made_of(part))), "")
 
     def cast(self, dtype: str, x: Any) -> Any:
-        """Return x as dtype; a literal takes it at once."""
+        """Return x as dtype; a literal is converted at compile time."""
         if isinstance(x, Index) and dtype == "int64":
             return x
         if isinstance(x, float) or (isinstance(x, Index) and not x.terms and dtype != "bool"):
             if dtype in FLOATS or not isinstance(x, float):
-                return Value(computed(dtype), self.give(x, computed(dtype)))
-            x = Value("float64", ir.Constant(F64, x))
-        old = x.dtype if isinstance(x, Value) else "bool" if isinstance(x, bool) else "int64"
-        return Value(computed(dtype), self.convert(self.give(x, old), old, dtype))
+                return RuntimeValue(computed(dtype), self.give(x, computed(dtype)))
+            x = RuntimeValue("float64", ir.Constant(F64, x))
+        old = x.dtype if isinstance(x, RuntimeValue) else "bool" if isinstance(x, bool) else "int64"
+        return RuntimeValue(computed(dtype), self.convert(self.give(x, old), old, dtype))
 
     def typed(self, node: Node, dtype: str, point: Point) -> Any:
         """Return the LLVM value of an expression that has dtype `dtype`."""
         return self.give(self.eval(node, point), dtype)
 
     def give(self, x: Any, dtype: str) -> Any:
-        """Return the LLVM value of a literal, an Index or a Value as `dtype`."""
+        """Return the LLVM value of a literal, an Index or a RuntimeValue as `dtype`."""
         if isinstance(x, bool | float):
             return ir.Constant(COMPUTED[dtype], int(x) if isinstance(x, bool) else x)
-        if isinstance(x, Value):
+        if isinstance(x, RuntimeValue):
             if x.dtype != dtype:
                 raise ValueError(f"{x.dtype} where {dtype} is due")
             return x.ir
@@ -334,23 +345,26 @@ class Expressions(Functions):
         return self.splat(a, wide), self.splat(b, wide)
 
     def splat(self, value: Any, lanes: int) -> Any:
-        """As in Arithmetic, once for every value."""
+        """Return a vector of `lanes` times a scalar; made once for every value."""
         if not lanes or isinstance(value.type, ir.VectorType):
             return value
         key = ("splat", id(value), lanes)
         if key not in self.memo:
-            self.memo[key] = (super().splat(value, lanes), value)  # `value`: keeps its id taken
+            self.memo[key] = (
+                super().splat(value, lanes),
+                value,
+            )  # `value` stays alive, so that its id is not reused
         return self.memo[key][0]
 
     def index(self, node: Node, point: Point) -> Any:
-        """Return an offset: an Index, or a Value of one int64 per lane."""
+        """Return an offset: an Index, or a RuntimeValue of one int64 per lane."""
         found = self.eval(node, point)
-        if isinstance(found, Value) and not width(found.ir):
+        if isinstance(found, RuntimeValue) and not width(found.ir):
             return Index({self.term(self.convert(found.ir, found.dtype, "int64")): 1}, (0,))
         return found
 
     def term(self, value: Any) -> str:
-        """Name a run-time int64, so that an Index can mention it."""
+        """Return a name for a run-time int64, by which an Index refers to it."""
         name = f"%{len(self.values)}"
         self.values[name] = value
         return name
@@ -382,5 +396,5 @@ class Expressions(Functions):
         return known[key]
 
     def memo_of(self, terms: dict[str, int]) -> dict[Any, Any]:
-        """Return where to remember what terms amount to: those of this tile alone begin with %."""
+        """Return the memo for sums of some terms: names of this tile alone begin with %."""
         return self.memo if any(name[0] == "%" for name in terms) else self.shared
