@@ -36,7 +36,7 @@ class ServiceError(AnsorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """The address of a service, and the API key."""
 
     url: str
@@ -47,9 +47,9 @@ class Place:
             raise SpecError(f"{self.url}: expected http:// or https://")
 
 
-def place_of(
+def address_of(
     url: str | None = None, key: str | None = None, environment: Mapping[str, str] = os.environ
-) -> Place:
+) -> Address:
     """Return the given address and key, or those of the environment.
 
     Variables: ANSORPY_URL; ANSORPY_API_KEY, or ANSORPY_API_KEY_FILE, the path of a file with it.
@@ -61,7 +61,7 @@ def place_of(
             found = Path(file).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise SpecError(f"ANSORPY_API_KEY_FILE: {error}") from error
-    return Place(url or environment.get("ANSORPY_URL") or DEFAULT_URL, found)
+    return Address(url or environment.get("ANSORPY_URL") or DEFAULT_URL, found)
 
 
 class Connection:
@@ -69,16 +69,16 @@ class Connection:
 
     def __init__(
         self,
-        place: Place,
+        address: Address,
         timeout_s: float = 30.0,
         attempts: int = 6,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.url = place.url.rstrip("/")
+        self.url = address.url.rstrip("/")
         self.attempts = attempts
         headers = {"User-Agent": f"ansorpy/{version('ansorpy')}"}
-        if place.key is not None:
-            headers["Authorization"] = f"Bearer {place.key}"
+        if address.key is not None:
+            headers["Authorization"] = f"Bearer {address.key}"
         self._http = httpx.Client(
             base_url=self.url, headers=headers, timeout=timeout_s, transport=transport
         )

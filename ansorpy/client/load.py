@@ -9,13 +9,13 @@ from platformdirs import user_cache_path
 
 from ansorpy.artifact.load import LoadedKernel, check_machine, load_package
 from ansorpy.artifact.package import DIGEST_PREFIX, parse_digest, read_bytes, unbox
-from ansorpy.client.connection import place_of
+from ansorpy.client.connection import address_of
 from ansorpy.client.service import Client
 
 SUFFIX: Final = ".zip"
 
 
-class Source(Protocol):
+class PackageSource(Protocol):
     """A source of packages: a `Client`, or an object with the same method."""
 
     def package(self, digest: str) -> bytes:
@@ -64,7 +64,7 @@ def load(
     url: str | None = None,
     key: str | None = None,
     cache: KernelCache | None = None,
-    source: Source | None = None,
+    source: PackageSource | None = None,
 ) -> LoadedKernel:
     """Return a kernel that can be called with NumPy arrays or those of any DLPack library.
 
@@ -94,9 +94,9 @@ def load(
     return load_package(data, what[:19], digest)
 
 
-def _fetch(digest: str, url: str | None, key: str | None, source: Source | None) -> bytes:
+def _fetch(digest: str, url: str | None, key: str | None, source: PackageSource | None) -> bytes:
     if source is not None:
         return source.package(digest)
-    place = place_of(url, key)
+    place = address_of(url, key)
     with Client(place.url, place.key) as client:
         return client.package(digest)

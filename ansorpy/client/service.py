@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 
 from ansorpy.artifact.package import unbox
-from ansorpy.client.connection import DEFAULT_URL, Connection, Place, ServiceError
+from ansorpy.client.connection import DEFAULT_URL, Address, Connection, ServiceError
 from ansorpy.client.model import Event, Job, JobLine, event_of, job_of, line_of
 from ansorpy.client.submission import SubmitCall
 from ansorpy.errors import PackageError, SpecError
@@ -46,7 +46,7 @@ class Client:
         attempts: int = 6,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._connection = Connection(Place(url, key), timeout_s, attempts, transport)
+        self._connection = Connection(Address(url, key), timeout_s, attempts, transport)
         self.url = self._connection.url
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
 """The validator of every Dag, from Python, text or JSON.
 
 After the check, names are unique ASCII identifiers, producers come first, dtypes agree, sizes are
-within `Limits`, and every index of every read is proved to be in range.
+within `DagLimits`, and every index of every read is proved to be in range.
 """
 
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from ansorpy.te.check_basics import check_dtypes, check_name, check_shape
 from ansorpy.te.check_compute import ComputeCheck
 from ansorpy.te.check_types import Tensors
 from ansorpy.te.dag import Compute, ConstantTensor, Dag, Node, Placeholder
-from ansorpy.te.limits import LIMITS, Limits, quoted, shown
+from ansorpy.te.limits import LIMITS, DagLimits, quoted, shown
 
 __all__ = ["check", "check_node", "signature"]
 
 
-def check(dag: Dag, limits: Limits = LIMITS) -> None:
+def check(dag: Dag, limits: DagLimits = LIMITS) -> None:
     """Refuse a Dag that is not valid.
 
     Raises:
@@ -40,7 +40,7 @@ def check(dag: Dag, limits: Limits = LIMITS) -> None:
 
 
 def check_node(
-    node: Node, tensors: Tensors, later: Iterable[str] = (), limits: Limits = LIMITS
+    node: Node, tensors: Tensors, later: Iterable[str] = (), limits: DagLimits = LIMITS
 ) -> int:
     """Refuse a node that is not valid after the nodes in `tensors`; return its expression parts.
 
@@ -71,7 +71,7 @@ def signature(node: Node) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return node.shape, node.dtypes if isinstance(node, Compute) else (node.dtype,)
 
 
-def _data(node: ConstantTensor, where: str, limits: Limits) -> None:
+def _data(node: ConstantTensor, where: str, limits: DagLimits) -> None:
     expected = prod(node.shape) * SIZE_BYTES[node.dtype]
     if expected > limits.constant_bytes:
         raise SpecError(f"{where}: {expected} bytes of constants, limit {limits.constant_bytes}")
@@ -81,7 +81,7 @@ def _data(node: ConstantTensor, where: str, limits: Limits) -> None:
         )
 
 
-def _total_bytes(dag: Dag, tensors: Tensors, limits: Limits) -> None:
+def _total_bytes(dag: Dag, tensors: Tensors, limits: DagLimits) -> None:
     total = sum(
         prod(shape) * SIZE_BYTES[dtype] for shape, dtypes in tensors.values() for dtype in dtypes
     )

@@ -4,7 +4,7 @@ from math import prod
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import DTYPES
-from ansorpy.te.limits import NAME, Limits, quoted
+from ansorpy.te.limits import NAME, DagLimits, quoted
 
 
 def check_name(name: object, where: str) -> None:
@@ -16,7 +16,7 @@ def check_name(name: object, where: str) -> None:
         )
 
 
-def check_shape(shape: object, where: str, limits: Limits) -> None:
+def check_shape(shape: object, where: str, limits: DagLimits) -> None:
     """Refuse a shape of too high a rank, of too many elements, or with a wrong extent."""
     if not isinstance(shape, tuple) or len(shape) > limits.rank:
         raise SpecError(f"{where}: rank {_count(shape)}, limit {limits.rank}")
@@ -30,7 +30,7 @@ def _count(value: object) -> object:
     return len(value) if isinstance(value, tuple) else quoted(value)
 
 
-def check_extent(extent: object, where: str, limits: Limits) -> None:
+def check_extent(extent: object, where: str, limits: DagLimits) -> None:
     """Refuse an extent that is not an integer from 1 to the limit."""
     if type(extent) is not int or not 1 <= extent <= limits.extent:
         raise SpecError(f"{where} is {quoted(extent)}, not an integer 1 to {limits.extent}")

@@ -27,7 +27,7 @@ from ansorpy.te.check_basics import check_dtypes, check_extent, check_name, chec
 from ansorpy.te.check_ranges import check_ranges
 from ansorpy.te.check_types import Tensors, expect, type_of
 from ansorpy.te.dag import COMBINERS, Axis, Compute
-from ansorpy.te.limits import Limits, quoted, shown
+from ansorpy.te.limits import DagLimits, quoted, shown
 
 ARG_COMBINERS: Final = ("argmax", "argmin")
 
@@ -42,7 +42,7 @@ class ComputeCheck:
     node: Compute
     tensors: Tensors
     later: frozenset[str]
-    limits: Limits
+    limits: DagLimits
     where: str
 
     def run(self) -> int:

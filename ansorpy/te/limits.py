@@ -8,7 +8,7 @@ NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DagLimits:
     """Upper limits, all inclusive."""
 
     nodes: int = 512
@@ -27,7 +27,7 @@ class Limits:
     flop: int = 2**62
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = DagLimits()
 
 
 def shown(text: object, width: int = 72) -> str:

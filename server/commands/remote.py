@@ -43,11 +43,11 @@ Out = Annotated[Path, typer.Option(help="Folder for the kernels.")]
 def service() -> Iterator["Client"]:
     """Open a client of the configured service; turn errors into a message of one line."""
     from ansorpy.client import Client, ServiceError
-    from ansorpy.client.connection import place_of
+    from ansorpy.client.connection import address_of
 
     set_on_retry_hooks([_tell_retry])
     try:
-        place = place_of()
+        place = address_of()
         with Client(place.url, place.key) as client:
             yield client
     except ServiceError as error:

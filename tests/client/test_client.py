@@ -14,7 +14,7 @@ from stamina.instrumentation import set_on_retry_hooks
 
 from ansorpy.artifact.package import MANIFEST, box, unbox
 from ansorpy.client import Client, Job, KernelCache, ServiceError, load
-from ansorpy.client.connection import Place, place_of
+from ansorpy.client.connection import Address, address_of
 from ansorpy.client.model import ReplyError, event_of, job_of
 from ansorpy.errors import PackageError, SpecError
 from ansorpy.frontends.tc.text import parse
@@ -352,16 +352,16 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 def test_the_environment_names_the_service_and_the_key(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("from a file\n")
-    assert place_of(environment={}) == Place("http://127.0.0.1:8720")
+    assert address_of(environment={}) == Address("http://127.0.0.1:8720")
     told = {"ANSORPY_URL": "https://x", "ANSORPY_API_KEY": "k", "ANSORPY_API_KEY_FILE": str(file)}
-    assert place_of(environment=told) == Place("https://x", "k")
+    assert address_of(environment=told) == Address("https://x", "k")
     del told["ANSORPY_API_KEY"]
-    assert place_of(environment=told) == Place("https://x", "from a file")
-    assert place_of("http://y", "z", told) == Place("http://y", "z")
+    assert address_of(environment=told) == Address("https://x", "from a file")
+    assert address_of("http://y", "z", told) == Address("http://y", "z")
     with pytest.raises(SpecError, match="ANSORPY_API_KEY_FILE"):
-        place_of(environment={"ANSORPY_API_KEY_FILE": "/nowhere"})
+        address_of(environment={"ANSORPY_API_KEY_FILE": "/nowhere"})
     with pytest.raises(SpecError, match="ftp://x: expected http"):
-        Place("ftp://x")
+        Address("ftp://x")
 
 
 def test_unknown_fields_of_a_newer_service_are_ignored() -> None:

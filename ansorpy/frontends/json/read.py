@@ -25,7 +25,7 @@ INT_LIMIT: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JsonValue:
     """A value and the way to it, such as `spec.nodes[2].body[0].a`."""
 
     path: str
@@ -35,7 +35,9 @@ class Place:
         """Raise the error that names the place, the value and the expected kind."""
         raise SpecError(f"{self.path} is {_kind(self.value)}, not {wanted}")
 
-    def keys(self, needed: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, "Place"]:
+    def keys(
+        self, needed: tuple[str, ...], optional: tuple[str, ...] = ()
+    ) -> dict[str, "JsonValue"]:
         """Return the values of an object that has these keys and no others."""
         if not isinstance(self.value, dict):
             self.refuse("an object")
@@ -48,19 +50,21 @@ class Place:
         for key in needed:
             if key not in self.value:
                 raise SpecError(f"{self.path}: key {key!r} is missing")
-        return {key: Place(f"{self.path}.{key}", value) for key, value in self.value.items()}
+        return {key: JsonValue(f"{self.path}.{key}", value) for key, value in self.value.items()}
 
     def has(self, key: str) -> bool:
         """Return whether this is an object with that key."""
         return isinstance(self.value, dict) and key in self.value
 
-    def items(self, read: Callable[["Place"], T], limit: int = ITEM_LIMIT) -> tuple[T, ...]:
+    def items(self, read: Callable[["JsonValue"], T], limit: int = ITEM_LIMIT) -> tuple[T, ...]:
         """Return the items of a list, each read by `read`."""
         if not isinstance(self.value, list):
             self.refuse("a list")
         if len(self.value) > limit:
             raise SpecError(f"{self.path} has {len(self.value)} items, limit {limit}")
-        return tuple(read(Place(f"{self.path}[{i}]", item)) for i, item in enumerate(self.value))
+        return tuple(
+            read(JsonValue(f"{self.path}[{i}]", item)) for i, item in enumerate(self.value)
+        )
 
     def text(self, limit: int = 63) -> str:
         """Return a string of at most `limit` characters."""
@@ -97,7 +101,7 @@ def _kind(value: object) -> str:
             return quoted(value)
 
 
-def dag_from(place: Place, version: int) -> Dag:
+def dag_from(place: JsonValue, version: int) -> Dag:
     """Return the Dag of a document; it is not checked yet.
 
     Raises:
@@ -105,25 +109,25 @@ def dag_from(place: Place, version: int) -> Dag:
     """
     # The version comes first: the keys of another version may differ.
     if place.has("ansorpy"):
-        found = Place(f"{place.path}.ansorpy", dict(_dict(place))["ansorpy"])
+        found = JsonValue(f"{place.path}.ansorpy", dict(_dict(place))["ansorpy"])
         if found.whole() != version:
             found.refuse(f"{version}, the only version that is known")
     keys = place.keys(("ansorpy", "name", "nodes", "outputs"))
     dtypes: dict[str, tuple[str, ...]] = {}
     nodes = keys["nodes"].items(lambda node: _node(node, dtypes), LIMITS.nodes)
-    outputs = keys["outputs"].items(Place.text, LIMITS.nodes)
+    outputs = keys["outputs"].items(JsonValue.text, LIMITS.nodes)
     return Dag(nodes, outputs, keys["name"].text())
 
 
-def _dict(place: Place) -> dict[str, object]:
+def _dict(place: JsonValue) -> dict[str, object]:
     return place.value if isinstance(place.value, dict) else {}
 
 
-def _node(place: Place, dtypes: dict[str, tuple[str, ...]]) -> Node:
+def _node(place: JsonValue, dtypes: dict[str, tuple[str, ...]]) -> Node:
     """Read one node; `dtypes` are those of the nodes before it, which reads take theirs from."""
     if not place.has("kind"):
         place.keys(("kind",))
-    kind = Place(f"{place.path}.kind", _dict(place)["kind"])
+    kind = JsonValue(f"{place.path}.kind", _dict(place)["kind"])
     match kind.value:
         case "placeholder":
             node: Node = _placeholder(place)
@@ -137,25 +141,25 @@ def _node(place: Place, dtypes: dict[str, tuple[str, ...]]) -> Node:
     return node
 
 
-def _placeholder(place: Place) -> Placeholder:
+def _placeholder(place: JsonValue) -> Placeholder:
     keys = place.keys(("kind", "name", "shape", "dtype"), ("constant",))
     constant = keys["constant"].flag() if "constant" in keys else False
-    shape = keys["shape"].items(Place.whole, LIMITS.rank)
+    shape = keys["shape"].items(JsonValue.whole, LIMITS.rank)
     return Placeholder(keys["name"].text(), shape, keys["dtype"].text(), constant)
 
 
-def _constant(place: Place) -> ConstantTensor:
+def _constant(place: JsonValue) -> ConstantTensor:
     keys = place.keys(("kind", "name", "shape", "dtype", "data"))
     encoded = keys["data"].text(2 * LIMITS.constant_bytes)
     try:
         data = base64.b64decode(encoded.encode("ascii"), validate=True)
     except (ValueError, binascii.Error):
         raise SpecError(f"{place.path}.data is not base64") from None
-    shape = keys["shape"].items(Place.whole, LIMITS.rank)
+    shape = keys["shape"].items(JsonValue.whole, LIMITS.rank)
     return ConstantTensor(keys["name"].text(), shape, keys["dtype"].text(), data)
 
 
-def _compute(place: Place, dtypes: Mapping[str, tuple[str, ...]]) -> Compute:
+def _compute(place: JsonValue, dtypes: Mapping[str, tuple[str, ...]]) -> Compute:
     keys = place.keys(
         ("kind", "name", "axes", "dtypes", "body"), ("combiner", "reduce_axes", "start", "attrs")
     )
@@ -165,7 +169,7 @@ def _compute(place: Place, dtypes: Mapping[str, tuple[str, ...]]) -> Compute:
         name=keys["name"].text(),
         axes=keys["axes"].items(_axis, LIMITS.rank),
         body=keys["body"].items(reader.read, 2),
-        dtypes=keys["dtypes"].items(Place.text, 2),
+        dtypes=keys["dtypes"].items(JsonValue.text, 2),
         reduce_axes=reduce_axes,
         combiner=keys["combiner"].text() if "combiner" in keys else None,
         start=reader.read(keys["start"]) if "start" in keys else None,
@@ -173,17 +177,17 @@ def _compute(place: Place, dtypes: Mapping[str, tuple[str, ...]]) -> Compute:
     )
 
 
-def _axis(place: Place) -> Axis:
+def _axis(place: JsonValue) -> Axis:
     parts = place.items(lambda part: part, 2)
     if len(parts) != 2:
         place.refuse("a name and an extent")
     return Axis(parts[0].text(), parts[1].whole())
 
 
-def _attrs(place: Place) -> Attrs:
+def _attrs(place: JsonValue) -> Attrs:
     lists = ("unroll", "no_split_inner", "const_axes", "layout_free")
     keys = place.keys((), (*lists, "flop"))
-    names = {key: keys[key].items(Place.text) for key in lists if key in keys}
+    names = {key: keys[key].items(JsonValue.text) for key in lists if key in keys}
     return Attrs(**names, flop=keys["flop"].whole() if "flop" in keys else None)
 
 
@@ -194,7 +198,7 @@ class _Exprs:
         self.dtypes = dtypes
         self.parts = 0
 
-    def read(self, place: Place, depth: int = 1) -> Expr:
+    def read(self, place: JsonValue, depth: int = 1) -> Expr:
         self.parts += 1
         if self.parts > LIMITS.terms:
             raise SpecError(f"{place.path[:120]}: more than {LIMITS.terms} parts in one node")
@@ -205,7 +209,7 @@ class _Exprs:
                 return read(self, place, depth + 1)
         place.refuse(f"an expression: an object with one of {', '.join(self._readers)}")
 
-    def _const(self, place: Place, _: int) -> Expr:
+    def _const(self, place: JsonValue, _: int) -> Expr:
         keys = place.keys(("const", "dtype"))
         dtype, value = keys["dtype"].text(), keys["const"].value
         if isinstance(value, str) and value in NON_FINITE and dtype in FLOATS:
@@ -217,10 +221,10 @@ class _Exprs:
         number = keys["const"].whole()
         return Const(float(number) if dtype in FLOATS else number, dtype)
 
-    def _var(self, place: Place, _: int) -> Expr:
+    def _var(self, place: JsonValue, _: int) -> Expr:
         return Var(place.keys(("var",))["var"].text())
 
-    def _read(self, place: Place, depth: int) -> Expr:
+    def _read(self, place: JsonValue, depth: int) -> Expr:
         keys = place.keys(("read", "at"), ("output",))
         tensor = keys["read"].text()
         output = keys["output"].whole() if "output" in keys else 0
@@ -230,24 +234,24 @@ class _Exprs:
         dtype = known[output] if 0 <= output < len(known) else "float32"
         return Read(tensor, indices, dtype, output)
 
-    def _binary(self, place: Place, depth: int) -> Expr:
+    def _binary(self, place: JsonValue, depth: int) -> Expr:
         keys = place.keys(("op", "a", "b"))
         return Binary(keys["op"].text(), self.read(keys["a"], depth), self.read(keys["b"], depth))
 
-    def _call(self, place: Place, depth: int) -> Expr:
+    def _call(self, place: JsonValue, depth: int) -> Expr:
         keys = place.keys(("call", "a"))
         return Call(keys["call"].text(), self.read(keys["a"], depth))
 
-    def _cast(self, place: Place, depth: int) -> Expr:
+    def _cast(self, place: JsonValue, depth: int) -> Expr:
         keys = place.keys(("cast", "a"))
         return Cast(keys["cast"].text(), self.read(keys["a"], depth))
 
-    def _select(self, place: Place, depth: int) -> Expr:
+    def _select(self, place: JsonValue, depth: int) -> Expr:
         keys = place.keys(("select", "then", "other"))
         parts = (self.read(keys[key], depth) for key in ("select", "then", "other"))
         return Select(*parts)
 
-    _readers: Final[Mapping[str, Callable[["_Exprs", Place, int], Expr]]] = {
+    _readers: Final[Mapping[str, Callable[["_Exprs", JsonValue, int], Expr]]] = {
         "const": _const,
         "var": _var,
         "read": _read,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
-from ansorpy.frontends.json.read import Place, dag_from
+from ansorpy.frontends.json.read import JsonValue, dag_from
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.te.check import check
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
@@ -44,7 +44,7 @@ def from_json(obj: object) -> Dag:
     Raises:
         SpecError: names the place in the document, the value and the expected kind.
     """
-    dag = dag_from(Place("spec", obj), VERSION)
+    dag = dag_from(JsonValue("spec", obj), VERSION)
     check(dag)
     return dag
 

@@ -8,7 +8,7 @@ from ansorpy.errors import SpecError
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, dtype_of, substitute, variables, walk
 from ansorpy.frontends.tc.ast import Apply, Hint, Name, Statement, Term, Where, written
 from ansorpy.frontends.tc.range_inference import infer_extents
-from ansorpy.frontends.tc.terms import ARGS, RESERVED, Scope
+from ansorpy.frontends.tc.terms import ARGS, RESERVED, NameScope
 from ansorpy.te.check_types import Tensors
 from ansorpy.te.dag import Attrs, Axis, Compute
 
@@ -26,7 +26,7 @@ class Meaning:
     """
 
     statement: Statement
-    scope: Scope
+    scope: NameScope
     shapes: Tensors
     name: str
     given: Read | None = None
@@ -59,7 +59,7 @@ class Meaning:
         return self._combined(body, start)
 
     @property
-    def _scope(self) -> Scope:
+    def _scope(self) -> NameScope:
         local = {name.name for name in self.statement.indices}
         local |= {where.name.name for where in self.statement.wheres}
         return replace(self.scope, indices=frozenset(local))

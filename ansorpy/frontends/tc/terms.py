@@ -65,7 +65,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Scope:
+class NameScope:
     """The names that a term may use.
 
     `sizes` are numbers; `indices` the index variables that the statement declares (others are

@@ -16,7 +16,7 @@ from ansorpy.frontends.tc.ast import Def, Name, Parameter, Statement, Term, all_
 from ansorpy.frontends.tc.lexer import At
 from ansorpy.frontends.tc.lower import Meaning
 from ansorpy.frontends.tc.parser import definitions
-from ansorpy.frontends.tc.terms import DTYPE_NAMES, RESERVED, Scope, Source
+from ansorpy.frontends.tc.terms import DTYPE_NAMES, RESERVED, NameScope, Source
 from ansorpy.te.check import check, check_node, signature
 from ansorpy.te.dag import Axis, Compute, Dag, Node, Placeholder
 from ansorpy.te.limits import LIMITS, NAME, quoted
@@ -117,7 +117,7 @@ class _Definition:
                 f"dtype {quoted(dtype.name)} is not supported; there are {', '.join(DTYPE_NAMES)}"
             )
         self.fresh(name)
-        scope = Scope({}, self.bind, frozenset(), frozenset())
+        scope = NameScope({}, self.bind, frozenset(), frozenset())
         shape = tuple(scope.number(dim) for dim in parameter.dims)
         node = Placeholder(name.name, shape, DTYPE_NAMES[dtype.name], parameter.constant)
         self.add(node, name.at)
@@ -164,7 +164,7 @@ class _Definition:
             for name in statement.targets:
                 self.fresh(name)
         later = waiting - self.tensors.keys()
-        scope = Scope(self.tensors, self.bind, frozenset(), later)
+        scope = NameScope(self.tensors, self.bind, frozenset(), later)
         node_name = self.node_name(statement, given)
         init = inits.get(target.name)
         meaning = Meaning(statement, scope, self.shapes, node_name, given, init)
