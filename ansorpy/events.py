@@ -21,6 +21,11 @@ class TimeSpent:
     train_s: float = 0.0
     store_s: float = 0.0
 
+    @property
+    def total_s(self) -> float:
+        """The sum of the parts."""
+        return self.propose_s + self.measure_s + self.train_s + self.store_s
+
     def __add__(self, other: "TimeSpent") -> "TimeSpent":
         """Return the sum, part by part."""
         names = [f.name for f in fields(self)]

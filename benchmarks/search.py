@@ -27,9 +27,10 @@ from ansorpy.measure.outcome import Outcome
 from ansorpy.rules import CPU
 from ansorpy.search import Candidate, random_search
 from ansorpy.target import Target
-from ansorpy.tuner.model import default_model
-from ansorpy.tuner.round import measure, play
+from ansorpy.tuner.round import bind, emit, measure
+from ansorpy.tuner.setup import default_model
 from ansorpy.tuner.task import Task, costs_of, rules_name
+from ansorpy.tuner.tune import play
 from benchmarks.common import (
     RAW,
     Cell,
@@ -83,7 +84,8 @@ class Arm:
             self.think_s += played.spent.propose_s + played.spent.train_s
         else:
             found = self._random(count)
-            found, outcomes = measure(self.task, found, pool)
+            unbound = bind(self.task, found)
+            found, outcomes = measure(self.task, found, emit(pool, unbound), lambda: False)
             self.task.learn(found, outcomes)
         self.costs_s += costs_of(outcomes).tolist()
 

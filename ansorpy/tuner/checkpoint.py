@@ -38,7 +38,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredSearch:
     """What an interrupted tuning left: every stored round (task, trials) in order, its races."""
 
     checkpoint: Checkpoint | None = None
@@ -49,15 +49,15 @@ class Kept:
 class Journal(Protocol):
     """Where the rounds of one tuning go. What a method was given is safe when it returns."""
 
-    def kept(self) -> Kept:
+    def stored(self) -> StoredSearch:
         """Return what an earlier attempt at the same tuning left."""
         ...
 
-    def round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
+    def append_round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
         """Keep a round: all of it or nothing."""
         ...
 
-    def race(self, task: str, record: Record) -> None:
+    def append_race(self, task: str, record: Record) -> None:
         """Keep the race that ends a task."""
         ...
 
@@ -68,15 +68,15 @@ class StoreJournal:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def kept(self) -> Kept:
+    def stored(self) -> StoredSearch:
         """Return nothing."""
-        return Kept()
+        return StoredSearch()
 
-    def round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
+    def append_round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
         """Keep the trials."""
         self._store.append(records, MEASURED)
 
-    def race(self, task: str, record: Record) -> None:
+    def append_race(self, task: str, record: Record) -> None:
         """Keep the race."""
         self._store.append([record], MEASURED)
 

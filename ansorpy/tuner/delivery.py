@@ -1,12 +1,12 @@
-"""Kernels leave a tuning: the best so far on the way, the winner of the final race at the end."""
+"""Delivery of kernels: the best so far during the search, the winner of the final race."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Final
 
 from ansorpy.cost.model import CostModel
-from ansorpy.events import Delivered, FirstAnswer, TaskResult
+from ansorpy.events import Delivered, Event, FirstAnswer, Racing, TaskDone, TaskResult
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record
 from ansorpy.search import Candidate
@@ -17,15 +17,15 @@ from ansorpy.tuner.final_race import Raced
 from ansorpy.tuner.first_answer import First
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.task import Task
-from ansorpy.tuner.time_budget import Pace
-from ansorpy.tuner.twins import zips
+from ansorpy.tuner.time_budget import TimeBudget
+from ansorpy.tuner.twins import each_told, twin_result, zips
 
-LEADERS: Final = 16  # of the trials, timed again in turns: one by one, some were only lucky
-LEADING: Final = 1.2  # times the last of so many as may race: the first may be too good
-HEAT_S: Final = 0.6
-FINALISTS: Final = 3  # of the leaders; the race times them as they are delivered
-RACES: Final = 3  # at most, where no finalist passes
-INTERIM: Final = "interim"  # what the race of a kernel on the way answers: no request
+LEADERS: Final = 16  # candidates timed again in turns: a single trial may have been lucky
+LEADING: Final = 1.2  # ratio of a leader's cost to the third least: the least may be too small
+HEAT_S: Final = 0.6  # seconds in which the leaders are timed again
+FINALISTS: Final = 3  # candidates in the race, in their delivered form
+RACES: Final = 3  # races at most, if no finalist passes
+INTERIM: Final = "interim"  # the request of an intermediate race: it answers none
 
 
 class Deliveries:
@@ -34,7 +34,8 @@ class Deliveries:
     Args:
         digest: of the request that the final kernels answer.
         out: folder of the zips.
-        hasty: the first answer is the last: there will be no trials.
+        hasty: the first answer is final, because there will be no trials.
+        stored_races: of an earlier, interrupted attempt at this tuning, by task.
     """
 
     def __init__(
@@ -43,35 +44,37 @@ class Deliveries:
         journal: Journal,
         digest: str,
         out: Path,
-        pace: Pace,
+        budget: TimeBudget,
         hasty: bool = False,
+        stored_races: Mapping[str, Record] | None = None,
     ) -> None:
+        self._stored_races = stored_races or {}
         self._pools, self._journal, self._hasty = pools, journal, hasty
-        self._digest, self._out, self._pace = digest, out, pace
+        self._digest, self._out, self._budget = digest, out, budget
         self._raced: dict[str, tuple[Sequence[Candidate], Raced]] = {}
         self._firsts: dict[str, First] = {}
         self._written: dict[str, set[Path]] = {}  # the zips of this tuning by task
 
-    def prepare(self, task: Task) -> None:
-        """Start the processes of a task, and its first reference."""
+    def open_pool(self, task: Task) -> None:
+        """Start the processes of a task, which compute its first reference result."""
         self._pools.of(task)
 
-    def at_once(self, task: Task, model: CostModel, seed: int) -> FirstAnswer | None:
-        """Deliver what is known best, or what the model chooses; None where nothing came so far.
+    def first_answer(self, task: Task, model: CostModel, seed: int) -> Iterator[FirstAnswer]:
+        """Deliver the best known candidate, or the choice of the model, unless it fails.
 
-        It is measured first, if anything is.
+        The first trial of the search, if there is one, measures the same candidate.
         """
         found = first_answer.answer(task, model, self._pools.of(task), seed, self._out)
         if found is None:
-            return None
+            return
         task.first = found.candidate
-        self._pace.saw_answer()
+        self._budget.note_answer()
         self._firsts[task.name] = found
         self._written.setdefault(task.name, set()).add(found.kernel)
-        return found.event(task, self._pace.spent_s)
+        yield from each_told(task, found.event(task, self._budget.spent_s))
 
     def prepare_race(self, task: Task) -> None:
-        """Have the untuned kernel built while the second round is proposed: the race needs it.
+        """Build the untuned kernel, which the race needs, while the second round is proposed.
 
         Nothing is timed meanwhile, and all cores but one would idle.
         """
@@ -80,38 +83,43 @@ class Deliveries:
             if isinstance(entry, Contestant):
                 self._pools.of(task).prebuild_source(entry.kernel)
 
-    def on_the_way(self, task: Task) -> Delivered | None:
-        """Deliver the best so far where it is worth the time; None where it is not.
-
-        It passed what a final kernel passes.
-        """
+    def intermediate(self, task: Task) -> Iterator[Delivered]:
+        """Race, check and deliver the best kernel so far, if that is worth its time."""
         before = self._raced.get(task.name)
         leaders = self._leaders(task)
         stale = before is None or before[0][:1] != leaders[:1]
-        if not leaders or not stale or not self._pace.delivery_is_due():
-            return None
+        if not leaders or not stale or not self._budget.delivery_is_due():
+            return
         raced = self._race(task, INTERIM)
-        if isinstance(raced, list):
-            return None
-        path = self._write(task, raced)
-        return Delivered(task.name, path, raced.best_s)
+        if isinstance(raced, Raced):
+            path = self._write(task, raced)
+            yield from each_told(task, Delivered(task.name, path, raced.best_s))
 
-    def settled(self, task: Task, kept: Record | None) -> TaskResult | None:
-        """Return the result of a task that needs no race, None if it needs one.
+    def end(self, task: Task) -> Generator[Event, None, TaskResult]:
+        """Race a task unless its result is known; then remove the zips that came before."""
+        result = self.result_without_race(task, self._stored_races.get(task.name))
+        if result is None:
+            yield Racing(task.name)
+            result = self.finish(task)
+        yield TaskDone(result)
+        for twin in task.twins:
+            yield TaskDone(twin_result(result, task, twin))
+        self.remove_superseded(task, result)
+        return result
 
-        It is that of a race that is kept, or the first answer of a task without trials.
-        """
+    def result_without_race(self, task: Task, kept: Record | None) -> TaskResult | None:
+        """Return the result of a stored race or of a first answer without trials, else None."""
         if kept is not None and kept.race is not None and kept.race.request == self._digest:
             path = record_lookup.deliver_again(task, kept, self._out)
             if path is not None:
                 return final_race.result_of(task, kept, path)
         answered = self._firsts.get(task.name)
         if answered is not None and not task.trials and (self._hasty or not task.known):
-            return answered.result(task, self._pace.spent_s)
+            return answered.result(task, self._budget.spent_s)
         return None
 
     def finish(self, task: Task) -> TaskResult:
-        """Race the best of a task, keep the record, write the zip."""
+        """Race the best candidates of a task, append the record, write the zip."""
         before = self._raced.get(task.name)
         if before is not None and before[0] == self._leaders(task):
             raced: Raced | list[Failed] = before[1]
@@ -122,20 +130,20 @@ class Deliveries:
         sealed = final_race.sealed(task, raced, self._digest)
         return final_race.result_of(task, sealed.record, self._write(task, sealed))
 
-    def tidy(self, task: Task, result: TaskResult) -> None:
-        """Remove the zips that this tuning wrote before that of the result, if it has one."""
+    def remove_superseded(self, task: Task, result: TaskResult) -> None:
+        """Remove the zips of this tuning that a zip of the result replaces."""
         if result.kernel is not None:
             for path in self._written.pop(result.name, set()) - {result.kernel}:
                 for own in zips(path, task):
                     own.unlink(missing_ok=True)
 
     def _leaders(self, task: Task) -> list[Candidate]:
-        """Return who may race; each takes a second to compile, for which a hurry has no time.
+        """Return the candidates that may race; one alone if seconds are few, each takes one.
 
-        Costs that were taken in a loud moment may be too small: one or two do not keep all
-        others from the heat, nor do they keep the fastest as measured from it (ADR-0089).
+        A cost measured beside other load may be too small: one or two such costs exclude neither
+        all other candidates nor the fastest as measured (ADR-0089).
         """
-        if self._pace.hurried:
+        if self._budget.hurried:
             return task.ranked()[:1]
         ranked = task.ranked()[:LEADERS]
         limit_s = LEADING * max((task.costs_s[one] for one in ranked[:FINALISTS]), default=0.0)
@@ -146,9 +154,9 @@ class Deliveries:
     def _finalists(
         self, task: Task, leaders: Sequence[Candidate]
     ) -> dict[Candidate, Contestant | Failed]:
-        """Return those of the leaders who race, the fastest first, as they would be delivered.
+        """Return the finalists among the leaders, the fastest first, in their delivered form.
 
-        To compile that takes a second, most of which another core has while leaders are timed.
+        To compile that form takes a second, on another core while leaders are timed.
         """
         if len(leaders) <= FINALISTS or self._is_late():
             return {leader: finalist(task, leader) for leader in leaders[:FINALISTS]}
@@ -157,16 +165,16 @@ class Deliveries:
         kernel = first.kernel if isinstance(first, Contestant) else None
         times = pool.rerank([task.unbound(candidate) for candidate in leaders], HEAT_S, kernel)
         found: dict[int, tuple[float, int]] = {}  # by machine code: its time, its first place
-        for place, heated in enumerate(times):
-            if heated is not None:
-                found.setdefault(heated.code, (heated.cost_s, place))
+        for place, timed in enumerate(times):
+            if timed is not None:
+                found.setdefault(timed.code, (timed.cost_s, place))
         ranked = [leaders[place] for _, place in sorted(found.values())]
         best = ranked[:FINALISTS] or leaders[:FINALISTS]
         return {one: first if one == leaders[0] else finalist(task, one) for one in best}
 
     def _race(self, task: Task, request: str) -> Raced | list[Failed]:
-        """Race the leaders; where none passes as it would be delivered, those who come next."""
-        begin_s = self._pace.spent_s
+        """Race the leaders; if none passes in its delivered form, race the next ones."""
+        begin_s = self._budget.spent_s
         pool = self._pools.of(task)
         for _ in range(RACES):
             finalists = self._finalists(task, self._leaders(task))
@@ -174,17 +182,17 @@ class Deliveries:
             survived = any(isfinite(task.costs_s[candidate]) for candidate in finalists)
             if survived or task.best_s is None or self._is_late():
                 break
-        self._pace.saw_finish(self._pace.spent_s - begin_s)
+        self._budget.note_finish(self._budget.spent_s - begin_s)
         if isinstance(raced, Raced):
             self._raced[task.name] = self._leaders(task), raced
-            task.saw_race(raced.best_s)
+            task.note_race(raced.best_s)
         return raced
 
     def _is_late(self) -> bool:
-        return self._pace.left_s <= 0
+        return self._budget.left_s <= 0
 
     def _write(self, task: Task, raced: Raced) -> Path:
         path = final_race.deliver(task, raced.record, raced.entry, raced.native, self._out)
         self._written.setdefault(task.name, set()).add(path)
-        self._journal.race(task.name, raced.record)
+        self._journal.append_race(task.name, raced.record)
         return path

@@ -7,29 +7,36 @@ by another version, teach nothing and do no harm. Losing any of it costs nothing
 Source: docs/adr/0066-transfer.md.
 """
 
-import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 
 from ansorpy.cost.model import Sample
+from ansorpy.cost.roofline import RooflineModel
+from ansorpy.cost.transfer import TransferModel
 from ansorpy.errors import RecordError
-from ansorpy.features import NAMES, version
+from ansorpy.events import Judged, Skipped, Warmed
+from ansorpy.features import version
 from ansorpy.records import JsonlStore, Store, target_digest
 from ansorpy.target import Target
+from ansorpy.tuner.experience_file import decode, encode
+from ansorpy.tuner.task import Task
 
-FORMAT: Final = 1
 PER_TASK: Final = 256  # candidates in a file, the most recent
 TASKS: Final = 64  # files that a tuning learns from, the most recent
 FILES: Final = 256  # of all targets and versions
 TAUGHT: Final = 2048  # candidates that a tuning learns from: more would take too long
 SUFFIX: Final = ".experience"
+NO_PROMISE: Final = (
+    "other tasks rank each other worse than the analytic model ranks them (Kendall's tau {:.2f},"
+    " {:.2f}): the search starts cold"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,65 +131,6 @@ def thinned(samples: Sequence[Sample], most: int) -> Iterator[Sample]:
         start = stop
 
 
-def encode(samples: Sequence[Sample]) -> bytes:
-    """Return samples of one task: a checksum, a line of JSON, little-endian numbers as they lie."""
-    parts = []
-    for sample in samples:
-        parts += [sample.batch.astype("<f4").tobytes(), sample.costs_s.astype("<f8").tobytes()]
-    body = b"".join(parts)
-    header = {
-        "format": FORMAT,
-        "features": version(),
-        "task": samples[0].task,
-        "shapes": [list(sample.batch.shape[:2]) for sample in samples],
-    }
-    rest = json.dumps(header).encode() + b"\n" + body
-    return _checksum(rest) + b"\n" + rest
-
-
-def decode(content: bytes) -> list[Sample]:
-    """Return the samples that `encode` was given.
-
-    Raises:
-        RecordError: it was not this that `encode` gave.
-    """
-    checksum, _, rest = content.partition(b"\n")
-    if checksum != _checksum(rest):
-        raise RecordError("broken: its checksum is another")
-    head, _, body = rest.partition(b"\n")
-    try:
-        header = json.loads(head)
-        if (header["format"], header["features"]) != (FORMAT, version()):
-            raise RecordError("of another version")
-        shapes = [(int(n), int(stores)) for n, stores in header["shapes"]]
-        sizes = [_size_bytes(*shape) for shape in shapes if min(shape) >= 0]
-        if len(sizes) != len(shapes) or len(body) != sum(sizes):
-            raise RecordError(f"{len(body)} bytes are not batches of {shapes}")
-        return list(_samples(str(header["task"]), shapes, body))
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise RecordError(f"no experience: {type(error).__name__} {error}") from error
-
-
-def _samples(task: str, shapes: Sequence[tuple[int, int]], body: bytes) -> Iterator[Sample]:
-    at = 0
-    for n, stores in shapes:
-        batch = np.frombuffer(body, "<f4", n * stores * len(NAMES), at)
-        costs_s = np.frombuffer(body, "<f8", n, at + batch.nbytes)
-        if not np.isfinite(batch).all():
-            raise RecordError("a feature is not finite")
-        shaped = batch.reshape(n, stores, len(NAMES))
-        yield Sample(task, shaped.astype(np.float32), costs_s.astype(np.float64))
-        at += _size_bytes(n, stores)
-
-
-def _checksum(content: bytes) -> bytes:
-    return f"{crc32(content):08x}".encode()
-
-
-def _size_bytes(n: int, stores: int) -> int:
-    return n * (stores * len(NAMES) * 4 + 8)
-
-
 def _latest(samples: Sequence[Sample]) -> list[Sample]:
     """Return the last ones, so many that PER_TASK candidates are not exceeded."""
     kept: list[Sample] = []
@@ -210,3 +158,47 @@ def _stem(target: Target) -> str:
 
 def _digest(task: str) -> str:
     return sha256(task.encode()).hexdigest()[:32]
+
+
+class Transfer:
+    """Between the experience of a machine and the prior of a tuning's model.
+
+    Args:
+        experience: what is learned from and added to; None: nothing.
+        warm: whether to learn from it.
+    """
+
+    def __init__(
+        self, experience: Experience | None, target: Target, seed: int, warm: bool
+    ) -> None:
+        self.prior = TransferModel(RooflineModel(target), seed)
+        self._experience, self._target, self._warm = experience, target, warm
+        self._told: dict[str, bool] = {}
+
+    def warm_up(
+        self, tasks: Sequence[Task], clock: Callable[[], float] = time.monotonic
+    ) -> Iterator[Warmed | Skipped]:
+        """Let the prior learn from other tasks than these."""
+        if self._experience is None or not self._warm:
+            return
+        begin_s = clock()
+        lesson = self._experience.lesson(self._target, [task.key for task in tasks])
+        self.prior.learn(lesson.samples)
+        if lesson.skipped:
+            yield Skipped(lesson.skipped)
+        promise = self.prior.promise
+        if promise is not None and not self.prior.trained:
+            yield Skipped((NO_PROMISE.format(promise.kendall, promise.roofline),))
+        if self.prior.trained:
+            yield Warmed(lesson.candidates, lesson.tasks, clock() - begin_s)
+
+    def after(self, task: Task, samples: Sequence[Sample]) -> Iterator[Judged | Skipped]:
+        """Tell what a round, which was learned, says of the prior; keep it for later tunings."""
+        found = self.prior.judgements.get(task.key)
+        if found is not None and self._told.get(task.key) is not found.kept:
+            self._told[task.key] = found.kept
+            yield Judged(task.name, found.candidates, found.kendall, found.roofline, found.kept)
+        if self._experience is not None:
+            wrong = self._experience.keep(self._target, samples)
+            if wrong:
+                yield Skipped((wrong,))

@@ -77,7 +77,7 @@ def race(
     without = failed.pop(NUMPY, None)
     for name, candidate in named.items():
         if name in failed:
-            task.lose(candidate, failed[name])
+            task.discard(candidate, failed[name])
     note = "" if without is None else without.message
     while any(name in finished for name in fit):
         ranking = rank(finished, note)
@@ -91,7 +91,7 @@ def race(
         del finished[ranking.chosen]
         failed[ranking.chosen] = wrong
         if ranking.chosen in named:
-            task.lose(named[ranking.chosen], wrong)
+            task.discard(named[ranking.chosen], wrong)
     return [one for name, one in failed.items() if name not in named]
 
 

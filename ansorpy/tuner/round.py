@@ -1,32 +1,42 @@
-"""One round of a task: propose, measure, learn.
+"""The verbs of one round of a task: evolve, bind, emit, measure, update, append.
 
-Proposing occupies one core. The last candidates of a round are held for the next one: they are
-built on the other cores while that round is proposed, without knowledge of their outcomes
+Evolution occupies one core. The last candidates of a round are deferred to the next one: they are
+built on the other cores while the next candidates are evolved, without knowledge of their outcomes
 (ADR-0103). If the task certainly has the next round, this starts while the model learns.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Final
 
 import numpy as np
 
 from ansorpy.cost.model import CostModel, Costs, ForTask, Sample
 from ansorpy.cost.quality import assess
-from ansorpy.events import TimeSpent
+from ansorpy.events import Improved, RoundDone, TimeSpent
 from ansorpy.measure.outcome import Outcome
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.search import Candidate, eps_greedy, evolve
+from ansorpy.measure.unbound import Unbound
+from ansorpy.search import Candidate, eps_greedy
+from ansorpy.search import evolve as evolve_plans
+from ansorpy.tuner.checkpoint import Checkpoint, Journal
 from ansorpy.tuner.task import Task, costs_of
 from ansorpy.uncollected import uncollected
+
+MIN_GAIN_S: Final = 1e-9  # the resolution of the clock
+
+# Measures candidates whose code builders emit meanwhile, given the least cost so far and a function
+# that says if it is too late; the outcome of a candidate is None if it was.
+Emission = Callable[[float | None, Callable[[], bool]], Sequence[Outcome | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round gave."""
+    """The candidates of one round and their outcomes."""
 
     chosen: tuple[Candidate, ...]
     outcomes: tuple[Outcome, ...]
-    samples: tuple[Sample, ...]  # what the model learned from them
+    samples: tuple[Sample, ...]  # the data that the cost model was updated with
     quality: Mapping[str, float]
     spent: TimeSpent
 
@@ -36,85 +46,119 @@ class Round:
         return min(costs_of(self.outcomes), default=float("inf"))
 
 
-def play(
-    task: Task,
-    count: int,
-    model: CostModel,
-    pool: MeasurePool,
-    rng: np.random.Generator,
-    clock: Callable[[], float],
-    late: Callable[[], bool] = lambda: False,
-    doubt: CostModel | None = None,
-    held: int = 0,
-    goes_on: bool = False,
-) -> Round:
-    """Propose, measure `count` candidates (fewer if fewer are left), learn from them.
+class Laps:
+    """A stop watch: each call returns the seconds since the call before."""
 
-    Candidates held in the round before are measured first; the last proposals are held for the next
-    round.
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._last_s = clock, clock()
+
+    def __call__(self) -> float:
+        """Return the seconds since the last call, or since the start."""
+        before_s, self._last_s = self._last_s, self._clock()
+        return self._last_s - before_s
+
+
+def evolve(
+    task: Task, count: int, models: Sequence[CostModel], rng: np.random.Generator, pool: MeasurePool
+) -> list[Candidate]:
+    """Return `count` candidates, fewer if fewer are left; the deferred ones come first.
+
+    Builders build the deferred candidates meanwhile.
 
     Args:
-        late: once it is true, candidates that are not measured yet count as not proposed.
-        doubt: another model, which proposes half of the candidates.
-        held: number of candidates to hold.
-        goes_on: the task has the next round, and no other task measures before it.
+        models: each ranks an equal share of the new candidates.
     """
-    begin_s = clock()
-    pool.prebuild([*map(task.unbound, task.held)])
-    ranker = ForTask(model, task.key)
+    prebuild(task, pool)
     chosen = list(task.held)
     if task.first is not None and task.first not in {*task.costs_s, *chosen}:
         chosen.append(task.first)
-    judges = [ranker] if doubt is None else [ranker, ForTask(doubt, task.key)]
-    wanted = count + held
-    for left, judge in zip(range(len(judges), 0, -1), judges, strict=True):
-        missing = max(0, wanted - len(chosen))
-        chosen += propose(task, judge, chosen, -(-missing // left), rng)
-    task.held = chosen[count:]
-    proposed_s = clock()
-    chosen, outcomes = measure(task, chosen[:count], pool, late)
-    measured_s = clock()
-    if goes_on and not late():
-        pool.prebuild([*map(task.unbound, task.held)])
-    quality = quality_of(task, chosen, costs_of(outcomes), ranker)
-    task.learn(chosen, outcomes)
-    samples = tuple(task.samples(chosen))
-    model.update(samples)
-    learned_s = clock()
-    task.seconds += learned_s - begin_s
-    spent = TimeSpent(proposed_s - begin_s, measured_s - proposed_s, learned_s - measured_s)
-    return Round(tuple(chosen), tuple(outcomes), samples, quality, spent)
+    for left, model in zip(range(len(models), 0, -1), models, strict=True):
+        missing = max(0, count - len(chosen))
+        chosen += propose(task, ForTask(model, task.key), chosen, -(-missing // left), rng)
+    return chosen
 
 
 @uncollected()
 def propose(
     task: Task, ranker: ForTask, taken: Sequence[Candidate], count: int, rng: np.random.Generator
 ) -> list[Candidate]:
-    """Return `count` candidates neither measured nor taken; fewer where fewer are left."""
+    """Return `count` candidates neither measured nor taken; fewer if fewer are left."""
     if not count:
         return []
     seen = {*task.costs_s, *taken}
-    found = evolve(task.plans, ranker, seen, rng, measured=task.ranked(), target=task.target)
+    found = evolve_plans(task.plans, ranker, seen, rng, measured=task.ranked(), target=task.target)
     return eps_greedy(found, task.plans, seen, count, rng)
 
 
+def bind(task: Task, chosen: Sequence[Candidate]) -> list[Unbound]:
+    """Return candidates for the builders, which bind each to a program in their processes."""
+    return [task.unbound(candidate) for candidate in chosen]
+
+
+def emit(pool: MeasurePool, candidates: Sequence[Unbound]) -> Emission:
+    """Return the pipeline of a pool: builders emit the code of candidates, slots measure it.
+
+    It runs while `measure` reads it: the code of a candidate is emitted while another one is timed.
+    """
+
+    def run(best_s: float | None, late: Callable[[], bool]) -> Sequence[Outcome | None]:
+        return pool.measure(candidates, best_s, late) if candidates else []
+
+    return run
+
+
+def prebuild(task: Task, pool: MeasurePool) -> None:
+    """Start to build the deferred candidates of a task on idle cores; return at once."""
+    pool.prebuild(bind(task, task.held))
+
+
 def measure(
-    task: Task,
-    chosen: Sequence[Candidate],
-    pool: MeasurePool,
-    late: Callable[[], bool] = lambda: False,
+    task: Task, chosen: Sequence[Candidate], emitted: Emission, late: Callable[[], bool]
 ) -> tuple[list[Candidate], list[Outcome]]:
-    """Return candidates and their outcomes, without those that were not measured in time."""
-    unbound = [task.unbound(candidate) for candidate in chosen]
-    found = pool.measure(unbound, task.least_cost_s, late) if unbound else []
+    """Return candidates and their outcomes, except those for which it was too late."""
+    found = emitted(task.least_cost_s, late)
     done = [(c, o) for c, o in zip(chosen, found, strict=True) if o is not None]
     return [candidate for candidate, _ in done], [outcome for _, outcome in done]
+
+
+def update(
+    task: Task, model: CostModel, chosen: Sequence[Candidate], outcomes: Sequence[Outcome]
+) -> tuple[tuple[Sample, ...], Mapping[str, float]]:
+    """Store a round in the task and train the cost model with it.
+
+    Returns:
+        The samples, and how well the model predicted them before.
+    """
+    quality = quality_of(task, chosen, costs_of(outcomes), ForTask(model, task.key))
+    task.learn(chosen, outcomes)
+    samples = tuple(task.samples(chosen))
+    model.update(samples)
+    return samples, quality
+
+
+def append(
+    journal: Journal, task: Task, done: Round, before_s: float | None, checkpoint: Checkpoint
+) -> Iterator[Improved | RoundDone]:
+    """Append the records of a round and the state of the search; yield the events of the round.
+
+    Args:
+        before_s: the best time of the task before the round.
+    """
+    failures = dict(task.failures)
+    told = RoundDone(
+        task.name, task.rounds, task.trials, task.best_s, failures, done.quality, done.spent
+    )
+    journal.append_round(told, task.records(done.chosen, done.outcomes), checkpoint)
+    best_s = task.best_s
+    if best_s is not None and (before_s is None or best_s < before_s - MIN_GAIN_S):
+        yield Improved(task.name, best_s, task.trials)
+    yield told
 
 
 def quality_of(
     task: Task, chosen: Sequence[Candidate], costs_s: Costs, model: ForTask
 ) -> Mapping[str, float]:
-    """Return how well the model foretold a round, before it learned from it."""
+    """Return how well the model predicts a round."""
     if not chosen:
         return {}
     scores = np.zeros(len(chosen))

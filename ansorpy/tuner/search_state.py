@@ -1,4 +1,4 @@
-"""Where a search stands: whose turn it is, the random numbers, the goal; all of it can be kept."""
+"""The state of a search: scheduler, random numbers, stop criteria; a checkpoint has all of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -8,19 +8,74 @@ import numpy as np
 
 from ansorpy.cost.model import Sample
 from ansorpy.events import Stopped, TimeSpent
-from ansorpy.tuner.checkpoint import Checkpoint, Kept, set_state, state_of
-from ansorpy.tuner.goal import Goal
+from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch, set_state, state_of
 from ansorpy.tuner.scheduler import LARGE_ROUND, Settings, TaskScheduler
 from ansorpy.tuner.share import Task as Share
 from ansorpy.tuner.share import Turn
 from ansorpy.tuner.task import Task
-from ansorpy.tuner.time_budget import Pace
+from ansorpy.tuner.time_budget import TimeBudget
 
 HELD: Final = 6  # one of so many candidates waits for the next round (ADR-0079)
+WINDOW: Final = 64  # trials over which a gain must show, at least
+WINDOW_SHARE: Final = 0.25  # share of all trials so far that the window has, if that is more
 FIRST_HELD: Final = 16  # of a large search, in its first round
 
 
-class Standing:
+class StopCriteria:
+    """The conditions on the weighted latency of all tasks under which a search ends.
+
+    target_s     seconds at which the search ends as successful
+    min_gain     the search ends if the last WINDOW_SHARE of the trials (at least WINDOW) lowered
+                 the latency by a smaller share than this
+    rest_s       weighted latency of the tasks that are answered already and not searched
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, float],
+        target_s: float | None = None,
+        min_gain: float | None = None,
+        rest_s: float = 0.0,
+    ) -> None:
+        self._weights = weights
+        self._target_s = target_s
+        self._min_gain = min_gain
+        self._rest_s = rest_s
+        self.latencies: list[tuple[int, float]] = []  # trials, seconds; after every round
+
+    def note(self, tasks: Sequence[Task]) -> None:
+        """Add the weighted latency after a round."""
+        latency_s = self.latency_s(tasks)
+        if latency_s is not None:
+            self.latencies.append((sum(task.trials for task in tasks), latency_s))
+
+    def latency_s(self, tasks: Sequence[Task]) -> float | None:
+        """Return the weighted sum of the best times; None if a task has none yet."""
+        bests = [(self._weights.get(task.name, 1.0), task.best_s) for task in tasks]
+        known = [weight * best_s for weight, best_s in bests if best_s is not None]
+        return self._rest_s + sum(known) if len(known) == len(bests) else None
+
+    @property
+    def reached(self) -> bool:
+        """Whether the latency is at most the target."""
+        return bool(
+            self._target_s is not None
+            and self.latencies
+            and self.latencies[-1][1] <= self._target_s
+        )
+
+    @property
+    def stale(self) -> bool:
+        """Whether the last trials gained less than `min_gain`."""
+        if self._min_gain is None or not self.latencies:
+            return False
+        trials, latency_s = self.latencies[-1]
+        window = max(WINDOW, WINDOW_SHARE * trials)
+        before = [old_s for at, old_s in self.latencies if at <= trials - window]
+        return bool(before) and latency_s > before[-1] * (1.0 - self._min_gain)
+
+
+class SearchState:
     """The moving parts of a search over `tasks`, which it reads but does not change."""
 
     def __init__(
@@ -29,13 +84,13 @@ class Standing:
         settings: Settings,
         weights: Mapping[str, float],
         seed: int,
-        goal: Goal,
-        pace: Pace,
+        criteria: StopCriteria,
+        budget: TimeBudget,
         clock: Callable[[], float],
     ) -> None:
         self.tasks = {task.name: task for task in tasks}
-        self.goal = goal
-        self.pace = pace
+        self.criteria = criteria
+        self.budget = budget
         self._trials = settings.trials
         self.picking, self._dealing = np.random.default_rng(seed).spawn(2)
         shares = [Share(t.name, weights.get(t.name, 1.0), t.flop) for t in tasks]
@@ -46,13 +101,13 @@ class Standing:
 
     def next_turn(self) -> Turn | None:
         """Return whose turn it is; None when the search is over."""
-        if self.goal.reached or self.goal.stale:
+        if self.criteria.reached or self.criteria.stale:
             return None
         turn = self.scheduler.next_turn()
-        trials = 0 if turn is None else self.pace.fitting(turn.trials)
+        trials = 0 if turn is None else self.budget.fitting(turn.trials)
         return None if turn is None or not trials else replace(turn, trials=trials)
 
-    def held(self, turn: Turn) -> int:
+    def deferred(self, turn: Turn) -> int:
         """Return how many candidates of a turn wait for the next one, on top of its trials.
 
         The second round of a large search opens most of the plans, which takes one core a second.
@@ -61,24 +116,24 @@ class Standing:
         large = self.scheduler.round_trials >= LARGE_ROUND
         return max(usual, FIRST_HELD) if large and not self.tasks[turn.task.name].rounds else usual
 
-    def goes_on(self, turn: Turn) -> bool:
+    def task_continues(self, turn: Turn) -> bool:
         """Return whether the task of a turn has the next one, too, as far as can be foretold."""
         alone = len(self.tasks) - len(self.scheduler.stopped) == 1
         left = self._trials - self.scheduler.trials > turn.trials
-        return alone and left and self.pace.fitting(turn.trials + 1) > turn.trials
+        return alone and left and self.budget.fitting(turn.trials + 1) > turn.trials
 
     def report(self, turn: Turn, trials: int, best_s: float, spent: TimeSpent) -> None:
         """Tell how a turn went; as `TaskScheduler.report`, with the time that it took."""
-        self.pace.saw_round(trials, spent)
-        if trials or not self.pace.late():  # else it was the time that ran out, not candidates
+        self.budget.note_round(trials, spent)
+        if trials or not self.budget.late():  # else it was the time that ran out, not candidates
             self.scheduler.report(turn, trials, best_s)
-        self.goal.note(tuple(self.tasks.values()))
+        self.criteria.note(tuple(self.tasks.values()))
 
-    def why_over(self) -> Stopped:
+    def stop_reason(self) -> Stopped:
         """Return why there is no next turn."""
-        if self.goal.reached:
+        if self.criteria.reached:
             return "target"
-        if self.goal.stale:
+        if self.criteria.stale:
             return "gain"
         if self.scheduler.trials >= self._trials:
             return "trials"
@@ -87,16 +142,16 @@ class Standing:
     def checkpoint(self) -> Checkpoint:
         """Return all of it."""
         return Checkpoint(
-            seconds=self.pace.spent_s,
+            seconds=self.budget.spent_s,
             scheduler=self.scheduler.snapshot(),
             picking=state_of(self.picking),
             dealing=state_of(self._dealing),
             tasks={name: task.seconds for name, task in self.tasks.items()},
-            latencies=tuple(self.goal.latencies),
-            held={name: task.held_texts() for name, task in self.tasks.items()},
+            latencies=tuple(self.criteria.latencies),
+            held={name: task.pending_texts() for name, task in self.tasks.items()},
         )
 
-    def go_on(self, kept: Kept) -> list[Sample]:
+    def restore(self, stored: StoredSearch) -> list[Sample]:
         """Bring itself and the tasks to where an earlier attempt was.
 
         Returns:
@@ -104,16 +159,16 @@ class Standing:
         """
         known = self.tasks.values()
         samples = [one for task in known for one in task.samples(list(task.costs_s))]
-        for name, records in kept.rounds:
+        for name, records in stored.rounds:
             task = self.tasks[name]
-            samples += task.samples(task.relive(records))
-        if kept.checkpoint is not None:
-            self.scheduler.restore(kept.checkpoint.scheduler)
-            set_state(self.picking, kept.checkpoint.picking)
-            set_state(self._dealing, kept.checkpoint.dealing)
-            self.goal.latencies = [(int(n), float(s)) for n, s in kept.checkpoint.latencies]
-            for name, seconds in kept.checkpoint.tasks.items():
+            samples += task.samples(task.replay_round(records))
+        if stored.checkpoint is not None:
+            self.scheduler.restore(stored.checkpoint.scheduler)
+            set_state(self.picking, stored.checkpoint.picking)
+            set_state(self._dealing, stored.checkpoint.dealing)
+            self.criteria.latencies = [(int(n), float(s)) for n, s in stored.checkpoint.latencies]
+            for name, seconds in stored.checkpoint.tasks.items():
                 self.tasks[name].seconds = seconds
-            for name, held in kept.checkpoint.held.items():
-                self.tasks[name].hold_again(held)
+            for name, held in stored.checkpoint.held.items():
+                self.tasks[name].restore_pending(held)
         return samples

@@ -21,7 +21,7 @@ from ansorpy.population import sample
 from ansorpy.records import Record, task_key
 from ansorpy.replay import plan_from_text, plan_text
 from ansorpy.search import Candidate
-from ansorpy.sketch import Derivation, derive
+from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule
 from ansorpy.state.state import State
 from ansorpy.state.steps import Winograd, reformulations
@@ -57,13 +57,13 @@ class Task:
     seconds: float = 0.0
     allowed: frozenset[Winograd] = frozenset()  # what the rules may reformulate
     sketches: tuple[State, ...] = ()  # all that the rules derive
-    first: Candidate | None = None  # delivered before any trial, and so measured first
-    held: list[Candidate] = field(default_factory=list)  # chosen, measured in the next round
+    first: Candidate | None = None  # the delivered first answer, which is measured first
+    held: list[Candidate] = field(default_factory=list)  # deferred to the next round
     twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel
 
     @staticmethod
     def of(dag: Dag, target: Target, rules: str) -> "Task":
-        """Return a task about which nothing is known yet."""
+        """Return a task without plans and trials."""
         workload = workload_key(dag)
         return Task(dag, target, rules, task_key(workload, target), workload, flop_count(dag))
 
@@ -84,6 +84,11 @@ class Task:
         return best_s if best_s < inf else None
 
     @property
+    def has_answer(self) -> bool:
+        """Whether a trial survived or a first answer was delivered."""
+        return self.best_s is not None or self.first is not None
+
+    @property
     def least_cost_s(self) -> float | None:
         """The cost that leads the ranking, None if no trial survived."""
         least_s = min(self.costs_s.values(), default=inf)
@@ -97,27 +102,38 @@ class Task:
         """Return the candidates that survived, in the order of their measured times."""
         return _ordered(self.times_s)
 
-    @uncollected()
-    def explore(self, rules: tuple[Rule, ...], limit: int = ALL_PLANS) -> Derivation:
-        """Derive the sketches and open their plans: the search space, or a promising part of it.
+    def explore(self, rules: tuple[Rule, ...], limit: int = ALL_PLANS) -> None:
+        """Derive the sketches and lower about `limit` of their plans."""
+        self.derive(rules)
+        self.lower(limit)
 
-        Args:
-            limit: about how many plans; those of an earlier call keep their numbers.
+    @uncollected()
+    def derive(self, rules: tuple[Rule, ...]) -> None:
+        """Derive the sketches.
 
         Raises:
-            SpecError: no sketch, too many, or none that can be lowered.
+            SpecError: there is no sketch, or there are too many.
         """
-        derivation = derive(self.dag, self.target, rules)
-        self.sketches = derivation.sketches
-        self.allowed = frozenset(s for state in derivation.sketches for s in reformulations(state))
-        for plan in all_plans(derivation.sketches, self.target, limit):
+        self.sketches = derive(self.dag, self.target, rules).sketches
+        self.allowed = frozenset(one for state in self.sketches for one in reformulations(state))
+
+    @uncollected()
+    def lower(self, limit: int = ALL_PLANS) -> None:
+        """Open the choices of the sketches and lower each plan: the search space, or a part of it.
+
+        Args:
+            limit: about how many plans; plans of an earlier call keep their numbers.
+
+        Raises:
+            SpecError: no sketch can be lowered.
+        """
+        for plan in all_plans(self.sketches, self.target, limit):
             text = plan_text(plan)
             if text in self.texts or len(sample(plan, 1, np.random.default_rng(0))):
                 self.add_plan(plan, text)  # else its sizes leave no row
         if not self.plans:
-            count = len(derivation.sketches)
+            count = len(self.sketches)
             raise SpecError(f"{self.name!r}: none of its {count} sketches can be lowered")
-        return derivation
 
     def add_plan(self, plan: Plan, text: str) -> int:
         """Return the number of a plan, which is new unless its text is known."""
@@ -127,40 +143,40 @@ class Task:
         return self.texts.index(text)
 
     def unbound(self, candidate: Candidate) -> Unbound:
-        """Return what a builder makes the loops of a candidate from."""
+        """Return a candidate for a builder, which binds it to a program."""
         return unbound(self.plans[candidate.plan], candidate.row)
 
-    def recall(self, records: Sequence[Record]) -> None:
-        """Take over the trusted trials of earlier tunings; those of unknown plans are left out."""
+    def load_records(self, records: Sequence[Record]) -> None:
+        """Load the trusted trials of earlier tunings; a trial of an unknown plan is left out."""
         for record in filter(is_trusted, records):
-            number = self._recalled_plan(record)
+            number = self._plan_of(record)
             if number is None or len(record.row) != len(self.plans[number].sizes):
                 continue
             self._take(Candidate(number, record.row), record.outcome)
             self.known += 1
 
-    def relive(self, records: Sequence[Record]) -> list[Candidate]:
-        """Take in a stored round of this tuning as if it had just been measured.
+    def replay_round(self, records: Sequence[Record]) -> list[Candidate]:
+        """Learn a stored round of this tuning as if it had just been measured.
 
-        A trial of a plan that this version cannot make still counts as one.
+        A trial of a plan that this version cannot lower still counts as a trial.
         """
-        numbers = [self._recalled_plan(record) for record in records]
+        numbers = [self._plan_of(record) for record in records]
         known = [(n, r) for n, r in zip(numbers, records, strict=True) if n is not None]
         chosen = [Candidate(number, record.row) for number, record in known]
         self.learn(chosen, [record.outcome for _, record in known])
         self.trials += len(records) - len(known)
         return chosen
 
-    def held_texts(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return (plan, row) of what is held, to be kept."""
+    def pending_texts(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Return (plan, row) of the deferred candidates, for a checkpoint."""
         return [(self.texts[candidate.plan], candidate.row) for candidate in self.held]
 
-    def hold_again(self, kept: Sequence[tuple[str, Sequence[int]]]) -> None:
-        """Hold what was held before an interruption; what this version cannot make is left out."""
+    def restore_pending(self, kept: Sequence[tuple[str, Sequence[int]]]) -> None:
+        """Defer the candidates of a checkpoint again, if this version can lower their plans."""
         found = ((self._number_of(text), tuple(row)) for text, row in kept)
         self.held = [Candidate(number, row) for number, row in found if number is not None]
 
-    def _recalled_plan(self, record: Record) -> int | None:
+    def _plan_of(self, record: Record) -> int | None:
         return None if record.race is not None else self._number_of(record.plan)
 
     def _number_of(self, text: str) -> int | None:
@@ -175,7 +191,7 @@ class Task:
         return self.add_plan(plan, text)
 
     def learn(self, chosen: Sequence[Candidate], outcomes: Sequence[Outcome]) -> list[Failed]:
-        """Take in a round; return its failures."""
+        """Store the outcomes of a round; return its failures."""
         failed = []
         for candidate, outcome in zip(chosen, outcomes, strict=True):
             self._take(candidate, outcome)
@@ -186,13 +202,13 @@ class Task:
         self.note(failed)
         return failed
 
-    def lose(self, candidate: Candidate, failed: Failed) -> None:
-        """Take back a candidate that passed its trial, but not what is asked of a final kernel."""
+    def discard(self, candidate: Candidate, failed: Failed) -> None:
+        """Discard a candidate that passed its trial, but failed as a final kernel."""
         self._take(candidate, failed)
         self.note([failed])
 
-    def saw_race(self, best_s: float) -> None:
-        """Note the time that the best so far took in a race."""
+    def note_race(self, best_s: float) -> None:
+        """Store the time of the best candidate in a race."""
         self.raced = min(self.times_s.values(), default=inf), best_s
 
     def _take(self, candidate: Candidate, outcome: Outcome) -> None:
@@ -206,7 +222,7 @@ class Task:
             self.examples.setdefault(failure.kind, failure.message)
 
     def samples(self, candidates: Sequence[Candidate]) -> Iterator[Sample]:
-        """Yield what a cost model learns from measured candidates, plan by plan."""
+        """Yield the samples for the cost model from measured candidates, plan by plan."""
         for number in sorted({candidate.plan for candidate in candidates}):
             own = [c for c in candidates if c.plan == number]
             costs = np.array([self.costs_s[c] for c in own])
@@ -224,7 +240,7 @@ class Task:
         outcomes: Sequence[Outcome],
         clock: Callable[[], float] = time.time,
     ) -> tuple[Record, ...]:
-        """Return what a round leaves behind."""
+        """Return the records of a round."""
         now_s, made_with = clock(), versions()
         return tuple(
             Record(

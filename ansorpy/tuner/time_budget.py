@@ -20,7 +20,7 @@ HURRIED_S: Final = 20.0  # for a task: below it there is no time for all plans o
 DELIVERY_SHARE: Final = 0.1  # of the time that kernels on the way may take
 
 
-class Pace:
+class TimeBudget:
     """The clock of one tuning.
 
     Args:
@@ -91,11 +91,11 @@ class Pace:
         """
         return self._safe and self.search_left_s <= 0
 
-    def saw_answer(self) -> None:
+    def note_answer(self) -> None:
         """Take in that a task has its first answer."""
         self._answers += 1
 
-    def saw_round(self, trials: int, spent: TimeSpent) -> None:
+    def note_round(self, trials: int, spent: TimeSpent) -> None:
         """Take in how long a round took."""
         self._rounds += 1
         self._round_s = spent.propose_s + spent.train_s
@@ -104,7 +104,7 @@ class Pace:
             # The first guess is forgotten at once, later rounds are averaged.
             self._trial_s = seen_s if self._rounds == 1 else (self._trial_s + seen_s) / 2
 
-    def saw_finish(self, seconds: float) -> None:
+    def note_finish(self, seconds: float) -> None:
         """Take in how long it took to race and write a kernel."""
         self.finish_s = seconds
         self._delivered_s = self._clock()

@@ -5,10 +5,11 @@ sketch must be one that the rules of this request derive, its row a legal one. S
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ansorpy.errors import RecordError
+from ansorpy.events import Seeded
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.measure.outcome import Measured
 from ansorpy.plan.bind import bind
@@ -25,6 +26,14 @@ SEEDS: Final = 8  # as many trials as the smallest round has
 SHARE: Final = 4  # at most one trial of so many is spent on them
 LOOKED_AT: Final = 32  # programs; to replay one takes some 10 ms
 NOTES: Final = 3  # reasons that are told
+
+
+def start(task: Task, records: Sequence[Record], trials: int) -> Iterator[Seeded]:
+    """Load the trusted records of a task and defer programs of the others to its first round."""
+    task.load_records(records)
+    reasons = seed(task, records, trials)
+    if task.held or reasons:
+        yield Seeded(task.name, len(task.held), reasons)
 
 
 def seed(task: Task, records: Sequence[Record], trials: int) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from ansorpy.server.jobs.states import touch
 from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.server.worker.packages import package_of
-from ansorpy.tuner.checkpoint import Checkpoint, Kept
+from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
 from ansorpy.tuner.twins import leaders, summed
 
 
@@ -41,7 +41,7 @@ class JobJournal:
 
     # --- the journal
 
-    def kept(self) -> Kept:
+    def stored(self) -> StoredSearch:
         """Return the stored rounds in order, and the state of the search after the last one."""
         rows = select(RecordRow).where(RecordRow.job_id == self._job_id).order_by(RecordRow.seq)
         rounds: dict[int, tuple[str, list[Record]]] = {}
@@ -56,9 +56,9 @@ class JobJournal:
                     races[row.task] = record
         found = [(task, tuple(records)) for _, (task, records) in sorted(rounds.items())]
         after = Checkpoint(**json.loads(search.body)) if search.body else None
-        return Kept(after, tuple(found), races)
+        return StoredSearch(after, tuple(found), races)
 
-    def round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
+    def append_round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
         """Store a round in one transaction: trials, state of the search, progress and events."""
         number = self._round + 1
 
@@ -81,7 +81,7 @@ class JobJournal:
         self._leased.write(store)
         self._round = number
 
-    def race(self, task: str, record: Record) -> None:
+    def append_race(self, task: str, record: Record) -> None:
         """Store the final race of a task, once."""
 
         def store(tx: Session, row: JobRow, _now_s: float) -> None:
@@ -144,8 +144,8 @@ class JobJournal:
     # --- the store
 
     def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
-        """Raise: the records of a job are stored by `round`."""
-        raise AssertionError("records of a job are stored by `round`")
+        """Raise: the records of a job are stored by `append_round`."""
+        raise AssertionError("records of a job are stored by `append_round`")
 
     def all(self, key: str) -> tuple[Record, ...]:
         """Return the records of one task from before the job, oldest first."""

@@ -125,7 +125,7 @@ def _harm_at_start(dag: Dag, records: Sequence[Record], folder: Path) -> str:
     known = store.all(task.key)
     if record_lookup.answer(task, known, "request", 1, folder) is not None:
         return "answered from the store"
-    task.recall(known)
+    task.load_records(known)
     warm.seed(task, known, TRIALS)
     if task.known or task.costs_s or task.failures:
         return "took times or failures from the file"

@@ -24,7 +24,7 @@ from ansorpy.server.worker.journal import JobJournal
 from ansorpy.server.worker.tuner_main import run_job
 from ansorpy.target import Target
 from ansorpy.tuner.request import Request
-from ansorpy.tuner.time_budget import Pace
+from ansorpy.tuner.time_budget import TimeBudget
 from ansorpy.tuner.tune import run
 from tests.fakes import cost_s, fake_pools
 from tests.server.service import MM, Service, service
@@ -123,7 +123,7 @@ def test_every_intermediate_time_was_measured(url: str, engine: Engine, tmp_path
 def test_a_job_cancelled_after_a_delivery_shows_the_race_of_its_kernel(
     url: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pace, "delivery_is_due", lambda self: True)
+    monkeypatch.setattr(TimeBudget, "delivery_is_due", lambda self: True)
     with service(url) as running:
         job_id = running.submit(budget={"trials": 64})
 

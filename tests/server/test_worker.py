@@ -58,7 +58,7 @@ def records(first: int = 0) -> Sequence[Record]:
 
 def good(_: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
     yield DERIVED
-    journal.round(ROUND, records(), AFTER)
+    journal.append_round(ROUND, records(), AFTER)
     yield ROUND
     path = out / "mm.zip"
     with zipfile.ZipFile(path, "w") as file:
@@ -233,10 +233,10 @@ def test_retries_of_writes_end(engine: Engine, job_id: str) -> None:
 
 def test_a_round_with_an_unacknowledged_commit_is_stored_once(engine: Engine, job_id: str) -> None:
     journal = JobJournal(held(engine))
-    journal.round(ROUND, records(), AFTER)
+    journal.append_round(ROUND, records(), AFTER)
     journal._round -= 1  # as if the answer had been lost
-    journal.round(ROUND, records(), AFTER)
-    assert len(journal.kept().rounds) == 1
+    journal.append_round(ROUND, records(), AFTER)
+    assert len(journal.stored().rounds) == 1
     assert [kind for kind, _ in events(engine, job_id)].count("round") == 1
 
 
@@ -244,7 +244,7 @@ def test_a_larger_search_space_is_stored_with_earlier_progress(engine: Engine, j
     journal = JobJournal(held(engine))
     for event in (DERIVED, DERIVED):  # a resumed search says it again
         journal.derived(event)
-    journal.round(ROUND, records(), AFTER)
+    journal.append_round(ROUND, records(), AFTER)
     journal.derived(replace(DERIVED, plans=46))
     journal.derived(DERIVED)
     assert [kind for kind, _ in events(engine, job_id)].count("derived") == 2
@@ -254,11 +254,11 @@ def test_a_larger_search_space_is_stored_with_earlier_progress(engine: Engine, j
 
 def test_stored_rounds_are_read_back_in_order(engine: Engine, job_id: str) -> None:
     journal = JobJournal(held(engine))
-    assert journal.kept().checkpoint is None
-    journal.round(ROUND, records(), AFTER)
-    journal.round(replace(ROUND, round=2, trials=4), records(2), replace(AFTER, seconds=9.0))
-    journal.race("mm", records()[0])
-    kept = JobJournal(journal._leased).kept()
+    assert journal.stored().checkpoint is None
+    journal.append_round(ROUND, records(), AFTER)
+    journal.append_round(replace(ROUND, round=2, trials=4), records(2), replace(AFTER, seconds=9.0))
+    journal.append_race("mm", records()[0])
+    kept = JobJournal(journal._leased).stored()
     assert kept.checkpoint is not None
     assert (kept.checkpoint.seconds, kept.checkpoint.picking) == (9.0, {"state": 2**100})
     assert kept.rounds == (("mm", records()), ("mm", records(2)))
@@ -266,17 +266,17 @@ def test_stored_rounds_are_read_back_in_order(engine: Engine, job_id: str) -> No
 
 def test_no_trial_of_a_job_is_stored_twice(engine: Engine, job_id: str) -> None:
     journal = JobJournal(held(engine))
-    journal.round(ROUND, records(), AFTER)
+    journal.append_round(ROUND, records(), AFTER)
     with pytest.raises(Exception, match=r"(?i)unique"):
-        journal.round(ROUND, [replace(records()[0], created_s=5.0)], AFTER)
+        journal.append_round(ROUND, [replace(records()[0], created_s=5.0)], AFTER)
 
 
 def test_a_journal_has_the_records_from_before_the_job(engine: Engine, job_id: str) -> None:
     other = submit(engine)
     first = JobJournal(held(engine))
-    first.round(ROUND, records(), AFTER)
+    first.append_round(ROUND, records(), AFTER)
     second = JobJournal(held(engine))
-    first.round(replace(ROUND, round=2), records(2), AFTER)
+    first.append_round(replace(ROUND, round=2), records(2), AFTER)
     assert job(engine, other).state == "running"
     assert first.all("key") == ()
     assert second.all("key") == records()
@@ -291,7 +291,7 @@ def test_a_stored_round_resets_the_losses(engine: Engine, job_id: str) -> None:
         first = held(engine)
         first.write(lambda tx, row, now_s: lease.record_loss(tx, row, 3, now_s))
     assert job(engine, job_id).lost == 2
-    JobJournal(held(engine)).round(ROUND, records(), AFTER)
+    JobJournal(held(engine)).append_round(ROUND, records(), AFTER)
     assert job(engine, job_id).lost == 0
 
 
@@ -498,7 +498,7 @@ def test_scratch_folders_of_ended_workers_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_search_row_has_the_state_of_the_search(engine: Engine, job_id: str) -> None:
-    JobJournal(held(engine)).round(ROUND, records(), AFTER)
+    JobJournal(held(engine)).append_round(ROUND, records(), AFTER)
     with transaction(engine) as tx:
         row = tx.get_one(SearchRow, job_id)
     assert (row.round, json.loads(row.body)["seconds"]) == (1, 1.5)
@@ -522,7 +522,7 @@ def test_an_equal_task_shows_the_progress_of_the_task_it_is_tuned_as(
         job_id = queries.submit(tx, 1, Submission(dags, fresh=True), 0.0).job.id
     journal = JobJournal(held(engine))
     journal.derived(DERIVED)
-    journal.round(ROUND, records(), AFTER)
+    journal.append_round(ROUND, records(), AFTER)
     mm, twin = job_reply(job(engine, job_id), (), None).tasks
     assert (mm.same_as, mm.trials, mm.best_s, mm.failures) == ("", 2, 1e-3, {"wrong": 1})
     assert (twin.same_as, twin.trials, twin.best_s, twin.failures) == ("mm", 0, 1e-3, {})

@@ -45,7 +45,7 @@ def storm(
                 "mm", number, number * len(names), None, dict(failures), {}, TimeSpent()
             )
             after = Checkpoint(time.monotonic() - begin_s, {}, {}, {}, {})
-            journal.round(done, records(number, outcomes), after)
+            journal.append_round(done, records(number, outcomes), after)
             yield done
     yield Finished((nothing(failures),), time.monotonic() - begin_s, "trials")
 

@@ -87,7 +87,7 @@ def test_records_of_a_request_that_allowed_more_are_not_recalled() -> None:
     record = replace(record, origin=MEASURED)
     for words, known in (((), 0), (("winograd2",), 0), (("winograd4",), 1)):
         task = explored(*words)
-        task.recall([record])
+        task.load_records([record])
         assert task.known == known
         texts = {f"conv.winograd(outputs={word[-1]})" for word in words}
         assert reformulated(task) == texts

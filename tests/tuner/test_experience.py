@@ -12,8 +12,9 @@ from ansorpy.errors import RecordError
 from ansorpy.features import NAMES, version
 from ansorpy.records import JsonlStore, MemoryStore
 from ansorpy.target import Target
-from ansorpy.tuner import experience
-from ansorpy.tuner.experience import PER_TASK, Experience, decode, encode, thinned
+from ansorpy.tuner import experience, experience_file
+from ansorpy.tuner.experience import PER_TASK, Experience, thinned
+from ansorpy.tuner.experience_file import decode, encode
 
 TARGET = Target()
 
@@ -79,7 +80,7 @@ def test_a_right_checksum_makes_nothing_right(line: bytes) -> None:
     filled = line.replace(b"%s", version().encode())
     rest = filled + b"\n" + bytes(8 if b"[1, 0]" in line else 0)  # a cost of 0 seconds
     with pytest.raises(RecordError):
-        decode(experience._checksum(rest) + b"\n" + rest)
+        decode(experience_file._checksum(rest) + b"\n" + rest)
 
 
 @given(samples=SAMPLES, most=st.integers(1, 40))

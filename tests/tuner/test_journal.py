@@ -16,11 +16,11 @@ from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.topi.workloads import Window, conv2d_bias_relu
-from ansorpy.tuner.checkpoint import Checkpoint, Kept, set_state, state_of
+from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch, set_state, state_of
 from ansorpy.tuner.first_answer import PLANS
-from ansorpy.tuner.goal import Goal
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.search_state import StopCriteria
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.trust import versions
 from ansorpy.tuner.tune import run
@@ -45,21 +45,21 @@ class Ledger:
         self.races: dict[str, str] = {}
         self.calls_left = 10**9
 
-    def kept(self) -> Kept:
+    def stored(self) -> StoredSearch:
         found = json.loads(self.checkpoint) if self.checkpoint else None
-        return Kept(
+        return StoredSearch(
             None if found is None else Checkpoint(**found),
             tuple((task, tuple(map(decode, lines))) for task, lines in self.rounds),
             {task: decode(line) for task, line in self.races.items()},
         )
 
-    def round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
+    def append_round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
         self._live()
         self.rounds.append((done.task, [encode(record) for record in records]))
         self.checkpoint = json.dumps(asdict(after), allow_nan=False)
         self._live()
 
-    def race(self, task: str, record: Record) -> None:
+    def append_race(self, task: str, record: Record) -> None:
         self._live()
         self.races[task] = encode(record)
         self._live()
@@ -187,7 +187,7 @@ def task_with(best_s: float | None, name: str = "mm", trials: int = 0) -> Task:
 
 
 def test_a_goal_weighs_the_tasks_and_waits_for_all_of_them() -> None:
-    goal = Goal({"a": 2.0}, target_s=5.0, rest_s=1.0)
+    goal = StopCriteria({"a": 2.0}, target_s=5.0, rest_s=1.0)
     fast, slow, none = task_with(1.0, "a"), task_with(2.0, "b"), task_with(None, "c")
     assert goal.latency_s([fast, slow]) == 1.0 + 2.0 + 2.0
     assert goal.latency_s([fast, none]) is None
@@ -213,7 +213,7 @@ def test_a_goal_weighs_the_tasks_and_waits_for_all_of_them() -> None:
 def test_a_search_is_stale_when_a_window_gained_too_little(
     latencies: list[tuple[int, float]], stale: bool
 ) -> None:
-    goal = Goal({}, min_gain=0.1)
+    goal = StopCriteria({}, min_gain=0.1)
     goal.latencies = latencies
     assert goal.stale is stale
 

@@ -22,7 +22,7 @@ from ansorpy.tuner import first_answer
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.time_budget import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, HURRIED_S, Pace
+from ansorpy.tuner.time_budget import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, HURRIED_S, TimeBudget
 from ansorpy.tuner.tune import run
 from tests.fakes import FakePool
 from tests.tuner.test_journal import MM, TARGET
@@ -36,8 +36,8 @@ class Clock:
         return self.now_s
 
 
-def pace(seconds: float | None, clock: Clock, tasks: int = 1) -> Pace:
-    return Pace(seconds, clock(), tasks, clock, finish_s=4.0)
+def pace(seconds: float | None, clock: Clock, tasks: int = 1) -> TimeBudget:
+    return TimeBudget(seconds, clock(), tasks, clock, finish_s=4.0)
 
 
 def test_without_seconds_everything_fits() -> None:
@@ -57,7 +57,7 @@ def test_what_the_end_takes_is_set_aside_but_no_more_than_half() -> None:
 def test_a_round_is_cut_to_what_fits() -> None:
     clock = Clock()
     told = pace(100.0, clock)
-    told.saw_round(10, TimeSpent(propose_s=1.0, measure_s=5.0, train_s=0.6))
+    told.note_round(10, TimeSpent(propose_s=1.0, measure_s=5.0, train_s=0.6))
     clock.now_s += 90.0  # 5.6 s left: 1.6 s of it to propose and learn, half a second per trial
     assert told.fitting(64) == 7
     assert told.fitting(3) == 3
@@ -80,9 +80,9 @@ def test_where_every_task_has_a_first_answer_the_first_round_may_be_cut() -> Non
     clock = Clock()
     told = pace(1.0, clock, tasks=2)
     clock.now_s += 50.0
-    told.saw_answer()
+    told.note_answer()
     assert told.fitting(64) == FIRST_TRIALS
-    told.saw_answer()
+    told.note_answer()
     assert told.fitting(64) == 0
     assert told.late()
 
@@ -129,7 +129,7 @@ def test_a_kernel_on_the_way_takes_a_tenth_of_the_time() -> None:
     assert not told.delivery_is_due()
     clock.now_s += 41.0
     assert told.delivery_is_due()
-    told.saw_finish(2.0)
+    told.note_finish(2.0)
     assert not told.delivery_is_due()
     clock.now_s += 21.0
     assert told.delivery_is_due()
@@ -190,8 +190,8 @@ def test_a_tuning_keeps_to_its_seconds(tmp_path: Path, seconds: float) -> None:
     assert isinstance(end, Finished)
     assert end.stopped == "seconds"
     assert list(tmp_path.glob("*.zip")) == [end.results[0].kernel]  # those on the way are gone
-    on_the_way = [event for event in events if isinstance(event, Delivered)]
+    intermediate = [event for event in events if isinstance(event, Delivered)]
     # Time was kept for a last race; where the kernel on the way is still the best, there is none.
-    spared_s = RACE_S * (len(on_the_way) + 1 - len(races))
+    spared_s = RACE_S * (len(intermediate) + 1 - len(races))
     assert 0.95 * seconds < end.seconds + spared_s < 1.05 * seconds
-    assert bool(on_the_way) is (seconds > 2 * FINISH_S / DELIVERY_SHARE)
+    assert bool(intermediate) is (seconds > 2 * FINISH_S / DELIVERY_SHARE)

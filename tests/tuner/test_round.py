@@ -16,9 +16,9 @@ from ansorpy.search import Candidate
 from ansorpy.target import Target
 from ansorpy.topi.workloads import matmul
 from ansorpy.tuner import contestant
-from ansorpy.tuner.round import play
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.tune import play
 from tests.fakes import FakePool
 
 TARGET = Target(vector_bits=256, registers=16)

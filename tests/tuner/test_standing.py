@@ -7,44 +7,43 @@ import pytest
 from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.topi.workloads import matmul
-from ansorpy.tuner.goal import Goal
 from ansorpy.tuner.scheduler import LARGE_ROUND, Settings
-from ansorpy.tuner.search_state import FIRST_HELD, HELD, Standing
+from ansorpy.tuner.search_state import FIRST_HELD, HELD, SearchState, StopCriteria
 from ansorpy.tuner.share import Turn
 from ansorpy.tuner.task import Task, rules_name
-from ansorpy.tuner.time_budget import Pace
+from ansorpy.tuner.time_budget import TimeBudget
 
 TARGET = Target()
 
 
-def standing(trials: int, tasks: int = 1, seconds: float | None = None) -> Standing:
+def standing(trials: int, tasks: int = 1, seconds: float | None = None) -> SearchState:
     dags = [replace(matmul(16, 16, 16), name=f"mm{number}") for number in range(tasks)]
     opened = [Task.of(dag, TARGET, rules_name("cpu", CPU)) for dag in dags]
-    goal, pace = Goal({}, None, None, 0.0), Pace(seconds, 0.0, tasks, lambda: 0.0)
-    return Standing(opened, Settings(trials), {}, 0, goal, pace, lambda: 0.0)
+    goal, budget = StopCriteria({}, None, None, 0.0), TimeBudget(seconds, 0.0, tasks, lambda: 0.0)
+    return SearchState(opened, Settings(trials), {}, 0, goal, budget, lambda: 0.0)
 
 
-def first_turn(of: Standing) -> Turn:
+def first_turn(of: SearchState) -> Turn:
     turn = of.next_turn()
     assert turn is not None
     return turn
 
 
 @pytest.mark.parametrize(
-    ("trials", "tasks", "seconds", "goes_on"),
+    ("trials", "tasks", "seconds", "task_continues"),
     [(64, 1, None, True), (8, 1, None, False), (64, 2, None, False), (64, 1, 1000.0, True)],
 )
-def test_a_task_alone_goes_on_while_trials_are_left(
-    trials: int, tasks: int, seconds: float | None, goes_on: bool
+def test_a_task_alone_task_continues_while_trials_are_left(
+    trials: int, tasks: int, seconds: float | None, task_continues: bool
 ) -> None:
     found = standing(trials, tasks, seconds)
-    assert found.goes_on(first_turn(found)) is goes_on
+    assert found.task_continues(first_turn(found)) is task_continues
 
 
 def test_more_wait_for_the_round_that_opens_the_plans_of_a_large_search() -> None:
     small, large = standing(64), standing(8 * LARGE_ROUND)
-    assert small.held(first_turn(small)) == first_turn(small).trials // HELD
+    assert small.deferred(first_turn(small)) == first_turn(small).trials // HELD
     turn = first_turn(large)
-    assert large.held(turn) == FIRST_HELD
+    assert large.deferred(turn) == FIRST_HELD
     large.tasks[turn.task.name].rounds = 1
-    assert large.held(turn) == turn.trials // HELD
+    assert large.deferred(turn) == turn.trials // HELD

@@ -72,7 +72,7 @@ def test_a_tuning_leaves_experience_from_which_another_task_starts(tmp_path: Pat
     assert kept.lesson(TARGET, ()).tasks == 2
 
 
-def test_what_misleads_is_dropped_and_the_tuning_goes_on(tmp_path: Path) -> None:
+def test_what_misleads_is_dropped_and_the_tuning_task_continues(tmp_path: Path) -> None:
     kept = Experience(tmp_path / "kept")
     list(tune(MM, tmp_path, kept, length, trials=96))
     found = list(tune(OTHER, tmp_path, kept, brevity))

@@ -1,0 +1,201 @@
+"""The set-up of a tuning: a request becomes tasks, records, an opening of each search space."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from platformdirs import user_data_path
+
+from ansorpy.cost.gbm import GbmModel
+from ansorpy.cost.model import CostModel
+from ansorpy.cost.roofline import RooflineModel
+from ansorpy.errors import SpecError
+from ansorpy.events import Started, TaskResult
+from ansorpy.measure.workers.cores import usable_cores
+from ansorpy.records import MemoryStore, Record, Store, default_store
+from ansorpy.state.rule import Rule
+from ansorpy.target import Target, require_cores
+from ansorpy.tuner import record_lookup
+from ansorpy.tuner.checkpoint import Journal, StoredSearch, StoreJournal
+from ansorpy.tuner.delivery import Deliveries
+from ansorpy.tuner.experience import Experience, Transfer
+from ansorpy.tuner.pools import OPEN_POOLS, Pools, small_pools
+from ansorpy.tuner.request import Request
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.scheduler import Settings
+from ansorpy.tuner.search_state import SearchState, StopCriteria
+from ansorpy.tuner.task import Task, rules_name
+from ansorpy.tuner.time_budget import TimeBudget
+from ansorpy.tuner.twins import leaders, summed, twin_names, united
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The parts of a tuning that a request, a store and a journal determine."""
+
+    rules: tuple[Rule, ...]
+    tasks: tuple[Task, ...]  # equal Dags are one task
+    weights: Mapping[str, float]  # by task
+    known: Mapping[str, Sequence[Record]]  # of earlier tunings, by task
+    share: int  # trials of each task
+    digest: str  # of the request
+    out: Path
+    journal: Journal
+    stored: StoredSearch
+    begin_s: float
+
+    def started(self, request: Request) -> Started:
+        """Return the first event."""
+        counts = tuple(sum(r.race is None for r in found) for found in self.known.values())
+        twins = twin_names(leaders(request.dags))
+        return Started(tuple(self.known), counts, request.trials, request.seconds, twins)
+
+    def stored_results(self) -> dict[str, TaskResult | None]:
+        """Return the results of earlier tunings that answer the request, None for other tasks."""
+        return {
+            task.name: record_lookup.answer(
+                task, self.known[task.name], self.digest, self.share, self.out
+            )
+            for task in self.tasks
+        }
+
+
+def prepare(
+    request: Request,
+    rules: tuple[Rule, ...] | None,
+    store: Store | None,
+    out: Path | None,
+    clock: Callable[[], float],
+    journal: Journal | None,
+) -> Setup:
+    """Return the set-up of a tuning; `tune.run` explains the arguments.
+
+    Raises:
+        SpecError: a rule is unknown, or `out` takes no files.
+    """
+    store = default_store() if store is None else store
+    journal = StoreJournal(store) if journal is None else journal
+    stored = journal.stored()
+    begin_s = clock() - (stored.checkpoint.seconds if stored.checkpoint else 0.0)
+    kind = request.target.kind
+    rules = find_rules(kind, request.allow, request.without) if rules is None else rules
+    out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
+    tasks = united(request.dags, request.target, rules_name(kind, rules))
+    weights = summed(leaders(request.dags), request.weights)
+    history = (MemoryStore() if request.fresh else store).all
+    return Setup(
+        rules=rules,
+        tasks=tasks,
+        weights=weights,
+        known={task.name: history(task.key) for task in tasks},
+        share=-(-request.trials // len(tasks)),
+        digest=record_lookup.request_digest(tasks, request, weights),
+        out=out,
+        journal=journal,
+        stored=stored,
+        begin_s=begin_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The extent to which the search space of a task is opened before its first round."""
+
+    first_answer: bool  # promising plans only, then the choice of the cost model is delivered
+    all_plans: bool  # the other plans before the first round
+    after_round: bool  # the other plans after the first round: to open them takes longer
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The parts of a search that stay the same from round to round."""
+
+    setup: Setup
+    tasks: tuple[Task, ...]  # without those that earlier tunings answer
+    model: CostModel
+    pools: Pools
+    budget: TimeBudget
+    deliveries: Deliveries
+    transfer: Transfer
+    clock: Callable[[], float]
+
+    @staticmethod
+    def of(
+        request: Request,
+        setup: Setup,
+        tasks: tuple[Task, ...],
+        model: CostModel | None,
+        pools: Pools,
+        clock: Callable[[], float],
+        experience: Experience | None,
+    ) -> "Context":
+        """Return the context of a search over `tasks`; `tune.run` explains the arguments."""
+        if experience is not None and not isinstance(setup.journal, StoreJournal):
+            raise ValueError("a tuning with a journal starts cold: it has to repeat itself")
+        budget = TimeBudget(request.seconds, setup.begin_s, len(tasks), clock)
+        taught = request.transfer and not request.fresh
+        transfer = Transfer(experience, request.target, request.seed, taught)
+        model = model or default_model(request.target, request.seed, transfer.prior)
+        hasty = not request.trials
+        races = setup.stored.races
+        deliveries = Deliveries(pools, setup.journal, setup.digest, setup.out, budget, hasty, races)
+        return Context(setup, tasks, model, pools, budget, deliveries, transfer, clock)
+
+    def openings(self, request: Request) -> dict[str, Opening]:
+        """Return how to open the search space of each task."""
+        resumed = {name for name, _ in self.setup.stored.rounds}
+        few = request.first_answer and len(self.tasks) <= OPEN_POOLS
+        whole = bool(request.trials) and not self.budget.hurried
+        found = {}
+        for name in (task.name for task in self.tasks):
+            later = whole and not self.setup.known[name] and name not in resumed
+            answer = not request.trials or (few and name not in resumed)
+            found[name] = Opening(answer, whole and not later, later)
+        return found
+
+    def search_state(
+        self, request: Request, results: Mapping[str, TaskResult | None]
+    ) -> SearchState:
+        """Return the state of a search that begins; `budget`, not the scheduler, has its seconds.
+
+        Args:
+            results: of earlier tunings; None for the tasks of the search.
+        """
+        weights = self.setup.weights
+        answered = [result for result in results.values() if result is not None]
+        rest_s = sum(weights[result.name] * (result.best_s or 0.0) for result in answered)
+        gain = request.stop_if_gain_below
+        criteria = StopCriteria(weights, request.target_latency_s, gain, rest_s)
+        settings = Settings(request.trials, early_stop_trials=request.patience)
+        seed, budget, clock = request.seed, self.budget, self.clock
+        return SearchState(self.tasks, settings, weights, seed, criteria, budget, clock)
+
+
+def default_model(target: Target, seed: int, prior: CostModel | None = None) -> CostModel:
+    """Return boosted trees; until they are trained a prior, the analytic model, predicts."""
+    return GbmModel(RooflineModel(target) if prior is None else prior, seed)
+
+
+def local_pools(request: Request) -> Callable[[], Pools]:
+    """Return a function that opens measuring processes of this machine.
+
+    Raises:
+        SpecError: the kernel has more threads than this machine has cores.
+    """
+    require_cores(request.target.cores, len(usable_cores()), "this machine")
+    return Pools if request.trials else small_pools
+
+
+def writable(folder: Path) -> Path:
+    """Return the folder, which is made if it is missing, before a search needs it.
+
+    Raises:
+        SpecError: it cannot be made, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise SpecError(f"out {folder}: {error.strerror}") from error
