@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import cast
 
-from ansorpy.closing import Closing
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
@@ -27,7 +26,7 @@ def cost_s(program: Program) -> float:
     return 1e-3 * (1 + int(sha256(text(program).encode()).hexdigest()[:6], 16) / 16**6)
 
 
-class FakePool(Closing):
+class FakePool:
     """A pool whose candidates pass the real pipeline in this process, with times from formulas.
 
     `verdict` may replace the outcome of a program.

@@ -7,9 +7,8 @@ Candidates pass the build-run pipeline (`workers.pipeline`) between builders and
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
-from ansorpy.closing import Closing
 from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
@@ -45,7 +44,7 @@ class Exported:
     outcome: Measured
 
 
-class MeasurePool(Closing):
+class MeasurePool:
     """The measuring processes of one task; a context manager that leaves none behind."""
 
     def __init__(self, dag: Dag, target: Target, settings: MeasureSettings | None = None) -> None:
@@ -62,6 +61,12 @@ class MeasurePool(Closing):
         except BaseException:
             self.close()
             raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End every process and remove the folder; may be called twice."""

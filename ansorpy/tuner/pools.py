@@ -4,22 +4,21 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
-from ansorpy.closing import Closing
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.task import Task
 
-OPEN_POOLS = 3  # of a job with many tasks; each holds a process per core and the references
+OPEN_POOLS = 3  # open pools at most; each holds a process per core and the reference results
 
 ONE_KERNEL = MeasureSettings(builders=1, runner=False)  # other processes would delay it
 
 Open = Callable[[Dag, Target], MeasurePool]
 
 
-class Pools(Closing):
-    """A pool per task, opened when it is asked for; the one that rested longest is closed."""
+class Pools:
+    """A pool per task, opened on first use; at the limit the least recently used is closed."""
 
     def __init__(self, open_pool: Open = MeasurePool) -> None:
         self._open_pool = open_pool
@@ -35,7 +34,7 @@ class Pools(Closing):
         return self._pools[task.name]
 
     def close(self) -> None:
-        """End them all."""
+        """Close every pool; may be called twice."""
         while self._pools:
             self._pools.popitem()[1].close()
 

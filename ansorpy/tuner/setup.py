@@ -43,6 +43,7 @@ class Setup:
     out: Path
     journal: Journal
     stored: StoredSearch
+    experience: Experience | None
     begin_s: float
 
     def started(self, request: Request) -> Started:
@@ -68,12 +69,15 @@ def prepare(
     out: Path | None,
     clock: Callable[[], float],
     journal: Journal | None,
+    experience: Experience | None,
 ) -> Setup:
     """Return the set-up of a tuning; `tune.run` explains the arguments.
 
     Raises:
         SpecError: a rule is unknown, or `out` takes no files.
     """
+    if journal is not None and experience is not None:
+        raise ValueError("a tuning with a journal starts cold: it has to repeat itself")
     store = default_store() if store is None else store
     journal = StoreJournal(store) if journal is None else journal
     stored = journal.stored()
@@ -94,6 +98,7 @@ def prepare(
         out=out,
         journal=journal,
         stored=stored,
+        experience=experience,
         begin_s=begin_s,
     )
 
@@ -128,14 +133,11 @@ class Context:
         model: CostModel | None,
         pools: Pools,
         clock: Callable[[], float],
-        experience: Experience | None,
     ) -> "Context":
         """Return the context of a search over `tasks`; `tune.run` explains the arguments."""
-        if experience is not None and not isinstance(setup.journal, StoreJournal):
-            raise ValueError("a tuning with a journal starts cold: it has to repeat itself")
         budget = TimeBudget(request.seconds, setup.begin_s, len(tasks), clock)
         taught = request.transfer and not request.fresh
-        transfer = Transfer(experience, request.target, request.seed, taught)
+        transfer = Transfer(setup.experience, request.target, request.seed, taught)
         model = model or default_model(request.target, request.seed, transfer.prior)
         hasty = not request.trials
         races = setup.stored.races

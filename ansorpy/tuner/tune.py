@@ -51,14 +51,14 @@ def run(
         SpecError: the search space is empty, `out` takes no files, or there are too few cores.
     """
     open_pools = pools or local_pools(request)
-    setup = prepare(request, rules, store, out, clock, journal)
+    setup = prepare(request, rules, store, out, clock, journal, experience)
     yield setup.started(request)
     results = setup.stored_results()
     tasks = tuple(task for task in setup.tasks if results[task.name] is None)
     stopped: Stopped = "trials" if tasks else "store"
     if tasks:
         with closing(open_pools()) as opened:
-            context = Context.of(request, setup, tasks, model, opened, clock, experience)
+            context = Context.of(request, setup, tasks, model, opened, clock)
             try:
                 openings = context.openings(request)
                 for task in tasks:

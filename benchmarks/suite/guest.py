@@ -8,9 +8,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
-from ansorpy.closing import Closing
 from benchmarks.common import say
 from benchmarks.suite.contestants import Contestant
 from benchmarks.suite.environments import settings_of
@@ -20,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 Answer = dict[str, Any]
 
 
-class Guest(Closing):
+class Guest:
     """A fresh process of a contestant, pinned to cores; stopped while others are timed."""
 
     def __init__(
@@ -81,6 +80,12 @@ class Guest(Closing):
         if not self._running and self.alive:
             os.kill(self._process.pid, signal.SIGCONT)
         self._running = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End the process."""

@@ -102,6 +102,7 @@ def test_a_value_out_of_bounds_is_named(options: dict[str, Any], message: str) -
         Request(MM, Target(), **options)
 
 
+@pytest.mark.slow
 def test_few_files_hold_the_options_and_no_call_leads_upward(tmp_path: Path) -> None:
     found = trace(tmp_path)
     assert "tuner/tune.py" in found.files
