@@ -220,7 +220,7 @@ def test_tune_shows_progress_on_standard_error(
         yield Started(("mm",), (0,), request.trials, None)
         yield Finished((), 1.0, "trials")
 
-    monkeypatch.setattr(sys.modules["ansorpy.tuner.tune"], "run", fake)
+    monkeypatch.setattr(sys.modules["ansorpy.tuner.api"], "run", fake)
     monkeypatch.setattr(sys, "stderr", stream)
     seen: list[Event] = []
     ansorpy.tune(MM, trials=8, store=MemoryStore(), progress=progress, on_event=seen.append)
