@@ -1,6 +1,6 @@
-"""What measuring asks of code generation: a module with `build`, `build_source` and `load`.
+"""The interface of a code generator: a module with `build`, `build_source` and `load`.
 
-Named by import path, because it is the child processes that import it.
+A back end is named by its import path, because child processes import it.
 """
 
 import importlib
@@ -13,28 +13,26 @@ from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.target import Target
 
 CODEGEN: Final = "ansorpy.codegen.loader"
-SHARED: Final = (
-    "ansorpy.codegen.shared_library"  # `build` takes an Export, there is no `build_source`
-)
+SHARED: Final = "ansorpy.codegen.shared_library"  # `build` takes an Export; no `build_source`
 
 
-class Built(Protocol):
+class MachineCode(Protocol):
     """Machine code that can cross a process border."""
 
     def __hash__(self) -> int:
-        """Equal machine code is loaded once."""
+        """Equal machine code is measured once."""
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The order of the addresses."""
+        """The buffers, in the order of the addresses."""
 
     @property
     def phases(self) -> tuple[PhaseInfo, ...]:
         """The native functions."""
 
 
-class Loaded(Protocol):
-    """Callable code; addresses are of row-major buffers with aligned elements, in `Built` order."""
+class CallableCode(Protocol):
+    """Callable code; addresses are of row-major, element-aligned buffers in order."""
 
     def run(self, addresses: Sequence[int]) -> None:
         """Run the phases that are not ahead, all tasks on this thread."""
@@ -55,15 +53,15 @@ class Loaded(Protocol):
 class Backend(Protocol):
     """A code generator."""
 
-    BUILT: type  # the class of what `build` returns: machine code is read as this class only
+    BUILT: type  # class of the machine code, as which answers of builders are read
 
-    def build(self, program: Program | Export, target: Target) -> Built:
-        """Return machine code; BuildError where the back end refuses."""
+    def build(self, program: Program | Export, target: Target) -> MachineCode:
+        """Return machine code; BuildError if the back end refuses."""
 
-    def build_source(self, kernel: Kernel, target: Target) -> Built:
+    def build_source(self, kernel: Kernel, target: Target) -> MachineCode:
         """Return machine code made from delivered source."""
 
-    def load(self, built: Built) -> Loaded:
+    def load(self, built: MachineCode) -> CallableCode:
         """Return callable code in this process."""
 
     def prepare_threads(self) -> None:

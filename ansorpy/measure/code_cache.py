@@ -4,7 +4,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
-from ansorpy.measure.backend import Built
+from ansorpy.measure.backend import MachineCode
 from ansorpy.measure.outcome import Measured
 from ansorpy.measure.protocols import BuildRequest, BuildResult
 from ansorpy.te.dag import Dag
@@ -47,7 +47,7 @@ class CodeCache:
     def clear(self) -> None:
         """Remove every entry."""
         self._code = _Lru[BuildRequest, BuildResult](self._limit)
-        self._outcomes = _Lru[tuple[Dag | None, Built], Measured](self._limit)
+        self._outcomes = _Lru[tuple[Dag | None, MachineCode], Measured](self._limit)
 
     def code(self, request: BuildRequest) -> BuildResult | None:
         """Return the result of an equal request; None if it is not cached."""
@@ -67,6 +67,6 @@ class CodeCache:
             return None
         return replace(known, build_s=done.build_s, check_s=0.0, run_s=0.0, load_s=0.0)
 
-    def put_outcome(self, meaning: Dag | None, built: Built, outcome: Measured) -> None:
+    def put_outcome(self, meaning: Dag | None, built: MachineCode, outcome: Measured) -> None:
         """Cache the outcome of machine code."""
         self._outcomes.put((meaning, built), outcome)

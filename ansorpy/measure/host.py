@@ -1,4 +1,4 @@
-"""What this machine is, as a Target."""
+"""The CPU, caches and cores of this machine, as a Target."""
 
 import os
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """LLVM's view of the processor, caches in bytes, and the cores that we may use."""
+    """LLVM's view of the processor, caches in bytes, and the cores of this process."""
 
     cpu: str
     features: tuple[str, ...]
@@ -29,7 +29,7 @@ class Host:
 def local_host(caches: Path = CACHES) -> Host:
     """Ask LLVM for features, the kernel for caches, the scheduler for cores.
 
-    Registers of matrices count as there only where Linux would let a process use them.
+    Matrix registers count only if Linux lets a process use them.
     """
     present = llvm.get_host_cpu_features()
     if present.get("amx-tile") and not has_matrices():
@@ -70,7 +70,7 @@ def vector_bits(features: tuple[str, ...]) -> int:
 
 
 def cache_bytes(caches: Path, level: int, default: int) -> int:
-    """Return the size of the data cache of one level; `default` where the kernel says nothing."""
+    """Return the size of the data cache of one level; `default` if the kernel does not tell."""
     for index in sorted(caches.glob("index*")):
         try:
             kind = (index / "type").read_text().strip()

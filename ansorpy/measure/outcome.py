@@ -1,4 +1,4 @@
-"""What a trial gives: a value either way, never 1e10 or None."""
+"""The outcome of a trial: times or a failure, both as values."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -36,7 +36,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The trial gave no time; `message` is one line, `excerpt` what helps to find the cause."""
+    """A trial without a time; `message` is one line, `excerpt` output or a traceback."""
 
     kind: FailureKind
     message: str

@@ -15,7 +15,7 @@ from typing import Protocol
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.backend import Built
+from ansorpy.measure.backend import MachineCode
 from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.unbound import Unbound
 from ansorpy.target import Target
@@ -35,7 +35,7 @@ class BuildRequest:
 class BuildResult:
     """Machine code, and the seconds that it took to make."""
 
-    built: Built
+    built: MachineCode
     build_s: float
 
 
@@ -49,10 +49,10 @@ class TrialRequest:
     fresh      run it in a process, or on a context, that no other candidate has used
     """
 
-    built: Built
+    built: MachineCode
     meaning: Dag | None
     best_s: float | None = None
-    reference: tuple[Built, float] | None = None
+    reference: tuple[MachineCode, float] | None = None
     fresh: bool = False
 
 
@@ -60,7 +60,7 @@ class TrialRequest:
 class CheckRequest:
     """Check machine code on every case; with `glance_s` on the first, for at most so long."""
 
-    built: Built
+    built: MachineCode
     meaning: Dag | None
     glance_s: float | None = None
 

@@ -1,6 +1,6 @@
-"""What this machine can do at most: fused multiply-adds and bytes per second, measured here.
+"""Peaks of this machine: fused multiply-adds and bytes per second, measured.
 
-Compare a kernel only with figures of the same run: clocks drift.
+Compare a kernel with figures of the same run only: clocks drift.
 """
 
 import ctypes

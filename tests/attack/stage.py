@@ -22,7 +22,7 @@ from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.sandbox import isolation, landlock, seccomp
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.timing.settings import MeasureSettings
-from ansorpy.measure.workers.spec import Limits
+from ansorpy.measure.workers.spec import ResourceLimits
 from ansorpy.target import Target
 from tests.attack.hostile import BACKEND
 from tests.attack.moves import FORGED_S, IPC_KEY, Aims
@@ -32,7 +32,7 @@ DAG: Final = matmul()
 SECRET: Final = "TOPSECRET-5f1c"
 MARK: Final = "LC_ANSORPY_ATTACK"  # reaches the measuring processes: it is on the allow-list
 SECRETS: Final = ("PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "ANSORPY_DATABASE_URL", "GITHUB_TOKEN")
-LIMITS: Final = Limits(memory_bytes=512 << 20, folder_bytes=64 << 20)
+LIMITS: Final = ResourceLimits(memory_bytes=512 << 20, folder_bytes=64 << 20)
 GROWTH_BYTES: Final = 300 << 20  # of this process: an answer may not be larger than its limit
 STRAYS: Final = ("/", "/tmp", "/var/tmp", "/dev/shm", str(Path.home()))
 IPC: Final = ("shm", "sem", "msg")

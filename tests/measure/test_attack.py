@@ -16,7 +16,7 @@ from ansorpy.measure.sandbox import family, landlock, scratch, seccomp, usage
 from ansorpy.measure.sandbox.environment import harmless
 from ansorpy.measure.workers import frames
 from ansorpy.measure.workers.replies import Misbehaved, Returned
-from ansorpy.measure.workers.spec import Limits, WorkerSpec
+from ansorpy.measure.workers.spec import ResourceLimits, WorkerSpec
 from ansorpy.measure.workers.worker import Worker
 from tests.attack import moves
 from tests.attack.moves import FAST, MOVES
@@ -207,7 +207,7 @@ def fills_without_names(_: object) -> int:
 @pytest.mark.parametrize("how", ["fills", "fills_without_names"])
 @pytest.mark.parametrize("mode", ["auto", "off"])
 def test_a_folder_is_bounded_in_all(tmp_path: Path, mode: Any, how: str) -> None:
-    limits = Limits(folder_bytes=8 << 20)
+    limits = ResourceLimits(folder_bytes=8 << 20)
     spec = WorkerSpec(frozenset({0}), folder=str(tmp_path), limits=limits, sandbox=mode)
     worker = Worker(spec)
     try:

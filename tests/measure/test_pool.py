@@ -17,7 +17,7 @@ from ansorpy.measure.timing import final_race
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.sampling import SamplingOptions
 from ansorpy.measure.timing.settings import MeasureSettings
-from ansorpy.measure.workers.spec import Limits
+from ansorpy.measure.workers.spec import ResourceLimits
 from ansorpy.measure.workers.worker import Worker
 from ansorpy.target import Target
 from tests.measure.fake import BACKEND, matmul, program
@@ -30,7 +30,7 @@ SETTINGS = MeasureSettings(
     sampling=SamplingOptions(min_sample_s=1e-4),
     race_processes=2,
     race_visits=3,
-    limits=Limits(memory_bytes=1 << 30),
+    limits=ResourceLimits(memory_bytes=1 << 30),
     sandbox="off",  # what candidates do here, the sandbox would not let them
 )
 HASTY = replace(SETTINGS, build_timeout_s=1.0, run_timeout_s=1.0)  # for what hangs

@@ -19,7 +19,7 @@ def held(_: object = None) -> Mapping[str, bool]:
         "reaches no network": not _works(_connect),
         "starts no processes": not _works(_fork),
         "writes no files outside its folder": not _works(_write),
-        "signals nobody else": not _works(lambda: os.kill(os.getppid(), 0)),
+        "signals no other process": not _works(lambda: os.kill(os.getppid(), 0)),
     }
 
 

@@ -55,7 +55,7 @@ class Sealed:
         self._seals: dict[Path, Mapping[str, Seal]] = {}
 
     def folder(self) -> Path:
-        """Return a new folder whose name nobody can guess."""
+        """Return a new folder with an unguessable name."""
         return Path(mkdtemp(dir=self.root))
 
     def keep(self, folder: Path, seals: Mapping[str, Seal]) -> None:
@@ -63,7 +63,7 @@ class Sealed:
         self._seals[folder] = seals
 
     def check(self, folder: Path) -> None:
-        """Compare the files of a folder with what was written.
+        """Compare the files of a folder with their seals.
 
         Raises:
             RunError: a file was changed.

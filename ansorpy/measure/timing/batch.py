@@ -6,7 +6,7 @@ from typing import Final
 
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.backend import Built
+from ansorpy.measure.backend import MachineCode
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.protocols import (
     BuildRequest,
@@ -35,7 +35,7 @@ class BatchMeasurer:
     def __init__(self, queue: BuildQueue, slot: Slot, backend: str, target: Target) -> None:
         self.queue, self.slot = queue, slot
         self._backend, self._target = backend, target
-        self.reference: tuple[Built, float] | None = None  # machine code and its usual cost
+        self.reference: tuple[MachineCode, float] | None = None  # machine code and its usual cost
 
     def request_of(self, what: Program | Kernel | Unbound) -> BuildRequest:
         """Return the build request of a candidate; builders do not need its meaning."""
@@ -117,7 +117,7 @@ class BatchMeasurer:
         )
         return pipeline.run([self.request_of(one) for one in candidates], timeout_s)
 
-    def note_reference(self, built: Built, outcome: Measured) -> None:
+    def note_reference(self, built: MachineCode, outcome: Measured) -> None:
         """Make a kernel the reference if it is much faster than the present one.
 
         A kernel that is only a little faster may have been lucky, and luck would add up. While the

@@ -28,9 +28,9 @@ class CallJob:
 
 
 def call(job: CallJob) -> Failed | None:
-    """Return what is wrong with the results of one call of `run`; None if they are right.
+    """Return the failure of one call of `run`; None if its results are right.
 
-    Needs a process of its own: numba starts threads, and what is imported stays.
+    Run it in a fresh process: numba starts threads, and imported modules stay.
     """
     watch(f"a call of {KERNEL_FILE}")
     case = workplace(job.folder).cases[0]

@@ -6,7 +6,7 @@ from typing import Final
 
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.backend import Built
+from ansorpy.measure.backend import MachineCode
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.timing.batch import BatchMeasurer
 from ansorpy.measure.timing.interleave import PairedTimes, rivals
@@ -26,7 +26,7 @@ BENCHMARK: Final = "ansorpy.measure.timing.paired_benchmark:benchmark"
 class CheckedCode:
     """Machine code that passed its cases; `errors` of the first case, if every case was run."""
 
-    built: Built
+    built: MachineCode
     errors: tuple[float, ...]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ansorpy.codegen.exported_types import Library
-from ansorpy.measure.backend import SHARED, Built
+from ansorpy.measure.backend import SHARED, MachineCode
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.protocols import Checked, CheckRequest, TrialRequest
 from ansorpy.measure.timing.drift import QUIET
@@ -113,10 +113,10 @@ class LocalSlot:
 
     def _trial(
         self,
-        built: Built,
+        built: MachineCode,
         cases: Path,
         best_s: float | None = None,
-        reference: tuple[Built, float] | None = None,
+        reference: tuple[MachineCode, float] | None = None,
         backend: str | None = None,
     ) -> Trial:
         """Return the argument of a worker that checks or times machine code."""

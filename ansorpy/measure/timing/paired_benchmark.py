@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.measure.backend import Built, backend
+from ansorpy.measure.backend import MachineCode, backend
 from ansorpy.measure.timing.interleave import interleave
 from ansorpy.measure.timing.numpy_baseline import numpy_call
 from ansorpy.measure.timing.sampling import SamplingOptions
@@ -24,7 +24,7 @@ class BenchmarkJob:
     """Kernels to time in turns, and NumPy's evaluation of the Dag `numpy` if there is one."""
 
     backend: str
-    kernels: tuple[tuple[str, Built], ...]
+    kernels: tuple[tuple[str, MachineCode], ...]
     folder: str
     sampling: SamplingOptions
     threads: int

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.backend import Built
+from ansorpy.measure.backend import MachineCode
 from ansorpy.measure.protocols import BuildResult
 from ansorpy.measure.timing.batch import BatchMeasurer
 from ansorpy.measure.timing.final_race import CheckedCode, race_checked
@@ -37,7 +37,7 @@ def rerank(
         one.built if isinstance(one, BuildResult) else None
         for one in build_all(queue, requests, settings.build_timeout_s)
     ]
-    numbers: dict[Built, int] = {}
+    numbers: dict[MachineCode, int] = {}
     for number, code in enumerate(found):
         if code is not None:
             numbers.setdefault(code, number)

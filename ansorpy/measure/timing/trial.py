@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ansorpy.measure.backend import Built, Loaded, backend
+from ansorpy.measure.backend import CallableCode, MachineCode, backend
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.protocols import Checked
 from ansorpy.measure.timing.drift import FIRST_SAMPLES, Reference, time_with_reference
@@ -23,12 +23,12 @@ class Trial:
     """Machine code to check, to time, or both; `folder` holds the cases."""
 
     backend: str
-    built: Built
+    built: MachineCode
     folder: str
     sampling: SamplingOptions
     threads: int = 1
     best_s: float | None = None
-    reference: tuple[Built, float] | None = None  # the reference kernel and its usual cost
+    reference: tuple[MachineCode, float] | None = None  # the reference kernel and its usual cost
 
     def led_by(self, found: Measured) -> bool:
         """Return whether an outcome is better than all before."""
@@ -111,7 +111,7 @@ def _timed(call: Callable[[], None], job: Trial) -> Measured:
     return Measured(times, aborted=aborted, slowdown=slowdown)
 
 
-def _reference(job: Trial, built: Built, usual_s: float) -> Reference:
+def _reference(job: Trial, built: MachineCode, usual_s: float) -> Reference:
     """Return the reference kernel as a call; a process keeps the last one."""
     place = workplace(job.folder)
     if built not in place.references:
@@ -123,7 +123,7 @@ def _reference(job: Trial, built: Built, usual_s: float) -> Reference:
     return place.references[built]
 
 
-def _bound(loaded: Loaded, memory: KernelMemory, threads: int) -> Callable[[], None]:
+def _bound(loaded: CallableCode, memory: KernelMemory, threads: int) -> Callable[[], None]:
     """Return a call that keeps its memory alive."""
     addresses = memory.addresses
     bound = loaded.bind_parallel(addresses, threads) if threads > 1 else loaded.bind(addresses)
@@ -134,25 +134,25 @@ def _bound(loaded: Loaded, memory: KernelMemory, threads: int) -> Callable[[], N
     return call
 
 
-def _checked(job: Trial, how: Callable[[Loaded, Trial], Failed | None]) -> Checked | Failed:
+def _checked(job: Trial, how: Callable[[CallableCode, Trial], Failed | None]) -> Checked | Failed:
     loaded, load_s = _load(job)
     start = time.perf_counter()
     failed = how(loaded, job)
     return failed or Checked(load_s, time.perf_counter() - start)
 
 
-def _verify(loaded: Loaded, job: Trial) -> Failed | None:
+def _verify(loaded: CallableCode, job: Trial) -> Failed | None:
     place = workplace(job.folder)
-    failed = verify(loaded, job.built.buffers, place.cases, place.constants, watch, place.bench)
+    failed = verify(loaded, job.built.buffers, place.cases, place.constants, watch, place.guarded)
     if failed is not None:
         place.clear()
     return failed
 
 
-def _first_case(loaded: Loaded, job: Trial) -> Failed | None:
+def _first_case(loaded: CallableCode, job: Trial) -> Failed | None:
     place = workplace(job.folder)
     first = place.cases[0]
-    failed = glance(loaded, job.built.buffers, first, place.constants, watch, place.bench)
+    failed = glance(loaded, job.built.buffers, first, place.constants, watch, place.guarded)
     if failed is not None:
         place.clear()
     return failed
@@ -175,7 +175,7 @@ def _errors(job: Trial) -> tuple[float, ...]:
 
 
 def _in_parallel(
-    loaded: Loaded, job: Trial, case: Case
+    loaded: CallableCode, job: Trial, case: Case
 ) -> tuple[Callable[[], None], Failed | None]:
     """Run one case twice on several threads; return the call and its failure, if any."""
     watch("check in parallel")
@@ -192,7 +192,7 @@ def _in_parallel(
     return call, None
 
 
-def _load(job: Trial) -> tuple[Loaded, float]:
+def _load(job: Trial) -> tuple[CallableCode, float]:
     watch("load")
     start = time.perf_counter()
     loaded = backend(job.backend).load(job.built)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure.backend import Built
+from ansorpy.measure.backend import MachineCode
 from ansorpy.measure.timing.drift import Reference
 from ansorpy.measure.verify.cases import Case, load_cases
-from ansorpy.measure.verify.guard_pages import Bench, aligned_empty, extents, poison
+from ansorpy.measure.verify.guard_pages import GuardedBuffers, aligned_empty, extents, poison
 from ansorpy.measure.verify.inputs import Array, Inputs, storage
 
 WRITTEN_LINE: Final = 1  # cache line of a page at which written buffers start; read ones: 0
@@ -46,9 +46,9 @@ class Workplace:
 
     cases: tuple[Case, ...]
     constants: Inputs
-    bench: Bench = field(default_factory=Bench)
+    guarded: GuardedBuffers = field(default_factory=GuardedBuffers)
     arrays: dict[tuple[object, ...], Array] = field(default_factory=dict)
-    references: dict[Built, Reference] = field(default_factory=dict)  # at most one
+    references: dict[MachineCode, Reference] = field(default_factory=dict)  # at most one
 
     def memory(self, buffers: tuple[Buffer, ...], case: Case) -> KernelMemory:
         """Return memory with the inputs of a case and poison in all other buffers."""
@@ -57,7 +57,7 @@ class Workplace:
 
     def clear(self) -> None:
         """Free all memory."""
-        self.bench.clear()
+        self.guarded.clear()
         self.arrays.clear()
         self.references.clear()
 

@@ -1,7 +1,7 @@
-"""What a kernel is checked with: inputs, and what they must give.
+"""Test cases of a kernel: inputs and expected outputs.
 
-Dense random numbers; small integers where the Dag is exact on them (then equality is asked);
-sparse numbers, whose bound is narrow; edge values; where there are extremes, ramps on one side of
+Dense random numbers; small integers if the Dag is exact on them (then outputs must be equal);
+sparse numbers, whose bound is narrow; edge values; if there are extremes, ramps on one side of
 zero, and NaNs. References are computed once per task (`make_cases`), kept as files
 (`save_cases`), and mapped by the children (`load_cases`).
 """
@@ -18,7 +18,7 @@ import numpy as np
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.measure.sandbox.seals import Seal, create
 from ansorpy.measure.verify import inputs as make
-from ansorpy.measure.verify.accept import Band, band_of
+from ansorpy.measure.verify.accept import AcceptInterval, accept_interval
 from ansorpy.measure.verify.exactness import exact_magnitude
 from ansorpy.measure.verify.guard_pages import Side
 from ansorpy.measure.verify.inputs import Array, Inputs, decode
@@ -26,38 +26,38 @@ from ansorpy.measure.verify.nans import hands_nans_on
 from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.dag import Compute, Dag
 
-SAFETY: Final = 2.0  # once for the kernel, once for the rounding of the reference itself
-TINY: Final[Mapping[str, float]] = {  # results below may be flushed to zero
+SAFETY: Final = 2.0  # error bounds: one for the kernel, one for the rounding of the reference
+TINY: Final[Mapping[str, float]] = {  # magnitudes below which results may be flushed to zero
     "float16": 2.0**-24, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022,
 }  # fmt: skip
-LONG_SUM: Final = 64  # terms from which a worst-case bound forgives a coarse operand
+LONG_SUM: Final = 64  # terms of a sum, above which its worst-case bound hides a coarse operand
 INDEX_FILE: Final = "cases.json"
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What an output must be: |kernel - value| <= bound, in exact numbers where bound is None.
+    """Condition on an output: |kernel - value| <= bound, or equality if the bound is None.
 
-    What lies in the `band` is right without further thought.
+    Elements in the `interval` meet it.
     """
 
     name: str  # of the output buffer
     dtype: str
     value: Array
     bound: Array | None
-    band: Band | None = None
+    interval: AcceptInterval | None = None
 
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs in storage form and what they must give."""
+    """Inputs in storage form and the expected outputs."""
 
     name: str
     inputs: Inputs
     expected: tuple[Expected, ...]
     side: Side = "right"
-    constant: tuple[str, ...] = ()  # the inputs that are there before the call
-    nans: bool = False  # what is not a number in the reference must not be one in the kernel
+    constant: tuple[str, ...] = ()  # inputs that are known before the call
+    nans: bool = False  # an element that is NaN in the reference must be NaN in the kernel
 
 
 def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
@@ -66,13 +66,13 @@ def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
 
 
 def each_case(dag: Dag, seed: int, edges: bool = True) -> Iterator[Case]:
-    """Yield the cases of `make_cases`, each when it is asked for: dense random numbers first."""
+    """Yield the cases of `make_cases`, computed one by one: dense random numbers first."""
     dense, narrow, edge, sparse, nan = np.random.default_rng(seed).spawn(5)
     first = _dense_case(dag, dense)
     yield first
     magnitude = exact_magnitude(dag)
     if magnitude:
-        # Many equal values: which of them an argmax answers shows.
+        # Many equal values show which of them an argmax returns.
         magnitude = 1 if _combines(dag, "argmax", "argmin") else magnitude
         integers = make.integer_inputs(dag, narrow, magnitude)
         yield _case(dag, "small-integer", integers, exact=True, side="left")
@@ -120,9 +120,9 @@ def _case(
                 error = np.broadcast_to(one.error, one.value.shape)
                 # An index or an integer that depends on rounding has its reach as its error.
                 bound = SAFETY * error + TINY[dtype] if dtype in FLOATS else error
-            band = band_of(one.value, bound, dtype, nans)
+            interval = accept_interval(one.value, bound, dtype, nans)
             expected.append(
-                Expected(f"{output}.{i}" if i else output, dtype, one.value, bound, band)
+                Expected(f"{output}.{i}" if i else output, dtype, one.value, bound, interval)
             )
     constant = tuple(node.name for node in dag.placeholders if node.constant)
     return Case(name, inputs, tuple(expected), side, constant, nans)
@@ -166,7 +166,7 @@ def save_cases(cases: Sequence[Case], constants: Inputs, folder: Path) -> dict[s
                 "inputs": {name: keep(array) for name, array in case.inputs.items()},
                 "expected": [
                     [one.name, one.dtype, keep(one.value), keep(one.bound)]
-                    + [keep(end) for end in one.band or ()]
+                    + [keep(end) for end in one.interval or ()]
                     for one in case.expected
                 ],
             }

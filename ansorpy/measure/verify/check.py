@@ -1,15 +1,15 @@
-"""Is a kernel right? Against the float64 reference with its error bound, between guard pages."""
+"""Check a kernel against the float64 reference with its error bound, between guard pages."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure.backend import Loaded
+from ansorpy.measure.backend import CallableCode
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.verify.accept import inside, is_right
 from ansorpy.measure.verify.cases import Case, Expected
-from ansorpy.measure.verify.guard_pages import Arena, Bench, extents, poison
+from ansorpy.measure.verify.guard_pages import Arena, GuardedBuffers, extents, poison
 from ansorpy.measure.verify.inputs import Array, Inputs, decode
 from ansorpy.measure.verify.poison import PATTERNS as STACK_PATTERNS
 from ansorpy.measure.verify.poison import scribbler
@@ -19,55 +19,56 @@ Watch = Callable[[str, Layout], None]
 
 
 def verify(
-    loaded: Loaded,
+    loaded: CallableCode,
     buffers: Sequence[Buffer],
     cases: Sequence[Case],
     constants: Inputs,
     watch: Watch = lambda phase, layout: None,
-    bench: Bench | None = None,
+    guarded: GuardedBuffers | None = None,
 ) -> Failed | None:
-    """Return what is wrong with a kernel; None where every case holds.
+    """Return the failure of a kernel; None if every case passes.
 
-    A kernel that leaves its buffers may end the process: `watch` is told where they lie.
+    A kernel that accesses memory outside its buffers may end the process: `watch` is called with
+    their addresses before.
 
     Args:
-        bench: memory that earlier kernels left in order.
+        guarded: memory that earlier kernels used without damage.
     """
     for case in cases:
-        failed = verify_case(loaded, buffers, case, constants, watch, bench)
+        failed = verify_case(loaded, buffers, case, constants, watch, guarded)
         if failed is not None:
             return failed
     return None
 
 
 def verify_case(
-    loaded: Loaded,
+    loaded: CallableCode,
     buffers: Sequence[Buffer],
     case: Case,
     constants: Inputs,
     watch: Watch,
-    bench: Bench | None = None,
+    guarded: GuardedBuffers | None = None,
 ) -> Failed | None:
-    """Run one case twice: over poison, then over what the first run left behind, backwards."""
-    arena = Arena(buffers, case.side, bench)
+    """Run one case twice: over poison, then backwards over the results of the first run."""
+    arena = Arena(buffers, case.side, guarded)
     failed = _first_run(loaded, arena, case, constants, watch)
     return failed or _second_run(loaded, arena, case, constants)
 
 
 def glance(
-    loaded: Loaded,
+    loaded: CallableCode,
     buffers: Sequence[Buffer],
     case: Case,
     constants: Inputs,
     watch: Watch,
-    bench: Bench | None = None,
+    guarded: GuardedBuffers | None = None,
 ) -> Failed | None:
     """Run one case once, over poison: what a kernel must pass to be worth timing."""
-    return _first_run(loaded, Arena(buffers, case.side, bench), case, constants, watch)
+    return _first_run(loaded, Arena(buffers, case.side, guarded), case, constants, watch)
 
 
 def _first_run(
-    loaded: Loaded, arena: Arena, case: Case, constants: Inputs, watch: Watch
+    loaded: CallableCode, arena: Arena, case: Case, constants: Inputs, watch: Watch
 ) -> Failed | None:
     """Run over poison; what runs ahead finds poison where inputs come with the call."""
     scribble = scribbler()
@@ -83,7 +84,7 @@ def _first_run(
     return failed or compare_all(case, arena.array, arena.buffers)
 
 
-def _second_run(loaded: Loaded, arena: Arena, case: Case, constants: Inputs) -> Failed | None:
+def _second_run(loaded: CallableCode, arena: Arena, case: Case, constants: Inputs) -> Failed | None:
     """Run again, the last task first: the same bytes must come out."""
     outputs = [b for b in arena.buffers.values() if b.scope is Scope.OUTPUT]
     first = {buffer.name: arena.array(buffer.name).copy() for buffer in outputs}
@@ -114,7 +115,7 @@ def compare_all(
 
 def compare(expected: Expected, stored: Array, nans: bool = False) -> str | None:
     """Return how many elements are wrong and the first of them; None where all are right."""
-    if expected.band is not None and inside(stored, expected.dtype, expected.band):
+    if expected.interval is not None and inside(stored, expected.dtype, expected.interval):
         return None
     got = decode(stored, expected.dtype)
     if expected.bound is None:

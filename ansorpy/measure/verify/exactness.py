@@ -1,4 +1,4 @@
-"""When a Dag is exact on small integers: then a kernel must be bit-equal, in any order of sums.
+"""Integer exactness: on small integers many Dags are exact, and kernels must be bit-equal.
 
 An error bound of k * eps lets a dropped last term pass once k is large; equality does not.
 """
@@ -27,7 +27,7 @@ from ansorpy.expr.expr import (
 from ansorpy.te.dag import Compute, ConstantTensor, Dag
 from ansorpy.te.tensor_data import constant_array
 
-MAGNITUDES: Final = (8, 4, 2, 1)  # of inputs, the largest that is exact is used
+MAGNITUDES: Final = (8, 4, 2, 1)  # magnitudes of integer inputs; the largest exact one is used
 
 
 class _InexactError(Exception):
@@ -71,7 +71,7 @@ def exact_on_integers(dag: Dag, magnitude: int = 1) -> bool:
 
 
 def exact_magnitude(dag: Dag) -> int:
-    """Return the largest of MAGNITUDES on which the Dag is exact; 0 where none is."""
+    """Return the largest of MAGNITUDES on which the Dag is exact; 0 if there is none."""
     return next((m for m in MAGNITUDES if exact_on_integers(dag, m)), 0)
 
 
@@ -169,7 +169,7 @@ def _binary(op: str, a: _Range, b: _Range, dtype: str) -> _Range:
         case "add" | "sub":
             if op == "sub":
                 b = _Range(-b.high, -b.low)
-            # Sums may be done in any order: the sizes count, not what cancels.
+            # Sums may be done in any order: add the sizes, since terms may cancel later.
             _held(_around(a.size + b.size), dtype)
             return _Range(a.low + b.low, a.high + b.high)
         case "mul":

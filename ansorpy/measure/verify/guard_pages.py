@@ -1,4 +1,4 @@
-"""Arrays between inaccessible pages: one access too far is a fault, not a silent wrong value.
+"""Arrays between inaccessible pages: an access out of bounds is a fault, not a wrong value.
 
 A kernel touches its arrays and nothing beside them, wherever they begin: the last byte of a
 right-aligned array lies before the guard page, so that its begin is aligned as its elements are, no
@@ -62,7 +62,7 @@ class Guarded:
 
     @property
     def address(self) -> int:
-        """Where the array starts."""
+        """The address of the array."""
         return self.data.ctypes.data
 
     def overrun(self) -> int | None:
@@ -75,20 +75,20 @@ class Guarded:
         return None
 
 
-class Bench:
-    """Guarded memory that outlives a kernel: inputs and outputs are those of the task.
+class GuardedBuffers:
+    """Guarded memory that the kernels of one task use in turns.
 
-    Mapping it anew, and touching its pages, takes longer than to compare what is in it. Whoever
-    finds that a kernel did wrong has to `clear` it.
+    To map it and to touch its pages takes longer than the comparison of its contents. After a
+    kernel that failed, call `clear`.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int, Side], Guarded] = {}
 
     def memory(self, buffer: Buffer, side: Side) -> Guarded:
-        """Return memory for a buffer, whatever is in it."""
+        """Return memory for a buffer, with arbitrary contents."""
         size = size_bytes(buffer)
-        if buffer.scope is Scope.GLOBAL:  # of this kernel only
+        if buffer.scope is Scope.GLOBAL:  # belongs to one kernel
             return Guarded(size, side)
         key = (buffer.name, size, side)
         if key not in self._kept:
@@ -96,17 +96,19 @@ class Bench:
         return self._kept[key]
 
     def clear(self) -> None:
-        """Let go of all of it."""
+        """Free all memory."""
         self._kept.clear()
 
 
 class Arena:
     """Guarded memory for all buffers of a kernel."""
 
-    def __init__(self, buffers: Sequence[Buffer], side: Side, bench: Bench | None = None) -> None:
-        bench = bench or Bench()
+    def __init__(
+        self, buffers: Sequence[Buffer], side: Side, guarded: GuardedBuffers | None = None
+    ) -> None:
+        guarded = guarded or GuardedBuffers()
         self.buffers = {buffer.name: buffer for buffer in buffers}
-        self._memory = {buffer.name: bench.memory(buffer, side) for buffer in buffers}
+        self._memory = {buffer.name: guarded.memory(buffer, side) for buffer in buffers}
 
     @property
     def addresses(self) -> tuple[int, ...]:
@@ -140,7 +142,7 @@ class Arena:
                 self.array(name)[...] = values[name]
 
     def holds(self, name: str, values: Array) -> bool:
-        """Whether a buffer is byte for byte what `values` (row-major) are."""
+        """Return whether a buffer equals `values` (row-major), byte for byte."""
         data, other = self._memory[name].data, np.ascontiguousarray(values)
         if other.nbytes != data.size:
             return False
@@ -167,7 +169,7 @@ def size_bytes(buffer: Buffer) -> int:
 
 
 def poison(array: Array, dtype: str, pattern: Literal["nan", "bytes"]) -> None:
-    """Fill with what no right kernel leaves: NaN (integers: their smallest), or bytes 0xA5."""
+    """Fill with values that no right kernel leaves: NaN (integers: their smallest), or 0xA5."""
     if pattern == "bytes" or dtype not in FLOATS:
         raw = array.reshape(-1).view(np.uint8)
         raw.fill(0xA5 if pattern == "bytes" else 0x80)

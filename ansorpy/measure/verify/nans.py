@@ -1,4 +1,4 @@
-"""Whether a NaN in an input has one meaning all through a Dag, so that a kernel must agree."""
+"""NaN propagation: decide if a NaN input determines which outputs are NaN."""
 
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import COMPARISONS, Binary, Cast, Expr, Select, dtype_of, reads, walk

@@ -1,4 +1,4 @@
-"""Fill the stack below the caller, and vector registers, with what no right kernel relies on.
+"""Stack and register poisoning: fill both with values that no right kernel relies on.
 
 A kernel's scratch lies there, and fresh stack is zero, as idle registers often are: a kernel that
 forgets to start a sum would look right.
@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 
 from ansorpy.host_jit import compile_here
 
-DEPTH_BYTES: Final = 1 << 20  # as much as the scratch of one task may take
+DEPTH_BYTES: Final = 1 << 20  # bytes; limit of the scratch memory of one task
 PATTERNS: Final = (0xFF, 0xA5)  # NaN, -1; then a small number, a large negative integer
 
 _IR: Final = """
@@ -35,7 +35,7 @@ def scribbler() -> Callable[[int], None]:
     """
     host = llvm.get_host_cpu_features()
     text = _IR.format(depth=DEPTH_BYTES, registers=_registers(host))
-    # Else LLVM clears the registers again on return.
+    # Without it LLVM clears the registers on return.
     engine = compile_here(text, features="-vzeroupper" if host.get("avx") else "")
     function = ctypes.CFUNCTYPE(None, ctypes.c_uint8)(engine.get_function_address("scribble"))
 

@@ -1,4 +1,4 @@
-"""What a kernel is checked with that computes by another Dag of the same value (Winograd)."""
+"""Relaxed error bounds of kernels that compute by another Dag of equal value (Winograd)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ansorpy.expr.dtypes import FLOATS
-from ansorpy.measure.verify.accept import band_of
+from ansorpy.measure.verify.accept import accept_interval
 from ansorpy.measure.verify.cases import SAFETY, TINY, Case, Expected
 from ansorpy.measure.verify.inputs import decode
 from ansorpy.oracle.error_bounds import Bounded
@@ -34,10 +34,10 @@ def _reformulated(case: Case, meaning: Dag) -> Case:
 
 
 def _expected(old: Expected, new: Bounded, nans: bool) -> Expected:
-    """Return what an output must be: near its value by rounding, and by both references."""
+    """Return the condition on an output: within the rounding of both Dags of its value."""
     floats = old.dtype in FLOATS
     with np.errstate(invalid="ignore"):
         apart = np.abs(new.value.astype(np.float64) - old.value)
         bound = (SAFETY if floats else 1.0) * new.error + apart + (TINY[old.dtype] if floats else 0)
     bound = np.where(np.isnan(bound), np.inf, bound)
-    return replace(old, bound=bound, band=band_of(old.value, bound, old.dtype, nans))
+    return replace(old, bound=bound, interval=accept_interval(old.value, bound, old.dtype, nans))

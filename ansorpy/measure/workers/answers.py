@@ -1,7 +1,7 @@
 """Types and possible values of the answers of measuring processes.
 
 The type of an answer is the return annotation of the called function, or `Raised`. A
-`Built` is the class that the back end of the request declares as `BUILT`.
+`MachineCode` is the class that the back end of the request declares as `BUILT`.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Final, get_type_hints
 from ansorpy.expr.dtypes import DTYPES, INDEX
 from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer
-from ansorpy.measure.backend import Built, backend
+from ansorpy.measure.backend import MachineCode, backend
 from ansorpy.measure.workers.codec import HEADER_BYTES, Codec, Instead
 from ansorpy.measure.workers.frames import find
 
@@ -76,5 +76,5 @@ def _codec(function: str, backend_name: str) -> Codec:
     if backend_name:
         built = backend(backend_name).BUILT
         table.setdefault(built, _any)
-        instead[Built] = built
+        instead[MachineCode] = built
     return Codec(raised | answer, table, instead)

@@ -1,4 +1,4 @@
-"""Which cores a slot owns, and the lock that keeps two jobs of one machine from sharing them."""
+"""Cores of a slot, and the lock that keeps two jobs of one machine from sharing them."""
 
 import fcntl
 import logging
@@ -15,16 +15,16 @@ from ansorpy.errors import RunError
 
 log = logging.getLogger(__name__)
 
-TOLD_AFTER_S: Final = 2.0  # of waiting: a batch of others is shorter
+TOLD_AFTER_S: Final = 2.0  # seconds of waiting before a log message; most batches are shorter
 
 
 def usable_cores() -> tuple[int, ...]:
-    """Return the cores this process may use."""
+    """Return the cores that this process may use."""
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
 def slot_cores(count: int) -> frozenset[int]:
-    """Return the cores to time on: the last ones, since the first serves most interrupts."""
+    """Return the cores on which kernels are timed: the last ones; the first serves interrupts."""
     cores = usable_cores()
     return frozenset(cores[-min(count, len(cores)) :])
 
@@ -44,18 +44,18 @@ def with_twins(
 
 
 def importing_cores(own: frozenset[int]) -> frozenset[int]:
-    """Return the cores on which a process imports that is going to own some.
+    """Return the cores on which a worker with these cores imports.
 
-    Of two cores the last: whoever started it has the other one for what it does meanwhile.
+    On two cores, the last; the parent keeps core 0 for tracing and search.
     """
     usable = usable_cores()
     return frozenset(usable[-1:]) if len(usable) == 2 else own
 
 
 def keep_off_the_slot() -> None:
-    """Keep this process, and those that it starts, off the core that is timed on first.
+    """Keep this process and its children off the core of a slot of one thread.
 
-    And off its twin, as far as another core is left. What is started must go back to all cores.
+    Also off its SMT sibling, if another core is left. Workers set their own cores.
     """
     usable, slot = frozenset(usable_cores()), slot_cores(1)
     others = (usable - with_twins(slot)) or (usable - slot)
@@ -81,12 +81,12 @@ def lock_folder() -> Path:
 def exclusive(
     cores: Iterable[int], folder: Path, told_after_s: float = TOLD_AFTER_S
 ) -> Generator[None]:
-    """Hold the locks of `cores`; wait, and say so, where another job is timing on one of them.
+    """Hold the locks of `cores`; wait, with a log message, while another job is timing on one.
 
-    Jobs take turns: who waits holds the turn, so that who lets go cannot come back before.
+    Jobs take turns: a waiting job holds the turn, so that the releasing job cannot lock first.
     """
     with ExitStack() as stack:
-        for core in sorted(cores):  # one order for everyone: no two jobs wait for each other
+        for core in sorted(cores):  # one order in all jobs: no two wait for each other
             with (folder / f"core-{core}.turn").open("w") as turn:
                 _lock(turn, core, told_after_s)
                 file = stack.enter_context((folder / f"core-{core}.lock").open("w"))
@@ -108,5 +108,5 @@ def _lock(file: TextIO, core: int, told_after_s: float) -> None:
 
 @cache
 def _tell(core: int) -> None:
-    """Say, once in a process, why nothing happens."""
+    """Log once per process that it waits for another job."""
     log.warning("core %d: another job of this machine is timing on it; waiting", core)

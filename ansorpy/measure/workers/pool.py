@@ -28,7 +28,7 @@ from ansorpy.measure.workers.cores import (
     with_twins,
 )
 from ansorpy.measure.workers.local_builder import MAIN, LocalBuilder
-from ansorpy.measure.workers.spec import Limits, WorkerSpec
+from ansorpy.measure.workers.spec import ResourceLimits, WorkerSpec
 from ansorpy.measure.workers.worker import START_S, Worker
 
 THREAD_COUNTS: Final = (
@@ -48,7 +48,7 @@ class WorkerSettings:
 
     backend: str = CODEGEN
     builders: int = 0  # number of builders; 0: one per usable core
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     runner: bool = True  # start the runner with the other workers, not at its first call
     folder: str | None = None  # parent of the temporary folder; None: the system's
     sandbox: Mode = "auto"  # isolation; "auto": what this machine has, "required": or refuse

@@ -6,7 +6,7 @@ from ansorpy.measure.sandbox.isolation import Mode
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResourceLimits:
     """Resource limits of one child; memory counts on top of the mappings of its fork server."""
 
     memory_bytes: int = 4 << 30  # limit of each process, and of the sum over all processes
@@ -25,7 +25,7 @@ class WorkerSpec:
     preload: tuple[str, ...] = ()  # modules
     warm: tuple[str, ...] = ()  # "module:function", called with the black box before any fork
     env: tuple[tuple[str, str], ...] = ()
-    limits: Limits = Limits()
+    limits: ResourceLimits = ResourceLimits()
     folder: str = "/"  # scratch folder: working directory, TMPDIR, the only writable folder
     reads: tuple[str, ...] = ()  # folders that a child may read as well
     early: str = ""  # a folder that a child may write until its first candidate

@@ -1,12 +1,10 @@
 """The parent's side of a worker process: every call ends with a `Reply`, even if processes die."""
 
-import json
 import os
 import pickle
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,20 +12,18 @@ from typing import Any, Final
 
 from ansorpy.errors import RunError, WireError
 from ansorpy.measure.sandbox import family
-from ansorpy.measure.sandbox.environment import harmless
-from ansorpy.measure.sandbox.isolation import isolation_for
-from ansorpy.measure.workers import fork_server, frames
+from ansorpy.measure.workers import frames
 from ansorpy.measure.workers.answers import codec_of, limit_bytes
 from ansorpy.measure.workers.codec import Codec
 from ansorpy.measure.workers.forked import EXCERPT_BYTES
+from ansorpy.measure.workers.launch import launch
 from ansorpy.measure.workers.replies import Died, Misbehaved, Raised, Reply, Returned, TimedOut
-from ansorpy.measure.workers.spec import Limits, WorkerSpec
+from ansorpy.measure.workers.spec import WorkerSpec
 
 GRACE_S: Final = 10.0  # seconds of silence after a time-out, then the fork server is killed
 START_S: Final = 120.0  # seconds to import numba and llvmlite from a cold disk
 END_S: Final = 1.0  # seconds for a fork server to end all of its descendants
 ATTEMPTS: Final = 3  # fork servers per call: they run no candidate, so their death is no verdict
-SERVE: Final = "ansorpy.measure.workers.worker_main:serve"
 
 
 class Worker:
@@ -45,33 +41,8 @@ class Worker:
 
     def start(self) -> None:
         """Start the fork server unless it runs; it preloads while the caller goes on."""
-        if self._process is not None:
-            return
-        isolation = isolation_for(self.spec.sandbox)
-        orders = {
-            "cores": sorted(self.spec.cores), "serve": SERVE,
-            "importing": sorted(self.spec.importing or self.spec.cores),
-            "preload": self.spec.preload, "warm": self.spec.warm,
-            "sandbox": isolation.orders(
-                self.spec.folder, self.spec.programs, self.spec.binds, self.spec.reads,
-                self.spec.early, self.spec.seeds,
-            ),
-            "limits": {name: getattr(self.spec.limits, name) for name in Limits.__slots__},
-        }  # fmt: skip
-        env = {
-            **harmless(os.environ), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "TMPDIR": self.spec.folder, **dict(self.spec.env),
-        }  # fmt: skip
-        # -P: the script's own folder must not shadow other modules. A separate session, so that
-        # Ctrl-C reaches the parent only, and one kill reaches all processes of the worker.
-        command = [sys.executable, "-P", fork_server.__file__, json.dumps(orders)]
-        self._process = subprocess.Popen(
-            isolation.wrap(
-                command, self.spec.folder, self.spec.limits.folder_bytes, self.spec.early
-            ),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            cwd=self.spec.folder, env=env, start_new_session=True, bufsize=0,
-        )  # fmt: skip
+        if self._process is None:
+            self._process = launch(self.spec)
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when `receive` would not block."""

@@ -1,11 +1,11 @@
-"""What a band lets through is right by the whole comparison, and it lets most of that through."""
+"""An accept interval contains right numbers only, and most of them."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansorpy.measure.verify.accept import band_of, inside, is_right
+from ansorpy.measure.verify.accept import accept_interval, inside, is_right
 from ansorpy.measure.verify.inputs import decode, encode
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -25,9 +25,9 @@ def test_what_lies_in_a_band_is_right(
     value, reach = np.array([number]), np.array([bound])
     with np.errstate(all="ignore"):
         stored = encode(value + off * reach, dtype)
-    band = band_of(value, reach, dtype, nans)
-    assert band is not None
-    if inside(stored, dtype, band):
+    interval = accept_interval(value, reach, dtype, nans)
+    assert interval is not None
+    if inside(stored, dtype, interval):
         assert is_right(decode(stored, dtype), value, reach, dtype, nans).all()
 
 
@@ -36,23 +36,23 @@ def test_right_kernels_lie_in_the_band(dtype: str) -> None:
     rng = np.random.default_rng(0)
     value = rng.uniform(0.1, 1.0, 10_000) * 10.0 ** rng.integers(-3, 4, 10_000)
     bound = np.abs(value) * (2.0**-6 if dtype == "bfloat16" else 2.0**-9)
-    band = band_of(value, bound, dtype)
-    assert band is not None
+    interval = accept_interval(value, bound, dtype)
+    assert interval is not None
     near = value + bound * rng.uniform(-0.4, 0.4, 10_000)
-    assert inside(encode(near, dtype), dtype, band)
+    assert inside(encode(near, dtype), dtype, interval)
     near[77] = value[77] + 3 * bound[77]
-    assert not inside(encode(near, dtype), dtype, band)
+    assert not inside(encode(near, dtype), dtype, interval)
 
 
 def test_infinity_lies_in_the_band_only_where_the_dtype_ends() -> None:
     value, bound = np.array([1e39, 1e38]), np.array([1e30, 1e32])
-    band = band_of(value, bound, "float32")
-    assert band is not None
-    assert inside(np.array([np.inf, 1e38], np.float32), "float32", band)
-    assert not inside(np.array([np.inf, np.inf], np.float32), "float32", band)
+    interval = accept_interval(value, bound, "float32")
+    assert interval is not None
+    assert inside(np.array([np.inf, 1e38], np.float32), "float32", interval)
+    assert not inside(np.array([np.inf, np.inf], np.float32), "float32", interval)
 
 
 def test_where_equality_is_asked_there_is_no_band() -> None:
     value = np.array([3, 4])
-    assert band_of(value, None, "float32") is None
-    assert band_of(value, np.array([1, 1]), "int32") is None
+    assert accept_interval(value, None, "float32") is None
+    assert accept_interval(value, np.array([1, 1]), "int32") is None
