@@ -1,7 +1,7 @@
 """The Dags behind the golden sketch counts of TVM's auto-scheduler tests, built by hand.
 
-What a rule asks of a Dag is which node reads which, by which axes, with what extents: bodies
-are sums of the reads, under a `select` or an `exp` where the original has one.
+A rule depends on the reads between nodes, their axes and extents only: bodies are sums of the
+reads, under a `select` or an `exp` if the original has one.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Small random Dags that are valid by construction: the fuel of property tests.
 
 Values stay tame for inputs of a few units: every expression carries a rough bound of its size,
-and what would grow too large goes through tanh; divisors and arguments of log and sqrt stay away
-from zero; exp sees only small arguments.
+and a value that would grow too large goes through tanh; divisors and arguments of log and sqrt
+stay away from zero; exp sees only small arguments.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ INPUT_SIZE: Final = 8.0
 
 @dataclass(frozen=True, slots=True)
 class DagLimits:
-    """How large a random Dag may be; all inclusive."""
+    """Limits of a random Dag, all inclusive."""
 
     computes: int = 5
     extent: int = 20

@@ -74,7 +74,7 @@ def bent(rng: np.random.Generator, term: Term) -> Term:
 
 
 def small(term: Term) -> Term:
-    """Squash what is large; integers may wrap."""
+    """Squash a large term; integers may wrap."""
     if term.size <= LARGE:
         return term
     if term.scalar.dtype in FLOATS:

@@ -1,4 +1,4 @@
-"""What every rule owes the derivation, on every builder of the library."""
+"""The contract of every rule with the derivation, on every workload of the library."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""FuseChain: which chains are fused, where their stages go, and that the result stays right."""
+"""FuseChain: the fused chains, the places of their stages, and equal results."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""InlineTranspose, and packing by squares of registers: one copy, and the right one."""
+"""InlineTranspose, and packing by blocks of registers: one copy, with the right values."""
 
 import numpy as np
 import pytest

@@ -80,7 +80,7 @@ def test_stages_without_groups_or_phases_are_refused() -> None:
 
 
 def every_kind(dag: Dag) -> Iterator[tuple[int, str | None]]:
-    """Interpret rows of some plans of every sketch; yield (number of phases, what is wrong)."""
+    """Interpret rows of some plans of every sketch; yield (phases, mistake or None)."""
     cases = make_cases(dag, 0)[:1]
     for sketch in derive(dag, TARGET, CPU).sketches:
         for plan in plans(sketch, TARGET)[:4]:

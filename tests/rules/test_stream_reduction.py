@@ -1,4 +1,4 @@
-"""StreamReduction: where it applies, the loops it makes, and that they compute the same."""
+"""StreamReduction: its condition, its loops, and equal results."""
 
 from dataclasses import replace
 

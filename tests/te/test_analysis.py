@@ -35,7 +35,7 @@ def compute(d: Dag, name: str) -> Compute:
     return node
 
 
-def test_a_simple_access_reports_what_is_missing_repeated_and_out_of_order() -> None:
+def test_a_simple_access_reports_missing_repeated_and_reordered_axes() -> None:
     node = op("B", IJ, read("A", "i", "j"))
     plain = access(node, read("A", "i", "j"))
     assert plain.simple

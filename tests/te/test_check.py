@@ -1,4 +1,4 @@
-"""The validator: what is proved, what is refused; every refusal names place, value and limit."""
+"""The validator: proved reads, refused Dags; a refusal names place, value and limit."""
 
 from dataclasses import replace
 

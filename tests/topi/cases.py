@@ -1,4 +1,4 @@
-"""One case per operator: what it is called with, and the NumPy formula that it has to equal.
+"""One case per operator: its drawn arguments, and the NumPy formula that it has to equal.
 
 A case draws shapes, dtypes and arguments. It returns the result, the inputs, and the formula of
 their arrays, floats as float64.

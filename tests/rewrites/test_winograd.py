@@ -1,4 +1,4 @@
-"""Winograd's transforms: exact as matrices, equal as Dags, and what their bounds say."""
+"""Winograd's transforms: exact as matrices, equal as Dags, within their error bounds."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -126,7 +126,7 @@ CONVOLUTIONS = st.one_of(
 def test_the_rewritten_dag_means_the_same(dag: Dag, outputs: int, seed: int) -> None:
     inputs = drawn(dag, seed)
     (plain,), (fast,) = evaluate(dag, inputs), evaluate(reformulated(dag, outputs), inputs)
-    # Both in float64: what is left is its rounding, amplified by at most 4**3 per dimension.
+    # Both are in float64: its rounding remains, amplified by at most 4**3 per dimension.
     np.testing.assert_allclose(fast, plain, atol=1e-11)
 
 
@@ -219,7 +219,7 @@ def test_the_bounds_of_larger_tiles_are_wider_for_the_same_channels() -> None:
 
 
 def single(dag: Dag, inputs: dict[str, Array]) -> Array:
-    """Evaluate a Dag in float32 throughout, term by term: what a kernel may compute at worst."""
+    """Evaluate a Dag in float32 throughout, term by term: the worst rounding of a kernel."""
     values: dict[str, Array] = {}
     narrow = [replace(n, dtype="float64") if not isinstance(n, Compute) else n for n in dag.nodes]
     for node in narrow:

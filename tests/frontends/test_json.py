@@ -1,4 +1,4 @@
-"""The JSON wire form: it round-trips, and what is wrong in it is named by its place."""
+"""The JSON wire form: it round-trips, and a refusal names the place of the mistake."""
 
 import base64
 import copy

@@ -1,4 +1,4 @@
-"""The text notation: what parses, what it means, and which ranges follow."""
+"""The text notation: parsing, meaning, and inferred ranges."""
 
 from pathlib import Path
 

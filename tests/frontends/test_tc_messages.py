@@ -1,4 +1,4 @@
-"""What a user gets for a wrong text: one message that names place, value and limit.
+"""Messages for wrong texts: each names place, value and limit.
 
 Each row is a text, `bind`, and the whole message. Line and column count from 1.
 """

@@ -13,8 +13,8 @@ from ansorpy.oracle import error_bounds, reduction
 from ansorpy.oracle.error_bounds import Bounded
 from ansorpy.topi.suites import SUITE_SMALL
 from ansorpy.topi.workloads import Window, conv2d
+from tests.oracle.plain_loops import Slow
 from tests.random_dag import DagLimits, random_dag, random_inputs
-from tests.te.slow import Slow
 
 SMALL = DagLimits(extent=7, points=400, computes=4)
 
@@ -25,7 +25,7 @@ def agrees(got: Any, want: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_random_dags_mean_what_plain_loops_compute(seed: int) -> None:
+def test_random_dags_equal_plain_loops(seed: int) -> None:
     rng = np.random.default_rng(seed)
     dag = random_dag(rng, SMALL)
     inputs = random_inputs(rng, dag, whole=seed % 3 == 0)

@@ -25,7 +25,7 @@ from tests.random_dag import random_inputs
         ("ij,ij,kj->k", [(3, 4), (3, 4), (5, 4)]),
     ],
 )
-def test_einsum_means_what_numpy_means(spec: str, shapes: list[tuple[int, ...]]) -> None:
+def test_einsum_equals_numpy(spec: str, shapes: list[tuple[int, ...]]) -> None:
     dag = te.einsum(spec, *shapes)
     inputs = random_inputs(np.random.default_rng(0), dag)
     want = np.einsum(spec, *(array.astype("f8") for array in inputs.values()))
