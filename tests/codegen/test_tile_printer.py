@@ -1,6 +1,7 @@
 """Expressions of a tile as text: few parentheses, and the parser reads back the same structure."""
 
 import ast
+from dataclasses import fields
 
 import pytest
 
@@ -13,6 +14,7 @@ from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Binary, Var
 from ansorpy.loopir.hints import Hints
 from ansorpy.loopir.nodes import Scope, Tile
+from ansorpy.loopir.printer import stmt_text
 from tests.codegen.programs import add, buffer, c, lt, mul, read, store
 
 
@@ -55,6 +57,18 @@ def test_definition_of_a_tile_reads_back_as_the_same_structure() -> None:
     assert getattr(scope["made"], "key", None) == made.key
     assert "reload=True, non_temporal=True" in text
     assert '"b1[i0 * 48 + u * 16 + l - 48] = max(' in text
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(Hints)])
+def test_every_hint_reaches_the_compiler_of_a_delivered_file(name: str) -> None:
+    """A hint needs no change of the printer, the parser or the structure between them."""
+    given = Hints(**{name: True})
+    table = SymbolTable({key: memory(buffer(key, "float32", (8,)), key) for key in "AC"})
+    tile = Tile((), (("l", 8),), store("C", (Var("l"),), read("A", Var("l"))), hints=given)
+    scope = {"tile": parse}
+    exec(definition("made", structured(tile, table)), scope)  # our own text
+    assert getattr(scope["made"], "hints", None) == given
+    assert f"hints({name}=True)" in stmt_text(tile)
 
 
 def test_tiles_of_equal_structure_have_one_key() -> None:
