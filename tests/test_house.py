@@ -209,8 +209,6 @@ def test_no_assertion_compares_a_measured_duration(path: Path) -> None:
 # Public classes of the same name in two modules, to be renamed; at most 5 may stay. The list only
 # shrinks: a rule and the step that it takes may share a name (both are on the wire).
 SAME_NAME = {
-    "Built",
-    "Loaded",
     "Raced",
     "SkipPadding",
     "SplitGroups",

@@ -19,7 +19,7 @@ OFF = st.one_of(st.sampled_from((0.0, 1.0, -1.0, 0.999999, 1.000001, np.nan)), s
 
 @settings(max_examples=300, deadline=None)
 @given(NUMBERS, BOUNDS, OFF, st.sampled_from(DTYPES), st.booleans())
-def test_what_lies_in_a_band_is_right(
+def test_numbers_in_the_interval_are_right(
     number: float, bound: float, off: float, dtype: str, nans: bool
 ) -> None:
     value, reach = np.array([number]), np.array([bound])
@@ -44,7 +44,7 @@ def test_right_kernels_lie_in_the_band(dtype: str) -> None:
     assert not inside(encode(near, dtype), dtype, interval)
 
 
-def test_infinity_lies_in_the_band_only_where_the_dtype_ends() -> None:
+def test_infinity_is_accepted_only_beyond_the_largest_number() -> None:
     value, bound = np.array([1e39, 1e38]), np.array([1e30, 1e32])
     interval = accept_interval(value, bound, "float32")
     assert interval is not None
@@ -52,7 +52,7 @@ def test_infinity_lies_in_the_band_only_where_the_dtype_ends() -> None:
     assert not inside(np.array([np.inf, np.inf], np.float32), "float32", interval)
 
 
-def test_where_equality_is_asked_there_is_no_band() -> None:
+def test_outputs_that_must_be_equal_have_no_interval() -> None:
     value = np.array([3, 4])
     assert accept_interval(value, None, "float32") is None
     assert accept_interval(value, np.array([1, 1]), "int32") is None

@@ -57,7 +57,7 @@ def test_reads_that_are_no_slice_have_no_call(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(LIBRARY))
-def test_the_library_agrees_where_numpy_has_a_call(name: str) -> None:
+def test_the_operators_agree_with_numpy_if_it_has_a_call(name: str) -> None:
     dag = LIBRARY[name]()
     if numpy_call(dag) is not None and sum(node.points for node in dag.computes) < 1 << 24:
         agrees(dag)

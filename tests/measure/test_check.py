@@ -65,7 +65,7 @@ def test_a_wrong_kernel_is_caught(name: str) -> None:
     assert found.kind == "wrong"
 
 
-def test_what_runs_ahead_does_not_see_the_inputs_of_the_call() -> None:
+def test_phases_that_run_ahead_do_not_see_the_inputs_of_the_call() -> None:
     dag = matmul()
     found = check("packs-ahead", dag, make_cases(dag, seed=0))
     assert found is not None
@@ -125,7 +125,9 @@ def test_a_message_names_count_place_and_values() -> None:
         (3.0, 1.0, np.nan, False),
     ],
 )
-def test_what_is_claimed_of_odd_values(value: float, bound: float, got: float, right: bool) -> None:
+def test_odd_values_are_compared_by_their_bounds(
+    value: float, bound: float, got: float, right: bool
+) -> None:
     expected = Expected("C", "float32", np.array([value]), np.array([bound]))
     assert (compare(expected, np.array([got], np.float32)) is None) is right
 

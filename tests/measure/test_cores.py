@@ -34,7 +34,7 @@ def is_locked(path: Path) -> bool:
     return any(f":{inode} " in line for line in Path("/proc/locks").read_text().splitlines())
 
 
-def test_who_waits_is_next(tmp_path: Path) -> None:
+def test_a_waiting_job_gets_the_lock_next(tmp_path: Path) -> None:
     order = []
 
     def other() -> None:
@@ -76,7 +76,7 @@ def test_other_cores_are_not_waited_for(tmp_path: Path) -> None:
         assert is_locked(tmp_path / "core-1.lock")
 
 
-def test_of_two_cores_one_is_left_to_whoever_starts_processes(
+def test_on_two_cores_workers_import_on_the_last_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for usable, own, expected in (

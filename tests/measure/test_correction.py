@@ -86,9 +86,7 @@ def test_the_correction_finds_the_best_through_slow_spells(spells: float) -> Non
 
 
 @pytest.mark.parametrize(("stalls", "most"), [(150.0, 1.02), (300.0, 1.02), (600.0, 1.12)])
-def test_the_correction_puts_no_slow_candidate_first_where_single_samples_stall(
-    stalls: float, most: float
-) -> None:
+def test_stalls_of_single_samples_put_no_slow_candidate_first(stalls: float, most: float) -> None:
     """Without the bound the first is 6, 17 and 20 % behind the best."""
     by_time, by_cost = behind(stalls=stalls)
     assert by_time < 1.02

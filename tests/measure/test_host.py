@@ -34,7 +34,7 @@ def test_caches_come_from_the_kernel_or_the_default(tmp_path: Path) -> None:
     assert cache_bytes(tmp_path / "none", 1, 7) == 7
 
 
-def test_registers_of_matrices_count_only_where_the_system_lets_us_use_them(
+def test_matrix_registers_count_only_if_the_system_permits_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there = {"amx-tile": True, "amx-int8": True, "avx512f": True, "avx2": False}

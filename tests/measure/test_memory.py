@@ -9,7 +9,7 @@ from ansorpy.measure.verify.cases import Case
 from ansorpy.measure.verify.guard_pages import LINE_BYTES, PAGE_BYTES
 
 
-def test_what_is_written_begins_a_line_after_what_is_read() -> None:
+def test_written_buffers_start_one_cache_line_after_read_ones() -> None:
     shape = (Const(1000),)
     scopes = {"A": Scope.INPUT, "W": Scope.CONSTANT, "C": Scope.OUTPUT, "tmp": Scope.GLOBAL}
     buffers = tuple(Buffer(name, "float32", shape, scope) for name, scope in scopes.items())

@@ -35,7 +35,7 @@ def walk(cores: int) -> tuple[Dag, Target, Program]:
     return dag, target, bind(plan, plan.smallest_row, target)
 
 
-def test_builders_bind_drafts_and_a_row_that_does_not_fit_is_a_failed_build() -> None:
+def test_builders_bind_candidates_and_a_row_that_does_not_fit_is_a_failed_build() -> None:
     dag, target, program = walk(1)
     plan = naive(dag, target)
     row = plan.smallest_row
@@ -66,29 +66,29 @@ def test_prebuilt_candidates_are_measured(cores: int) -> None:
     dag, target, program = walk(cores)
     plan = naive(dag, target)
     row = plan.smallest_row
-    drafts = [unbound(plan, row), unbound(plan, (*row, 1))]
+    asked = [unbound(plan, row), unbound(plan, (*row, 1))]
     with MeasurePool(dag, target) as pool:
         assert isinstance(pool.measure([program])[0], Measured)
         for builder in pool.workers.builders:
             builder.worker.call(f"{MAIN}:prepare", CODEGEN, 60.0)  # wait until it has started
-        first = pool.batches.request_of(drafts[0])
-        pool.prebuild(drafts)
+        first = pool.batches.request_of(asked[0])
+        pool.prebuild(asked)
         if len(pool.workers.builders) > 1:
             assert any(first in batch for batch in pool.queue.batches.values())
-        good, bad = pool.measure(drafts)
+        good, bad = pool.measure(asked)
         assert isinstance(good, Measured), good
         assert isinstance(bad, Failed)
         assert "one per size" in bad.message
         assert not pool.queue.batches
         pool.queue.cache.clear()
-        pool.prebuild(drafts)  # and never measured
+        pool.prebuild(asked)  # and never measured
         assert isinstance(pool.measure([program])[0], Measured)
         pool.workers.abandon()
         pool.queue.forget()
         pool.queue.cache.clear()
-        pool.prebuild(drafts)  # no builder has started
+        pool.prebuild(asked)  # no builder has started
         assert not pool.queue.batches
-        assert isinstance(pool.measure(drafts)[0], Measured)
+        assert isinstance(pool.measure(asked)[0], Measured)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -126,12 +126,12 @@ def test_the_same_machine_code_is_timed_once(cores: int) -> None:
     dag, target, program = walk(cores)
     plan = naive(dag, target)
     row = plan.smallest_row
-    draft = unbound(plan, row)
+    candidate = unbound(plan, row)
     with MeasurePool(dag, target) as pool:
-        (first,) = pool.measure([draft])
-        (again,) = pool.measure([draft])
+        (first,) = pool.measure([candidate])
+        (again,) = pool.measure([candidate])
         (asked,) = pool.measure([program])  # a bound program is timed at every call
-        times = pool.rerank([draft, program, draft], 0.1)
+        times = pool.rerank([candidate, program, candidate], 0.1)
     assert isinstance(first, Measured), first
     assert isinstance(again, Measured), again
     assert isinstance(asked, Measured), asked
@@ -144,7 +144,7 @@ def test_the_same_machine_code_is_timed_once(cores: int) -> None:
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-def test_the_peak_is_measured_where_kernels_are_timed(cores: int) -> None:
+def test_the_peak_is_measured_on_the_cores_of_the_slot(cores: int) -> None:
     dag, target, _ = walk(cores)
     with MeasurePool(dag, target) as pool:
         assert pool.attainable_flop_per_s() > 0

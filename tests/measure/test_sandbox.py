@@ -51,7 +51,7 @@ for path in sys.argv[4].split():
 
 
 @needs_landlock
-def test_landlock_leaves_what_it_is_told(tmp_path: Path) -> None:
+def test_landlock_leaves_access_to_the_named_folders(tmp_path: Path) -> None:
     own, other = tmp_path / "own", tmp_path / "other"
     for folder in (own, other):
         folder.mkdir()
@@ -99,7 +99,7 @@ os.abort()
 
 @needs_seccomp
 @pytest.mark.parametrize(("role", "others"), [("alone", errno.EPERM), ("programs", "works")])
-def test_seccomp_refuses_what_no_candidate_needs(role: str, others: object) -> None:
+def test_seccomp_refuses_system_calls_that_no_candidate_needs(role: str, others: object) -> None:
     done = confined(SECC, role)
     assert done.stdout.splitlines() == [
         "thread works", f"socket {errno.EPERM}", f"kill parent {errno.EPERM}", "kill self works",
@@ -180,7 +180,7 @@ def test_mode_off_has_no_isolation_level() -> None:
     assert not Isolation().isolates
 
 
-def test_what_is_required_and_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_isolation_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_here", lambda: Isolation(landlock=3))
     assert isolation_for("auto") == Isolation(landlock=3)
     with pytest.raises(RunError, match="cannot isolate candidates because there is neither"):
@@ -202,7 +202,7 @@ def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worker]:
     worker.close()
 
 
-def test_a_measuring_process_holds_what_is_promised(
+def test_a_measuring_process_has_lost_every_named_privilege(
     worker: Worker, request: pytest.FixtureRequest
 ) -> None:
     reply = worker.call("ansorpy.measure.sandbox.proof:held", None, 30.0)

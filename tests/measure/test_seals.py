@@ -19,7 +19,7 @@ def kept(root: Path) -> tuple[Sealed, Path]:
     return sealed, folder
 
 
-def test_what_was_written_is_whole_and_can_be_loaded(tmp_path: Path) -> None:
+def test_written_cases_are_intact_and_can_be_loaded(tmp_path: Path) -> None:
     sealed, folder = kept(tmp_path)
     sealed.check(folder)
     cases, _ = load_cases(folder)
@@ -44,7 +44,7 @@ def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
         create(tmp_path / "link", "new", b"x")
 
 
-def test_folders_have_names_that_nobody_can_guess(tmp_path: Path) -> None:
+def test_folders_have_unguessable_names(tmp_path: Path) -> None:
     sealed = Sealed(tmp_path)
     one, two = sealed.folder(), sealed.folder()
     assert one != two
@@ -74,7 +74,7 @@ def test_a_file_that_was_changed_is_noticed(tmp_path: Path, how: str) -> None:
         sealed.check(folder)
 
 
-def test_a_file_that_was_only_touched_is_whole(tmp_path: Path) -> None:
+def test_a_touched_but_unchanged_file_is_intact(tmp_path: Path) -> None:
     sealed, folder = kept(tmp_path)
     os.utime(folder / "1.npy")
     sealed.check(folder)

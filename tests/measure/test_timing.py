@@ -65,9 +65,7 @@ def test_disturbed_samples_are_better_than_none() -> None:
 
 
 @pytest.mark.parametrize(("call_s", "samples"), [(1e-5, 10), (0.0015, 10), (0.005, 5), (0.04, 3)])
-def test_what_is_longer_than_a_time_slice_waits_for_no_quiet_moment(
-    call_s: float, samples: int
-) -> None:
+def test_a_call_longer_than_a_time_slice_is_not_repeated(call_s: float, samples: int) -> None:
     fake = Fake()
     every = tuple(range(10_000))
     times, _ = fake.time(fake.call("a", call_s, lost=every), None)
@@ -88,7 +86,7 @@ def test_a_short_call_is_repeated_for_a_millisecond() -> None:
     assert len(fake.log) >= 300
 
 
-def test_the_hopeless_are_stopped_after_one_sample() -> None:
+def test_a_hopeless_call_is_stopped_after_one_sample() -> None:
     fake = Fake()
     times, aborted = fake.time(fake.call("a", 0.05), 0.01)
     assert (len(times), aborted) == (1, True)
@@ -147,7 +145,7 @@ def test_the_reference_is_sampled_twice_at_steady_speed() -> None:
     assert (fake.log.count("reference"), fake.log.count("own")) == (3, 4)  # one of each is untimed
 
 
-def test_the_sample_after_a_trial_is_the_one_before_the_next() -> None:
+def test_the_sample_after_a_trial_serves_before_the_next_one() -> None:
     fake = Loud(1.0, 0, 0)
     reference = Reference(fake.call("reference", 0.0014), 0.0014)
 
@@ -172,9 +170,7 @@ def test_the_sample_after_a_trial_is_the_one_before_the_next() -> None:
 
 
 @pytest.mark.parametrize(("cost_s", "samples"), [(0.0011, 3), (0.00095, 7)])
-def test_what_may_be_the_next_reference_kernel_is_timed_in_turns(
-    cost_s: float, samples: int
-) -> None:
+def test_a_possible_reference_kernel_is_timed_in_turns(cost_s: float, samples: int) -> None:
     fake = Loud(1.0, 0, 0)
     reference = Reference(fake.call("reference", 0.0014), 0.0014)
     times, _, slowdown = time_with_reference(
@@ -187,7 +183,7 @@ def test_what_may_be_the_next_reference_kernel_is_timed_in_turns(
 
 @pytest.mark.parametrize("begin", range(12))
 @pytest.mark.parametrize("length", [3, 5, 100])
-def test_a_loud_spell_does_not_change_what_is_found(begin: int, length: int) -> None:
+def test_a_slow_spell_does_not_change_the_cost(begin: int, length: int) -> None:
     """Whenever it begins: as long as no spell covers all of one and none of the other."""
     fake = Loud(2.0, begin, begin + length)
     cost_s, aborted = fake.beside(0.003, 0.0025)
@@ -230,13 +226,13 @@ def test_the_lower_quartile_of_the_reference_bounds_the_slowdown() -> None:
     assert supported([1.0, 3.0, 1.0, 9.0, 2.0, 4.0], 0.5) == 2.0
 
 
-def test_a_thread_that_loses_its_core_disturbs_whoever_waits_for_it() -> None:
+def test_a_preempted_thread_disturbs_the_whole_process() -> None:
     """Two busy threads on one core: one of them is not the one that asks."""
     script = """
 import os, threading, time
 from ansorpy.measure.timing.sampling import preemptions
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-begun, end = preemptions(), time.monotonic() + 0.5
+before, end = preemptions(), time.monotonic() + 0.5
 def spin():
     while time.monotonic() < end:
         sum(range(100_000))
@@ -245,7 +241,7 @@ for one in others:
     one.start()
 for one in others:
     one.join()
-assert preemptions() > begun, "nobody lost its core"
+assert preemptions() > before, "no thread was preempted"
 """
     subprocess.run([sys.executable, "-c", script], check=True)
 
@@ -264,7 +260,7 @@ def test_long_calls_are_sampled_once_and_less_often_in_turns() -> None:
         assert min(times) / slowdown == pytest.approx(0.03)
 
 
-def test_what_is_hopeless_in_any_case_is_not_timed_in_turns() -> None:
+def test_a_call_that_is_hopeless_at_any_speed_is_not_timed_in_turns() -> None:
     fake = Loud(2.0, 2, 100)  # begins after the first sample of the reference
     cost_s, aborted = fake.beside(0.01, 0.002)
     assert aborted
@@ -299,7 +295,7 @@ def test_the_beaten_leave_a_race_early_and_the_outclassed_at_once() -> None:
     assert rivals(found) == ["a"]
 
 
-def test_nobody_is_given_up_for_a_lost_time_slice() -> None:
+def test_no_contestant_is_given_up_for_a_lost_time_slice() -> None:
     fake = Fake()
     calls = {
         "a": fake.call("a", 0.02, 0.001, lost=(0,)),

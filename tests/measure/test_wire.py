@@ -39,7 +39,7 @@ def codec(kind: Any) -> Codec:
         (Point | None, None), (Point | str | None, "text"), (int | float, 2.0),
     ],
 )  # fmt: skip
-def test_what_is_written_is_read_back(kind: object, value: object) -> None:
+def test_a_written_value_is_read_back(kind: object, value: object) -> None:
     one = codec(kind)
     header, raw = one.encode(value)
     again = one.decode(header, memoryview(raw))
