@@ -131,6 +131,26 @@ def test_many_pools_start_and_stop() -> None:
         ThreadPool(0)
 
 
+def test_tasks_run_on_several_threads_at_once() -> None:
+    """Three tasks wait for each other: none ends before all three have a thread."""
+    together = threading.Barrier(3, timeout=60)
+    broken = []
+
+    def task(_context: int, _number: int) -> None:
+        try:
+            together.wait()
+        except threading.BrokenBarrierError as error:
+            broken.append(error)
+
+    function = TASK(task)
+    entries = {"f": ctypes.cast(function, ctypes.c_void_p).value or 0}
+    with ThreadPool(3) as pool:
+        call = bound(timed_loop([PhaseInfo("f", 3)]), entries, [0], None, pool.address)
+        for _ in range(100):
+            call()
+    assert not broken
+
+
 def test_a_task_that_calls_a_kernel_on_its_own_pool_runs_it_alone() -> None:
     inner = Counter(5, 2.0)
     with ThreadPool(2) as pool:

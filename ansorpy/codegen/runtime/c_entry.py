@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Final
 
 from ansorpy.codegen.kernel import PhaseInfo
-from ansorpy.codegen.runtime.native_text import LOOP_TEXT
+from ansorpy.codegen.runtime.native_text import LOOP_TEXT, serial_text
 from ansorpy.codegen.runtime.phase_loop import PhaseLoop, ahead_loop, timed_loop
 from ansorpy.codegen.runtime.pool_text import POOL_BYTES, pool_text
 
@@ -71,7 +71,7 @@ def entry_text(
     """
     timed, ahead = timed_loop(phases), ahead_loop(phases)
     parts = [_constants(addressing), _fill(addressing), LOOP_TEXT, pool_text(triple)]
-    parts += [_rows(timed), _rows(ahead)]
+    parts += [_rows(timed), serial_text(timed), serial_text(ahead)]
     parts += [_entry(f"{prefix}_{loop.name}", "", addressing, loop) for loop in (timed, ahead)]
     parts.append(_entry(f"{prefix}_pack", "", addressing, ahead, apart=True))
     parts.append(_entry(f"{prefix}_run_packed", ", ptr %pool", addressing, timed, apart=True))
@@ -155,19 +155,24 @@ def _entry(
         more: a further parameter, the pool.
         apart: the struct of arguments has packed weights apart from scratch.
     """
-    fill, pool = "fill_packed" if apart else "fill_workspace", "%pool" if more else "null"
+    fill = "fill_packed" if apart else "fill_workspace"
+    call = _on_pool(loop) if more else _serially(loop)
     return f"""define void @{name}(ptr %args{more}) nounwind {{
 entry:
   %buffers = alloca [{len(addressing.locations)} x ptr], align 8
   call void @{fill}(ptr %args, ptr %buffers)
-  {_loop_call(loop, pool)}
+  {call}
   ret void
 }}"""
 
 
-def _loop_call(loop: PhaseLoop, pool: str) -> str:
+def _serially(loop: PhaseLoop) -> str:
+    return f"call void @serial_{loop.name}(ptr %buffers)"
+
+
+def _on_pool(loop: PhaseLoop) -> str:
     rows, count = f"@rows_{loop.name}", len(loop.phases)
-    return f"call void @run_phases(ptr {rows}, i64 {count}, ptr %buffers, ptr {pool})"
+    return f"call void @run_phases(ptr {rows}, i64 {count}, ptr %buffers, ptr %pool)"
 
 
 def _run_threads(prefix: str, addressing: Addressing, loop: PhaseLoop) -> str:
@@ -183,12 +188,12 @@ entry:
   %alone = icmp slt i64 %used, 2
   br i1 %alone, label %serial, label %parallel
 serial:
-  {_loop_call(loop, "null")}
+  {_serially(loop)}
   ret void
 parallel:
   %helped = trunc i64 %used to i32
   call void @pool_start(ptr %pool, i32 %helped)
-  {_loop_call(loop, "%pool")}
+  {_on_pool(loop)}
   call void @pool_stop(ptr %pool)
   ret void
 }}"""

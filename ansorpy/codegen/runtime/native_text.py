@@ -9,6 +9,8 @@ caller's thread.
 
 from typing import Final
 
+from ansorpy.codegen.runtime.phase_loop import PhaseLoop
+
 LOOP_TEXT: Final = """\
 define internal void @run_phases(ptr %rows, i64 %count, ptr %buffers, ptr %pool) nounwind {
 entry:
@@ -16,7 +18,7 @@ entry:
   %serial = icmp eq ptr %pool, null
   br label %phases
 phases:
-  %row = phi ptr [ %rows, %entry ], [ %next, %deal ], [ %next, %loop ]
+  %row = phi ptr [ %rows, %entry ], [ %next, %deal ], [ %next, %serially ], [ %next, %task ]
   %more_phases = icmp ult ptr %row, %end
   br i1 %more_phases, label %phase, label %out
 phase:
@@ -26,19 +28,42 @@ phase:
   %next = getelementptr {ptr, i64}, ptr %row, i64 1
   %single = icmp slt i64 %tasks, 2
   %here = or i1 %single, %serial
-  br i1 %here, label %loop, label %deal
+  br i1 %here, label %serially, label %deal
 deal:
   %deal_tasks = load ptr, ptr %pool, align 8
   call void %deal_tasks(ptr %pool, ptr %function, ptr %buffers, i64 %tasks)
   br label %phases
-loop:
-  %task = phi i64 [ 0, %phase ], [ %after, %do ]
-  %more_tasks = icmp slt i64 %task, %tasks
-  br i1 %more_tasks, label %do, label %phases
-do:
-  call void %function(ptr %buffers, i64 %task)
-  %after = add nuw nsw i64 %task, 1
-  br label %loop
+serially:
+  %some = icmp sgt i64 %tasks, 0
+  br i1 %some, label %task, label %phases
+task:
+  %number = phi i64 [ 0, %serially ], [ %after, %task ]
+  call void %function(ptr %buffers, i64 %number)
+  %after = add nuw nsw i64 %number, 1
+  %more_tasks = icmp slt i64 %after, %tasks
+  br i1 %more_tasks, label %task, label %phases
 out:
   ret void
 }"""
+
+
+def serial_text(loop: PhaseLoop) -> str:
+    """Return `void serial_NAME(void **buffers)`: a known loop, with direct calls.
+
+    In a table of phases the processor mispredicts the indirect call at every change of phase.
+    """
+    lines = [f"define internal void @serial_{loop.name}(ptr %buffers) nounwind {{", "entry:"]
+    before = "entry"
+    for k, info in enumerate(loop.phases):
+        lines += [
+            f"  br label %phase{k}",
+            f"phase{k}:",
+            f"  %task{k} = phi i64 [ 0, %{before} ], [ %after{k}, %phase{k} ]",
+            f"  call void @{info.name}(ptr %buffers, i64 %task{k})",
+            f"  %after{k} = add nuw nsw i64 %task{k}, 1",
+            f"  %more{k} = icmp slt i64 %after{k}, {info.tasks}",
+            f"  br i1 %more{k}, label %phase{k}, label %done{k}",
+            f"done{k}:",
+        ]
+        before = f"done{k}"
+    return "\n".join([*lines, "  ret void", "}"])
