@@ -14,7 +14,6 @@ NOT_YET: Final = (
     "ansorpy/artifact",
     "ansorpy/codegen",
     "ansorpy/expr",
-    "ansorpy/measure",
     "ansorpy/plan/remember.py",
     "ansorpy/tuner",
     "ansorpy/uncollected.py",

@@ -65,7 +65,7 @@ class Backend(Protocol):
         """Return callable code in this process."""
 
     def prepare_threads(self) -> None:
-        """Load what `bind_parallel` needs; it may write to the folder of compiled code."""
+        """Load the runtime of `bind_parallel`; it may write to the folder of compiled code."""
 
 
 def backend(name: str) -> Backend:

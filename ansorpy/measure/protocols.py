@@ -89,7 +89,7 @@ class Builder(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether the builder has started and has no batch in progress."""
+        """True if the builder has started and has no batch in progress."""
 
     def submit(self, requests: Sequence[BuildRequest], timeout_s: float) -> None:
         """Start a batch and return; the results of the batch before have been taken."""

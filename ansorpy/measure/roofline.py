@@ -54,7 +54,7 @@ def attainable_flop_per_s(dag: Dag, target: Target, core_flop_per_s: float) -> f
     """Return the operations per second that no kernel of a Dag exceeds, 0.0 if unknown.
 
     Args:
-        core_flop_per_s: what `core_peak` measured; of narrower types a vector holds more.
+        core_flop_per_s: result of `core_peak`; a vector holds more elements of narrower types.
     """
     dtypes = {node.dtype for node in dag.placeholders}
     dtypes |= {dtype for node in dag.computes for dtype in node.dtypes}

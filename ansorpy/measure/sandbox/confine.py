@@ -26,7 +26,7 @@ _left: Final[list[str]] = []  # folders that stay writable once the early folder
 def confine(orders: Mapping[str, Any]) -> None:
     """Apply the isolation levels in `orders` to this process, irrevocably.
 
-    landlock   whether files are confined; `folder` is the only one that stays writable, `reads`
+    landlock   whether files are confined; `folder` is the only writable folder, `reads`
                are folders that may be read besides the system and Python
     seccomp    whether system calls are
     programs   whether this process may start others

@@ -38,7 +38,7 @@ def everyone() -> Iterator[Member]:
 
 
 def end(leader: int, patience_s: float) -> None:
-    """End a session: let its leader, a child of ours, do so; kill what is left after a while."""
+    """End a session through its leader, a child of ours; kill the processes left after a while."""
     with suppress(OSError):
         process = os.pidfd_open(leader)
         try:

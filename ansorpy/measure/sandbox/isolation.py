@@ -29,7 +29,7 @@ class Isolation:
 
     @property
     def isolates(self) -> bool:
-        """Whether a candidate can reach neither the network nor files of other users."""
+        """True if a candidate can reach neither the network nor files of other users."""
         return bool(self.bwrap) or (self.landlock > 0 and self.seccomp)
 
     def orders(
@@ -44,7 +44,7 @@ class Isolation:
         """Return the directives of a fork server and its children.
 
         Args:
-            folder: the scratch folder, the only one that stays writable.
+            folder: the scratch folder, the only writable folder.
             programs: whether a child may start others: a linker.
             binds: whether a child may choose its cores.
             reads: folders that a child may read as well.

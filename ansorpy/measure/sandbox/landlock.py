@@ -1,4 +1,4 @@
-"""Landlock: a process gives up access to files, ports and signals outside of what it names.
+"""Landlock: give up access to all files, ports and signals but the named ones.
 
 Source: Documentation/userspace-api/landlock.rst of Linux; the system calls have one number on
 every architecture, libc has no wrapper.

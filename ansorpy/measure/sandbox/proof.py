@@ -1,4 +1,4 @@
-"""Try from inside a measuring process what the sandbox should refuse, for `ansorpy doctor`."""
+"""Attempt operations that the sandbox refuses, inside a measuring process, for `ansorpy doctor`."""
 
 import os
 import socket

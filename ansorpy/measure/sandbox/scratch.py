@@ -62,7 +62,7 @@ def empty(folder: str) -> None:
 
 
 def fill(folder: str, seeds: str) -> None:
-    """Copy what lies in `seeds`, which no candidate could write, into a scratch folder."""
+    """Copy the files in `seeds`, which no candidate could write, into a scratch folder."""
     with suppress(OSError):  # a file that another process has not finished is no loss
         shutil.copytree(seeds, folder, symlinks=True, dirs_exist_ok=True)
 

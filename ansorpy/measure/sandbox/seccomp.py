@@ -1,8 +1,8 @@
 """Seccomp: the kernel refuses system calls that no candidate needs.
 
 A filter is a program of the classic packet filter over `struct seccomp_data` (number,
-architecture, instruction pointer, six arguments). Refused calls fail with EPERM, so that what
-asks for them by accident says so instead of dying.
+architecture, instruction pointer, six arguments). Refused calls fail with EPERM, so that
+a library that makes one by accident reports an error instead of dying.
 """
 
 import ctypes
@@ -77,7 +77,12 @@ NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "execve": (59, 221), "execveat": (322, 281), "fork": (57, -1), "vfork": (58, -1),
     "clone": (56, 220), "clone3": (435, 435), "kill": (62, 129), "tgkill": (234, 131),
 }  # fmt: skip
-PROGRAMS: Final = ("execve", "execveat", "fork", "vfork")  # what only builders need: the linker
+PROGRAMS: Final = (
+    "execve",
+    "execveat",
+    "fork",
+    "vfork",
+)  # calls that only builders need: the linker
 BINDS: Final = ("sched_setaffinity",)  # calls that only OpenMP runtimes need, for other threads
 OWN_ONLY: Final = ("kill", "tgkill", "prlimit64")  # the first argument is the process itself
 # Second arguments that make a file send signals to another process, or lock out its writers:
@@ -148,7 +153,7 @@ def program(machine: str, pid: int, programs: bool, binds: bool = False) -> Sequ
 def _judged(
     value: int, argument: int, tests: Sequence[tuple[int, int, int]], otherwise: int
 ) -> list[Instruction]:
-    """Return what becomes of a call: the verdict of the first test that an argument passes."""
+    """Return code for the verdict on a call: that of the first test that its argument passes."""
     body: list[Instruction] = [(LOAD, 0, 0, ARGUMENT_AT[argument])]
     for operation, operand, verdict in tests:
         body += [(operation, 0, 1, operand), (RETURN, 0, 0, verdict)]

@@ -1,4 +1,4 @@
-"""The measurement of batches of candidates by builders and a slot, whatever these are."""
+"""The measurement of batches of candidates by builders and a slot of any kind."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -52,7 +52,7 @@ class LocalSlot:
     def __init__(self, workers: WorkerPool, cases: CaseFolders, settings: MeasureSettings) -> None:
         self.workers, self.cases, self.settings = workers, cases, settings
         self._calls: Calls[Outcome | Checked] | None = None
-        self._worker = workers.slot  # of the call in progress
+        self._worker = workers.slot  # the worker of the call in progress
 
     @property
     def cores(self) -> frozenset[int]:

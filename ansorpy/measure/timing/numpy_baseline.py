@@ -1,4 +1,4 @@
-"""NumPy's evaluation of a Dag, where it has a plain one: what a user would otherwise run.
+"""NumPy's evaluation of a Dag, if it has a plain one: the code of a user without ansorpy.
 
 Sums of products go to `matmul` (BLAS), other reductions and element-wise nodes to ufuncs, all in
 the dtypes of the Dag, on the slices that they read (`slices`). A node with a read that is no slice
@@ -17,7 +17,7 @@ from ansorpy.measure.verify.inputs import Array, Inputs, constants
 from ansorpy.oracle.numeric import BINARY, FUNCTION
 from ansorpy.te.dag import Compute, Dag
 
-MAX_POINTS: Final = 1 << 24  # of a reduction that needs its whole body in memory
+MAX_POINTS: Final = 1 << 24  # points of a reduction whose whole body is in memory
 
 Values = dict[tuple[str, int], Array]
 _Step = Callable[[Values], Any]

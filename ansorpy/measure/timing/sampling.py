@@ -42,7 +42,7 @@ class SamplingOptions:
 def preemptions() -> int:
     """Return how often a thread of this process was preempted.
 
-    A call on several threads waits for a preempted thread, on whatever core it ran.
+    A call on several threads waits for a preempted thread on any core.
     """
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 

@@ -41,7 +41,7 @@ class Expected:
     Elements in the `interval` meet it.
     """
 
-    name: str  # of the output buffer
+    name: str  # name of the output buffer
     dtype: str
     value: Array
     bound: Array | None
@@ -186,7 +186,7 @@ def _npy(array: Array) -> tuple[bytes, memoryview]:
 
 
 def load_cases(folder: Path) -> tuple[tuple[Case, ...], Inputs]:
-    """Map what `save_cases` wrote; nothing is read before it is used."""
+    """Map the files of `save_cases`; an array is read when it is used."""
 
     def array(name: str) -> Array:
         mapped: Array = np.load(folder / name, mmap_mode="r", allow_pickle=False)

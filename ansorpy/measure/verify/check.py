@@ -63,14 +63,14 @@ def glance(
     watch: Watch,
     guarded: GuardedBuffers | None = None,
 ) -> Failed | None:
-    """Run one case once, over poison: what a kernel must pass to be worth timing."""
+    """Run one case once, over poison: the check before a kernel is timed."""
     return _first_run(loaded, Arena(buffers, case.side, guarded), case, constants, watch)
 
 
 def _first_run(
     loaded: CallableCode, arena: Arena, case: Case, constants: Inputs, watch: Watch
 ) -> Failed | None:
-    """Run over poison; what runs ahead finds poison where inputs come with the call."""
+    """Run over poison; phases that run ahead find poison in place of the inputs of the call."""
     scribble = scribbler()
     arena.fill({**constants, **{name: case.inputs[name] for name in case.constant}}, "nan")
     watch(f"check with {case.name} inputs", arena.layout)
@@ -101,7 +101,7 @@ def _second_run(loaded: CallableCode, arena: Arena, case: Case, constants: Input
 def compare_all(
     case: Case, array: Callable[[str], Array], buffers: Mapping[str, Buffer]
 ) -> Failed | None:
-    """Compare every output of a run with what the case expects."""
+    """Compare every output of a run with the expected one."""
     for expected in case.expected:
         buffer = buffers.get(expected.name)
         if buffer is None or extents(buffer) != expected.value.shape:
@@ -114,7 +114,7 @@ def compare_all(
 
 
 def compare(expected: Expected, stored: Array, nans: bool = False) -> str | None:
-    """Return how many elements are wrong and the first of them; None where all are right."""
+    """Return how many elements are wrong and the first of them; None if all are right."""
     if expected.interval is not None and inside(stored, expected.dtype, expected.interval):
         return None
     got = decode(stored, expected.dtype)

@@ -2,7 +2,7 @@
 
 A kernel touches its arrays and nothing beside them, wherever they begin: the last byte of a
 right-aligned array lies before the guard page, so that its begin is aligned as its elements are, no
-more. What else is on its pages is poison that must neither matter nor change.
+more. The rest of its pages is poison that must neither matter nor change.
 """
 
 import ctypes

@@ -88,7 +88,7 @@ def edge_inputs(dag: Dag, rng: Rng) -> dict[str, Array]:
 
 
 def ordered_inputs(dag: Dag, rising: bool) -> dict[str, Array]:
-    """Return negative numbers that rise, or positive ones that fall, in row-major order.
+    """Return rising negative numbers, or falling positive numbers, in row-major order.
 
     The extreme of every reduction is then its first or its last element, and it never lies
     beyond zero: a lost tail and a wrong identity show.
@@ -111,7 +111,7 @@ def ordered_inputs(dag: Dag, rising: bool) -> dict[str, Array]:
 def with_nans(dag: Dag, inputs: Inputs, rng: Rng) -> dict[str, Array]:
     """Return the inputs with a NaN in about every third row, at least two in each tensor.
 
-    Not in what padding multiplies by zero: whether those products are there is left open.
+    No NaN goes to elements that padding multiplies by zero: a kernel may omit these products.
     """
     free = spared(dag)
 

@@ -31,7 +31,7 @@ define void @scribble(i8 %byte) {{
 def scribbler() -> Callable[[int], None]:
     """Return a function that fills the stack below its caller with a byte, registers with ones.
 
-    What runs between it and the kernel is scalar code, which spares most of them.
+    The code between it and the kernel is scalar, and leaves most of them as they are.
     """
     host = llvm.get_host_cpu_features()
     text = _IR.format(depth=DEPTH_BYTES, registers=_registers(host))

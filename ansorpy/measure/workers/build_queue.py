@@ -35,7 +35,7 @@ class BuildQueue:
 
     @property
     def disturbing(self) -> bool:
-        """Whether a batch is in progress that would slow down a measurement."""
+        """True if a batch is in progress that would slow down a measurement."""
         return any(map(self.disturbs, self.batches))
 
     def start(self, builder: Builder, requests: Sequence[BuildRequest], timeout_s: float) -> None:
@@ -69,7 +69,7 @@ class BuildQueue:
                 list(self.take(builder))
 
     def prebuild(self, requests: Sequence[BuildRequest], timeout_s: float) -> None:
-        """Start to build what is not built yet on idle builders; return at once.
+        """Start to build the missing requests on idle builders; return at once.
 
         One builder stays without work: the caller occupies a core. Builders on quiet cores come
         first, since nothing is timed now.

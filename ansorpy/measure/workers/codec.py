@@ -9,7 +9,7 @@
     union                           [number of the member, value]
 
 The header names no class and no function: both sides build the codec from the same annotations.
-A reader accepts exactly what its type describes and raises `WireError` for everything else.
+A reader accepts exactly the values of its type and raises `WireError` for everything else.
 """
 
 import json

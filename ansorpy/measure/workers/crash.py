@@ -21,7 +21,7 @@ from ansorpy.measure.workers.forked import BOX_BYTES, NOTE
 SA_SIGINFO: Final = 4
 SA_ONSTACK: Final = 0x0800_0000
 STACK_BYTES: Final = 64 * 1024
-ADDRESS_OFFSET: Final = 16  # of si_addr in siginfo_t, 64-bit Linux
+ADDRESS_OFFSET: Final = 16  # offset of si_addr in siginfo_t, 64-bit Linux
 
 _IR: Final = """
 declare ptr @signal(i32, ptr)

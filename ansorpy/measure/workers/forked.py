@@ -58,7 +58,7 @@ class Child:
         return status
 
     def excerpt(self) -> str:
-        """Return the end of what the child printed since the last call."""
+        """Return the end of the output of the child since the last call."""
         size = os.fstat(self.output).st_size
         data = os.pread(self.output, EXCERPT_BYTES, max(0, size - EXCERPT_BYTES))
         return data.decode(errors="replace").replace("\0", "")

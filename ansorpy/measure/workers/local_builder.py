@@ -28,7 +28,7 @@ class LocalBuilder:
 
     @property
     def idle(self) -> bool:
-        """Whether the worker has started and has no batch in progress."""
+        """True if the worker has started and has no batch in progress."""
         return not self._batch and self.worker.idle
 
     def submit(self, requests: Sequence[BuildRequest], timeout_s: float) -> None:

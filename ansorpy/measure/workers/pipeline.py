@@ -52,7 +52,7 @@ class BuildRunPipeline(Generic[T]):
         self._queue, self._slot = queue, slot
         self._request_of, self._result_of, self._stop = request_of, result_of, stop
         self._results: dict[int, T | Failed] = {}
-        self._numbers: dict[BuildRequest, list[int]] = {}  # whose build is not finished
+        self._numbers: dict[BuildRequest, list[int]] = {}  # numbers by unfinished request
         self._waiting: deque[BuildRequest] = deque()
         self._ready: deque[tuple[int, BuildResult]] = deque()
         self._measured: int | None = None  # number in the slot

@@ -51,7 +51,7 @@ class WorkerSettings:
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     runner: bool = True  # start the runner with the other workers, not at its first call
     folder: str | None = None  # parent of the temporary folder; None: the system's
-    sandbox: Mode = "auto"  # isolation; "auto": what this machine has, "required": or refuse
+    sandbox: Mode = "auto"  # isolation; "auto": as available, "required": or refuse
 
 
 class WorkerPool:

@@ -50,12 +50,12 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether a call in the background is still in progress."""
+        """True if a call in the background is still in progress."""
         return self._in_background and not self._readable(0.0)
 
     @property
     def idle(self) -> bool:
-        """Whether the fork server has started and would answer a call at once."""
+        """True if the fork server has started and would answer a call at once."""
         if not self._ready and self._process is not None and self._readable(0.0):
             with suppress(EOFError, TimeoutError):  # the next call starts another fork server
                 self._frame(0.0)
