@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and what they start, too.
+# Background jobs of a shell ignore Ctrl-C, and so do their children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -122,7 +122,7 @@ def fake_pools(
     race_s: Mapping[str, float] | None = None,
     fails: bool = False,
 ) -> Callable[[], Pools]:
-    """Return what `tune.run` takes as `pools`."""
+    """Return a value for the argument `pools` of `tune.run`."""
 
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
         return cast(MeasurePool, FakePool(dag, target, verdict, race_s, fails))

@@ -99,7 +99,7 @@ def test_only_requests_to_our_own_children_are_pickled() -> None:
     assert found == PICKLING
 
 
-def test_what_unpickles_runs_in_a_child_only() -> None:
+def test_unpickling_happens_in_children_only() -> None:
     """A child reads requests in its main loop, and plans when it binds a candidate."""
     callers = {}
     for path, names in PICKLING.items():

@@ -71,7 +71,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize(
     "first", ["", "import ansorpy.tuner.tune;", "from ansorpy.result import Result;"]
 )
-def test_tune_can_be_called_whatever_was_imported_first(first: str) -> None:
+def test_tune_can_be_called_after_any_first_import(first: str) -> None:
     code = f"{first}import ansorpy; assert callable(ansorpy.tune), ansorpy.tune"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

@@ -57,7 +57,7 @@ def test_a_python_snippet_parses(snippet: Snippet) -> None:
     compile(snippet.text, "README.md", "exec")
 
 
-def test_the_first_screen_says_what_how_and_what_not() -> None:
+def test_the_first_screen_has_purpose_usage_and_limits() -> None:
     screen = "\n".join(README.splitlines()[:FIRST_SCREEN])
     for told in (
         "CPU only", "Linux", "static shapes", "inference", "Dtypes: float32", "pip install .",

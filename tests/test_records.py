@@ -43,7 +43,7 @@ FAILED = replace(trial(1.0), outcome=Failed("wrong", "off by one", "C[3]", 0.2))
 
 
 class StoreContract:
-    """What every store promises; a subclass gives the `make` fixture (same place each call)."""
+    """The contract of stores; a subclass gives the `make` fixture (same place each call)."""
 
     @pytest.fixture
     def make(self) -> Callable[[], Store]:
@@ -128,7 +128,7 @@ class TestJsonlStore(StoreContract):
         store.append([trial(3.0)])
         assert JsonlStore(path).all(KEY) == (trial(1.0), trial(3.0))
 
-    def test_every_torn_tail_keeps_what_stands_before_it(self, tmp_path: Path) -> None:
+    def test_records_before_a_torn_tail_are_kept(self, tmp_path: Path) -> None:
         path = tmp_path / "records.jsonl"
         JsonlStore(path).append([trial(1.0), trial(2.0)])
         whole = path.read_bytes()
@@ -260,7 +260,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("line", "message"), HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_line_says_what_was_expected(line: str, message: str) -> None:
+def test_the_error_of_a_hostile_line_names_the_expected_value(line: str, message: str) -> None:
     with pytest.raises(RecordError, match=message):
         decode(line)
     with pytest.raises(RecordError, match="line 1: "):
@@ -298,7 +298,7 @@ def test_records_of_earlier_commits_are_read_and_keep_their_ids() -> None:
     assert record.id == "3976532f0e2a90c46f0c36554224488d8e3874f76e048671723a24d96e3936f5"
 
 
-def test_what_was_timed_by_itself_has_the_id_that_it_always_had() -> None:
+def test_records_without_slowdown_keep_their_ids() -> None:
     alone = replace(trial(1.0), outcome=Measured((1.0,)))
     assert "slowdown" not in json.loads(encode(alone))["outcome"]
     beside = replace(alone, outcome=Measured((1.0,), slowdown=2.0))

@@ -52,7 +52,7 @@ def test_a_record_replays_to_the_same_program() -> None:
         (plan_text(PLANS[0]), (1,), "does not fit 'mm'"),
     ],
 )
-def test_a_wrong_record_says_what_does_not_fit(
+def test_the_error_of_a_wrong_record_names_the_misfit(
     text: str, row: tuple[int, ...], message: str
 ) -> None:
     with pytest.raises(RecordError, match=message):

@@ -36,7 +36,7 @@ NOTHING = """\
   failures  wrong: C[0] is 1, not 2"""
 
 
-def test_a_result_prints_what_it_is_and_what_comes_next() -> None:
+def test_a_result_prints_a_summary_and_the_next_step() -> None:
     found = Result((WON,), 12.34, "trials")
     assert str(found) == repr(found) == SUMMARY
 

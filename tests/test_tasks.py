@@ -157,7 +157,7 @@ def test_weights_count() -> None:
     assert dealer.allocation["a"] > 2 * dealer.allocation["b"]
 
 
-def test_similar_tasks_show_what_can_be_reached() -> None:
+def test_similar_tasks_bound_the_reachable_throughput() -> None:
     # b runs 100x below the FLOP/s of its kin: that promises more than its own history does.
     same = [Task("a", flops=10**9, tag="conv"), Task("b", flops=10**9, tag="conv")]
     dealer = scheduler(same, Settings(256))

@@ -182,7 +182,7 @@ def test_a_second_identical_tuning_answers_from_the_store(tmp_path: Path) -> Non
     assert first.kernel.read_bytes() == second.kernel.read_bytes()
 
 
-def test_fewer_trials_are_answered_more_are_searched_from_what_is_known(tmp_path: Path) -> None:
+def test_fewer_trials_come_from_the_store_more_start_from_its_records(tmp_path: Path) -> None:
     store = MemoryStore()
     last(events(store=store, out=tmp_path))
     assert only(events(store=store, out=tmp_path, trials=16, seed=3)).from_store
@@ -218,7 +218,7 @@ def test_a_race_that_the_untuned_kernel_wins_delivers_it(tmp_path: Path) -> None
         ({"t": 2.0}, ("tuned", "t")),
     ],
 )
-def test_the_faster_of_our_kernels_is_delivered_whoever_wins(
+def test_the_faster_of_our_kernels_is_delivered_for_any_winner(
     times_s: dict[str, float], verdict: tuple[str, str]
 ) -> None:
     assert judge("t", times_s) == verdict
@@ -324,7 +324,9 @@ def test_patience_ends_a_search_that_gains_nothing(tmp_path: Path) -> None:
         ({"seed": -1}, "cannot tune with seed -1; expected at least 0"),
     ],
 )
-def test_a_wrong_request_says_what_is_wrong(options: dict[str, Any], message: str) -> None:
+def test_the_error_of_a_wrong_request_names_the_reason(
+    options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(SpecError, match=message):
         last(events(**options))
 
@@ -342,7 +344,7 @@ def test_tensors_are_refused_with_the_call_that_makes_a_dag(names: str, message:
         ansorpy.tune(tensors if len(tensors) > 1 else tensors[0])
 
 
-def test_what_is_neither_dag_nor_text_is_refused() -> None:
+def test_a_request_of_another_type_is_refused() -> None:
     message = "cannot tune int '3'; expected a Dag, several Dags, or the text of definitions"
     what: Any = 3
     with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):

@@ -1,4 +1,4 @@
-"""What the benchmarks compute without a clock: results, tables, ratios, bounds, bands."""
+"""Parts of the benchmarks without a clock: results, tables, ratios, bounds, bands."""
 
 import json
 from collections.abc import Sequence
@@ -101,7 +101,7 @@ def test_table_aligns_numbers_right_and_keeps_its_columns() -> None:
     assert text == "| name | n |\n|---|---:|\n| x\\|y | 1 |\n"
 
 
-def test_chosen_keeps_the_order_and_names_what_there_is() -> None:
+def test_chosen_keeps_the_order_and_names_the_known_workloads() -> None:
     assert chosen("abc", ["c", "a"]) == ["a", "c"]
     assert chosen("abc", None) == ["a", "b", "c"]
     with pytest.raises(SystemExit, match="no z: there are a, b, c"):

@@ -1,4 +1,4 @@
-"""The page on searched and delivered forms names what is apart."""
+"""The page on searched and delivered forms names the differing rows."""
 
 import pytest
 

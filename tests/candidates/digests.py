@@ -1,4 +1,4 @@
-"""Digests of what the search's path compiles of the stored candidates.
+"""Digests of the LLVM text and object code of the stored candidates, as the search compiles them.
 
     python -m tests.candidates.digests            compare with the recorded (exit code 1: differ)
     python -m tests.candidates.digests --record   record them anew; the commit says why

@@ -3,8 +3,8 @@
     python -m tests.candidates.stored    choose them anew (only if operators or plans are to change)
 
 A candidate is the text of a plan, as records keep it, and a row. Half of an operator's rows are
-those that the analytic cost model ranks first, half are random ones of other plans, so that the
-set holds what a search would deliver and what it meets on the way.
+the first of the analytic cost model, and half are random rows of other plans, so that the set holds
+good candidates and typical ones.
 """
 
 import json
@@ -43,7 +43,7 @@ from ansorpy.tuner.task import Task
 
 FOLDER: Final = Path(__file__).parent / "data"
 ROWS: Final = 32
-RANKED: Final = 16  # of them, those that the cost model ranks first
+RANKED: Final = 16  # rows that the cost model ranks first
 PLANS: Final = 24  # plans that are opened
 SEARCH: Final = EvolutionSettings(population=512, iterations=2, keep=RANKED, keep_of_plan=4)
 

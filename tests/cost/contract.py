@@ -1,4 +1,4 @@
-"""What every cost model promises; a subclass says how one is made and for which feature width."""
+"""The contract of cost models; a subclass makes a model and gives the width of its features."""
 
 import numpy as np
 

@@ -58,7 +58,7 @@ def candidates(n: int, stores: int, seed: int) -> tuple[Batch, Scores]:
     return batch, work.sum(axis=1).astype(np.float64) * 1e-4
 
 
-def test_it_learns_to_rank_what_it_has_not_seen() -> None:
+def test_the_model_ranks_unseen_candidates() -> None:
     learner = model()
     for seed in range(4):
         learner.update([Sample("t", *candidates(64, 3, seed))])

@@ -35,7 +35,7 @@ def timed(**counts: float) -> float:
 ADDS = {"float_addsub": 16e6, "outer_prod": 16e6}
 
 
-def test_what_is_run_ahead_costs_nothing() -> None:
+def test_phases_that_run_ahead_cost_nothing() -> None:
     assert cycles(**ADDS, core__steps=1e6) == pytest.approx(1.0)
     assert timed(**ADDS, core__steps=1e6) == pytest.approx(1e6, rel=1e-4)
 
@@ -55,7 +55,7 @@ def test_cores_share_work_in_whole_tasks() -> None:
     assert many > alone  # handing out tiny tasks costs more than the work
 
 
-def test_few_cores_saturate_what_lies_beyond_l2() -> None:
+def test_few_cores_saturate_the_bandwidth_beyond_l2() -> None:
     stream = timed(core__past_l2_bytes=1e9)
     assert stream > 20 * timed(core__past_l2_bytes=1e9 / 26)
     two, four = (timed(core__past_l2_bytes=1e9, parallel_prod=n) for n in (2, 4))

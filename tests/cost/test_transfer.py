@@ -1,4 +1,4 @@
-"""The analytic model corrected by other tasks: what it learns, and when it is given up."""
+"""The analytic model corrected by other tasks: its training, and the guard that drops it."""
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +83,7 @@ def test_without_a_lesson_it_is_the_roofline() -> None:
         assert np.array_equal(found, expected)
 
 
-def test_what_the_roofline_gets_wrong_everywhere_is_right_on_a_task_never_seen() -> None:
+def test_a_systematic_error_of_the_roofline_is_corrected_on_an_unseen_task() -> None:
     batch = candidates(100, 99)
     before, after = tau(RooflineModel(TARGET), batch), tau(taught(), batch)
     assert after > before + 0.2
@@ -184,7 +184,7 @@ def test_the_roofline_has_a_say_until_a_task_has_measured_something() -> None:
     assert warm.doubt("another") is not None
 
 
-def test_what_was_measured_before_the_lesson_is_judged_too() -> None:
+def test_candidates_measured_before_the_training_are_judged_too() -> None:
     model, batch = TransferModel(RooflineModel(TARGET)), candidates(16, 99)
     model.update([Sample("bad", batch, cost_s(batch))])
     model.learn([Sample(s.task, s.batch, 1.0 / s.costs_s) for s in samples()])

@@ -41,7 +41,7 @@ def test_trees_without_a_split_are_constants() -> None:
     assert (Trees.of(dump).predict(np.zeros((3, 4), np.float32)) == 3).all()
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_trees_with_too_many_leaves_or_other_splits_are_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="leaves, at most 8"):
         Trees.of(booster(31, rng.random((400, 6), np.float32)).dump_model())

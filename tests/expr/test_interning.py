@@ -176,7 +176,7 @@ def test_threads_intern_the_same_objects() -> None:
             assert all(a is b for a, b in zip(mine, theirs, strict=True))
 
 
-def test_threads_that_drop_what_they_intern_still_agree() -> None:
+def test_threads_that_drop_interned_expressions_still_agree() -> None:
     """Values die in one thread while another asks for them."""
     threads = 4
     start = Barrier(threads)

@@ -91,7 +91,7 @@ PADDED = sub(add(X, Z), 1)
         (op("eq", X, 0), False, sub(X, 1), (0, 8)),
         (op("ne", X, 9), True, add(X, 1), (1, 9)),
         (op("lt", add(X, Y), 5), True, X, (0, 4)),
-        # transposed convolution: the stride divides what the condition bounds
+        # transposed convolution: the stride divides the bounded expression
         (
             both(op("eq", mod(sub(X, Z), 2), 0), op("ge", sub(X, Z), 0), op("lt", sub(X, Z), 8)),
             True,
@@ -201,7 +201,7 @@ def test_narrowed_bounds_hold_if_the_condition_does(cond: Expr, holds: bool, exp
     )
 )
 def test_the_digits_of_a_number_join_again(case: tuple[list[int], int]) -> None:
-    radices, block = case  # of a window, and how many are written out
+    radices, block = case  # extents of a window, and the number of unrolled ones
     number = add(mul(X, block), Y)
     total: Expr = Const(0)
     unit = 1

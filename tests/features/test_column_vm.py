@@ -49,7 +49,7 @@ def test_an_operation_is_that_of_numpy(name: str, rows: int) -> None:
         ([(0, 0, 0, 0, 0)], (6, ROWS), ROWS + 1),
     ],
 )
-def test_what_would_leave_the_columns_is_refused(
+def test_an_access_beyond_the_columns_is_refused(
     program: list[tuple[int, ...]], shape: tuple[int, int], rows: int
 ) -> None:
     with pytest.raises(ValueError, match=r"program|columns|rows"):
@@ -57,7 +57,7 @@ def test_what_would_leave_the_columns_is_refused(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_tape_plays_what_was_recorded(seed: int) -> None:
+def test_a_column_program_computes_the_recorded_operations(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 3 * ROWS))
     columns = rng.integers(1, 60, (3, n)).astype(np.float64)

@@ -1,4 +1,4 @@
-"""What a register tile asks of a core, counted by hand."""
+"""The work of a register tile, counted by hand."""
 
 from math import ceil
 
@@ -98,7 +98,7 @@ def test_a_condition_is_asked_as_far_out_as_it_can_be() -> None:
     assert found["integers"] == pytest.approx(40 * 4 * 4 + 40, rel=1e-3)
 
 
-def test_what_is_loaded_under_a_mask_needs_no_select_of_zero() -> None:
+def test_a_masked_load_counts_no_select_of_zero() -> None:
     zero, one = shifted(40, 64), shifted(40, 64, 1.0)
     assert one["integers"] - zero["integers"] == pytest.approx(40 * 4, rel=1e-3)
 
@@ -120,7 +120,7 @@ def test_traffic_is_at_least_one_pass_and_falls_with_the_cache() -> None:
 
 
 def beyond(name: str, columns: int, rows: int, lanes: int = 16) -> float:
-    """What a walk through 1024 x 1024 floats asks of the memory, in blocks, rows at a time."""
+    """Traffic beyond L2 of a reduction of 1024 x 1024 floats in blocks of rows and columns."""
     plan = all_plans(derive(reduce_columns(1024, 1024), TARGET, CPU).sketches, TARGET)[0]
     sizes = {"out.j.1": columns // lanes, "out.j.2": lanes, "out.k.1": rows}
     row = [sizes.get(size.name, 0) for size in plan.sizes]
@@ -129,7 +129,7 @@ def beyond(name: str, columns: int, rows: int, lanes: int = 16) -> float:
 
 
 def waits(columns: int, rows: int) -> float:
-    """How often the walk begins anew."""
+    """Starts of regions that no prefetcher anticipates."""
     return beyond("waits", columns, rows)
 
 
@@ -150,7 +150,7 @@ def test_the_rows_of_a_strip_are_stretches_of_memory(columns: int, rows: int) ->
     assert beyond("stretches", 1024, rows) == pytest.approx(1, rel=1e-3)
 
 
-def test_what_fits_the_second_cache_waits_for_nothing() -> None:
+def test_a_tensor_that_fits_l2_has_no_waits() -> None:
     assert update(8, 32)["past_l2_waits"] == 0
     assert update(8, 32)["past_l2_stretches"] == 0
 
@@ -179,7 +179,7 @@ def dot_update(i: int, j: int) -> dict[str, float]:
     raise AssertionError("no plan uses the instruction")
 
 
-def test_what_one_instruction_sums_is_one_step_of_the_tile() -> None:
+def test_a_dot_product_instruction_is_one_step_of_the_tile() -> None:
     found = dot_update(8, 32)
     assert found["steps"] == pytest.approx(64 * 64 * 32 / 16, rel=1e-3)
     assert found["chains"] == pytest.approx(16, rel=1e-3)

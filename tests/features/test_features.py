@@ -83,7 +83,7 @@ def test_the_rest_of_the_golden_matmul_is_as_derived_by_hand() -> None:
     assert store["num_loops"] == pytest.approx(5)
 
 
-def test_a_matrix_of_rows_gives_what_each_row_gives_alone() -> None:
+def test_a_matrix_of_rows_gives_the_features_of_each_row() -> None:
     plan = tiled_plan()
     rows = sample(plan, 40, np.random.default_rng(0))
     together = extract(plan, rows, Target())
@@ -159,7 +159,7 @@ def test_divided_indices_are_bounded_from_above() -> None:
     assert store["B1.stride"] >= 1
 
 
-def test_what_runs_in_the_first_iteration_only_is_counted_once() -> None:
+def test_a_statement_of_the_first_iteration_counts_once() -> None:
     init = If(Binary("eq", Var("k"), Const(0)), Store(("D",), (Var("i"),), (ZERO,)))
     update = Store(("D",), (Var("i"),), (Read("A", (Var("i"), Var("k")), F32),), "sum")
     body = loops(Seq((init, update)), serial("k", 50), serial("i", 10))

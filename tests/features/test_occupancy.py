@@ -1,4 +1,4 @@
-"""What an iteration takes of a cache, against the lines and pages of the addresses it walks."""
+"""Cache occupancy of an iteration, compared with the lines and pages of its addresses."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def value(builder: ColumnBuilder, of: ColumnValue, row: Sequence[int]) -> float:
 
 
 def occupied(plan: Plan, row: Sequence[int], size_bytes: int) -> float:
-    """What an iteration of the loop around the innermost reduction takes of a cache."""
+    """Cache occupancy of an iteration of the loop around the innermost reduction."""
     made = walk(plan.program, plan.sizes)
     (update,) = (s for s in made.statements if s.store.combiner)
     loop = next(loop for loop in update.loops if loop.var == "k0")

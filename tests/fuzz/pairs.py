@@ -43,7 +43,7 @@ from tests.random_dag import DagLimits, random_dag
 
 RULES = (CPU, (*WINOGRAD2, *CPU), (*WINOGRAD4, *CPU))
 LIMITS = DagLimits(computes=4, extent=20, points=30_000)
-PLANS = 12  # of a sketch, from which one is drawn
+PLANS = 12  # plans per sketch, one of which is drawn
 INTERPRETED = 1_000_000  # elements stored up to which the interpreter also runs
 BATCH = 25  # pairs of one child
 CHILD_TIMEOUT_S = 600
@@ -51,7 +51,7 @@ CHILD_TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class Finding:
-    """What one pair showed; `error` is None where everything agreed."""
+    """The result of one pair; `error` is None if all results agree."""
 
     seed: int
     back_end: str

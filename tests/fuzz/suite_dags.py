@@ -61,7 +61,7 @@ def _plain_conv2d(d: Drawing) -> Dag:
 
 
 def _winograd_like(d: Drawing) -> Dag:
-    """Draw a 3x3 convolution of stride 1, with or without what follows it."""
+    """Draw a 3x3 convolution of stride 1, followed by a bias or a batch normalisation."""
     build = workloads.conv2d_bn_relu if d.flag() else workloads.conv2d_bias_relu
     sizes = (d.short(), d.size(), 2 + d.size() % 14, 2 + d.size() % 14, d.size(), 3)
     return build(*sizes, Window(padding=1), d.dtype, d.flag())

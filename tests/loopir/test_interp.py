@@ -101,7 +101,7 @@ def test_out_of_range_in_two_and_three_dimensions() -> None:
             run(program((out,), For("i", c(3), store("O", index, f32(1)))), {})
 
 
-def test_what_nothing_wrote_is_poison_and_strict_refuses_it() -> None:
+def test_unwritten_elements_are_poison_and_strict_runs_refuse_them() -> None:
     half = For("i", c(4), store("T", (v("i"),), read("A", v("i"))))
     copy = For("i", c(8), store("O", (v("i"),), read("T", v("i"))))
     bufs = (

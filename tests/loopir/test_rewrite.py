@@ -36,7 +36,7 @@ def test_substitution_refuses_capture() -> None:
         substitute_stmt(body, {"j": mul(v("i"), c(2))})
 
 
-def test_map_stmt_is_bottom_up_and_keeps_what_does_not_change() -> None:
+def test_map_stmt_is_bottom_up_and_keeps_unchanged_statements() -> None:
     body = matmul(2, 3, 4).phases[0].body
     assert map_stmt(body, lambda stmt: stmt) is body
     seen: list[Stmt] = []

@@ -26,7 +26,7 @@ DAGS = [
 
 
 @pytest.mark.parametrize("dag", DAGS, ids=range(len(DAGS)))
-def test_every_sketch_means_what_its_dag_means(dag: Dag) -> None:
+def test_every_sketch_has_the_meaning_of_its_dag(dag: Dag) -> None:
     rng = np.random.default_rng(0)
     inputs = {p.name: rng.standard_normal(p.shape).astype(p.dtype) for p in dag.placeholders}
     expected = evaluate(dag, inputs)

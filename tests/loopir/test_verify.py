@@ -260,5 +260,5 @@ def test_programs(wrong: Program, message: str) -> None:
         check(wrong, "bound")
 
 
-def test_what_is_written_ahead_may_be_read() -> None:
+def test_buffers_written_ahead_may_be_read() -> None:
     check(phases((WRITE_G, True), (READ_G, False)), "bound")

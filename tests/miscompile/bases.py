@@ -22,14 +22,14 @@ LIMIT: Final = 16  # plans of a sketch that are looked at
 
 @dataclass(frozen=True)
 class Base:
-    """A candidate, named by what it chooses; sizes that are not given are 1."""
+    """A candidate, named by its choices; sizes that are not given are 1."""
 
     dag: Callable[[], Dag]
     stages: Mapping[str, str]  # "<location> | <lane> | <packed operands>"
     sizes: Mapping[str, int]
 
     def fits(self, plan: Plan) -> bool:
-        """Whether a plan makes exactly these choices."""
+        """Return True if a plan has exactly these choices."""
         chosen = {name: described(choice) for name, choice in plan.choices}
         return chosen == self.stages and self.sizes.keys() <= plan.column.keys()
 
@@ -58,7 +58,7 @@ def program_of(name: str) -> Program:
 
 
 def least(size: str) -> int:
-    """Return what a size is where a base does not say: a whole vector, no unrolling, else 1."""
+    """Return the default of a size: a whole vector, no unrolling, else 1."""
     if size.endswith(".vec"):
         return 16
     return 0 if size.endswith(".unroll") else 1

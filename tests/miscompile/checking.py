@@ -49,7 +49,7 @@ class Checker:
         )
 
     def verdict(self, base: str, built: Built) -> Failed | None:
-        """Return what the check says of machine code for a base."""
+        """Return the failure that the check reports for machine code of a base, or None."""
         folder = self.folder / base
         if not folder.exists():
             folder.mkdir()
@@ -68,7 +68,7 @@ def cases_of(base: str) -> tuple[Case, ...]:
 
 
 def machine_code(mutant: Mutant) -> Built:
-    """Build a mutant; what the compiler is given is not checked first."""
+    """Build a mutant without the checks of the program."""
     program = mutant.edit(program_of(mutant.base))
     if mutant.text is None:
         return build(program, TARGET)
@@ -79,7 +79,7 @@ def machine_code(mutant: Mutant) -> Built:
 
 
 def differs(mutant: Mutant) -> bool:
-    """Whether the interpreter sees another meaning: another bit, or an access that is wrong."""
+    """Return True if the interpreter finds another meaning: a different bit, or a wrong access."""
     program = mutant.edit(program_of(mutant.base))
     return any(
         outputs(program, mutant.base, case) != right(mutant.base, case.name)
@@ -89,7 +89,7 @@ def differs(mutant: Mutant) -> bool:
 
 @cache
 def right(base: str, name: str) -> dict[str, bytes] | str:
-    """Return what the unchanged program gives."""
+    """Return the outputs of the unchanged program."""
     (case,) = (case for case in cases_of(base) if case.name == name)
     found = outputs(program_of(base), base, case)
     assert not isinstance(found, str)
@@ -97,7 +97,7 @@ def right(base: str, name: str) -> dict[str, bytes] | str:
 
 
 def outputs(program: Program, base: str, case: Case) -> dict[str, bytes] | str:
-    """Return the bytes of every output and input after a run, or what stopped it."""
+    """Return the bytes of every output and input after a run, or the error that ended it."""
     given = {**case.inputs, **constants(dag_of(base))}
     try:
         with np.errstate(all="ignore"):

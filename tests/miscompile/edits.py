@@ -55,7 +55,7 @@ def both(*edits: Edit) -> Edit:
     return apply
 
 
-# What to change.
+# Changes of a tile.
 
 
 def tile(name: str, combiner: str | None = "any", masked: bool | None = None) -> Where:
@@ -105,7 +105,7 @@ def masked(change: Callable[[Expr | None], Expr | None]) -> Change:
 
 
 def valued(change: Callable[[Expr], Expr], output: int = 0) -> Change:
-    """Change what a tile stores."""
+    """Change the value that a tile stores."""
 
     def apply(one: Tile) -> Tile:
         values = list(one.store.values)
@@ -216,7 +216,7 @@ def reading(name: str, change: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -
 
 
 def through(dtype: str, name: str = "") -> Rewrite:
-    """Round what is read (from `name`, or anywhere) to a narrower dtype."""
+    """Round loads (from `name`, or from any buffer) to a narrower dtype."""
 
     def change(expr: Expr) -> Expr | None:
         if isinstance(expr, Read) and name in ("", expr.tensor):

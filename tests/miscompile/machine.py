@@ -1,4 +1,4 @@
-"""What the loop IR cannot express: changes of the LLVM IR."""
+"""Changes of the LLVM IR that the loop IR cannot express."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a miscompile is, for the table of the test."""
+"""The definition of a mutant, a miscompiled program, for the table of the test."""
 
 import re
 from collections.abc import Callable
@@ -14,12 +14,12 @@ def same(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A wrong program. `meaning` says why it is wrong where the interpreter cannot show it."""
+    """A wrong program; `meaning` is the reason, if the interpreter cannot show the error."""
 
     name: str
     base: str
     edit: Callable[[Program], Program] = same
-    text: Callable[[str], str] | None = None  # of the LLVM IR
+    text: Callable[[str], str] | None = None  # edit of the LLVM IR
     meaning: str = ""
     case: str = ""  # the inputs that must show it, and no others
 

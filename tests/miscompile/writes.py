@@ -1,4 +1,4 @@
-"""Writes where none is due, none where one is due, and runs that are not alone."""
+"""Superfluous writes, missing writes, and runs that depend on earlier runs."""
 
 from dataclasses import replace
 from typing import Final
@@ -68,7 +68,7 @@ def added(stmt: Stmt) -> Stmt:
 
 
 def kept_if_there(stmt: Stmt) -> Stmt:
-    """Start from what an earlier run left behind; from zero where that is poison."""
+    """Start from the values of an earlier run, or from zero if they are poison."""
     assert isinstance(stmt, If)
     assert isinstance(stmt.other, Tile)
     load = stmt.other
@@ -102,7 +102,7 @@ def in_one_task(program: Program) -> Program:
 
 
 def overwrites(stmt: Stmt) -> Stmt:
-    """Store the first element of a weight that is packed over one that is packed later, too."""
+    """Store the first element of a packed weight also over an element that is packed later."""
     assert isinstance(stmt, Tile)
     place = (Const(0), Const(2), Const(2), Const(2))
     value = Read("W", (Const(0),) * 4, F)
@@ -110,7 +110,7 @@ def overwrites(stmt: Stmt) -> Stmt:
 
 
 def unfilled(stmt: Stmt) -> Stmt:
-    """Leave what is beside the padded input as the memory was."""
+    """Leave the memory around the padded input unwritten."""
     assert isinstance(stmt, Tile)
     (value,) = stmt.store.values
     assert isinstance(value, Select)

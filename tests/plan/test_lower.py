@@ -1,4 +1,4 @@
-"""Goldens of one candidate at every level, and what cannot be lowered."""
+"""Goldens of one candidate at every level, and the errors of lowering."""
 
 import pytest
 

@@ -166,7 +166,7 @@ def test_a_diagonal_is_no_stretch_of_memory(down: bool) -> None:
 
 
 @pytest.mark.parametrize("loop", ["i", "j", "l"])
-def test_a_stage_computes_what_a_consumer_reads_that_computes_more_than_is_needed(
+def test_a_stage_covers_the_reads_of_a_consumer_that_computes_too_much(
     loop: str,
 ) -> None:
     x = te.placeholder((2, 40), "X")

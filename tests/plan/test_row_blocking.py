@@ -1,4 +1,4 @@
-"""What is computed for several rows at a time, and blocks of a block."""
+"""Row blocking, and blocks within a block."""
 
 import numpy as np
 import pytest

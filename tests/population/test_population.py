@@ -120,7 +120,7 @@ def test_free_sampling_uses_sizes_that_do_not_divide() -> None:
     assert (rows > 1).any(axis=1).mean() > 0.8
 
 
-def test_legal_names_what_is_wrong_by_being_false() -> None:
+def test_legal_is_false_for_each_kind_of_wrong_row() -> None:
     plan = toy_plan((7,), 2, multiple_of=4)
     rows = np.array([[1, 4], [2, 4], [1, 8], [3, 4], [1, 5], [1, 0], [1, 12], [0, 4]])
     assert legal(plan, rows).tolist() == [True, True, True, False, False, False, False, False]

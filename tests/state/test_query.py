@@ -38,7 +38,7 @@ def test_consumers_computed_in_one_root_count_as_one() -> None:
     assert StateFacts(state).single_consumer("nm").name is None
 
 
-def test_the_fusible_consumer_says_what_stands_in_the_way() -> None:
+def test_the_fusible_consumer_gives_the_reason_of_a_refusal() -> None:
     start = State.naive(matmul_relu(64, 64, 64))
     assert StateFacts(start).fusible_consumer("C").name == "D"
     divided = start.do(Split("D", "i", 2))

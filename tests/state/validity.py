@@ -1,4 +1,4 @@
-"""What every state must satisfy, whatever steps made it."""
+"""The conditions that every state satisfies after any steps."""
 
 from itertools import groupby
 

@@ -8,7 +8,7 @@ FMA, COPY = 100e9, 10e9
 
 
 def answer(median_s: float, away: float = 1e-7) -> dict[str, Any]:
-    """Return what is kept of one process of a contestant."""
+    """Return the stored result of one process of a contestant."""
     return {
         "median_s": median_s, "least_s": median_s * 0.9, "samples": 10, "foreign": 0.0,
         "away": away, "facts": {"ready_s": 0.1},

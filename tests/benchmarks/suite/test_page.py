@@ -1,4 +1,4 @@
-"""The page, the plots and the README say what the rows say."""
+"""The page, the plots and the README agree with the rows."""
 
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -90,7 +90,7 @@ def test_rows_that_were_contested_again_take_the_place_of_older_ones() -> None:
     assert joined([one]) == one
 
 
-def test_the_page_names_what_failed_and_how_exact_everybody_is() -> None:
+def test_the_page_names_failures_and_the_error_of_every_peer() -> None:
     rounds = [contest("gmm_512", 0, ansorpy_rt=1.0)]
     rounds[0]["contestants"]["torch"] = {"failed": "wrong: 0.5 away\nand more"}
     rounds[0]["contestants"]["ort_rt"] = {"unfit": "no weights"}
@@ -110,7 +110,7 @@ def test_a_duel_counts_the_time_until_their_result_was_beaten() -> None:
     assert "![Tuning curves](c.svg)" in text
 
 
-def test_a_duel_tells_what_winograd_would_gain() -> None:
+def test_a_duel_tells_the_gain_of_winograd() -> None:
     assert DUEL.ratio_with_winograd == DUEL.ratio
     assert "| = |" in page(ROWS, [DUEL], [FACTS], {})
     assert DUEL.our_s is not None
@@ -127,7 +127,7 @@ def test_a_duel_that_was_not_reached_says_so() -> None:
     assert "reached in" not in page(ROWS, [slow], [FACTS], {})
 
 
-def test_curves_are_read_from_what_the_searches_left() -> None:
+def test_curves_are_read_from_the_files_of_the_searches() -> None:
     assert our_curve({"curve": [[0.1, 16, None], [0.2, 32, 1e-3]]}) == (
         (0.1, 16, inf), (0.2, 32, 1e-3),
     )  # fmt: skip

@@ -26,7 +26,7 @@ TOLERANCE = 1e-5  # float32, sums of at most a few hundred products
 
 
 def found(one: Contestant, python: Path) -> dict[str, float | str]:
-    """Return what the check says of a contestant."""
+    """Return the result of the check of a contestant."""
     variant = UNTUNED if one.name == METASCHEDULE else one.variant
     done = subprocess.run(
         [str(python), "-m", "benchmarks.suite.peers.check", one.module, variant], cwd=ROOT,

@@ -63,7 +63,7 @@ def test_a_result_that_is_wrong_is_a_failure_and_is_not_timed(tmp_path: Path) ->
 
 
 @pytest.mark.measure
-def test_what_a_peer_does_not_offer_is_no_failure(tmp_path: Path) -> None:
+def test_an_operator_that_a_peer_lacks_is_no_failure(tmp_path: Path) -> None:
     with party(HERE, 1, CORES, tmp_path / "log") as guests:
         row = hold("c1d", {}, [NUMPY], guests, local_target(1), BRIEF, tmp_path)
     assert row["contestants"] == {"numpy": {"unfit": "not natural in NumPy"}}

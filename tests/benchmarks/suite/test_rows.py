@@ -1,4 +1,4 @@
-"""The rows compute what their formulas say, and the formulas what NumPy says."""
+"""The rows agree with their formulas, and the formulas with NumPy."""
 
 import numpy as np
 import pytest

@@ -125,7 +125,7 @@ def test_means_count_the_rows_that_a_peer_runs() -> None:
     assert "jax" not in found
 
 
-def test_shares_are_of_what_was_measured_beside_the_row() -> None:
+def test_shares_are_of_the_peak_measured_beside_the_row() -> None:
     row = one(WITHOUT, ansorpy_rt=1.0)
     flop, size_bytes = 2 * 512**3, 3 * 512 * 512 * 4
     assert share_of_fma(row, 2 * flop / FMA) == pytest.approx(0.5)

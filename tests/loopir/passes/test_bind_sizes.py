@@ -1,4 +1,4 @@
-"""Loops that run once are gone, also where only what is known of outer loops tells."""
+"""Loops that run once are removed, also if only the ranges of outer loops prove it."""
 
 from ansorpy.expr.expr import Binary, Expr
 from ansorpy.loopir.nodes import For, Program, Scope, Stmt

@@ -25,12 +25,12 @@ def row_sums(
     weight: Expr | None = None,
     weights: int = 5,
 ) -> Program:
-    """C[j] = sum over k of X[k, j] * W[k], places of vectors in a register tile.
+    """C[j] = sum over k of X[k, j] * W[k] in a register tile.
 
     Args:
-        written: the mask of every step of the sum.
-        looked_at: that of the tile that stores what came out.
-        columns: of X: whoever reads more reads beyond it.
+        written: the mask of every accumulation.
+        looked_at: the mask of the tile that stores the sums.
+        columns: the columns of X; a load of more columns is out of bounds.
     """
     lanes, dims = (("l", 16),), (("n", 2),)
     weight = read("W", v("k"), dtype=dtype) if weight is None else weight
@@ -77,7 +77,7 @@ def test_a_mask_that_the_reader_has_is_left_out() -> None:
     assert same(before, after)
 
 
-def test_what_is_loaded_keeps_the_mask_and_what_does_not_move_has_none() -> None:
+def test_loads_keep_the_mask_and_invariant_loads_have_none() -> None:
     (value,) = sum_of(drop_masks(row_sums(lt(PLACE, c(24)), lt(PLACE, c(24))))).store.values
     selects = [part for part in (value.a, value.b) if isinstance(part, Select)]  # type: ignore[union-attr]
     assert [part.then for part in selects] == [read("X", v("k"), PLACE)]
@@ -114,7 +114,7 @@ def _replaced(body: object, tile: Tile, value: Expr) -> Alloc:
         row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)), vectors=1),  # the tile has no such places
         row_sums(
             lt(PLACE, c(24)), lt(PLACE, c(24)), weight=read("acc", v("n"), v("l"))
-        ),  # what is in a register is not loaded
+        ),  # registers are not loaded from memory
     ],
     ids=["no mask", "more", "late", "moving", "integers", "outside", "registers"],
 )
@@ -122,20 +122,20 @@ def test_other_masks_stay(before: Program) -> None:
     assert drop_masks(before) == before
 
 
-def test_what_does_not_move_is_read_where_all_conditions_meet() -> None:
+def test_invariant_loads_need_a_lane_on_which_all_conditions_hold() -> None:
     """X[k, j] * W[k] for j > k + 20: W has four elements, and nothing is summed for the fifth k."""
     beyond = lt(add(v("k"), c(20)), PLACE)
     before = row_sums(conjunction([lt(PLACE, c(24)), beyond]), lt(PLACE, c(24)), weights=4)
     assert drop_masks(before) == before
     assert same(before, drop_masks(before), weights=4)
-    early = lt(add(v("k"), c(3)), PLACE)  # whatever k is, the ninth place has both
+    early = lt(add(v("k"), c(3)), PLACE)  # the ninth lane satisfies both for any k
     before = row_sums(conjunction([lt(PLACE, c(24)), early]), lt(PLACE, c(24)))
     assert sum_of(drop_masks(before)).mask == early
     assert same(before, drop_masks(before))
 
 
 @pytest.mark.parametrize("other", [0.0, 1.0])
-def test_what_a_value_reads_at_chosen_places_is_not_read_where_lanes_idle(other: float) -> None:
+def test_loads_within_a_select_keep_the_dropped_condition(other: float) -> None:
     beyond = lt(add(v("k"), c(20)), PLACE)
     weight = Select(beyond, mul(read("W", v("k")), f32(2.0)), f32(other))
     before = row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)), weight=weight, weights=4)

@@ -64,7 +64,7 @@ def test_a_loop_that_may_not_run_or_runs_in_parallel_keeps_it() -> None:
         assert of(kept) == kept
 
 
-def test_what_mentions_the_loop_is_of_its_first_iteration() -> None:
+def test_a_hoisted_statement_has_the_loop_at_its_first_iteration() -> None:
     start = Store(("C",), (Const(0),), (Read("A", (Var("k"),), F32),))
     moved = of(loop("k", Seq((If(first("k"), start), ADD))))
     at_zero = Store(("C",), (Const(0),), (Read("A", (Const(0),), F32),))

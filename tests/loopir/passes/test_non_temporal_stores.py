@@ -43,7 +43,7 @@ def test_shorter_vectors_than_a_line_stay() -> None:
     assert streamed(writes(set_to_input()), features=()) == [False]
 
 
-def test_what_is_read_again_stays() -> None:
+def test_outputs_that_are_read_again_keep_normal_stores() -> None:
     reader = Tile((), (), store("D", (v("j"),), read("C", v("j"))))
     assert streamed(writes(set_to_input(), reader)) == [False, False]
     step = Tile((), LANES, store("C", (v("l"),), read("X", v("l")), "sum"))

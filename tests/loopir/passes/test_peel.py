@@ -39,7 +39,7 @@ def tiled(kind: LoopKind) -> Program:
 
 
 @pytest.mark.parametrize("kind", [LoopKind.PARALLEL, LoopKind.SERIAL])
-def test_what_the_condition_of_a_branch_decides_is_folded_in_it(kind: LoopKind) -> None:
+def test_a_branch_is_folded_under_its_condition(kind: LoopKind) -> None:
     before = tiled(kind)
     after = peel(before)
     inside = [s for phase in after.phases for s in walk_stmt(phase.body)]

@@ -1,4 +1,4 @@
-"""What is fetched while one block is used are the lines of the next one, and nothing else."""
+"""The lines prefetched while a block is used are exactly the lines of the next block."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -50,7 +50,7 @@ def fetched(made: Program) -> list[Prefetch]:
 
 
 def run(stmt: Stmt) -> Iterator[Tile | Prefetch]:
-    """Yield tiles and what is fetched in the order in which they happen, without loops."""
+    """Yield tiles and prefetches in order of execution, with the loops unrolled."""
     match stmt:
         case For(var=var, extent=Const(value=count), body=body):
             for number in range(int(count)):
@@ -99,7 +99,7 @@ def test_while_a_block_is_used_the_next_one_is_fetched(
         assert ahead == wanted
 
 
-def test_what_fits_into_the_last_cache_is_not_fetched() -> None:
+def test_inputs_that_fit_the_last_level_cache_are_not_prefetched() -> None:
     made = used_again()
     bytes_of_x = 4 * STEPS * 32 * 4
     assert fetched(prefetch(made, Target(l3_bytes=bytes_of_x * 4 // 3)))
@@ -159,7 +159,7 @@ def walked(
 
 
 @pytest.mark.parametrize("vectors", [4, 8, 32])
-def test_what_is_summed_line_by_line_is_fetched_a_page_ahead(vectors: int) -> None:
+def test_streams_of_a_reduction_are_prefetched_a_page_ahead(vectors: int) -> None:
     rows, steps = 3, 4
     made = prefetch(walked(vectors, rows, steps), TARGET)
     came = [number(p.offset) for p in run(made.phases[0].body) if isinstance(p, Prefetch)]
@@ -183,7 +183,7 @@ def test_other_walks_are_left_to_the_hardware(made: Program) -> None:
     assert not fetched(prefetch(made, TARGET))
 
 
-def test_what_no_loop_of_a_task_moves_is_not_fetched() -> None:
+def test_a_block_that_no_serial_loop_moves_is_not_prefetched() -> None:
     made = walked()
     (phase,) = made.phases
     again = replace(made, phases=(replace(phase, body=For("again", c(2), phase.body)),))

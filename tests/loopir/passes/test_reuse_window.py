@@ -1,4 +1,4 @@
-"""A window is summed over inside of a tile only where its rows share what they read."""
+"""The loops of a window move into a tile if and only if rows of the tile share loads."""
 
 import numpy as np
 import pytest

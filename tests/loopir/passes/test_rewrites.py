@@ -32,7 +32,7 @@ TARGETS: Final = {
     ),
     "TA": Target(features=AMX, cpu="sapphirerapids"),
 }  # fmt: skip
-LINES: Final = 20  # of one side
+LINES: Final = 20  # lines of the program before or after a pass at most
 
 
 def phase_text(program: Program, number: int) -> str:

@@ -1,4 +1,4 @@
-"""What lives in no registers is not written out further than it pays."""
+"""Tiles of copies and maps, which are not kept in registers, are cut to a useful size."""
 
 from math import prod
 
@@ -16,7 +16,7 @@ WIDE = Target(vector_bits=512)
 
 
 def transposed(rows: int, columns: int, combiner: str | None = None) -> Program:
-    """Return B[j, i] = A[i, j] + A[i, j], or its sum over what B holds, all written out."""
+    """Return B[j, i] = A[i, j] + A[i, j], or B[j, i] += ..., with all loops written out."""
     a = read("A", v("i"), v("j"))
     body = store("B", (v("j"), v("i")), add(a, a), combiner)
     lanes = For("j", c(columns), body, LoopKind.VECTOR)
@@ -78,7 +78,7 @@ def copied(rows: int, columns: int) -> Program:
         (3, 2000, [4]),  # long rows in pieces
     ],
 )
-def test_what_lies_in_rows_is_copied_row_by_row(rows: int, columns: int, sizes: list[int]) -> None:
+def test_contiguous_rows_are_copied_row_by_row(rows: int, columns: int, sizes: list[int]) -> None:
     made = tile(copied(rows, columns), WIDE)
     assert vectors(made) == sizes
     a = np.random.default_rng(0).random((rows, columns), np.float32)

@@ -1,4 +1,4 @@
-"""What is transposed when it is stored has one square, which a loop moves."""
+"""A tile that is transposed at its store becomes a loop over one square tile."""
 
 from dataclasses import replace
 
