@@ -1,10 +1,14 @@
-"""Every operator through the engine: sketch, plan, row, program; interpreted against the oracle."""
+"""Every operator through the engine: sketch, plan, row, program, machine code."""
 
 import numpy as np
 import pytest
 
-from ansorpy import te
+from ansorpy import local_target, te
+from ansorpy.codegen.loader import build, load
 from ansorpy.loopir.interp import run
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import verify
+from ansorpy.measure.verify.inputs import constants
 from ansorpy.oracle.reference import evaluate
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
@@ -12,18 +16,23 @@ from ansorpy.population.sample import sample
 from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
+from ansorpy.te.dag import Dag
 from tests.random_dag import random_inputs
 from tests.topi.test_operators import CASES
 
 TARGET = Target(cores=2, vector_bits=128)
 
 
+def drawn(name: str, rng: np.random.Generator) -> Dag:
+    """Return the Dag of one operator on drawn arguments."""
+    made, tensors, _ = CASES[name](rng)
+    return te.dag([made] if isinstance(made, te.Tensor) else list(made), name, inputs=tensors)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_program_of_an_operator_equals_the_oracle(name: str) -> None:
     rng = np.random.default_rng([1, *name.encode()])
-    made, tensors, _ = CASES[name](rng)
-    outputs = [made] if isinstance(made, te.Tensor) else list(made)
-    dag = te.dag(outputs, name, inputs=tensors)
+    dag = drawn(name, rng)
     sketches = derive(dag, TARGET, CPU).sketches
     inputs = random_inputs(rng, dag)
     wanted = evaluate(dag, inputs)
@@ -36,3 +45,14 @@ def test_a_program_of_an_operator_equals_the_oracle(name: str) -> None:
         for one, truth in zip(got.values(), wanted, strict=True):
             # Reductions of at most a few hundred terms of about 1 in float32.
             np.testing.assert_allclose(one, truth, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_machine_code_of_an_operator_passes_the_verifier(name: str) -> None:
+    rng, target = np.random.default_rng([1, *name.encode()]), local_target(cores=1)
+    dag = drawn(name, rng)
+    plan = plans(derive(dag, target, CPU).sketches[-1], target)[0]
+    (row,) = sample(plan, 1, rng)
+    program = bind(plan, row, target)
+    loaded = load(build(program, target))
+    assert verify(loaded, program.buffers, make_cases(dag, 1), constants(dag)) is None
