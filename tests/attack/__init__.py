@@ -1,1 +1,1 @@
-"""Attacks on what ansorpy takes from outside."""
+"""Attacks on the inputs of ansorpy."""

@@ -1,6 +1,6 @@
 """`python -m tests.attack.child`: every move of a hostile child, as slot and as builder.
 
-With and without bubblewrap, if it is installed. Says in JSON lines what went wrong, and in the last
+With and without bubblewrap, if it is installed. Prints effects as JSON lines, and in the last
 line how many moves were made. Exit code 1 if anything did.
 """
 
@@ -18,7 +18,7 @@ ROLES = ("slot", "builder")
 
 
 def play_all(role: str, bwrap: str, moves: Sequence[str], verbose: bool) -> list[str]:
-    """Make the moves one after the other, all against one pool; return what went wrong."""
+    """Make the moves one after the other, all against one pool; return the effects."""
     wrong = []
     with stage(bwrap) as set_up:
         for name in moves:

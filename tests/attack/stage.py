@@ -33,7 +33,9 @@ SECRET: Final = "TOPSECRET-5f1c"
 MARK: Final = "LC_ANSORPY_ATTACK"  # reaches the measuring processes: it is on the allow-list
 SECRETS: Final = ("PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "ANSORPY_DATABASE_URL", "GITHUB_TOKEN")
 LIMITS: Final = ResourceLimits(memory_bytes=512 << 20, folder_bytes=64 << 20)
-GROWTH_BYTES: Final = 300 << 20  # of this process: an answer may not be larger than its limit
+GROWTH_BYTES: Final = (
+    300 << 20
+)  # growth of this process: an answer may not be larger than its limit
 STRAYS: Final = ("/", "/tmp", "/var/tmp", "/dev/shm", str(Path.home()))
 IPC: Final = ("shm", "sem", "msg")
 
@@ -77,7 +79,7 @@ class Stage:
         }  # fmt: skip
 
     def play(self, role: str, name: str) -> list[str]:
-        """Measure a hostile candidate before a good and a wrong one; return what went wrong."""
+        """Measure a hostile candidate before a good and a wrong one; return the effects."""
         before = self.state()
         hostile = f"{role}|{name}|{json.dumps(asdict(self.aims))}"
         names = [hostile, "good", "swapped", "good"]
@@ -108,7 +110,7 @@ class Stage:
 
 
 def _misjudged(found: list[Outcome | None]) -> list[str]:
-    """Return which outcomes are not what they must be; the hostile one may be any outcome."""
+    """Return the outcomes that are wrong; that of the hostile candidate may be any."""
     hostile, good, swapped, again = found
     wrong = []
     if not isinstance(hostile, Measured | Failed):

@@ -104,7 +104,7 @@ def test_an_answer_too_many_is_never_the_answer_to_another_call(worker: Worker) 
     first = ask(worker, "own_pid")
     assert ask(worker, "twice") == "forged"  # its own: a process that lies about itself
     assert [ask(worker, "same", text) for text in ("one", "two")] == ["one", "two"]
-    assert ask(worker, "own_pid") != first  # in a child that nobody wrote to
+    assert ask(worker, "own_pid") != first  # in a child without a pending answer
 
 
 @pytest.mark.parametrize(

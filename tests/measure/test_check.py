@@ -34,7 +34,7 @@ def test_small_integers_see_a_dropped_last_term(wide: tuple[Dag, tuple[Case, ...
     assert found is not None
     assert found.kind == "wrong"
     assert "small-integer inputs" in found.message
-    # Random numbers alone see it in few elements: that is what the second case is for.
+    # Random numbers show it in few elements only; the second case shows it in all.
     dense = cases[0].expected[0]
     assert dense.bound is not None
     a, b = cases[0].inputs["A"].astype(float), cases[0].inputs["B"].astype(float)

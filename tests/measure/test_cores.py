@@ -29,7 +29,7 @@ def waits(folder: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether the file is among the locks of this machine."""
+    """Return whether the file is among the locks of this machine."""
     inode = str(path.stat().st_ino)
     return any(f":{inode} " in line for line in Path("/proc/locks").read_text().splitlines())
 
@@ -46,7 +46,7 @@ def test_a_waiting_job_gets_the_lock_next(tmp_path: Path) -> None:
             thread = threading.Thread(target=other)
             thread.start()
             waits(tmp_path)
-        with exclusive({3}, tmp_path):  # at once: faster than whoever has to wake up
+        with exclusive({3}, tmp_path):  # at once: faster than a waiting thread wakes up
             order.append("again")
         thread.join()
     assert order == ["other", "again"] * 20

@@ -1,4 +1,4 @@
-"""Where the buffers of a timed kernel lie."""
+"""Addresses of the buffers of a timed kernel."""
 
 import numpy as np
 

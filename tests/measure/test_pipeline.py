@@ -357,3 +357,14 @@ def test_a_call_waits_for_the_call_in_the_background_and_gets_its_own_answer(
         reply = a.worker.call(NAP, NAP_S, 5.0)
     assert isinstance(reply, Returned)
     assert reply.value[0] >= begin + 4 * NAP_S
+
+
+@pytest_measure
+def test_a_prebuilt_batch_prefers_a_builder_that_does_not_disturb_the_slot(tmp_path: Path) -> None:
+    with sleepers(tmp_path, 1, 0) as (disturbs, free):
+        queue = BuildQueue([disturbs, free], frozenset({1}), CodeCache())
+        queue.prebuild(requests(2), 5.0)
+        assert list(queue.batches) == [free]
+        queue.wait_quiet()  # nothing to wait for
+        assert list(queue.batches) == [free]
+        assert len(list(queue.take(free))) == 2

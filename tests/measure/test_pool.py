@@ -31,9 +31,9 @@ SETTINGS = MeasureSettings(
     race_processes=2,
     race_visits=3,
     limits=ResourceLimits(memory_bytes=1 << 30),
-    sandbox="off",  # what candidates do here, the sandbox would not let them
+    sandbox="off",  # the sandbox would refuse the attempts of these candidates
 )
-HASTY = replace(SETTINGS, build_timeout_s=1.0, run_timeout_s=1.0)  # for what hangs
+HASTY = replace(SETTINGS, build_timeout_s=1.0, run_timeout_s=1.0)  # for hanging candidates
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def hasty() -> Iterator[MeasurePool]:
 
 
 def measure(pool: MeasurePool, *names: str, best_s: float | None = None) -> list[Outcome | None]:
-    pool.queue.cache.clear()  # of earlier tests
+    pool.queue.cache.clear()  # drop the outcomes of earlier tests
     return pool.measure([program(name, DAG) for name in names], best_s)
 
 
@@ -74,7 +74,7 @@ def measure(pool: MeasurePool, *names: str, best_s: float | None = None) -> list
     ],
 )
 def test_a_failure_is_named(pool: MeasurePool, name: str, kind: str, words: str) -> None:
-    (bad,) = measure(pool, name)  # alone: what is slower than another passes fewer checks
+    (bad,) = measure(pool, name)  # alone: a slower candidate passes fewer checks
     (good,) = measure(pool, "good")
     assert isinstance(bad, Failed)
     assert (bad.kind, words in bad.message) == (kind, True), bad
@@ -289,7 +289,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def ended(pids: list[int], within_s: float) -> bool:
-    """Whether all have ended; one that init has adopted stays until init asks for it."""
+    """Return whether all have ended; an orphan stays a zombie until init collects it."""
 
     def runs(pid: int) -> bool:
         try:

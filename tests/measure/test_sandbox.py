@@ -169,7 +169,7 @@ def test_the_filter_of_either_architecture_judges_every_call(machine: str) -> No
         assert found == expected, name
     read = {"x86_64": 0, "aarch64": 63}[machine]
     assert verdict(alone, read, arch) == seccomp.ALLOW
-    assert verdict(alone, read, arch + 1) == refused  # of another architecture
+    assert verdict(alone, read, arch + 1) == refused  # another architecture
     if machine == "x86_64":
         assert verdict(alone, seccomp.X32 + read, arch) == refused
 

@@ -163,7 +163,7 @@ def test_the_sample_after_a_trial_serves_before_the_next_one() -> None:
     assert samples_of_the_reference(0.01) == 1
     fake.factor, fake.begin, fake.end = 2.0, 0, 2  # a spell that ends before the reference's turn
     assert samples_of_the_reference(0.01) == 1
-    fake.factor, fake.begin, fake.end = 2.0, 0, 100  # one that goes on: in turns
+    fake.factor, fake.begin, fake.end = 2.0, 0, 100  # a slow spell that lasts: in turns
     assert samples_of_the_reference(0.01) > 2
     fake.factor = 1.0
     assert samples_of_the_reference(FRESH_S + 0.01) == 3
@@ -208,7 +208,7 @@ def test_a_preempted_reference_gets_more_turns(stalls: tuple[int, ...], turns: i
 
 @pytest.mark.parametrize("stalls", [(2, 3, 5), (1, 2, 4), (1, 3, 5, 6), (2, 4, 5, 6)])
 def test_stalls_of_the_reference_make_no_candidate_faster(stalls: tuple[int, ...]) -> None:
-    """A neighbour takes the core in every other sample of the reference, and nobody is told."""
+    """A neighbour takes the core in every other sample of the reference, unnoticed."""
     fake = Fake()
     costs_s = [0.0035 if number in stalls else 0.0014 for number in range(20)]
     reference = Reference(fake.call("reference", *costs_s), 0.0014)
@@ -227,7 +227,7 @@ def test_the_lower_quartile_of_the_reference_bounds_the_slowdown() -> None:
 
 
 def test_a_preempted_thread_disturbs_the_whole_process() -> None:
-    """Two busy threads on one core: one of them is not the one that asks."""
+    """Two busy threads on one core: the preempted thread is not the asking one."""
     script = """
 import os, threading, time
 from ansorpy.measure.timing.sampling import preemptions

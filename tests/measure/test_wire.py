@@ -1,4 +1,4 @@
-"""Answers are data: what is written is read back, everything else is refused."""
+"""Answers are data: written values are read back, all other bytes are refused."""
 
 import json
 from dataclasses import dataclass

@@ -71,11 +71,11 @@ class BuildQueue:
     def prebuild(self, requests: Sequence[BuildRequest], timeout_s: float) -> None:
         """Start to build the missing requests on idle builders; return at once.
 
-        One builder stays without work: the caller occupies a core. Builders on quiet cores come
-        first, since nothing is timed now.
+        One builder stays without work, because the caller occupies a core. Builders on quiet cores
+        come last: a batch in progress there would delay the next measurement.
         """
         missing = self._missing(requests)
-        order = sorted(self.builders, key=lambda one: not self.disturbs(one))
+        order = sorted(self.builders, key=self.disturbs)
         idle = [one for one in order[: len(order) - 1] if one.idle]
         for number, builder in enumerate(idle):
             share = missing[number :: len(idle)]

@@ -1,4 +1,4 @@
-"""The moves of a hostile child. Each is tried in full; what is refused is passed over."""
+"""The moves of a hostile child. Each is tried in full; refused calls are skipped."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -104,7 +104,7 @@ def many_extra_frames(aims: Aims) -> None:
 
 @move
 def late_thread(aims: Aims) -> None:
-    """Answer whatever comes, again and again, with the number of this call."""
+    """Answer every request, again and again, with the number of this call."""
     call = number()
 
     def later() -> None:
@@ -216,5 +216,5 @@ def forged_note(aims: Aims) -> None:
 
 @move
 def hooked_encoder(aims: Aims) -> None:
-    """Let this process answer its later calls with what no codec would write."""
+    """Let this process answer its later calls with bytes that no codec would write."""
     worker_main._answer = lambda request: (b"{}" * 100, b"raw")

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ansorpy.measure.workers.frames import ANSWER
 
 MIB: Final = 1 << 20
-# A time that no run here takes. So slow that no candidate is timed beside the one that claims it:
+# A time that no run here takes. So slow that a candidate with it never is the reference kernel:
 # code that runs in the process of another candidate, during its call, can answer that call.
 FORGED_S: Final = 123.456
 IPC_KEY: Final = 0xA77AC
