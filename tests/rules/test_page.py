@@ -1,4 +1,4 @@
-"""docs/rules.md is made of the docstrings of the rules; `--update-golden` writes it anew."""
+"""docs/rules.md consists of the docstrings of the rules; `--update-golden` writes it anew."""
 
 from inspect import getdoc
 from pathlib import Path
@@ -14,13 +14,14 @@ HEAD = """# Derivation rules
 Made from the docstrings of `rules/` by `tests/rules/test_page.py`; do not edit by hand
 (`pytest tests/rules/test_page.py --update-golden`).
 
-A derivation stands at (S, i): a state, and the stage it is to decide on next, from the last
-stage to the first. The rules of a set are asked in order; every successor of every rule that
-applies goes on by itself. To add a rule of your own, put it in front:
+A derivation is at (S, i): a state and its current stage, from the last stage to the first. The
+rules of a set are tried in order, and the derivation continues from every successor of every rule
+that applies. To add a rule, derive a class from `ansorpy.state.rule.Rule`, define `explain` and
+`rewrite` (and `excludes_later` if no later rule is to be tried), and put it in front:
 `(Mine(), *rules.CPU)`.
 
-A set "cpu+word" is put in front of "cpu" where a request allows that word: its rules change by how
-much results are rounded.
+A set "cpu+word" precedes "cpu" if a request allows that word: its rules change the rounding of
+results.
 """
 
 
