@@ -1,5 +1,6 @@
 from collections.abc import Callable, Mapping
 from math import inf
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -122,6 +123,23 @@ def test_a_used_up_space_stops_its_task_only() -> None:
         dealer.report(turn, min(room, turn.trials), 1e-3)
     assert dealer.allocation == {"t0": 20, "t1": 180}
     assert dealer.stopped == {"t0": "no candidates left"}
+
+
+@pytest.mark.parametrize("strategy", ["gradient", "round-robin"])
+def test_no_task_gets_more_than_the_most_trials_of_a_task(
+    strategy: Literal["gradient", "round-robin"],
+) -> None:
+    dealer = scheduler(tasks(3), Settings(1000, strategy=strategy, task_trials=50))
+    play(dealer, lambda name, n: 1e-2 / n if name == "t0" else 1e-5)
+    assert dealer.allocation == {"t0": 50, "t1": 50, "t2": 50}
+    assert set(dealer.stopped.values()) == {"50 trials, the most of a task"}
+
+
+def test_the_trials_of_all_tasks_end_before_the_most_of_a_task() -> None:
+    dealer = scheduler(tasks(2), Settings(64, task_trials=1000))
+    play(dealer, falling)
+    assert sum(dealer.allocation.values()) == 64
+    assert not dealer.stopped
 
 
 def test_early_stop_counts_trials_without_gain() -> None:

@@ -305,6 +305,13 @@ def test_several_tasks_share_the_trials(tmp_path: Path) -> None:
     assert all(result.kernel is not None for result in end.results)
 
 
+def test_no_task_has_more_trials_than_the_most_of_a_task(tmp_path: Path) -> None:
+    two = MM + "\ndef mv(float(24,24) A, float(24) B) -> (C) { C(i) +=! A(i,k) * B(k) }"
+    end = last(events(two, out=tmp_path, trials=256, max_trials_per_task=12))
+    assert end.stopped == "trials"
+    assert [result.trials for result in end.results] == [12, 12]
+
+
 def test_patience_ends_a_search_that_gains_nothing(tmp_path: Path) -> None:
     pools = fake_pools(verdict=lambda program: Measured((1e-3,)))
     end = last(events(out=tmp_path, pools=pools, trials=256, patience=16))

@@ -73,6 +73,14 @@ class TuneOptions:
             budget=True,
         ),
     ] = None
+    max_trials_per_task: Annotated[
+        int | None,
+        Option(
+            "Trials of each task at most: one slow task does not use up the trials of a network.",
+            OptionLimits(least=1, most=MAX_TRIALS),
+            budget=True,
+        ),
+    ] = None
     weights: Annotated[
         Mapping[str, float],
         Option(

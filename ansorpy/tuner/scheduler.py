@@ -33,6 +33,7 @@ class Settings:
     strategy: Literal["gradient", "round-robin"] = "gradient"
     round_trials: int | None = None  # None: 16, then 32, up to 256 trials, else 64
     early_stop_trials: int | None = None  # a task without gain for so many trials stops
+    task_trials: int | None = None  # a task with so many trials stops
     hopeless_rounds: int = 2  # a task without any valid result in so many rounds stops
     alpha: float = 0.2  # share of the past in the prediction; with beta and window as released
     beta: float = 2.0  # how much slower than its kin a task is allowed to stay
@@ -93,6 +94,15 @@ class TaskScheduler:
         """Why tasks get no more turns, by task name; those that still do are absent."""
         return {name: p.stopped for name, p in self._by_name.items() if p.stopped}
 
+    @property
+    def _left(self) -> int:
+        return self._settings.trials - self.trials
+
+    def left(self, name: str) -> int:
+        """Return how many trials a task may still get."""
+        limit = self._settings.task_trials
+        return self._left if limit is None else min(self._left, limit - self._by_name[name].trials)
+
     def resume(self, name: str, trials: int, best_s: float) -> None:
         """Tell what earlier runs found: the task needs no warm-up round. Costs no budget."""
         if trials > 0 and isfinite(best_s):
@@ -126,7 +136,7 @@ class TaskScheduler:
 
     def next_turn(self) -> Turn | None:
         """Return whose turn it is; None when the budget is spent or no task is left."""
-        left = self._settings.trials - self.trials
+        left = self._left
         seconds = self._settings.seconds
         late = seconds is not None and self._clock() - self._start >= seconds
         alive = [p for p in self._progress if p.alive]
@@ -137,7 +147,7 @@ class TaskScheduler:
         unknown = [p for p in alive if p.best_s == inf]
         # The fewest rounds first, so that one task that fails does not hold up the others.
         chosen = min(unknown, key=lambda p: p.rounds) if unknown else self._steepest(alive)
-        return Turn(chosen.task, min(self._size(chosen), left))
+        return Turn(chosen.task, min(self._size(chosen), self.left(chosen.task.name)))
 
     def _size(self, progress: Progress) -> int:
         """Return how many trials the next round of a task has: few at first, more in the end.
@@ -167,6 +177,8 @@ class TaskScheduler:
             progress.stopped = f"no valid candidate in {progress.trials} trials"
         elif limit is not None and progress.trials_since_gain >= limit:
             progress.stopped = f"no gain in {progress.trials_since_gain} trials"
+        elif progress.trials == self._settings.task_trials:
+            progress.stopped = f"{progress.trials} trials, the most of a task"
         self._leave_group(progress)
 
     def _equal_turn(self, alive: Sequence[Progress], left: int) -> Turn:
@@ -178,7 +190,8 @@ class TaskScheduler:
         chosen = min((i for i, n in enumerate(owed) if n > 0), key=lambda i: alive[i].trials)
         # Rounds of even size: a last round of one trial would teach nothing.
         rounds = ceil(owed[chosen] / self._round)
-        return Turn(alive[chosen].task, min(left, ceil(owed[chosen] / rounds)))
+        task = alive[chosen].task
+        return Turn(task, min(self.left(task.name), ceil(owed[chosen] / rounds)))
 
     def _steepest(self, alive: Sequence[Progress]) -> Progress:
         """Return the task with the most negative gradient, a random one where all are equal."""

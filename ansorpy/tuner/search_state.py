@@ -91,7 +91,6 @@ class SearchState:
         self.tasks = {task.name: task for task in tasks}
         self.criteria = criteria
         self.budget = budget
-        self._trials = settings.trials
         self.picking, self._dealing = np.random.default_rng(seed).spawn(2)
         shares = [Share(t.name, weights.get(t.name, 1.0), t.flop) for t in tasks]
         self.scheduler = TaskScheduler(shares, settings, self._dealing, clock)
@@ -119,7 +118,7 @@ class SearchState:
     def task_continues(self, turn: Turn) -> bool:
         """Return whether the task of a turn has the next one, too, as far as can be foretold."""
         alone = len(self.tasks) - len(self.scheduler.stopped) == 1
-        left = self._trials - self.scheduler.trials > turn.trials
+        left = self.scheduler.left(turn.task.name) > turn.trials
         return alone and left and self.budget.fitting(turn.trials + 1) > turn.trials
 
     def report(self, turn: Turn, trials: int, best_s: float, spent: TimeSpent) -> None:
@@ -135,7 +134,7 @@ class SearchState:
             return "target"
         if self.criteria.stale:
             return "gain"
-        if self.scheduler.trials >= self._trials:
+        if all(self.scheduler.left(name) <= 0 for name in self.tasks):
             return "trials"
         return "converged" if len(self.scheduler.stopped) == len(self.tasks) else "seconds"
 

@@ -93,7 +93,7 @@ def prepare(
         tasks=tasks,
         weights=weights,
         known={task.name: history(task.key) for task in tasks},
-        share=-(-request.trials // len(tasks)),
+        share=min(-(-request.trials // len(tasks)), request.max_trials_per_task or request.trials),
         digest=record_lookup.request_digest(tasks, request, weights),
         out=out,
         journal=journal,
@@ -169,7 +169,11 @@ class Context:
         rest_s = sum(weights[result.name] * (result.best_s or 0.0) for result in answered)
         gain = request.stop_if_gain_below
         criteria = StopCriteria(weights, request.target_latency_s, gain, rest_s)
-        settings = Settings(request.trials, early_stop_trials=request.patience)
+        settings = Settings(
+            request.trials,
+            early_stop_trials=request.patience,
+            task_trials=request.max_trials_per_task,
+        )
         seed, budget, clock = request.seed, self.budget, self.clock
         return SearchState(self.tasks, settings, weights, seed, criteria, budget, clock)
 

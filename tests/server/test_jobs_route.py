@@ -54,8 +54,8 @@ FIELDS = f"{', '.join(FIRST)} or {LAST}"
         ({"budgets": {}}, "?", f"cannot take a field of the request because no such field exists;"
          f" expected {FIELDS}; the nearest is budget"),
         ({"budget": {"trails": 5}}, "budget.?", "cannot take a field of budget because no such"
-         " field exists; expected trials, seconds, target_latency_s, stop_if_gain_below or"
-         " patience; the nearest is trials"),
+         " field exists; expected trials, seconds, target_latency_s, stop_if_gain_below, patience"
+         " or max_trials_per_task; the nearest is trials"),
         ({"zzzzzzzz": 1}, "?", f"cannot take a field of the request because no such field exists;"
          f" expected {FIELDS}"),
         ({"budget": {"trials": 0}}, "budget.trials", "cannot take budget.trials because its value"
