@@ -18,7 +18,7 @@ from ansorpy.records import (
     MemoryStore,
     Race,
     Record,
-    Store,
+    RecordStore,
     decode,
     encode,
     import_jsonl,
@@ -46,11 +46,11 @@ class StoreContract:
     """The contract of stores; a subclass gives the `make` fixture (same place each call)."""
 
     @pytest.fixture
-    def make(self) -> Callable[[], Store]:
+    def make(self) -> Callable[[], RecordStore]:
         raise NotImplementedError
 
     def test_the_best_is_the_fastest_trial_that_was_not_aborted(
-        self, make: Callable[[], Store]
+        self, make: Callable[[], RecordStore]
     ) -> None:
         store = make()
         aborted = replace(trial(0.1), outcome=Measured((0.1,), aborted=True))
@@ -60,26 +60,26 @@ class StoreContract:
         assert best is not None
         assert best == trial(2.0)
 
-    def test_no_best_where_nothing_was_measured(self, make: Callable[[], Store]) -> None:
+    def test_no_best_where_nothing_was_measured(self, make: Callable[[], RecordStore]) -> None:
         store = make()
         store.append([FAILED])
         assert store.best(KEY) is None
         assert store.best("unknown") is None
 
-    def test_records_come_back_whole_and_in_order(self, make: Callable[[], Store]) -> None:
+    def test_records_come_back_whole_and_in_order(self, make: Callable[[], RecordStore]) -> None:
         store = make()
         written = (trial(3.0), FAILED, replace(trial(2.0), race=RACE))
         store.append(written)
         assert store.all(KEY) == written
         assert tuple(store.export()) == written
 
-    def test_the_same_record_twice_is_kept_once(self, make: Callable[[], Store]) -> None:
+    def test_the_same_record_twice_is_kept_once(self, make: Callable[[], RecordStore]) -> None:
         store = make()
         store.append([trial(1.0), trial(1.0)])
         store.append([trial(1.0)])
         assert (store.count(), store.count(KEY), store.count("unknown")) == (1, 1, 0)
 
-    def test_export_and_import_between_stores(self, make: Callable[[], Store]) -> None:
+    def test_export_and_import_between_stores(self, make: Callable[[], RecordStore]) -> None:
         source = MemoryStore()
         source.append([trial(1.0), FAILED])
         lines = [encode(record) for record in source.export()]
@@ -88,7 +88,7 @@ class StoreContract:
         assert store.all(KEY) == source.all(KEY)
 
     def test_a_record_is_imported_unless_a_tuner_measured_it(
-        self, make: Callable[[], Store]
+        self, make: Callable[[], RecordStore]
     ) -> None:
         store = make()
         store.append([trial(1.0), replace(trial(2.0), origin=MEASURED)])
@@ -97,7 +97,7 @@ class StoreContract:
         assert [record.origin for record in make().all(KEY)] == found
         assert [record.origin for record in make().export()] == found
 
-    def test_the_first_origin_of_a_record_stays(self, make: Callable[[], Store]) -> None:
+    def test_the_first_origin_of_a_record_stays(self, make: Callable[[], RecordStore]) -> None:
         store = make()
         store.append([trial(1.0)], MEASURED)
         store.append([trial(2.0)])
@@ -108,14 +108,14 @@ class StoreContract:
 
 class TestMemoryStore(StoreContract):
     @pytest.fixture
-    def make(self) -> Callable[[], Store]:
+    def make(self) -> Callable[[], RecordStore]:
         store = MemoryStore()
         return lambda: store
 
 
 class TestJsonlStore(StoreContract):
     @pytest.fixture
-    def make(self, tmp_path: Path) -> Callable[[], Store]:
+    def make(self, tmp_path: Path) -> Callable[[], RecordStore]:
         return lambda: JsonlStore(tmp_path / "deep" / "records.jsonl")
 
     def test_a_torn_last_line_is_dropped_and_repaired(self, tmp_path: Path) -> None:

@@ -16,19 +16,19 @@ from ansorpy.tuner.objective import (
     WeightedSum,
 )
 from ansorpy.tuner.scheduler import FIRST_ROUND, Settings, TaskScheduler
-from ansorpy.tuner.share import Task, Turn
+from ansorpy.tuner.share import Share, Turn
 
 Measure = Callable[[str, int], float]  # task name and its trials so far -> best cost of the round
 
 
 def scheduler(
-    tasks: list[Task], settings: Settings, objective: Objective | None = None
+    tasks: list[Share], settings: Settings, objective: Objective | None = None
 ) -> TaskScheduler:
     return TaskScheduler(tasks, settings, np.random.default_rng(0), lambda: 0.0, objective)
 
 
-def tasks(n: int) -> list[Task]:
-    return [Task(f"t{i}") for i in range(n)]
+def tasks(n: int) -> list[Share]:
+    return [Share(f"t{i}") for i in range(n)]
 
 
 def play(given: TaskScheduler, measure: Measure) -> list[Turn]:
@@ -169,7 +169,7 @@ def test_the_slow_and_improving_task_gets_more() -> None:
 
 
 def test_weights_count() -> None:
-    pair = [Task("a", weight=20.0), Task("b", weight=1.0)]
+    pair = [Share("a", weight=20.0), Share("b", weight=1.0)]
     dealer = scheduler(pair, Settings(256))
     play(dealer, falling)
     assert dealer.allocation["a"] > 2 * dealer.allocation["b"]
@@ -177,7 +177,7 @@ def test_weights_count() -> None:
 
 def test_similar_tasks_bound_the_reachable_throughput() -> None:
     # b runs 100x below the FLOP/s of its kin: that promises more than its own history does.
-    same = [Task("a", flops=10**9, tag="conv"), Task("b", flops=10**9, tag="conv")]
+    same = [Share("a", flops=10**9, tag="conv"), Share("b", flops=10**9, tag="conv")]
     dealer = scheduler(same, Settings(256))
     dealer.report(Turn(same[0], 16), 16, 1e-3)
     dealer.report(Turn(same[1], 16), 16, 0.1)
@@ -189,7 +189,7 @@ def test_similar_tasks_bound_the_reachable_throughput() -> None:
 
 
 def test_a_task_that_stays_slow_leaves_its_group() -> None:
-    same = [Task("a", flops=10**9, tag="conv"), Task("b", flops=10**9, tag="conv")]
+    same = [Share("a", flops=10**9, tag="conv"), Share("b", flops=10**9, tag="conv")]
     dealer = scheduler(same, Settings(10_000))
     dealer.report(Turn(same[0], 64), 64, 1e-3)
     slopes = []
@@ -219,10 +219,10 @@ def test_resumed_tasks_need_no_warm_up_and_no_budget() -> None:
 
 
 def test_groups() -> None:
-    assert Task("a", flops=1000).group is None
-    assert Task("a", flops=0, tag="conv").group is None
-    assert Task("a", flops=1000, tag="conv").group == ("conv", 14)
-    assert Task("a", flops=10**6, tag="conv").group != Task("b", flops=10**9, tag="conv").group
+    assert Share("a", flops=1000).group is None
+    assert Share("a", flops=0, tag="conv").group is None
+    assert Share("a", flops=1000, tag="conv").group == ("conv", 14)
+    assert Share("a", flops=10**6, tag="conv").group != Share("b", flops=10**9, tag="conv").group
 
 
 NETWORKS = ((1.0, 2.0, 0.0), (0.0, 3.0, 4.0))
@@ -277,13 +277,13 @@ def test_a_network_without_results_does_not_count() -> None:
 )
 def test_wrong_input(names: list[str], settings: Settings, message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        scheduler([Task(name) for name in names], settings)
+        scheduler([Share(name) for name in names], settings)
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, inf, float("nan")])
 def test_wrong_weights(weight: float) -> None:
     with pytest.raises(SpecError, match="task 'a': weight"):
-        scheduler([Task("a", weight)], Settings(9))
+        scheduler([Share("a", weight)], Settings(9))
 
 
 @given(

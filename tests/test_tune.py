@@ -28,7 +28,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.workers.cores import usable_cores
-from ansorpy.records import JsonlStore, MemoryStore, Store
+from ansorpy.records import JsonlStore, MemoryStore, RecordStore
 from ansorpy.result import Result
 from ansorpy.search import Candidate
 from ansorpy.target import Target
@@ -48,7 +48,7 @@ TARGET = Target(vector_bits=256, registers=16)
 
 def events(
     text: str = MM,
-    store: Store | None = None,
+    store: RecordStore | None = None,
     out: Path | None = None,
     pools: Any = None,
     **options: Any,

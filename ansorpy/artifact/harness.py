@@ -19,7 +19,7 @@ ALIGN_BYTES = 64
 READY = " ready"  # key of a room whose work on constants is done (no tensor has this name)
 
 
-class Tensor(NamedTuple):
+class TensorSpec(NamedTuple):
     """One buffer of the kernel. `role`: input, weight, constant, output or scratch."""
 
     name: str
@@ -86,7 +86,7 @@ def aligned_copy(array: Array) -> Array:
     return copy
 
 
-def kept(room: dict[str, Any], tensor: Tensor) -> Array:
+def kept(room: dict[str, Any], tensor: TensorSpec) -> Array:
     """Return the memory for a tensor in a room, made the first time."""
     if tensor.name not in room:
         room[tensor.name] = fresh(tensor.shape, tensor.dtype)
@@ -101,8 +101,8 @@ def refill(goal: Array, source: Array) -> None:
 
 
 def matched(
-    tensors: Sequence[Tensor], given: Sequence[Any], who: str
-) -> list[tuple[Tensor, Array]]:
+    tensors: Sequence[TensorSpec], given: Sequence[Any], who: str
+) -> list[tuple[TensorSpec, Array]]:
     """Return tensors and the arrays given for them, of the right dtypes and shapes."""
     if len(given) != len(tensors):
         names = ", ".join(tensor.name for tensor in tensors)
@@ -117,8 +117,8 @@ def matched(
 
 
 def placed(
-    room: dict[str, Any], pairs: Sequence[tuple[Tensor, Array]]
-) -> list[tuple[Tensor, Array, Array]]:
+    room: dict[str, Any], pairs: Sequence[tuple[TensorSpec, Array]]
+) -> list[tuple[TensorSpec, Array, Array]]:
     """Return every array with the array for the kernel: itself, or a copy's memory."""
     return [(t, array if usable(array) else kept(room, t), array) for t, array in pairs]
 
@@ -197,7 +197,7 @@ class Bound:
             for tensor in self.runner.outputs:
                 self.arrays[tensor.name] = fresh(tensor.shape, tensor.dtype)
 
-    def _targets(self) -> list[tuple[Tensor, Array]]:
+    def _targets(self) -> list[tuple[TensorSpec, Array]]:
         """Return the arrays for the results; none may overlap an input."""
         out = self.out if isinstance(self.out, tuple) else (self.out,)
         if not all(isinstance(each, np.ndarray) for each in out):
@@ -223,7 +223,7 @@ class Runner:
 
     def __init__(
         self,
-        tensors: Sequence[Tensor],
+        tensors: Sequence[TensorSpec],
         inputs: Sequence[str],
         outputs: Sequence[str],
         constants: Mapping[str, Array],

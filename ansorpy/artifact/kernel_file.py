@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.artifact.harness import Raced, Runner, Tensor, Test
+from ansorpy.artifact.harness import Raced, Runner, TensorSpec, Test
 from ansorpy.artifact.reference import reference_source
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simd_file import joined, simd_paths
@@ -64,7 +64,7 @@ class Facts:
     raced: Raced
 
 
-def tensors(dag: Dag, buffers: Sequence[Buffer]) -> tuple[Tensor, ...]:
+def tensors(dag: Dag, buffers: Sequence[Buffer]) -> tuple[TensorSpec, ...]:
     """Return the buffers of a kernel with their roles."""
     roles = {
         Scope.INPUT: "input",
@@ -74,7 +74,7 @@ def tensors(dag: Dag, buffers: Sequence[Buffer]) -> tuple[Tensor, ...]:
     }
     weights = {node.name for node in dag.placeholders if node.constant}
     return tuple(
-        Tensor(
+        TensorSpec(
             buffer.name,
             buffer.dtype,
             tuple(_number(extent) for extent in buffer.shape),
@@ -124,7 +124,7 @@ def make_test(dag: Dag, meaning: Dag | None = None) -> Test:
 
 def _tolerances(dag: Dag, low: float, high: float) -> tuple[float, ...]:
     listed = [
-        Tensor(node.name, node.dtype, node.shape, "input")
+        TensorSpec(node.name, node.dtype, node.shape, "input")
         for node in dag.nodes
         if isinstance(node, Placeholder)
     ]
@@ -167,7 +167,8 @@ def kernel_text(dag: Dag, kernel: Kernel, facts: Facts, test: Test) -> str:
         "\n".join(
             [
                 "# " + "-" * 30 + " facts for the harness in simd.py",
-                "Raced, Runner, Tensor, Test = simd.Raced, simd.Runner, simd.Tensor, simd.Test",
+                "Raced, Runner = simd.Raced, simd.Runner",
+                "TensorSpec, Test = simd.TensorSpec, simd.Test",
                 _listing("TENSORS", [repr(tensor) for tensor in tensors(dag, kernel.buffers)]),
                 f"INPUTS = {tuple(node.name for node in dag.placeholders)!r}",
                 f"OUTPUTS = {output_names(dag)!r}",

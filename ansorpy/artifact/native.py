@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from ansorpy.artifact.harness import Array, Raced, Runner, Tensor, Test
+from ansorpy.artifact.harness import Array, Raced, Runner, TensorSpec, Test
 
 # --- native: the same in every kernel zip ---
 
@@ -87,7 +87,7 @@ def open_library(
         run = _function(library, f"{prefix}_run_packed", ctypes.c_void_p, ctypes.c_void_p)
         launch = _caller(run, pool)
         ahead = _caller(_function(library, f"{prefix}_pack", ctypes.c_void_p))
-    memory = [Tensor(name, "uint8", (size,), "scratch") for name, size in sizes.items()]
+    memory = [TensorSpec(name, "uint8", (size,), "scratch") for name, size in sizes.items()]
     return Runner(
         tensors=(*given, *gives, *memory),
         inputs=[tensor.name for tensor in given],
@@ -115,8 +115,8 @@ def _opened(folder: Path) -> tuple[ctypes.CDLL, Any, Any]:
     return library, native, facts
 
 
-def _tensor(facts: Any, role: str) -> Tensor:
-    return Tensor(facts["name"], facts["dtype"], tuple(facts["shape"]), role)
+def _tensor(facts: Any, role: str) -> TensorSpec:
+    return TensorSpec(facts["name"], facts["dtype"], tuple(facts["shape"]), role)
 
 
 def _function(library: ctypes.CDLL, symbol: str, *kinds: Any) -> Any:

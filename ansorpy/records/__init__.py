@@ -13,7 +13,7 @@ from ansorpy.records.record import (
     target_digest,
     task_key,
 )
-from ansorpy.records.store import MemoryStore, Store, best_of
+from ansorpy.records.store import MemoryStore, RecordStore, best_of
 
 __all__ = [
     "FORMAT",
@@ -25,7 +25,7 @@ __all__ = [
     "Origin",
     "Race",
     "Record",
-    "Store",
+    "RecordStore",
     "best_of",
     "decode",
     "default_store",

@@ -8,7 +8,7 @@ from ansorpy.measure.outcome import Measured
 from ansorpy.records.record import IMPORTED, Origin, Record
 
 
-class Store(Protocol):
+class RecordStore(Protocol):
     """An append-only store. Appended records survive a crash; equal records are kept once.
 
     Returned records have the `origin` of their first `append`.

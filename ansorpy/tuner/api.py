@@ -10,7 +10,7 @@ from typing import Annotated
 from ansorpy.events import Event, Finished
 from ansorpy.measure.host import local_target
 from ansorpy.progress import is_painted, reporter
-from ansorpy.records import Store, default_store
+from ansorpy.records import RecordStore, default_store
 from ansorpy.result import Result
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
@@ -48,7 +48,7 @@ class TuneCall(LocalOptions):
         Option("The rule set; the registered one of the target unless given (docs/rules.md)."),
     ] = field(default=None, kw_only=True)
     store: Annotated[
-        Store | None,
+        RecordStore | None,
         Option(
             "Records of earlier tunings, which are answers or warm starts, and of this one;"
             " `records.jsonl` in the user's data folder unless given."

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ansorpy.events import RoundDone
-from ansorpy.records import MEASURED, Record, Store
+from ansorpy.records import MEASURED, Record, RecordStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Journal(Protocol):
 class StoreJournal:
     """The journal of a tuning that nobody resumes: its records go to a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: RecordStore) -> None:
         self._store = store
 
     def stored(self) -> StoredSearch:

@@ -13,7 +13,7 @@ from ansorpy.search import Candidate
 from ansorpy.tuner import final_race, first_answer, record_lookup
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.contestant import Contestant, finalist, untuned
-from ansorpy.tuner.final_race import Raced
+from ansorpy.tuner.final_race import RaceResult
 from ansorpy.tuner.first_answer import First
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.task import Task
@@ -51,7 +51,7 @@ class Deliveries:
         self._stored_races = stored_races or {}
         self._pools, self._journal, self._hasty = pools, journal, hasty
         self._digest, self._out, self._budget = digest, out, budget
-        self._raced: dict[str, tuple[Sequence[Candidate], Raced]] = {}
+        self._raced: dict[str, tuple[Sequence[Candidate], RaceResult]] = {}
         self._firsts: dict[str, First] = {}
         self._written: dict[str, set[Path]] = {}  # the zips of this tuning by task
 
@@ -91,7 +91,7 @@ class Deliveries:
         if not leaders or not stale or not self._budget.delivery_is_due():
             return
         raced = self._race(task, INTERIM)
-        if isinstance(raced, Raced):
+        if isinstance(raced, RaceResult):
             path = self._write(task, raced)
             yield from each_told(task, Delivered(task.name, path, raced.best_s))
 
@@ -122,7 +122,7 @@ class Deliveries:
         """Race the best candidates of a task, append the record, write the zip."""
         before = self._raced.get(task.name)
         if before is not None and before[0] == self._leaders(task):
-            raced: Raced | list[Failed] = before[1]
+            raced: RaceResult | list[Failed] = before[1]
         else:
             raced = self._race(task, self._digest)
         if isinstance(raced, list):
@@ -172,7 +172,7 @@ class Deliveries:
         best = ranked[:FINALISTS] or leaders[:FINALISTS]
         return {one: first if one == leaders[0] else finalist(task, one) for one in best}
 
-    def _race(self, task: Task, request: str) -> Raced | list[Failed]:
+    def _race(self, task: Task, request: str) -> RaceResult | list[Failed]:
         """Race the leaders; if none passes in its delivered form, race the next ones."""
         begin_s = self._budget.spent_s
         pool = self._pools.of(task)
@@ -183,7 +183,7 @@ class Deliveries:
             if survived or task.best_s is None or self._is_late():
                 break
         self._budget.note_finish(self._budget.spent_s - begin_s)
-        if isinstance(raced, Raced):
+        if isinstance(raced, RaceResult):
             self._raced[task.name] = self._leaders(task), raced
             task.note_race(raced.best_s)
         return raced
@@ -191,7 +191,7 @@ class Deliveries:
     def _is_late(self) -> bool:
         return self._budget.left_s <= 0
 
-    def _write(self, task: Task, raced: Raced) -> Path:
+    def _write(self, task: Task, raced: RaceResult) -> Path:
         path = final_race.deliver(task, raced.record, raced.entry, raced.native, self._out)
         self._written.setdefault(task.name, set()).add(path)
         self._journal.append_race(task.name, raced.record)

@@ -23,7 +23,7 @@ from ansorpy.cost.transfer import TransferModel
 from ansorpy.errors import RecordError
 from ansorpy.events import Judged, Skipped, Warmed
 from ansorpy.features import version
-from ansorpy.records import JsonlStore, Store, target_digest
+from ansorpy.records import JsonlStore, RecordStore, target_digest
 from ansorpy.target import Target
 from ansorpy.tuner.experience_file import decode, encode
 from ansorpy.tuner.task import Task
@@ -64,7 +64,7 @@ class Experience:
         self.folder = folder
 
     @staticmethod
-    def beside(store: Store) -> "Experience | None":
+    def beside(store: RecordStore) -> "Experience | None":
         """Return that of a store in a file, None for a store that does not last."""
         if isinstance(store, JsonlStore):
             return Experience(store.path.with_suffix(SUFFIX))

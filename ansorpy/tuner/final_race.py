@@ -31,7 +31,7 @@ OUTCLASSED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Raced:
+class RaceResult:
     """A finished race: the record that ends the tuning, and what it delivers.
 
     `native` is the verified library of the same program, or why there is none.
@@ -55,7 +55,7 @@ def race(
     request: str,
     clock: Callable[[], float] = time.time,
     late: Callable[[], bool] = lambda: False,
-) -> Raced | list[Failed]:
+) -> RaceResult | list[Failed]:
     """Race the finalists against the untuned kernel and NumPy; return what to deliver.
 
     What is delivered was called once as its user calls it. Without any kernel that survives the
@@ -85,7 +85,7 @@ def race(
         wrong = pool.verify(entry.kernel) if ranking.chosen == NAIVE else None  # it was looked at
         if wrong is None:
             raced = recorded(task, pool, entry, ranking, request, clock())
-            if isinstance(raced, Raced):
+            if isinstance(raced, RaceResult):
                 return raced
             wrong = raced
         del finished[ranking.chosen]
@@ -102,7 +102,7 @@ def recorded(
     ranking: Ranking,
     request: str,
     now_s: float,
-) -> Raced | Failed:
+) -> RaceResult | Failed:
     """Return a finished race as a record, with what it delivers; or the failure of its file.
 
     The file that is to be delivered is called as its user will call it. That goes on beside the
@@ -151,10 +151,10 @@ def recorded(
         created_s=now_s,
         race=result,
     )
-    return Raced(record, entry, library)
+    return RaceResult(record, entry, library)
 
 
-def sealed(task: Task, raced: Raced, request: str) -> Raced:
+def sealed(task: Task, raced: RaceResult, request: str) -> RaceResult:
     """Return a race as the answer to a request, after a search that found nothing better."""
     race = raced.record.race
     assert race is not None

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ansorpy.errors import SpecError
 from ansorpy.tuner.objective import Objective, WeightedSum
-from ansorpy.tuner.share import Progress, Task, Turn
+from ansorpy.tuner.share import Progress, Share, Turn
 
 SMALL_BUDGET: Final = 256  # trials; up to here the model must learn early
 FIRST_ROUND: Final = 8  # what the model says before it has learned anything is soon looked at
@@ -52,7 +52,7 @@ class TaskScheduler:
 
     def __init__(
         self,
-        tasks: Sequence[Task],
+        tasks: Sequence[Share],
         settings: Settings,
         rng: np.random.Generator,
         clock: Callable[[], float],
@@ -242,7 +242,7 @@ class TaskScheduler:
             p.group = None
 
 
-def _check(tasks: Sequence[Task], settings: Settings) -> None:
+def _check(tasks: Sequence[Share], settings: Settings) -> None:
     if not tasks:
         raise SpecError("no task to tune")
     names = [task.name for task in tasks]

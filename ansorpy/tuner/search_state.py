@@ -10,8 +10,7 @@ from ansorpy.cost.model import Sample
 from ansorpy.events import Stopped, TimeSpent
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch, set_state, state_of
 from ansorpy.tuner.scheduler import LARGE_ROUND, Settings, TaskScheduler
-from ansorpy.tuner.share import Task as Share
-from ansorpy.tuner.share import Turn
+from ansorpy.tuner.share import Share, Turn
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.time_budget import TimeBudget
 

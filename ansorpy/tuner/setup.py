@@ -13,7 +13,7 @@ from ansorpy.cost.roofline import RooflineModel
 from ansorpy.errors import SpecError
 from ansorpy.events import Started, TaskResult
 from ansorpy.measure.workers.cores import usable_cores
-from ansorpy.records import MemoryStore, Record, Store, default_store
+from ansorpy.records import MemoryStore, Record, RecordStore, default_store
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target, require_cores
 from ansorpy.tuner import record_lookup
@@ -65,7 +65,7 @@ class Setup:
 def prepare(
     request: Request,
     rules: tuple[Rule, ...] | None,
-    store: Store | None,
+    store: RecordStore | None,
     out: Path | None,
     clock: Callable[[], float],
     journal: Journal | None,

@@ -7,7 +7,7 @@ _GOLDEN = 1.618  # width of a class of FLOP counts, as released
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Share:
     """One workload on one target.
 
     `weight` is how often it occurs; `tag` names the kind of workload: tasks of one kind and of
@@ -31,7 +31,7 @@ class Task:
 class Turn:
     """Measure up to `trials` candidates of `task` next."""
 
-    task: Task
+    task: Share
     trials: int
 
 
@@ -39,7 +39,7 @@ class Turn:
 class Progress:
     """What is known of one task; `trials` counts those of this budget only."""
 
-    task: Task
+    task: Share
     group: tuple[str, int] | None
     trials: int = 0
     rounds: int = 0

@@ -11,7 +11,7 @@ from ansorpy.cost.model import CostModel
 from ansorpy.events import Derived, Event, Finished, Stopped, Stopping, TimeSpent
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.plan.choices import ALL_PLANS
-from ansorpy.records import Store
+from ansorpy.records import RecordStore
 from ansorpy.state.rule import Rule
 from ansorpy.tuner import first_answer, warm
 from ansorpy.tuner.checkpoint import Journal
@@ -28,7 +28,7 @@ from ansorpy.tuner.twins import each_result
 def run(
     request: Request,
     rules: tuple[Rule, ...] | None = None,
-    store: Store | None = None,
+    store: RecordStore | None = None,
     out: Path | None = None,
     model: CostModel | None = None,
     pools: Callable[[], Pools] | None = None,

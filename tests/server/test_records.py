@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Engine, insert, update
 
-from ansorpy.records import MEASURED, Store, encode
+from ansorpy.records import MEASURED, RecordStore, encode
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import RecordRow, TenantRow
 from ansorpy.server.db.records import SqlStore
@@ -13,7 +13,7 @@ from tests.test_records import KEY, StoreContract, trial
 
 class TestSqlStore(StoreContract):
     @pytest.fixture
-    def make(self, engine: Engine) -> Callable[[], Store]:
+    def make(self, engine: Engine) -> Callable[[], RecordStore]:
         return lambda: SqlStore(engine, local_tenant(engine))
 
 

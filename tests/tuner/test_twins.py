@@ -13,7 +13,7 @@ from ansorpy.events import Event, Finished, FirstAnswer, RoundDone, Started, Tas
 from ansorpy.expr.expr import Const
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.records import MemoryStore, Store
+from ansorpy.records import MemoryStore, RecordStore
 from ansorpy.rules import CPU
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.tune import run
@@ -35,7 +35,7 @@ def second(float(16,24) C, float(24,32) A, float(32) D) -> (out) {
 DAGS = parse(TEXT)
 
 
-def events(out: Path, store: Store | None = None, trials: int = 32) -> Iterator[Event]:
+def events(out: Path, store: RecordStore | None = None, trials: int = 32) -> Iterator[Event]:
     request = Request(DAGS, TARGET, trials=trials, weights={"first": 2.0, "second": 5.0})
     model = RandomModel(np.random.default_rng(0))
     return run(
