@@ -41,8 +41,15 @@ from ansorpy import te
 
 A = te.placeholder((8, 8), name="A")
 C = te.compute((8, 8), lambda i, j: A[i, j] * 2.0, name="C")
-reveal_type(ansorpy.tune(te.dag(C, name="double"), trials=8))
+dag = te.dag(C, name="double")
+reveal_type(ansorpy.tune(dag, trials=8, seconds=60.0, without=["SplitPhases"]))
 """
+# Calls with a misspelt keyword or a value of a wrong type, and the message of mypy.
+MISTYPED: Final = {
+    "ansorpy.tune(dag, trails=8)": 'Unexpected keyword argument "trails" for "tune"',
+    'ansorpy.tune(dag, trials="8")': 'Argument "trials" to "tune" has incompatible type "str"',
+    "ansorpy.Client().submit(dags=[dag], second=1.0)": 'argument "second" for "submit"',
+}
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 START_S: Final = 120.0
 
@@ -135,14 +142,23 @@ def page(url: str) -> str:
 
 def types_are_known(place: Place) -> None:
     """Check a user's program with mypy; without `py.typed` everything would be Any."""
-    (place.folder / "typed.py").write_text(TYPED)
+    right = mypy(place, TYPED)
+    if right.returncode or "ansorpy.result.Result" not in right.stdout:
+        raise SystemExit(f"mypy on a user's program:\n{right.stdout}{right.stderr}")
+    wrong = mypy(place, "\n".join([TYPED, *MISTYPED]))
+    lost = [told for told in MISTYPED.values() if told not in wrong.stdout]
+    if lost:
+        raise SystemExit(f"mypy does not tell {lost}:\n{wrong.stdout}{wrong.stderr}")
+
+
+def mypy(place: Place, program: str) -> subprocess.CompletedProcess[str]:
+    """Return what mypy says of a program that uses the installed package."""
+    (place.folder / "typed.py").write_text(program)
     python = str(place.venv / "bin" / "python")
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "typed.py"],
         cwd=place.folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if done.returncode or "ansorpy.result.Result" not in done.stdout:
-        raise SystemExit(f"mypy on a user's program:\n{done.stdout}{done.stderr}")
 
 
 def walk(place: Place) -> None:
