@@ -19,13 +19,8 @@ NOT_YET: Final = (
     "ansorpy/uncollected.py",
     "benchmarks",
     "tests/artifact",
-    "tests/attack",
-    "tests/client",
     "tests/codegen",
-    "tests/kill",
     "tests/measure",
-    "tests/server",
-    "tests/storm",
     "tests/tuner",
     "tests/wheel",
 )

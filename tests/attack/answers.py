@@ -1,7 +1,7 @@
 """`python -m tests.attack.answers --count 100000`: damaged answers and black boxes, decoded.
 
 A damaged answer is refused with `WireError`, or it is a possible value of its type: it can be
-written again and is read back as the same. A damaged note explains nothing. Any other exception
+encoded again and decodes to the same value. A damaged note has no meaning. Any other exception
 ends the command.
 """
 
@@ -74,7 +74,7 @@ def codecs() -> list[tuple[Codec, bytes, bytes]]:
 
 
 def bytes_damaged(rng: random.Random, data: bytes) -> bytes:
-    """Return bytes with a few flipped, left out, repeated or put in."""
+    """Return bytes with a few flipped, removed, repeated or inserted."""
     held = bytearray(data)
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(held) + 1)
@@ -93,7 +93,7 @@ def bytes_damaged(rng: random.Random, data: bytes) -> bytes:
 
 
 def value_damaged(rng: random.Random, value: Any) -> Any:
-    """Return parsed JSON with one part replaced, left out or doubled."""
+    """Return parsed JSON with one part replaced, removed or doubled."""
     if isinstance(value, list) and value and rng.random() < 0.8:
         at = rng.randrange(len(value))
         match rng.randrange(6):
@@ -114,7 +114,7 @@ def header_damaged(rng: random.Random, header: bytes) -> bytes:
 
 
 def run(count: int, seed: int) -> dict[str, int]:
-    """Decode so many damaged answers; return how many were refused, how many were values."""
+    """Decode damaged answers; return the numbers of refused and of accepted ones."""
     rng = random.Random(seed)
     kinds = codecs()
     seen = {"count": count, "refused": 0, "values": 0}
@@ -141,7 +141,7 @@ def run(count: int, seed: int) -> dict[str, int]:
 
 
 def main() -> None:
-    """Decode as many as asked for."""
+    """Parse the arguments, and decode."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)

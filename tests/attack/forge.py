@@ -83,7 +83,7 @@ def attack(seed: int) -> Attack:
 
 
 def text(value: object) -> str:
-    """Return the JSON of a value; `Raw` parts are taken as they are."""
+    """Return the JSON of a value; `Raw` parts are inserted verbatim."""
     match value:
         case Raw():
             return value
@@ -108,7 +108,7 @@ def ways(value: object, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def replaced(value: Any, way: tuple[Any, ...], new: object) -> None:
-    """Put `new` at a place within a JSON value."""
+    """Replace a part of a JSON value by `new`."""
     for name in way[:-1]:
         value = value[name]
     value[way[-1]] = new
@@ -121,7 +121,7 @@ def _mutated(rng: Random, value: Any, times: int) -> Any:
 
 
 def _fields(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
-    """Yield records in which one to three values are others."""
+    """Yield records with one to three changed values."""
     for _ in range(rng.randint(1, 4)):
         yield text(_mutated(rng, deepcopy(rng.choice(lines)), rng.choice((1, 1, 1, 2, 3))))
 
@@ -154,7 +154,7 @@ def _structure(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
 
 
 def _plans(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
-    """Yield records whose plan or row is another, with the fastest times of all."""
+    """Yield records with another plan or row, and the fastest times."""
     for _ in range(rng.randint(1, 3)):
         line = deepcopy(rng.choice(lines))
         plan = json.loads(line["plan"])
@@ -169,7 +169,7 @@ def _plans(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
 
 
 def _races(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
-    """Yield races that claim what nobody measured: a Winograd race as a plain one, and others."""
+    """Yield races without measurements, such as a Winograd race as a plain one."""
     plain = rules_name("cpu", find_rules("cpu"))
     for _ in range(rng.randint(1, 3)):
         line, race = deepcopy(rng.choice(lines)), deepcopy(lines[-1]["race"])
@@ -194,7 +194,7 @@ def _others(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
 
 
 def _flood(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
-    """Yield many records that no one can replay, or that claim to have failed."""
+    """Yield many records that cannot be replayed, or claim failures."""
     line = rng.choice(lines)
     failed = {"is": "failed", "kind": "crash", "message": "signal 11", "excerpt": "", "seconds": 0}
     for number in range(200):

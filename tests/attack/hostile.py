@@ -47,7 +47,7 @@ def load(built: FakeBuilt) -> fake.Fake:
 
 @dataclass(frozen=True)
 class Hostile(fake.Fake):
-    """Right and fast, once it has made its move."""
+    """Compute the right result after the move."""
 
     def run(self, addresses: Sequence[int]) -> None:
         attack(self.built.name, "slot")

@@ -2,10 +2,10 @@
 
     python -m tests.attack.records --count 1000 --seed 0
 
-Every file is decided by its seed alone. Counted are tracebacks, answers from the store, and later
-tunings that were harmed: one that raises, takes a time or a failure from the file, or spends more
-than a quarter of its trials on it. In every file the first steps of a tuning are looked at; of one
-file in `--every` the command `records import` and a whole tuning on formulas; and at the end one
+A file depends on its seed only. The result counts tracebacks, answers from the store, and later
+harmed tunings: a tuning that raises, uses a time or a failure of the file, or spends more
+than a quarter of its trials on it. For every file the first steps of a tuning are checked; for one
+file in `--every` the command `records import` and a whole tuning on formulas; at the end one
 tuning with real kernels, of all files together.
 """
 
@@ -44,8 +44,8 @@ from ansorpy.tuner.tune import run
 from tests.attack.forge import CONV, TARGET, TASKS, TRIALS, Attack, attack
 from tests.fakes import fake_pools
 
-FASTEST_S: Final = 1e-3  # of tests.fakes.cost_s
-MOST: Final = TRIALS // 4  # programs of a file that may be measured
+FASTEST_S: Final = 1e-3  # scale of tests.fakes.cost_s
+MOST: Final = TRIALS // 4  # largest number of measured programs of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Finding:
 
 @cache
 def explored(name: str) -> Task:
-    """Return a task with its search space, which nobody changes."""
+    """Return a task with its search space, cached and never changed."""
     (dag,) = (dag for dag in TASKS if dag.name == name)
     rules = find_rules("cpu")
     task = Task.of(dag, TARGET, rules_name("cpu", rules))
@@ -69,14 +69,14 @@ def explored(name: str) -> Task:
 
 
 def fresh(dag: Dag) -> Task:
-    """Return a task as a tuning has it before its first round."""
+    """Return a task in its state before the first round."""
     task = explored(dag.name)
     plans, texts = list(task.plans), list(task.texts)
     return replace(task, plans=plans, texts=texts, costs_s={}, held=[])
 
 
 def taken(content: bytes) -> tuple[Record, ...]:
-    """Return the records of a file, each of which is the same after another journey.
+    """Return the records of a file; check that each survives another export and import.
 
     Raises:
         RecordError: the file is refused.
@@ -89,7 +89,7 @@ def taken(content: bytes) -> tuple[Record, ...]:
 
 
 def line_of(record: Record) -> str:
-    """Return the line that the store would export."""
+    """Return the exported line of a record."""
     store = MemoryStore()
     store.append([record])
     (found,) = store.export()
@@ -98,7 +98,7 @@ def line_of(record: Record) -> str:
 
 
 def check(one: Attack, whole: bool) -> Finding:
-    """Import a hostile file and look at what a later tuning makes of it.
+    """Import a hostile file, and check a later tuning.
 
     Args:
         whole: use the command and a whole tuning, too.
@@ -118,7 +118,7 @@ def check(one: Attack, whole: bool) -> Finding:
 
 
 def _harm_at_start(dag: Dag, records: Sequence[Record], folder: Path) -> str:
-    """Return what the first steps of a tuning do wrong: an answer, times, programs, too many."""
+    """Return the harm to the first steps of a tuning: an answer, times, too many programs."""
     task = fresh(dag)
     store = MemoryStore()
     store.append(records)
@@ -141,7 +141,7 @@ def _harm_at_start(dag: Dag, records: Sequence[Record], folder: Path) -> str:
 
 
 def _harm_of_import(content: bytes, folder: Path) -> str:
-    """Return what `ansorpy records import` and a store in a file do wrong: anything but a word."""
+    """Return the harm to `ansorpy records import` and to a JSONL store."""
     file = folder / "records.jsonl"
     file.write_bytes(content)
     url = f"sqlite:///{folder}/a.db"
@@ -157,7 +157,7 @@ def _harm_of_import(content: bytes, folder: Path) -> str:
 
 
 def _harm_of_tuning(dag: Dag, records: Sequence[Record], folder: Path) -> str:
-    """Return what a whole tuning on formulas makes of the records that it should not."""
+    """Return the harm to a whole tuning on formulas."""
     store = MemoryStore()
     store.append(records)
     request = Request((dag,), TARGET, trials=TRIALS)
@@ -181,7 +181,7 @@ def _told_wrong(events: Sequence[Event], fastest_s: float) -> str:
 
 
 def harm_with_real_kernels(attacks: Sequence[Attack]) -> str:
-    """Return what a tuning with real kernels makes of all files together; "" if nothing."""
+    """Return the harm of all files together to a tuning with real kernels, or ""."""
     target = local_target(1)
     key = key_of(workload_key(CONV), target)
     store = MemoryStore()

@@ -1,4 +1,4 @@
-"""The attack on records, in small for every run and in full (1,000 files) for the night."""
+"""The attack by records: a small part in every run, 1,000 files at night."""
 
 import os
 from collections.abc import Mapping

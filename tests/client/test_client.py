@@ -1,4 +1,4 @@
-"""The client against a running service, with a network that fails now and then."""
+"""The client against a running service, with faults of the network."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ Answer = httpx.Response | Exception
 
 
 class Faulty(httpx.BaseTransport):
-    """The network, but for faults: each takes one request, in order."""
+    """Transport that applies a list of faults, one per request."""
 
     def __init__(self, *faults: Callable[[httpx.Request, httpx.BaseTransport], Answer]) -> None:
         self.real = httpx.HTTPTransport()
@@ -52,7 +52,7 @@ def unreachable(_: httpx.Request, __: httpx.BaseTransport) -> Answer:
 
 
 def lost_reply(request: httpx.Request, real: httpx.BaseTransport) -> Answer:
-    real.handle_request(request).close()  # the service did it; nobody heard
+    real.handle_request(request).close()  # the service answered, but the reply was lost
     return httpx.ReadError("connection reset")
 
 
@@ -72,7 +72,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def live(url: str) -> Iterator[Live]:
-    # Streams that end all the time: a reader must not notice.
+    # Short streams: a reader must not notice their ends.
     with process(url, ANSORPY_EVENT_STREAM_S="0.3", ANSORPY_EVENT_POLL_S="0.05") as found:
         yield found
 
@@ -86,7 +86,7 @@ def stage(live: Live, url: str) -> Iterator[Service]:
 
 @pytest.fixture(autouse=True)
 def nothing_waits(request: pytest.FixtureRequest) -> None:
-    """A worker takes the oldest job: those of other tests must be gone."""
+    """A worker claims the oldest job, so jobs of other tests must be gone."""
     if {"live", "stage"} & set(request.fixturenames):
         live: Live = request.getfixturevalue("live")
         with Client(live.url) as client:
@@ -114,7 +114,7 @@ def test_a_submission_with_a_lost_reply_makes_one_job(live: Live) -> None:
 
 @pytest.fixture
 def waits_s() -> Iterator[list[float]]:
-    """Return a list that grows by the wait before every retry, in seconds."""
+    """Return a list that collects the wait before every retry, in seconds."""
     planned_s: list[float] = []
     set_on_retry_hooks([lambda details: planned_s.append(details.wait_for)])
     yield planned_s
@@ -170,7 +170,7 @@ def test_a_job_is_followed_to_its_end(live: Live, stage: Service) -> None:
         worker.join()
         assert states[-1] == "succeeded"
         assert "running" in states
-        # Nobody is told the same twice: what did not change was a 304.
+        # No state is reported twice: an unchanged job is a 304.
         assert len(states) <= 6
         assert client.wait(job.id).task("mm").winner == "tuned"
 
@@ -297,7 +297,7 @@ def test_a_digest_is_loaded_from_the_service_once(
 
 
 class Shelf:
-    """A source of packages that says what it likes."""
+    """A source of packages with arbitrary content."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -1,1 +1,1 @@
-"""Kills the processes of a running service, and counts what it lost."""
+"""Kill processes of a running service, and count lost data."""

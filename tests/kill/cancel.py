@@ -1,8 +1,8 @@
 """`python -m tests.kill.cancel --times 60`: how long after its acknowledgement a cancel is done.
 
-Done: the driver and every measuring process of the job are gone, and no record comes any more.
+A cancel is done when the tuner process and all measuring processes of the job are gone.
 Every other job is cancelled at a random moment of its search, the others between their last round
-and their end: race, export, delivery. What the job was doing is read off its processes.
+and their end: race, export, delivery. Processes of the job show its activity.
 """
 
 import argparse
@@ -28,23 +28,23 @@ from tests.kill.service import RefusedError, Service
 LIMIT_S = 2.0
 LOOK_S = 0.01
 POLL_S = 0.03
-SEARCH_S = 6.0  # of a search: its first rounds
+SEARCH_S = 6.0  # seconds of a search: its first rounds
 ENDLESS, SHORT = 100_000, 8  # trials
-SHORTER = 0.8  # than was thought, where a job was over before it was cancelled
+SHORTER = 0.8  # if a job ended before its cancel
 OVER = 409
 
 
 @dataclass(slots=True)
 class Cancels:
-    """What was seen of the cancels so far."""
+    """Measurements of the cancels so far."""
 
-    waits_s: list[tuple[float, str]] = field(default_factory=list)  # and what the job was doing
+    waits_s: list[tuple[float, str]] = field(default_factory=list)  # and the activity of the job
     answers_s: list[float] = field(default_factory=list)
-    late: int = 0  # records after the answer
+    late: int = 0  # records after the reply
     over: int = 0  # jobs that ended before they were cancelled
 
     def report(self) -> dict[str, object]:
-        """Return it for people."""
+        """Return a line of text."""
         waits_s = [wait_s for wait_s, _ in self.waits_s]
         moments = sorted({moment for _, moment in self.waits_s})
         of = {moment: [w for w, what in self.waits_s if what == moment] for moment in moments}
@@ -64,7 +64,7 @@ class Cancelling:
     def __init__(self, service: Service, engine: Engine, rng: random.Random) -> None:
         self.service, self.engine, self.rng = service, engine, rng
         self.seen = Cancels()
-        self.end_s = 0.0  # from the last round of a job to its end, about
+        self.end_s = 0.0  # approximate time from the last round of a job to its end
         self._jobs = 0
 
     def in_the_search(self) -> None:
@@ -75,7 +75,7 @@ class Cancelling:
         self._cancel(job_id, "search")
 
     def in_the_end(self) -> None:
-        """Cancel a job between its last round and its end; one that was over tells when."""
+        """Cancel a job between its last round and its end; learn the moment from ended jobs."""
         job_id = self._submit(SHORT)
         self._wait(job_id, lambda job: job["trials"] >= SHORT)
         time.sleep(self.rng.uniform(0.0, self.end_s))
@@ -83,7 +83,7 @@ class Cancelling:
             self.end_s *= SHORTER
 
     def time_the_end(self) -> None:
-        """Leave a job alone, to see how long it takes after its last round."""
+        """Measure the time of a job from its last round to its end."""
         job_id = self._submit(SHORT)
         self._wait(job_id, lambda job: job["trials"] >= SHORT)
         begin_s = time.monotonic()
@@ -103,7 +103,7 @@ class Cancelling:
             time.sleep(POLL_S)
 
     def _cancel(self, job_id: str, part: str) -> bool:
-        """Cancel a job and wait until nothing of it is left; False where it was over."""
+        """Cancel a job and wait for the end of its processes; return False if it had ended."""
         at_work = [p for p in processes(self.service.marker) if p.kind in ("tuner", "slot")]
         doing = f"{part}: {moment(at_work)}"
         begin_s = time.monotonic()
@@ -130,7 +130,7 @@ class Cancelling:
 
 
 def moment(at_work: Sequence[Process]) -> str:
-    """Return what the processes of a job are doing: the last in the order of a trial."""
+    """Return the activity of the processes of a job: the last one in the order of a trial."""
     daemons = {process.pid for process in at_work if process.kind == "slot"}
     runs = [process for process in at_work if state(process.pid) in "RD"]
     children = [p for p in runs if p.kind == "slot" and p.parent in daemons]
@@ -140,17 +140,17 @@ def moment(at_work: Sequence[Process]) -> str:
         return "builds"
     if any(process.kind == "slot" for process in runs):
         return "processes come up"
-    return "driver works" if runs else "waits"
+    return "tuner works" if runs else "waits"
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value that a share of them does not exceed."""
+    """Return a quantile of the values."""
     ordered = sorted(values)
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)
 
 
 def run(times: int, kind: str, seed: int) -> int:
-    """Run it all; return the exit code."""
+    """Run all cancels; return the exit code."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ansorpy-cancel-")))
         url, engine = stack.enter_context(database(kind, folder))

@@ -1,4 +1,4 @@
-"""What a witness saw in the database while things were killed, against what is there at the end."""
+"""Rows seen in the database during the kills, compared with its final content."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ from ansorpy.server.db.models import JobEventRow, JobRow, RecordRow
 
 @dataclass(slots=True)
 class Witness:
-    """Remembers every record and event it ever saw committed."""
+    """Collects every record and event that was ever committed."""
 
     engine: Engine
     records: set[str] = field(default_factory=set)
@@ -21,7 +21,7 @@ class Witness:
     seen: int = 0  # the newest record
 
     def look(self) -> None:
-        """Take in what is new."""
+        """Read the new rows."""
         new = select(RecordRow.seq, RecordRow.id).where(RecordRow.seq > self.seen - 1000)
         with reading(self.engine) as tx:
             rows = tx.execute(new).all()
@@ -33,7 +33,7 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the end looks like."""
+    """Counts of the final comparison."""
 
     jobs: Mapping[str, int]  # by state
     trials: int
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def judge(engine: Engine, witness: Witness, submitted: Sequence[str]) -> Verdict:
-    """Compare what was seen, and what was asked, with what is there."""
+    """Compare the seen rows and the requests with the final content."""
     complaints: list[str] = []
     with reading(engine) as tx:
         jobs = tx.scalars(select(JobRow)).all()

@@ -1,11 +1,11 @@
-"""The processes of one service, found by what they were started with."""
+"""Processes of one service, found by their environment and command line."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# What a command line says of what a process is; the first that fits.
+# Kind of a process by a part of its command line; the first match counts.
 KINDS: Final = (
     ("ansorpy.server.worker.tuner_main", "tuner"),
     ("tests.storm.tuner", "tuner"),
@@ -19,16 +19,16 @@ VICTIMS: Final = ("server", "worker", "tuner", "slot")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One that runs now. Of the slots it is the daemons and the children they forked."""
+    """A running process. The kind `slot` has fork servers and their children."""
 
     pid: int
     kind: str
     parent: int
-    builds: bool  # a builder or its child: what it runs may start the linker
+    builds: bool  # a builder or its child, whose processes include the linker
 
 
 def processes(marker: str) -> list[Process]:
-    """Return every process whose environment holds `marker`, but this one."""
+    """Return every process with `marker` in its environment, except this one."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
@@ -38,7 +38,7 @@ def processes(marker: str) -> list[Process]:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
-            continue  # gone, or somebody else's
+            continue  # ended, or of another user
         if marker.encode() in environ:
             kind = next((kind for text, kind in KINDS if text in command), "other")
             builds = '"programs": true' in command
@@ -47,7 +47,7 @@ def processes(marker: str) -> list[Process]:
 
 
 def state(pid: int) -> str:
-    """Return what a process is doing, as one letter of `ps`; "X" where there is none."""
+    """Return the state of a process, as a letter of `ps`; "X" if it does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -56,10 +56,10 @@ def state(pid: int) -> str:
 
 
 def lives(pid: int) -> bool:
-    """Return whether a process is there and more than a corpse that nobody has collected."""
+    """Return whether a process exists and is no zombie."""
     return state(pid) not in "ZX"
 
 
 def descriptors(pid: int) -> int:
-    """Return how many files a process holds open."""
+    """Return the number of open files of a process."""
     return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - names are not wanted

@@ -1,9 +1,9 @@
 """`python -m tests.kill.run --kills 200 --database sqlite`: kill -9 at random, count the losses.
 
-A service tunes small jobs, one after another, while its server, worker, driver and measuring slots
-are killed at random moments of a running job, all alike often. A witness notes every record and
-event that was ever committed. In the end every acknowledged job must have succeeded with exactly
-the trials it asked for, and nothing that was seen may be gone or there twice.
+A service tunes small jobs while its server, worker loop, tuner process and measuring processes
+are killed at random moments, equally often. A witness collects every record and
+event that was committed. At the end every acknowledged job must have succeeded with exactly
+the requested trials, and no seen row may be missing or duplicated.
 """
 
 import argparse
@@ -35,13 +35,13 @@ WORK = "def mm(float(8,{n}) A, float({n},8) B) -> (C) {{ C(i,j) +=! A(i,k) * B(k
 SETTINGS = {
     "lease_s": 5.0, "heartbeat_s": 0.5, "poll_s": 0.05, "watch_s": 0.05, "max_attempts": 1000,
 }  # fmt: skip
-PATIENCE_S = 120.0  # for a job to be taken up again after a kill
+PATIENCE_S = 120.0  # time until a job is claimed again after a kill
 WITNESS_S = 0.2
 
 
 @contextmanager
 def database(kind: str, folder: Path) -> Iterator[tuple[str, Engine]]:
-    """Give a new database with its tables: its URL, and open."""
+    """Give the URL and an engine of a new database with its tables."""
     with ExitStack() as stack:
         if kind == "sqlite":
             url = f"sqlite:///{folder / 'ansorpy.db'}"
@@ -58,7 +58,7 @@ def database(kind: str, folder: Path) -> Iterator[tuple[str, Engine]]:
 
 
 class Killing:
-    """One run: keeps a job running, kills, and waits for what it killed to get on."""
+    """One run: keep a job running, kill processes, wait for its recovery."""
 
     def __init__(self, service: Service, engine: Engine, rng: random.Random, trials: int) -> None:
         self.service = service
@@ -68,10 +68,10 @@ class Killing:
         self.submitted: list[str] = []
         self.kills: Counter[str] = Counter()
         self.moments: Counter[str] = Counter()
-        self.dead = ""  # the lease that the last kill ended
+        self.dead = ""  # the lease ended by the last kill
 
     def submit(self) -> None:
-        """Submit a job until it is acknowledged: one key, so one job, however often."""
+        """Submit a job, with retries under one Idempotency-Key, until it is acknowledged."""
         body = {
             "text": WORK.format(n=8 + len(self.submitted)), "budget": {"trials": self.trials},
             "seed": len(self.submitted),
@@ -86,18 +86,18 @@ class Killing:
             return
 
     def running(self) -> JobRow | None:
-        """Return the job that runs, if one does."""
+        """Return the running job, or None."""
         with reading(self.engine) as tx:
             return tx.scalar(select(JobRow).where(JobRow.state == "running").limit(1))
 
     def waiting(self) -> int:
-        """Return how many jobs have not ended."""
+        """Return the number of jobs that have not ended."""
         with reading(self.engine) as tx:
             states = tx.scalars(select(JobRow.state)).all()
         return sum(state in ("queued", "running", "paused") for state in states)
 
     def kill(self, window_s: float) -> bool:
-        """Kill one process at a random moment of a running job; False where it had gone."""
+        """Kill one process at a random moment of a running job; return False if it had ended."""
         time.sleep(self.rng.uniform(0.0, window_s))
         job = self.running()
         there = [p for p in processes(self.service.marker) if p.kind in VICTIMS]
@@ -112,12 +112,12 @@ class Killing:
         self.kills[kind] += 1
         over = job.trials_done >= job.trials
         self.moments["race and delivery" if over else f"round {job.rounds_done + 1}"] += 1
-        # A job whose slot was killed goes on; any other has to be taken up again.
+        # A job continues after the kill of a measuring process; others must be claimed again.
         self.dead = "" if kind == "slot" else f"{job.id} {job.lease_token}"
         return True
 
     def recover(self) -> None:
-        """Bring the server back, keep a job going, and wait until one is really worked on."""
+        """Restart the server, keep a job queued, and wait until one is running."""
         end_s = time.monotonic() + PATIENCE_S
         while (job := self.running()) is None or f"{job.id} {job.lease_token}" == self.dead:
             self.service.start()
@@ -130,7 +130,7 @@ class Killing:
 
 
 def run(kills: int, kind: str, seed: int, trials: int, window_s: float, limit_s: float) -> int:
-    """Run it all; return the exit code."""
+    """Run all kills; return the exit code."""
     begin_s = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ansorpy-kill-")))
@@ -153,7 +153,7 @@ def run(kills: int, kind: str, seed: int, trials: int, window_s: float, limit_s:
                 say(f"{sum(killing.kills.values())} kills, {witness.seen} records, {done_s:.0f} s")
         end_s = time.monotonic() + 10 * PATIENCE_S
         while killing.waiting() and time.monotonic() < end_s:
-            killing.service.start()  # in every turn: what was killed last may still be dying
+            killing.service.start()  # a killed process may still be ending
             time.sleep(0.2)
         over.set()
         watcher.join()
@@ -173,10 +173,10 @@ def run(kills: int, kind: str, seed: int, trials: int, window_s: float, limit_s:
 
 
 def after(killing: Killing, engine: Engine) -> list[str]:
-    """Stop the service; return what it leaves behind that it should not."""
+    """Stop the service; return the processes and folders that it leaves behind."""
     complaints = []
     code = killing.service.stop()
-    if code not in (0, -signal.SIGTERM):  # uvicorn dies of it after it has closed
+    if code not in (0, -signal.SIGTERM):  # uvicorn ends by the signal after its shutdown
         complaints.append(f"the server ended with exit code {code}")
     time.sleep(1.0)
     left = processes(killing.service.marker)
@@ -191,13 +191,13 @@ def after(killing: Killing, engine: Engine) -> list[str]:
 
 
 def say(line: str) -> None:
-    """Tell whoever waits."""
+    """Print progress to standard error."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def end_well() -> None:
-    """Leave by the way of an exception when asked to end, so that nothing is left running."""
+    """Raise an exception on SIGTERM, so that all processes are ended."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 

@@ -1,4 +1,4 @@
-"""A service as its users see it: a program with an address."""
+"""A service process, started and stopped by its command line."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class GoneError(Exception):
-    """Nobody answered, or not to the end."""
+    """The service did not answer, or not completely."""
 
 
 class RefusedError(AssertionError):
@@ -26,7 +26,7 @@ class RefusedError(AssertionError):
 
 
 class Service:
-    """`ansorpy serve` with an embedded worker; it may be killed and started again."""
+    """`ansorpy serve` with an embedded worker, which can be killed and restarted."""
 
     def __init__(self, folder: Path, database_url: str, **settings: object) -> None:
         with socket.socket() as probe:
@@ -45,7 +45,7 @@ class Service:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it where it does not run, and wait until it answers."""
+        """Start the service if it does not run, and wait until it answers."""
         if self._process is not None and self._process.poll() is None:
             return
         with self.log.open("ab") as log:
@@ -56,7 +56,7 @@ class Service:
         self.wait()
 
     def wait(self, limit_s: float = 120.0) -> None:
-        """Wait until it answers; GoneError where it has ended instead."""
+        """Wait until the service answers; raise GoneError if it has ended."""
         assert self._process is not None
         end_s = time.monotonic() + limit_s
         while True:
@@ -70,25 +70,25 @@ class Service:
                 return
 
     def stop(self) -> int:
-        """Ask it to end; return its exit code."""
+        """Send SIGTERM; return the exit code."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(60.0)
 
     def end(self) -> None:
-        """Stop it where it runs: for whoever leaves early."""
+        """Stop the service if it runs, for an early exit."""
         if self.running:
             self.stop()
 
     @property
     def running(self) -> bool:
-        """Whether the server process is there."""
+        """True while the server process exists."""
         return self._process is not None and self._process.poll() is None
 
     def ask(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Any:
-        """Return the JSON answer; GoneError where there is none, RefusedError where it is no."""
+        """Return the JSON reply; raise GoneError without a reply, RefusedError for an error."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             data=None if body is None else json.dumps(body).encode(),

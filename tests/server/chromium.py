@@ -1,4 +1,4 @@
-"""Debian's Chromium, driven by Playwright; what a page does wrong is collected."""
+"""Debian's Chromium, driven by Playwright, with a collector of errors of the page."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ PHONE = {"width": 360, "height": 740}
 
 
 def missing() -> str:
-    """Return why there is no browser to test with, "" where there is."""
+    """Return the reason why no browser is available, or ""."""
     if shutil.which("chromium") is None:
         return "no Chromium: `apt-get install chromium`"
     try:
@@ -28,11 +28,13 @@ def missing() -> str:
 
 @dataclass
 class Watched:
-    """A page, and what it did that it should not."""
+    """A page, its foreign requests and its console errors."""
 
     page: Any
-    foreign: list[str] = field(default_factory=list)  # requests to anywhere else
-    errors: list[str] = field(default_factory=list)  # of the console, policy violations too
+    foreign: list[str] = field(default_factory=list)  # requests to other sites
+    errors: list[str] = field(
+        default_factory=list
+    )  # messages of the console, including policy violations
 
 
 @contextmanager
@@ -54,7 +56,7 @@ def browser() -> Iterator[Any]:
 def page_of(
     running: Any, url: str, *, size: dict[str, int] | None = None, scheme: str = "light"
 ) -> Iterator[Watched]:
-    """Open an empty page of a service, in a profile of its own."""
+    """Open a page of a service in a new profile."""
     context = running.new_context(
         base_url=url, viewport=size or WIDE, color_scheme=scheme, reduced_motion="reduce"
     )

@@ -35,7 +35,7 @@ def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Cluster | None], str]:
-    """Return a function that gives the URL of a database with today's tables, to be copied."""
+    """Return a function from a kind to the URL of a template database with current tables."""
 
     @cache
     def made(running: Cluster | None) -> str:
@@ -53,7 +53,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Cluster | No
 def url(
     request: pytest.FixtureRequest, tmp_path: Path, template: Callable[[Cluster | None], str]
 ) -> str:
-    """Return the URL of a database with today's tables."""
+    """Return the URL of a database with current tables."""
     if request.param == "postgres":
         running: Cluster = request.getfixturevalue("postgres")
         return running.new_database(template(running))

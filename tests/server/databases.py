@@ -13,11 +13,11 @@ from uuid import uuid4
 
 from sqlalchemy import create_engine, make_url
 
-USER = "postgres"  # PostgreSQL refuses to run as root; Debian's package brings this user
+USER = "postgres"  # PostgreSQL refuses to run as root; Debian's package creates this user
 
 
 def postgres_programs() -> Path | None:
-    """Return the folder of initdb and pg_ctl, None where there is none."""
+    """Return the folder of initdb and pg_ctl, or None."""
     found = shutil.which("initdb")
     places = [Path(found).resolve().parent] if found else []
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -25,7 +25,7 @@ def postgres_programs() -> Path | None:
 
 
 def missing() -> str:
-    """Return why there is no PostgreSQL to test on, "" where there is."""
+    """Return the reason why no PostgreSQL is available, or ""."""
     if postgres_programs() is None:
         return "no PostgreSQL: `apt-get install postgresql` brings initdb and pg_ctl"
     try:
@@ -41,7 +41,7 @@ def missing() -> str:
 
 
 class Cluster:
-    """A PostgreSQL of our own; its files are gone when it is."""
+    """A private PostgreSQL cluster, whose files are deleted at its end."""
 
     def __init__(self, fsync: bool) -> None:
         self.fsync = "on" if fsync else "off"
@@ -56,7 +56,7 @@ class Cluster:
         self.start()
 
     def start(self) -> None:
-        """Start it on a free port, reachable from this machine only."""
+        """Start the cluster on a free port of the loopback address."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
@@ -65,12 +65,12 @@ class Cluster:
         self._run("pg_ctl", "-D", str(self.data), "-w", "-l", log, "-o", options, "start")
 
     def stop(self) -> None:
-        """Stop it and delete its files."""
+        """Stop the cluster and delete its files."""
         self._run("pg_ctl", "-D", str(self.data), "-w", "-m", "immediate", "stop")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def new_database(self, template: str = "") -> str:
-        """Return the URL of a new database: empty, or a copy of the one at a URL."""
+        """Return the URL of a new database, empty or a copy of another database."""
         copied = f" TEMPLATE {make_url(template).database}" if template else ""
         name = f"t{uuid4().hex}"
         url = make_url(f"postgresql+psycopg://{USER}@127.0.0.1:{self.port}/postgres")
@@ -94,7 +94,7 @@ class Cluster:
 
 @contextmanager
 def cluster(fsync: bool = False) -> Iterator[Cluster]:
-    """Run a cluster for the block; with `fsync`, what was committed survives a power cut."""
+    """Run a cluster for the block; with `fsync`, commits survive a power failure."""
     running = Cluster(fsync)
     try:
         yield running

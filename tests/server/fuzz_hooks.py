@@ -1,6 +1,6 @@
-"""What Schemathesis checks besides its own: the size of replies; and what it counts.
+"""Hooks of Schemathesis: a check of the size of replies, and a count of the cases.
 
-Loaded by `schemathesis` itself (SCHEMATHESIS_HOOKS); the counts go to the file FUZZ_COUNTS.
+`schemathesis` loads this module (SCHEMATHESIS_HOOKS) and writes the counts to FUZZ_COUNTS.
 """
 
 import atexit
@@ -21,7 +21,7 @@ largest = [0]
 
 @schemathesis.check
 def small_reply(_ctx: Any, response: Any, case: Any) -> None:
-    """A reply that is no download is under 16 KB."""
+    """Check that a reply, unless it is a download, is smaller than 16 KB."""
     statuses[str(response.status_code)] += 1
     media = response.headers.get("content-type", [""])[0]
     if not media.startswith(DOWNLOADS) and "/v1/kernels/" not in case.path:
@@ -32,7 +32,7 @@ def small_reply(_ctx: Any, response: Any, case: Any) -> None:
 
 @atexit.register
 def tell() -> None:
-    """Write what was counted."""
+    """Write the counts."""
     place = os.environ.get("FUZZ_COUNTS")
     if place and statuses:
         told = {"statuses": dict(statuses), "largest_bytes": largest[0]}

@@ -1,4 +1,4 @@
-"""Bodies that nobody honest sends: `BODIES` are wrong, `BOMBS` ask for too much."""
+"""Hostile request bodies: `BODIES` are invalid, `BOMBS` exceed limits."""
 
 import base64
 import copy
@@ -20,19 +20,19 @@ def dag() -> Json:
 
 
 def body(value: Any) -> bytes:
-    """Return the JSON of anything, NaN and lone surrogates included."""
+    """Return the JSON of a value, which may contain NaN and lone surrogates."""
     return json.dumps(value).encode("utf-8", "surrogatepass")
 
 
 def changed(change: Callable[[Json], object]) -> bytes:
-    """Return a body whose one Dag was changed."""
+    """Return a body with one changed Dag."""
     one = copy.deepcopy(dag())
     change(one)
     return body({"dags": [one]})
 
 
 def put(value: Any, *path: str | int) -> bytes:
-    """Return a body whose Dag has another value at a place."""
+    """Return a body with a Dag that has another value at a place."""
 
     def change(one: Json) -> None:
         place: Any = one
@@ -44,7 +44,7 @@ def put(value: Any, *path: str | int) -> bytes:
 
 
 def dropped(*path: str | int) -> bytes:
-    """Return a body whose Dag lacks a key."""
+    """Return a body with a Dag without a key."""
 
     def change(one: Json) -> None:
         place: Any = one
@@ -240,7 +240,7 @@ def nodes(count: int, extent: int = 4) -> bytes:
 
 
 def thick(count: int) -> bytes:
-    """Return a body of nodes with long, bushy expressions; the last reads what is not there."""
+    """Return a body of nodes with large expressions, the last of which reads a missing node."""
     one = dag()
     axes = [["i", 4], ["k", 5]]
     for n in range(count):

@@ -1,4 +1,4 @@
-"""The service as it is run: a process of its own, on a port of its own."""
+"""The service as a separate process, on a free port."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ import httpx
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 START_S = 60.0
-SOON_S = 60.0  # patience with what must happen
+SOON_S = 60.0  # time limit for an expected event
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Live:
         return os.pread(self.log.fileno(), size, 0)
 
     def resident_bytes(self) -> int:
-        """Return the memory that the process has."""
+        """Return the memory of the process, in bytes."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Return when something holds."""
+    """Wait until a condition holds."""
     end_s = time.monotonic() + SOON_S
     while not holds():
         assert time.monotonic() < end_s, "it never held"
@@ -55,7 +55,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -65,7 +65,7 @@ def free_port() -> int:
 def process(
     url: str, limit_descriptors: int | None = None, /, **environment: str
 ) -> Iterator[Live]:
-    """Run `ansorpy serve` on a database; without a worker unless the environment says so."""
+    """Run `ansorpy serve` on a database, by default without a worker."""
     port = free_port()
     env = {
         **os.environ,

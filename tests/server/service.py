@@ -1,4 +1,4 @@
-"""A service to test: on any database, with jobs brought to any state as a worker would."""
+"""A service for tests, on any database, with helpers that act as a worker."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -71,7 +71,7 @@ class Service:
         return {"Authorization": f"Bearer {key}"}
 
     def claim(self) -> lease.Claim:
-        """Take the next job, as a worker would."""
+        """Claim the next job."""
         with transaction(self.engine) as tx:
             claimed = lease.claim(tx, "w", now(tx), 30.0, target="f00d")
         assert claimed is not None
@@ -102,12 +102,12 @@ class Service:
         return digest
 
     def finish(self, claimed: lease.Claim) -> None:
-        """End a job well."""
+        """Mark a job succeeded."""
         with self.held(claimed) as (tx, row, now_s):
             lease.finish(tx, row, [RESULT], "trials", now_s)
 
     def succeed(self, **changes: Any) -> tuple[str, str]:
-        """Bring a new job to its end; return its id and the digest of its kernel."""
+        """Submit and finish a job; return its id and the digest of its kernel."""
         job_id = self.submit(**changes)
         claimed = self.claim()
         digest = self.deliver(claimed, package())
@@ -119,7 +119,7 @@ class Service:
 def service(
     url: str, headers: Mapping[str, str] | None = None, **settings: Any
 ) -> Iterator[Service]:
-    """Run a service on a database; without a worker of its own."""
+    """Run a service on a database, without a worker."""
     given: dict[str, Any] = {"embedded_worker": False, "event_stream_s": 0.5, "event_poll_s": 0.05}
     app = create_app(ServiceSettings(database_url=url, **{**given, **settings}))
     with TestClient(app, base_url="http://localhost", headers=dict(headers or {})) as client:

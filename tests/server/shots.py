@@ -1,4 +1,4 @@
-"""`python -m tests.server.shots URL JOB [OTHER]`: the pictures in docs/images, of a real job."""
+"""`python -m tests.server.shots URL JOB [OTHER]`: take the pictures in docs/images."""
 
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ def main(url: str, job: str, other: str) -> None:
                 watched.page.goto(path)
                 watched.page.wait_for_timeout(1500)
                 for line in watched.page.locator(".tree .decision summary").all()[:1]:
-                    line.click()  # one decision opened, to show what is behind each line
+                    line.click()  # open one decision, to show its rules
                 watched.page.screenshot(path=IMAGES / f"{name}.png", full_page=True)
 
 

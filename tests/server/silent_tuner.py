@@ -1,4 +1,4 @@
-"""A driver with two measuring processes that are still coming up, for good: deaf to their pipe."""
+"""A tuner process with two measuring processes that never read their pipe."""
 
 import subprocess
 import sys

@@ -94,7 +94,7 @@ def test_a_revoked_key_is_refused_within_seconds(engine: Engine) -> None:
     assert authenticator.authenticate(key).tenant == "a"
     with transaction(engine) as tx:
         keys.revoke(tx, key.split("_")[1], now(tx))
-    assert authenticator.authenticate(key).tenant == "a"  # remembered
+    assert authenticator.authenticate(key).tenant == "a"  # from the cache
     clock[0] = 5.0
     with pytest.raises(UnauthenticatedError, match="because it is unknown, expired or revoked"):
         authenticator.authenticate(key)
@@ -120,7 +120,7 @@ def test_invalid_secrets_are_looked_up_during_a_write_transaction(
 
 def test_a_session_ends_with_its_key_and_is_no_bearer_token(url: str, engine: Engine) -> None:
     key = key_of(engine, "read")
-    authenticator = Authenticator(engine, None, clock=count(step=6).__next__)  # remembers nothing
+    authenticator = Authenticator(engine, None, clock=count(step=6).__next__)  # caches nothing
     session = authenticator.sign_in(key)
     assert (
         authenticator.authenticate(session, SESSION).key_id
@@ -169,7 +169,7 @@ def test_with_keys_every_request_needs_one(url: str, engine: Engine) -> None:
         assert running.client.get("/v1/jobs", headers=headers).status_code == 200
         for name in ("ansorpy_key", "ansorpy_session_8720"):
             running.client.cookies.set(name, key)
-        assert running.client.get("/v1/jobs").status_code == 401  # a cookie holds no key
+        assert running.client.get("/v1/jobs").status_code == 401  # keys are refused in cookies
         running.client.cookies.clear()
         for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
             assert running.client.get(path).status_code == 200
@@ -247,7 +247,7 @@ def test_a_key_is_read_from_a_file(url: str, tmp_path: Path) -> None:
         assert running.client.get("/v1/workers", headers=headers).status_code == 200
         assert running.client.get("/v1/workers").status_code == 401
     with service(url, host="0.0.0.0", admin_key_file=file):
-        pass  # a second start finds it there
+        pass  # a second start finds the key in the database
     for text in ("short", "ä" * 40):
         file.write_text(text)
         with pytest.raises(SpecError, match="ADMIN_KEY_FILE"), service(url, admin_key_file=file):
@@ -270,7 +270,7 @@ def test_rates_are_per_kind_and_per_caller(url: str) -> None:
         assert reads[2].json()["code"] == "rate"
         assert 1 <= int(reads[2].headers["retry-after"]) <= 60
         posts = [running.client.post("/v1/jobs", content=b"{}").status_code for _ in range(2)]
-        assert posts == [422, 429]  # counted before the body is looked at
+        assert posts == [422, 429]  # counted before the body is parsed
     rates = RateLimiter({"read": "1/minute"})
     rates.hit("read", "a")
     rates.hit("read", "b")
@@ -286,7 +286,7 @@ def test_trials_per_day_are_limited(url: str) -> None:
         assert (refused.status_code, refused.json()["code"]) == (429, "quota")
         assert "100 trials" in refused.json()["detail"]
         claimed = running.claim()
-        running.finish(claimed)  # it used none of its trials
+        running.finish(claimed)  # a cancelled job counts its used trials only
         assert running.client.post("/v1/jobs", json=body).status_code == 202
         assert len(running.client.get("/v1/jobs").json()["jobs"]) == 2
 

@@ -1,4 +1,4 @@
-"""The dashboard in Chromium, with a job that really runs."""
+"""The dashboard in Chromium, with a running job."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clie
 
 
 def until(page: Any, expression: str, limit_ms: int = 30_000) -> None:
-    """Wait for an expression; Playwright's own way is an eval, which the policy forbids."""
+    """Wait for an expression; Playwright's own wait is an eval, which the policy forbids."""
     for _ in range(limit_ms // 100):
         if page.evaluate(expression):
             return
@@ -54,7 +54,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, str]]
 
 @pytest.fixture(scope="module")
 def job(live: tuple[Live, str], chromium: Any) -> str:
-    """A job that was watched from its first round to its end."""
+    """A job whose page was open from its first round to its end."""
     running, _ = live
     request = {"text": BIG, "budget": {"trials": 48, "seconds": 60}}
     job_id = str(running.post("/v1/jobs", json=request).json()["id"])
@@ -81,7 +81,7 @@ def clean(watched: Watched) -> None:
 
 
 def test_a_page_follows_its_job_to_the_end_without_a_reload(job: str) -> None:
-    assert len(job) == 32  # the fixture has watched it
+    assert len(job) == 32  # watched by the fixture
 
 
 def test_a_page_of_an_ended_job_shows_the_same(
@@ -171,7 +171,7 @@ def test_the_derivation_shows_every_evaluated_rule(
             page.goto(f"/jobs/{job}")
             page.get_by_role("link", name="Derivation").click()
             page.wait_for_url("**/explain")
-            assert page.locator(".mark-best").count() == 1  # the sketch that won
+            assert page.locator(".mark-best").count() == 1  # the sketch of the best program
             for line in page.locator(".tree summary").all():
                 line.click()
             verdicts = page.locator(".verdicts tbody tr").filter(visible=True)
@@ -268,13 +268,11 @@ def test_login_stores_the_session_in_an_http_only_cookie(tmp_path: Path, chromiu
         page.get_by_label("API key").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("alert").wait_for()
-        watched.errors.clear()  # Chromium tells of the 401
+        watched.errors.clear()  # Chromium reports the 401
         page.get_by_label("API key").fill(key.read_text())
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_url(f"**/jobs/{job_id}")
-        page.get_by_text(
-            "Waits for a worker."
-        ).wait_for()  # the stream of events has the cookie too
+        page.get_by_text("Waits for a worker.").wait_for()  # the event stream sends the cookie, too
         (cookie,) = page.context.cookies()
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
         assert page.evaluate("document.cookie") == ""

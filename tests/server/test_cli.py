@@ -297,7 +297,7 @@ def test_help_lists_tune_first_and_shows_an_example(env: dict[str, str]) -> None
     shown = ansorpy(env, "tune", "--help").stdout
     (example,) = re.findall(r"ansorpy (tune examples/.*\S)", shown)
     command = typer.main.get_command(app).commands["tune"]  # type: ignore[attr-defined]
-    asked = command.make_context("tune", example.split()[1:]).params  # as it would be run
+    asked = command.make_context("tune", example.split()[1:]).params  # as a user runs it
     assert Path(asked["file"]).exists()
     assert asked["trials"] == 128
 
@@ -361,7 +361,10 @@ def test_on_a_terminal_one_line_shows_the_search_and_then_the_final_race(
     )  # fmt: skip
     os.close(theirs)
     told = b""
-    with suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:  # EIO: it is closed
+    with (
+        suppress(OSError),
+        os.fdopen(ours, "rb", buffering=0) as terminal,
+    ):  # EIO: the terminal is closed
         while part := terminal.read(4096):
             told += part
     assert process.wait(timeout=120) == 0
@@ -420,7 +423,7 @@ def test_a_second_ctrl_c_names_the_written_files(
 def test_ctrl_c_ends_a_wait_for_a_core(
     env: dict[str, str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # locks of our own
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # private lock files
     with exclusive(slot_cores(1), lock_folder()):
         process = command(
             {**env, "TMPDIR": str(tmp_path)},

@@ -1,4 +1,4 @@
-"""The commands that talk to a service, against a real one."""
+"""Client commands, against a real service."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ JOB = job_of(REPLIES["JobReply"])
 
 
 class Stage(Service):
-    """A running service, and its database as a worker sees it."""
+    """A running service and its database."""
 
     def __init__(self, live: Live, url: str) -> None:
         super().__init__(client=live.http, engine=open_database(url))  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def test_a_job_is_named_by_its_first_digits(stage: Stage) -> None:
 
 
 def test_first_digits_of_several_jobs_are_refused_with_the_candidates(stage: Stage) -> None:
-    ids = [stage.submit(fresh=True) for _ in range(17)]  # 16 first digits: two begin alike
+    ids = [stage.submit(fresh=True) for _ in range(17)]  # two of 17 ids share their first digit
     digit = next(d for d in "0123456789abcdef" if sum(i.startswith(d) for i in ids) > 1)
     found = stage.run("cancel", digit)
     assert found.exit_code == 2

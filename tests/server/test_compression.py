@@ -1,4 +1,4 @@
-"""Compressed pages: which replies are, which are not, and that they say so."""
+"""Compression of pages: compressed and uncompressed replies, and their headers."""
 
 import gzip
 import re
@@ -35,7 +35,7 @@ def test_a_page_is_compressed_if_the_request_accepts_it(url: str) -> None:
         assert reply.headers["content-encoding"] == "gzip"
         assert int(reply.headers["content-length"]) == len(sent) < len(plain.content) / 2
         texts = [plain.text, gzip.decompress(sent).decode()]
-        assert len({re.sub(r"[\d.]+ ?s?", "", text) for text in texts}) == 1  # apart from ages
+        assert len({re.sub(r"[\d.]+ ?s?", "", text) for text in texts}) == 1  # except for ages
         for one in (plain, reply):
             assert one.headers["vary"] == "Accept-Encoding"
             assert one.headers["cache-control"] == "private, no-store"

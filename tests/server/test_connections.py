@@ -47,7 +47,7 @@ class Running:
     """A service in a thread of this process."""
 
     port: int
-    closed: Callable[[str], int]  # how many connections were closed for a reason
+    closed: Callable[[str], int]  # number of connections closed for a reason
     open: Callable[[], int]
     sockets: ExitStack
 
@@ -60,7 +60,7 @@ class Running:
         return made
 
     def answers(self, source: str = "127.0.0.1") -> int:
-        """Return the status of a whole request on a connection of its own."""
+        """Return the status of a complete request on a new connection."""
         with self.connect(
             WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), source
         ) as c:
@@ -99,7 +99,7 @@ def serve(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 @contextmanager
 def thread(server: uvicorn.Server) -> Iterator[int]:
-    """Run a server; give its port."""
+    """Run a server in a thread."""
     running = threading.Thread(target=server.run)
     running.start()
     try:
@@ -148,7 +148,7 @@ def test_an_incomplete_request_is_closed_after_its_deadline(
 def test_a_slow_request_is_closed_after_its_deadline(serve: Serve) -> None:
     with serve(replace(WIDE, head_s=1.0)) as running:
         connection = running.connect(WHOLE)
-        connection.recv(65536)  # answered; the deadline holds for each request
+        connection.recv(65536)  # after a response, the next request has a deadline, too
 
         def dripped() -> bool:
             try:
@@ -237,7 +237,7 @@ def test_busy_connections_are_not_closed_and_more_of_them_are_refused(serve: Ser
         assert running.answers() == 200
         for one in streams[4:]:
             one.settimeout(0.1)
-            with pytest.raises(TimeoutError):  # still open, and nothing has happened
+            with pytest.raises(TimeoutError):  # still open and without data
                 one.recv(1)
 
 

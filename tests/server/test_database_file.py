@@ -1,4 +1,4 @@
-"""The SQLite file: private from its first byte, and one file for as long as it is open."""
+"""The SQLite file: private from its creation, and never replaced while it is open."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.test_records import trial
 
 @pytest.fixture(autouse=True)
 def open_umask() -> Iterator[None]:
-    """Let new files be readable for everybody, as an umask of 022 does, or 0."""
+    """Set a umask that makes new files readable for all users."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -53,7 +53,7 @@ def test_the_file_is_private_before_sqlite_opens_it(path: Path) -> None:
     def before(*_: object) -> None:
         seen.append(path.stat().st_mode & 0o777)
 
-    event.listen(engine, "do_connect", before)  # after our own, before SQLite
+    event.listen(engine, "do_connect", before)  # after the check of the engine, before SQLite
     engine.connect().close()
     assert seen == [0o600]
     engine.dispose()
@@ -102,7 +102,7 @@ def test_a_missing_file_fails_readiness_and_submissions(path: Path, attack: obje
             assert "Retry-After" in reply.headers
         assert running.client.get("/healthz").status_code == 200
     if attack is not replaced:
-        assert not path.exists()  # no empty database in its place
+        assert not path.exists()  # no empty database was created
 
 
 def test_a_restored_file_is_used_again(path: Path) -> None:
@@ -134,7 +134,7 @@ def test_new_connections_refuse_a_replaced_file(path: Path) -> None:
     engine = open_database(f"sqlite:///{path}")
     replaced(path)
     with reading(open_database(f"sqlite:///{path}")) as tx:
-        assert queries.list_jobs(tx, 1) == ([], None)  # the other file is a database, too
+        assert queries.list_jobs(tx, 1) == ([], None)  # the replacement is a database, too
     engine.dispose()
     with pytest.raises(OperationalError, match="was moved away or replaced"):
         engine.connect()

@@ -1,4 +1,4 @@
-"""The compose file: what it promises, and its commands against a real PostgreSQL."""
+"""The compose file: its hardening, and its commands against a real PostgreSQL."""
 
 import os
 import re
@@ -138,7 +138,7 @@ def running(
 @pytest.mark.db
 @pytest.mark.measure
 def test_the_commands_of_the_file_tune_a_job(postgres: Cluster, tmp_path: Path) -> None:
-    """Migrate, serve, work: with the very commands and variables of the services."""
+    """Run the commands of the services `migrate`, `api` and `worker` with their variables."""
     password, key = token_hex(24), token_hex(32)
     files = {"database_password": password, "admin_key": key}
     for name, content in files.items():

@@ -1,4 +1,4 @@
-"""One poller for all streams: what it asks, and what each reader is given."""
+"""The event poller: its queries, and the events of each reader."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from tests.server.process import SOON_S
 
 @dataclass
 class Source:
-    """Jobs with events, and keys, as a database has them."""
+    """A fake database of jobs with events, and of keys."""
 
     last: dict[str, int] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
@@ -192,7 +192,7 @@ def test_closing_waits_for_the_current_query() -> None:
             await closing
             order.append("closed")
             assert reader.closed
-            await feed.close()  # again: nothing is left to do
+            await feed.close()  # a second close does nothing
 
     asyncio.run(run())
     assert order == ["looked", "closed"]

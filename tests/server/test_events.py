@@ -135,7 +135,7 @@ def test_a_stream_ends_with_its_key(url: str, engine: Engine, end: str) -> None:
         with transaction(engine) as tx:
             queries.cancel(tx, tenant_of(tx, job_id), job_id, now(tx))
         assert ended == []
-        assert staying.is_alive()  # the key of another tenant is still good
+        assert staying.is_alive()  # the key of another tenant is still valid
         running.client.post(f"/v1/jobs/{theirs}/cancel", headers=other)
         staying.join(SOON_S)
         assert [parsed(reply.text)[-1]["id"] for reply in ended] == ["2"]

@@ -31,7 +31,7 @@ def running(url: str) -> Iterator[Service]:
 
 @st.composite
 def derivations(draw: Any) -> Derivation:
-    """A chain of products and of things that are done element by element."""
+    """A chain of products and element-wise stages."""
     lines, last = [], "A"
     for n in range(draw(st.integers(1, 4))):
         line = draw(st.sampled_from(("+=! {0}(i,k) * B(k,j)", "= {0}(i,j) + 1", "= {0}(j,i)")))
@@ -50,7 +50,7 @@ def test_the_rows_are_the_whole_tree_once(derivation: Derivation) -> None:
     assert [row.sketch for row in found if row.sketch is not None] == list(
         range(len(derivation.sketches))
     )
-    # What is folded into one row decided nothing; a branch is only where there are several.
+    # A folded row has no decision; a branch has siblings.
     assert all(visit.undecided for row in found for visit in row.visits[1:])
     ways = sum(len(successors) for v in visits if len(successors := _successors(v)) > 1)
     assert sum(bool(row.rule) for row in found) == ways

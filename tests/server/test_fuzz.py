@@ -1,4 +1,4 @@
-"""Schemathesis, all phases, against the service as it is run: nothing but what is documented.
+"""Schemathesis, all phases, against a service process: only documented replies.
 
 A short form; `ANSORPY_NIGHT=1` (`make test-all`) runs at least 2,000 cases on each database.
 """
@@ -19,9 +19,9 @@ from tests.server.service import Service
 from tests.server.test_hostile import MAX_GROWTH_BYTES
 
 NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
-EXAMPLES = 150 if NIGHT else 6  # per operation
+EXAMPLES = 150 if NIGHT else 6  # cases per operation
 LEAST = 2000 if NIGHT else 100
-# The shape of a text does not say whether it is a tensor expression.
+# The schema of a text does not describe valid tensor expressions.
 EXCLUDED = "positive_data_acceptance"
 SETTINGS = {
     "ANSORPY_READ_RATE": "1000000/second",

@@ -1,4 +1,4 @@
-"""HEAD: the headers of the GET of a path, without its body; and the address of the dashboard."""
+"""HEAD requests, and the printed address of the dashboard."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from tests.server.service import MM
 
 PATHS = ("/docs", "/openapi.json", "/v1/jobs", "/jobs", "/healthz", "/static/dashboard.css")
 UNLIKE = {"date", "x-request-id"}
-PAGES = {"content-length"}  # of pages that tell the time
+PAGES = {"content-length"}  # headers of pages that contain the time
 
 
 def test_every_get_path_answers_head(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_every_get_path_answers_head(tmp_path: Path) -> None:
 def test_head_of_a_stream_ends_at_once_and_leaves_the_connection_usable(tmp_path: Path) -> None:
     with process(f"sqlite:///{tmp_path}/head.db") as live:
         job = live.post("/v1/jobs", json={"text": MM}).json()["id"]
-        for _ in range(100):  # more than the streams that one tenant may have open
+        for _ in range(100):  # more than the limit of open streams of a tenant
             head = live.http.head(f"/v1/jobs/{job}/events")
             assert (head.status_code, head.content) == (200, b"")
             assert head.headers["content-type"].startswith("text/event-stream")

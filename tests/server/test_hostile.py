@@ -1,4 +1,4 @@
-"""Nothing that comes in makes the service fail, say much, or grow."""
+"""Hostile requests cause no failure, no large reply and no growth of memory."""
 
 import gc
 import json
@@ -52,7 +52,7 @@ def test_every_hostile_body_is_a_problem_that_repeats_nothing(running: Service) 
 def test_a_decompression_bomb_is_refused_at_once(sqlite_service: Service, name: str) -> None:
     costs: list[float] = []
     while len(costs) < BOMB_TRIES and min(costs, default=inf) >= MAX_BOMB:
-        # Time of this process, in which the service runs: the machine may have other work.
+        # CPU time of this process, which runs the service: the machine may have other work.
         begin_s = time.process_time()
         reply = sqlite_service.client.post("/v1/jobs", content=BOMBS[name])
         costs.append((time.process_time() - begin_s) / beside_s())
@@ -62,7 +62,7 @@ def test_a_decompression_bomb_is_refused_at_once(sqlite_service: Service, name: 
 
 
 def beside_s() -> float:
-    """Return what a fixed piece of Python takes just now, in seconds of this process."""
+    """Return the CPU seconds of a fixed piece of Python."""
     begin_s = time.process_time()
     for number in range(100_000):
         str(isinstance((number, number + 1), tuple))
@@ -73,7 +73,7 @@ def beside_s() -> float:
 def sqlite_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     place = tmp_path_factory.mktemp("bombs") / "bombs.db"
     gc.collect()
-    gc.freeze()  # what thousands of tests have left is not walked on the service's account
+    gc.freeze()  # do not count collections of garbage of earlier tests
     with service(f"sqlite:///{place}", tune_rate="1000000/minute") as found:
         yield found
     gc.unfreeze()
@@ -105,7 +105,7 @@ def test_a_long_body_is_refused_without_being_stored(tmp_path: Path) -> None:
         live.get("/v1/jobs")
         before = live.resident_bytes()
         for content in (chunks(), b"x" * 300_000_000):
-            with suppress(httpx.HTTPError):  # the service hangs up on who goes on sending
+            with suppress(httpx.HTTPError):  # the service closes the connection during the upload
                 assert live.post("/v1/jobs", content=content).status_code == 413
         grown = live.resident_bytes() - before
         assert grown < MAX_GROWTH_BYTES, f"{grown >> 20} MiB"

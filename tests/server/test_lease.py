@@ -33,7 +33,7 @@ def recover(engine: Engine, at_s: float, owner: str | None = None) -> int:
         return lease.recover(tx, at_s, 3, owner)
 
 
-def held(engine: Engine, claimed: Claim | None, at_s: float) -> bool:
+def is_leased(engine: Engine, claimed: Claim | None, at_s: float) -> bool:
     assert claimed is not None
     with transaction(engine) as tx:
         return lease.lock_leased(tx, claimed, at_s, LEASE_S) is not None
@@ -103,17 +103,17 @@ def test_an_expired_lease_is_claimed_again_and_fences_the_first_owner(engine: En
     paused = claim(engine, 0.0, "a")
     assert (recover(engine, 29.0), claim(engine, 29.0, "b")) == (0, None)
     assert recover(engine, 31.0) == 1
-    assert not held(engine, paused, 31.5)
+    assert not is_leased(engine, paused, 31.5)
     second = claim(engine, 31.0, "b")
-    assert not held(engine, paused, 32.0)
-    assert held(engine, second, 33.0)
+    assert not is_leased(engine, paused, 32.0)
+    assert is_leased(engine, second, 33.0)
     assert (job(engine, job_id).attempts, job(engine, job_id).lost) == (2, 1)
     assert states(engine, job_id) == ["queued", "running", "queued", "running"]
 
 
 def test_a_heartbeat_extends_the_lease(engine: Engine) -> None:
     submit(engine)
-    assert held(engine, claim(engine, 0.0), 25.0)
+    assert is_leased(engine, claim(engine, 0.0), 25.0)
     assert recover(engine, 40.0) == 0
 
 
@@ -136,7 +136,7 @@ def test_a_released_job_counts_no_loss(engine: Engine) -> None:
         row = lease.lock_leased(tx, claimed, 1.0, LEASE_S)
         assert row is not None
         lease.release(tx, row, 1.0)
-    assert not held(engine, claimed, 1.0)
+    assert not is_leased(engine, claimed, 1.0)
     assert (job(engine, job_id).state, job(engine, job_id).lost) == ("queued", 0)
 
 
@@ -147,7 +147,7 @@ def test_cancel_and_pause_invalidate_the_lease(engine: Engine, steer: object) ->
     claimed = claim(engine, 0.0)
     with transaction(engine) as tx:
         steer(tx, 1, job_id, 1.0)
-    assert not held(engine, claimed, 2.0)
+    assert not is_leased(engine, claimed, 2.0)
     assert claim(engine, 3.0) is None
 
 
@@ -176,7 +176,7 @@ def test_every_change_increments_the_version(engine: Engine) -> None:
     seen = [job(engine, job_id).version]
     claimed = claim(engine, 0.0)
     seen.append(job(engine, job_id).version)
-    assert held(engine, claimed, 1.0)
+    assert is_leased(engine, claimed, 1.0)
     assert job(engine, job_id).version == seen[-1]  # a heartbeat changes nothing for readers
     with transaction(engine) as tx:
         queries.pause(tx, 1, job_id, 2.0)

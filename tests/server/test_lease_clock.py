@@ -1,4 +1,4 @@
-"""The clock of the leases is set while jobs run: no living worker is robbed, no dead one kept."""
+"""Changes of the lease clock: living workers keep their jobs, dead ones lose them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,31 +15,31 @@ from ansorpy.server.worker.identity import ProcessIdentity
 from ansorpy.server.worker.lease_clock import LeaseClock
 from ansorpy.server.worker.stop_flag import StopFlag
 from ansorpy.server.worker.worker_loop import WorkerLoop
-from tests.server.test_lease import LEASE_S, claim, held, job, recover, submit
+from tests.server.test_lease import LEASE_S, claim, is_leased, job, recover, submit
 from tests.server.test_worker import Script, claimed
 
-BEAT_S, LOOK_S = 5.0, 2.5  # of a living worker, and of a keeper that recovers
+BEAT_S, LOOK_S = 5.0, 2.5  # interval of heartbeats and of recoveries
 HOUR_S = 3600.0
 JUMPS = [0.0, 1.0, 14.0, 16.0, 29.0, 31.0, 44.0, 46.0, 61.0, HOUR_S]
 
 
 @dataclass
 class Time:
-    """Two clocks: one that is set, and one that is not."""
+    """A database clock that can be set, and a monotonic clock."""
 
     steady_s: float = 1000.0
     offset_s: float = 1.7e9
 
     def now_s(self) -> float:
-        """Return what the database's clock says."""
+        """Return the time of the database clock."""
         return self.steady_s + self.offset_s
 
 
 def run(engine: Engine, jump_s: float) -> tuple[list[str], float]:
-    """Let two workers hold jobs, kill one, set the clock; return who was robbed, and how late.
+    """Lease jobs to two workers, kill one, set the clock; return the recovered owners.
 
     Returns:
-        The owners whose jobs were taken, in order, and seconds from the jump to the last taking.
+        The owners of the recovered jobs, in order, and the seconds from the jump to the last.
     """
     time = Time()
     clock = LeaseClock(LEASE_S, lambda: time.steady_s)
@@ -55,7 +55,7 @@ def run(engine: Engine, jump_s: float) -> tuple[list[str], float]:
             robbed += [owner for owner in taken if owner not in robbed]
             late_s = time.steady_s - jumped_s
         if (time.steady_s - jumped_s) % BEAT_S == LOOK_S:
-            assert held(engine, claims["living"], time.now_s())
+            assert is_leased(engine, claims["living"], time.now_s())
         time.steady_s += LOOK_S
     return robbed, late_s
 
@@ -100,7 +100,7 @@ def settings(tmp_path: Path, url: str) -> ServiceSettings:
     )  # fmt: skip
 
 
-def keeper(
+def worker_loop(
     settings: ServiceSettings,
     engine: Engine,
     folder: Path,
@@ -121,13 +121,13 @@ def test_three_jumps_forward_count_no_losses(
     job_id = submit(engine)
     far = replace(ProcessIdentity.current(), host="elsewhere")
     living = claim(engine, time.now_s(), str(far))
-    idle = keeper(settings, engine, tmp_path, Script(), lambda: time.steady_s)
+    idle = worker_loop(settings, engine, tmp_path, Script(), lambda: time.steady_s)
     for _ in range(3):
         idle.run_one()
         time.offset_s += HOUR_S
         idle.run_one()
         time.steady_s += BEAT_S
-        assert held(engine, living, time.now_s())
+        assert is_leased(engine, living, time.now_s())
     assert (job(engine, job_id).state, job(engine, job_id).lost) == ("running", 0)
 
 
@@ -146,11 +146,11 @@ def test_a_job_given_up_on_a_full_disk_is_queued_later_without_a_loss(
 
     event.listen(engine, "commit", refuse)
     script = Script("stuck", before=fill)
-    works = keeper(settings, engine, folder, script, lambda: 0.0)
+    works = worker_loop(settings, engine, folder, script, lambda: 0.0)
     works.run_one()
     assert script.killed
     script.killed, script.orders[:] = False, []
-    with pytest.raises(OperationalError):  # there is no space yet
+    with pytest.raises(OperationalError):  # the disk is still full
         works.run_one()
     full[0] = False
     assert job(engine, job_id).state == "running"
@@ -164,7 +164,7 @@ def test_a_given_up_job_of_another_worker_is_not_released(
     settings: ServiceSettings, engine: Engine, tmp_path: Path
 ) -> None:
     job_id = submit(engine)
-    works = keeper(settings, engine, tmp_path, Script(), lambda: 0.0)
+    works = worker_loop(settings, engine, tmp_path, Script(), lambda: 0.0)
     works._given_up = claimed(engine)
     with transaction(engine) as tx:
         assert lease.recover(tx, 0.0, 3, "w") == 1

@@ -1,4 +1,4 @@
-"""A long queue costs a claim and a submission no more than a short one: counts, never clocks."""
+"""Claims and submissions in long queues: counted rows and instructions, no clocks."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -22,13 +22,13 @@ from tests.server.databases import Cluster
 from tests.server.test_lease import add_tenant, claim, submit
 
 QUEUED, RUNNING, TENANTS = 2000, 60, 10
-TOO_LARGE = Submission(MM, trials=10_000)  # no twin's budget covers it
+TOO_LARGE = Submission(MM, trials=10_000)  # no budget of an equal job covers it
 
 
 @pytest.fixture
 def full(engine: Engine) -> Engine:
     fill(engine, QUEUED, RUNNING, TENANTS)
-    if engine.dialect.name == "postgresql":  # as its autovacuum does; nothing does so for SQLite
+    if engine.dialect.name == "postgresql":  # as the autovacuum of PostgreSQL does
         with engine.begin() as connection:
             connection.execute(text("ANALYZE"))
     return engine
@@ -36,7 +36,7 @@ def full(engine: Engine) -> Engine:
 
 @contextmanager
 def loaded(kind: type[Any]) -> Iterator[list[object]]:
-    """Give the rows of a table that become objects within the block."""
+    """Collect the rows of a table that are loaded within the block."""
     rows: list[object] = []
 
     def note(row: object, _context: object) -> None:
@@ -49,7 +49,7 @@ def loaded(kind: type[Any]) -> Iterator[list[object]]:
 
 @contextmanager
 def statements(engine: Engine) -> Iterator[list[str]]:
-    """Give the SQL statements that run within the block."""
+    """Collect the SQL statements within the block."""
     found: list[str] = []
 
     def note(_c: object, _cursor: object, sql: str, *_: object) -> None:
@@ -98,7 +98,7 @@ def test_sqlite_answers_from_the_indexes(full: Engine) -> None:
 
 
 def steps(engine: Engine, action: Callable[[], object]) -> int:
-    """Return how many instructions of SQLite's virtual machine an action takes."""
+    """Return the number of instructions of SQLite's virtual machine for an action."""
     count = 0
 
     def step() -> int:
@@ -126,7 +126,7 @@ def test_sqlite_takes_equal_steps_for_long_and_short_queues(url: str) -> None:
 
 
 def visited(plan: dict[str, Any]) -> float:
-    """Return how many rows all nodes of a PostgreSQL plan looked at."""
+    """Return the number of rows read by all nodes of a PostgreSQL plan."""
     own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
     return float(own) + sum(map(visited, plan.get("Plans", ())))
 
@@ -156,7 +156,7 @@ def test_two_claims_at_once_take_two_jobs(
 
 @dataclass(frozen=True)
 class Wish:
-    """The fields of a job that decide when it is claimed."""
+    """The fields of a job that determine its position in the queue."""
 
     job_id: str
     tenant: int
@@ -168,7 +168,7 @@ class Wish:
 def expected(
     jobs: Sequence[Wish], limits: dict[int, int | None], targets: Sequence[str], cores: int
 ) -> list[str]:
-    """Return the order of claims by the rule: priority, fewest running, oldest."""
+    """Return the documented order of claims: priority, fewest running, oldest."""
     waiting, running = list(enumerate(jobs)), dict.fromkeys(limits, 0)
     order: list[str] = []
     while True:

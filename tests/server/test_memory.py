@@ -1,4 +1,4 @@
-"""What is accepted stays within the memory that the reply declares."""
+"""Memory of accepted tasks, against the memory that the reply declares."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ MIB = 1 << 20
 FLOAT = 4
 ENDED = ("succeeded", "failed", "cancelled")
 
-# As large as they may be; each with the bytes of its tensors.
+# Tasks of the largest accepted size, each with the bytes of its tensors.
 GENTLE: Mapping[str, tuple[bytes, int]] = {
     "one dimension": (shaped(2**25), 2 * 2**25 * FLOAT),
     "two dimensions": (shaped(2**12, 2**13), 2 * 2**25 * FLOAT),
@@ -55,7 +55,7 @@ def test_the_service_keeps_no_tensor_in_memory(url: str) -> None:
 
 
 def test_one_byte_more_is_refused(url: str) -> None:
-    # Each is as large as the limit: with one that is a byte lower, none may pass.
+    # Each has exactly the size of the limit, so that a limit lower by a byte refuses it.
     lower = str(RequestLimits().tensor_bytes - 1)
     with process(url, ANSORPY_MAX_TENSOR_BYTES=lower) as live:
         for name, (content, _) in GENTLE.items():
@@ -63,7 +63,7 @@ def test_one_byte_more_is_refused(url: str) -> None:
 
 
 def peaks(root: int) -> Iterator[tuple[int, int]]:
-    """Yield every process below `root` and the most memory that it ever had, in bytes."""
+    """Yield every process below `root` with its peak memory, in bytes."""
     below = [root]
     while below:
         pid = below.pop()
@@ -72,14 +72,14 @@ def peaks(root: int) -> Iterator[tuple[int, int]]:
             below += [int(c) for t in tasks for c in (t / "children").read_text().split()]
             status = Path(f"/proc/{pid}/status").read_text()
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         for line in status.splitlines():
             if line.startswith("VmHWM:"):
                 yield pid, int(line.split()[1]) * 1024
 
 
 def tuned(live: Live, text: str) -> tuple[Mapping[str, Any], int]:
-    """Tune something; return the job, and the most that any process of the service ever had."""
+    """Tune a text; return the job, and the peak memory of any process of the service."""
     asked = {"text": text, "budget": {"trials": 8}, "fresh": True}
     job = live.post("/v1/jobs", json=asked).json()
     most: dict[int, int] = {}

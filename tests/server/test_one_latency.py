@@ -1,4 +1,4 @@
-"""The time of a job is one number wherever it is shown: list, API, page, curve, manifest."""
+"""The time of a job is equal in list, API, page, curve and manifest."""
 
 import json
 import re
@@ -30,11 +30,11 @@ from tests.fakes import cost_s, fake_pools
 from tests.server.service import MM, Service, service
 
 TWO = MM + "\ndef relu(float(64) A) -> (B) { B(i) = fmax(A(i), 0) }"
-RACE_S = 2.5e-3  # more than the fastest trial: the race stands all the same
+RACE_S = 2.5e-3  # slower than the fastest trial; the race counts
 
 
 def slowed(program: Program) -> Measured:
-    """Return a trial of a busy machine: the correction makes it 1.4 times as fast as measured."""
+    """Return a trial of a busy machine, with a slowdown of 1.4."""
     return Measured((cost_s(program), 1.0), slowdown=1.4)
 
 
@@ -60,7 +60,7 @@ def finished(running: Service, folder: Path, engine: Engine, tune: Any = tuned) 
 
 
 def walk(running: Service, job_id: str) -> Mapping[str, Any]:
-    """Return the time of a job, or the times of its tasks, by the place that shows it."""
+    """Return the time of a job, or the times of its tasks, per place."""
     client = running.client
     (line,) = (one for one in client.get("/v1/jobs").json()["jobs"] if one["id"] == job_id)
     job = client.get(f"/v1/jobs/{job_id}").json()

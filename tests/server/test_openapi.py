@@ -101,7 +101,7 @@ def test_every_parameter_is_explained(document: Mapping[str, Any]) -> None:
 
 
 class Links(HTMLParser):
-    """Collects what a page refers to."""
+    """Collects the references of a page."""
 
     def __init__(self) -> None:
         super().__init__()

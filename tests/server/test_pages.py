@@ -1,4 +1,4 @@
-"""The dashboard without a browser: what is shown, to whom, and that nothing of it is markup."""
+"""The dashboard without a browser: content, access and escaping of pages."""
 
 import csv
 import html
@@ -47,11 +47,11 @@ def tell(running: Service, claimed: Any, **changes: Any) -> None:
 
 
 def poison(running: Service) -> str:
-    """Return a job whose every string is a script, as far as the database takes it."""
+    """Return a job with scripts in all of its strings."""
     running.worker("feedfeedfeedfeed", age_s=3600.0)
     job_id = running.submit(
         text=f"# {EVIL}\n" + "def mm(float(4) A) -> (C) { C(i) = A(i) }",
-        target="feedfeedfeedfeed",  # which no living worker has
+        target="feedfeedfeedfeed",  # a target without a living worker
     )
     with transaction(running.engine) as tx:
         failed = Record("k/t/1", "k", "cpu@0", "{}", (), Failed("wrong", EVIL))
@@ -122,7 +122,7 @@ def test_a_queued_job_and_a_finished_job(url: str) -> None:
         page = running.client.get(f"/jobs/{job_id}").text
         assert f"/v1/kernels/{digest}" in page
         assert "2.00×" in page  # noqa: RUF001 - baseline 2 ms, best 1 ms
-        assert 'class="p-k"' in page  # the source is coloured
+        assert 'class="p-k"' in page  # the source has syntax highlighting
         compared = running.client.get(f"/compare?a={claimed.job_id}&b={job_id}").text
         assert 'id="comparison"' in compared
 
@@ -236,7 +236,7 @@ def test_signing_in_and_out(url: str, engine: Engine) -> None:
         kept = dict(running.client.cookies)
         running.client.post("/logout", headers=own)
         assert running.client.get("/jobs", follow_redirects=False).status_code == 303
-        running.client.cookies.update(kept)  # a copy of the cookie is no session any more
+        running.client.cookies.update(kept)  # a copy of the cookie is no longer a session
         assert running.client.get("/jobs", follow_redirects=False).status_code == 303
 
 

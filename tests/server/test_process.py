@@ -1,4 +1,4 @@
-"""Whoever ends a driver ends its measuring processes too, whatever they are doing."""
+"""A kill of a tuner process ends its measuring processes in any state."""
 
 import time
 from pathlib import Path
@@ -13,26 +13,26 @@ SOON_S = 1.0
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> TunerProcess:
-    """Return a driver whose two measuring processes have not come up: they see no pipe close."""
+def tuner(tmp_path: Path) -> TunerProcess:
+    """Return a tuner process with two measuring processes that never read their pipe."""
     made = TunerProcess(ServiceSettings(data_dir=tmp_path), "tests.server.silent_tuner")
     message = made.receive(60.0)
     assert message == {"is": "ready"}
     return made
 
 
-def test_a_killed_tuner_process_leaves_no_measuring_process(driver: TunerProcess) -> None:
-    slots = children(driver.pid)
+def test_a_killed_tuner_process_leaves_no_measuring_process(tuner: TunerProcess) -> None:
+    slots = children(tuner.pid)
     assert len(slots) == 2
     assert all(map(lives, slots))
-    driver.kill()
+    tuner.kill()
     assert gone(slots)
 
 
-def test_an_ended_tuner_process_is_reaped(driver: TunerProcess) -> None:
-    driver._send("end")
-    assert driver.ended() == "the tuner process ended with exit code 3"
-    assert driver.kill() == 3
+def test_an_ended_tuner_process_is_reaped(tuner: TunerProcess) -> None:
+    tuner._send("end")
+    assert tuner.ended() == "the tuner process ended with exit code 3"
+    assert tuner.kill() == 3
 
 
 def gone(pids: list[int]) -> bool:

@@ -30,7 +30,7 @@ def test_sqlite_is_durable_and_waits_for_other_writers(tmp_path: object) -> None
 def test_a_stored_record_that_cannot_be_decoded_is_skipped(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An older version took it in; it must not end every tuning of its task."""
+    """A record of an older version must not end every tuning of its task."""
     store = SqlStore(engine, local_tenant(engine))
     store.append([trial(0.5), trial(1.0)], MEASURED)
     with transaction(engine) as tx:

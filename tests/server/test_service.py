@@ -1,4 +1,4 @@
-"""The service with its own worker, driver and measuring processes."""
+"""The service with its worker, tuner process and measuring processes."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def test_a_killed_worker_is_replaced_and_its_job_is_poison_after_three(tmp_path:
     settings = ServiceSettings(data_dir=tmp_path, poll_s=0.05)
     killed: set[int] = set()
     with TestClient(create_app(settings), base_url="http://localhost") as client:
-        # A budget that no test waits for: every worker that takes the job is killed in it.
+        # A large budget: every worker of the job is killed before its end.
         body = {"text": MM, "budget": {"seconds": 3600.0, "trials": 100_000}}
         job_id = client.post("/v1/jobs", json=body).json()["id"]
         end_s = time.monotonic() + 240

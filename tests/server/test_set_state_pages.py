@@ -1,4 +1,4 @@
-"""Steering on the page of a job: who may, from where, and what it comes to."""
+"""Buttons on the page of a job: scopes, origins and results."""
 
 from collections.abc import Iterator
 

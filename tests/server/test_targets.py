@@ -1,4 +1,4 @@
-"""Targets of jobs over REST: names, what is known, and what a queued job waits for."""
+"""Targets of jobs over REST: names, known targets, and `waiting_for`."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
-"""Everything that belongs to somebody is unknown to everybody else.
+"""Resources of a tenant are unknown to all other tenants.
 
-The routes come from the OpenAPI document: a new one is in the matrix by itself, and one with a
-parameter that nobody here knows fails.
+The routes come from the OpenAPI document, so that a new route is tested automatically, and a
+route with an unknown parameter fails.
 """
 
 import re
@@ -15,12 +15,12 @@ from ansorpy.server.db.records import record_row
 from tests.server.service import MM, Service, service
 from tests.test_records import trial
 
-OPEN = {"/healthz", "/readyz"}  # these tell nothing of anybody
+OPEN = {"/healthz", "/readyz"}  # public routes
 
 
 @dataclass(frozen=True)
 class Two:
-    """Two tenants; the ids are those of the first."""
+    """Two tenants; the ids belong to the first one."""
 
     running: Service
     owner: dict[str, str]

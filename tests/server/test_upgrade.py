@@ -43,7 +43,7 @@ def test_an_upgrade_makes_exactly_the_tables_of_the_models(new_url: Callable[[],
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
     assert is_current(engine)
-    assert upgrade(engine) == NEEDED  # again: nothing to do
+    assert upgrade(engine) == NEEDED  # a second upgrade does nothing
     assert local_tenant(engine) == 1
     engine.dispose()
 

@@ -1,4 +1,4 @@
-"""Driver and keeper with a tuning made up; the real one is in test_service.py."""
+"""Tuner process and worker loop with a fake engine; test_service.py has the real one."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def claimed(engine: Engine, at_s: float | None = None) -> Claim:
     return found
 
 
-def held(engine: Engine, **options: Any) -> LeasedJob:
+def leased_job(engine: Engine, **options: Any) -> LeasedJob:
     return LeasedJob(engine, claimed(engine), 30.0, 0.2, **options)
 
 
@@ -113,7 +113,7 @@ def drive(
     return said
 
 
-# --- the driver
+# --- the tuner process
 
 
 def test_a_job_is_tuned_and_stored(
@@ -199,12 +199,12 @@ def test_a_tuner_process_without_a_database_is_stuck(
     assert job(engine, job_id).state == "running"
 
 
-# --- what a held job is
+# --- the leased job
 
 
 def test_writes_are_retried_until_the_database_is_back(engine: Engine, job_id: str) -> None:
     pauses: list[float] = []
-    mine = held(engine, sleep=pauses.append, clock=lambda: 0.0)
+    leased = leased_job(engine, sleep=pauses.append, clock=lambda: 0.0)
     failures = iter([True, True, False])
 
     def change(_tx: object, row: JobRow, _now_s: float) -> str:
@@ -212,19 +212,19 @@ def test_writes_are_retried_until_the_database_is_back(engine: Engine, job_id: s
             raise OperationalError("x", {}, Exception("database is locked"))
         return row.id
 
-    assert mine.write(change) == job_id
+    assert leased.write(change) == job_id
     assert pauses == [0.05, 0.1]
 
 
 def test_retries_of_writes_end(engine: Engine, job_id: str) -> None:
     times = iter(range(100))
-    mine = held(engine, sleep=lambda _: None, clock=lambda: 0.1 * next(times))
+    leased = leased_job(engine, sleep=lambda _: None, clock=lambda: 0.1 * next(times))
 
     def change(*_: object) -> None:
         raise OperationalError("x", {}, Exception("disk I/O error"))
 
     with pytest.raises(StorageError, match="storage: disk I/O error"):
-        mine.write(change)
+        leased.write(change)
     assert job(engine, job_id).state == "running"
 
 
@@ -232,17 +232,17 @@ def test_retries_of_writes_end(engine: Engine, job_id: str) -> None:
 
 
 def test_a_round_with_an_unacknowledged_commit_is_stored_once(engine: Engine, job_id: str) -> None:
-    journal = JobJournal(held(engine))
+    journal = JobJournal(leased_job(engine))
     journal.append_round(ROUND, records(), AFTER)
-    journal._round -= 1  # as if the answer had been lost
+    journal._round -= 1  # as if the reply had been lost
     journal.append_round(ROUND, records(), AFTER)
     assert len(journal.stored().rounds) == 1
     assert [kind for kind, _ in events(engine, job_id)].count("round") == 1
 
 
 def test_a_larger_search_space_is_stored_with_earlier_progress(engine: Engine, job_id: str) -> None:
-    journal = JobJournal(held(engine))
-    for event in (DERIVED, DERIVED):  # a resumed search says it again
+    journal = JobJournal(leased_job(engine))
+    for event in (DERIVED, DERIVED):  # repeated by a resumed search
         journal.derived(event)
     journal.append_round(ROUND, records(), AFTER)
     journal.derived(replace(DERIVED, plans=46))
@@ -253,7 +253,7 @@ def test_a_larger_search_space_is_stored_with_earlier_progress(engine: Engine, j
 
 
 def test_stored_rounds_are_read_back_in_order(engine: Engine, job_id: str) -> None:
-    journal = JobJournal(held(engine))
+    journal = JobJournal(leased_job(engine))
     assert journal.stored().checkpoint is None
     journal.append_round(ROUND, records(), AFTER)
     journal.append_round(replace(ROUND, round=2, trials=4), records(2), replace(AFTER, seconds=9.0))
@@ -265,7 +265,7 @@ def test_stored_rounds_are_read_back_in_order(engine: Engine, job_id: str) -> No
 
 
 def test_no_trial_of_a_job_is_stored_twice(engine: Engine, job_id: str) -> None:
-    journal = JobJournal(held(engine))
+    journal = JobJournal(leased_job(engine))
     journal.append_round(ROUND, records(), AFTER)
     with pytest.raises(Exception, match=r"(?i)unique"):
         journal.append_round(ROUND, [replace(records()[0], created_s=5.0)], AFTER)
@@ -273,9 +273,9 @@ def test_no_trial_of_a_job_is_stored_twice(engine: Engine, job_id: str) -> None:
 
 def test_a_journal_has_the_records_from_before_the_job(engine: Engine, job_id: str) -> None:
     other = submit(engine)
-    first = JobJournal(held(engine))
+    first = JobJournal(leased_job(engine))
     first.append_round(ROUND, records(), AFTER)
-    second = JobJournal(held(engine))
+    second = JobJournal(leased_job(engine))
     first.append_round(replace(ROUND, round=2), records(2), AFTER)
     assert job(engine, other).state == "running"
     assert first.all("key") == ()
@@ -288,18 +288,18 @@ def test_a_journal_has_the_records_from_before_the_job(engine: Engine, job_id: s
 
 def test_a_stored_round_resets_the_losses(engine: Engine, job_id: str) -> None:
     for _ in range(2):
-        first = held(engine)
+        first = leased_job(engine)
         first.write(lambda tx, row, now_s: lease.record_loss(tx, row, 3, now_s))
     assert job(engine, job_id).lost == 2
-    JobJournal(held(engine)).append_round(ROUND, records(), AFTER)
+    JobJournal(leased_job(engine)).append_round(ROUND, records(), AFTER)
     assert job(engine, job_id).lost == 0
 
 
-# --- the keeper
+# --- the worker loop
 
 
 class Script:
-    """Plays a driver: a step per look; None is silence, an exception is raised."""
+    """Fake tuner process: one step per call; None is silence, an exception is raised."""
 
     def __init__(self, *steps: object, before: Callable[[int], None] = lambda _: None) -> None:
         self.steps = list(steps)
@@ -337,7 +337,9 @@ class Script:
         return -9
 
 
-def keeper(settings: ServiceSettings, engine: Engine, folder: Path, *scripts: Script) -> WorkerLoop:
+def worker_loop(
+    settings: ServiceSettings, engine: Engine, folder: Path, *scripts: Script
+) -> WorkerLoop:
     waiting = iter(scripts)
     return WorkerLoop(
         settings, engine, ProcessIdentity.current(), folder, StopFlag(),
@@ -355,7 +357,7 @@ def folder(tmp_path: Path) -> Path:
 def test_without_a_job_the_loop_does_nothing(
     settings: ServiceSettings, engine: Engine, folder: Path
 ) -> None:
-    assert not keeper(settings, engine, folder, Script()).run_one()
+    assert not worker_loop(settings, engine, folder, Script()).run_one()
 
 
 def test_a_tuner_process_runs_one_job_after_another(
@@ -363,7 +365,7 @@ def test_a_tuner_process_runs_one_job_after_another(
 ) -> None:
     made = [submit(engine), submit(engine)]
     script = Script("alive", "done", "alive", "done")
-    keeps = keeper(settings, engine, folder, script)
+    keeps = worker_loop(settings, engine, folder, script)
     assert [keeps.run_one(), keeps.run_one()] == [True, True]
     assert [order.job_id for order in script.orders] == made
     with transaction(engine) as tx:
@@ -375,7 +377,7 @@ def test_a_dead_tuner_process_is_counted_and_replaced(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     scripts = [Script(EOFError()) for _ in range(3)]
-    keeps = keeper(settings, engine, folder, *scripts)
+    keeps = worker_loop(settings, engine, folder, *scripts)
     for _ in scripts:
         assert keeps.run_one()
     row = job(engine, job_id)
@@ -395,7 +397,7 @@ def test_a_lost_lease_stops_the_tuner_process_at_once(
                 steer(tx, 1, job_id, time.time())
 
     script = Script(before=take)
-    assert keeper(settings, engine, folder, script).run_one()
+    assert worker_loop(settings, engine, folder, script).run_one()
     assert script.killed
     assert script.looks < 20
 
@@ -405,13 +407,13 @@ def test_a_tuner_process_has_time_to_report_an_ended_job(
 ) -> None:
     def end(look: int) -> None:
         if look == 2:
-            mine = LeasedJob(engine, script.orders[0], 30.0, 0.2)
-            mine.write(lambda tx, row, now_s: lease.fail(tx, row, "no", now_s))
+            leased = LeasedJob(engine, script.orders[0], 30.0, 0.2)
+            leased.write(lambda tx, row, now_s: lease.fail(tx, row, "no", now_s))
         if look == 6:
             script.steps = ["done"]
 
     script = Script(before=end)
-    assert keeper(settings, engine, folder, script).run_one()
+    assert worker_loop(settings, engine, folder, script).run_one()
     assert not script.killed
 
 
@@ -426,7 +428,7 @@ def test_the_lease_is_extended_during_a_long_round(
             script.steps = ["done"]
 
     script = Script(before=look)
-    keeper(settings, engine, folder, script).run_one()
+    worker_loop(settings, engine, folder, script).run_one()
     assert leases[-1] > leases[0]
 
 
@@ -434,7 +436,7 @@ def test_a_silent_tuner_process_is_lost(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
     script = Script("alive")
-    keeper(settings.model_copy(update={"stall_s": 0.1}), engine, folder, script).run_one()
+    worker_loop(settings.model_copy(update={"stall_s": 0.1}), engine, folder, script).run_one()
     assert script.killed
     assert (job(engine, job_id).state, job(engine, job_id).lost) == ("queued", 1)
 
@@ -442,7 +444,7 @@ def test_a_silent_tuner_process_is_lost(
 def test_a_stopping_worker_releases_its_job(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
-    keeps = keeper(settings, engine, folder, Script(before=lambda _: keeps.stop.set()))
+    keeps = worker_loop(settings, engine, folder, Script(before=lambda _: keeps.stop.set()))
     keeps.run()
     assert (job(engine, job_id).state, job(engine, job_id).lost) == ("queued", 0)
     with transaction(engine) as tx:
@@ -452,7 +454,7 @@ def test_a_stopping_worker_releases_its_job(
 def test_a_job_that_cannot_be_stored_is_paused(
     settings: ServiceSettings, engine: Engine, folder: Path, job_id: str
 ) -> None:
-    keeper(settings, engine, folder, Script("stuck")).run_one()
+    worker_loop(settings, engine, folder, Script("stuck")).run_one()
     assert (job(engine, job_id).state, job(engine, job_id).reason) == ("paused", "because")
 
 
@@ -465,7 +467,7 @@ def test_the_job_of_an_ended_local_worker_is_recovered_at_once(
         with transaction(engine) as tx:
             assert lease.claim(tx, str(owner), time.time(), 30.0) is not None
         script = Script("done")
-        assert keeper(settings, engine, folder, script).run_one() is state
+        assert worker_loop(settings, engine, folder, script).run_one() is state
         if state:
             with transaction(engine) as tx:
                 queries.pause(tx, 1, job_id, time.time())
@@ -476,41 +478,41 @@ def test_the_job_of_an_ended_local_worker_is_recovered_at_once(
 
 
 def test_an_identity_is_gone_after_the_end_of_its_process() -> None:
-    mine = ProcessIdentity.current()
-    assert ProcessIdentity.of(str(mine)) == mine
-    assert not mine.is_gone(mine)
-    assert replace(mine, started=mine.started + 1).is_gone(mine)
-    assert not replace(mine, host="elsewhere", started=0).is_gone(mine)
+    identity = ProcessIdentity.current()
+    assert ProcessIdentity.of(str(identity)) == identity
+    assert not identity.is_gone(identity)
+    assert replace(identity, started=identity.started + 1).is_gone(identity)
+    assert not replace(identity, host="elsewhere", started=0).is_gone(identity)
     for text in ("", "w7", "a:b:c", "a:b:c:d", "a:b:1:x"):
         assert ProcessIdentity.of(text) is None
 
 
 def test_scratch_folders_of_ended_workers_are_removed(tmp_path: Path) -> None:
-    mine = ProcessIdentity.current()
-    dead = replace(mine, started=1)
+    identity = ProcessIdentity.current()
+    dead = replace(identity, started=1)
     (tmp_path / f"worker-{dead}").mkdir()
-    (tmp_path / f"worker-{replace(mine, host='far')}").mkdir()
-    with scratch(tmp_path, mine) as folder:
+    (tmp_path / f"worker-{replace(identity, host='far')}").mkdir()
+    with scratch(tmp_path, identity) as folder:
         (folder / "file").write_text("x")
         names = {path.name for path in tmp_path.iterdir()}
-    assert names == {f"worker-{mine}", f"worker-{replace(mine, host='far')}"}
+    assert names == {f"worker-{identity}", f"worker-{replace(identity, host='far')}"}
     assert not folder.exists()
 
 
 def test_a_search_row_has_the_state_of_the_search(engine: Engine, job_id: str) -> None:
-    JobJournal(held(engine)).append_round(ROUND, records(), AFTER)
+    JobJournal(leased_job(engine)).append_round(ROUND, records(), AFTER)
     with transaction(engine) as tx:
         row = tx.get_one(SearchRow, job_id)
     assert (row.round, json.loads(row.body)["seconds"]) == (1, 1.5)
 
 
 def test_a_lost_lease_is_reported(engine: Engine, job_id: str) -> None:
-    mine = held(engine)
-    assert mine.ownership() == "ours"
-    mine.write(lambda tx, row, now_s: lease.release(tx, row, now_s))
-    assert mine.ownership() == "taken"
+    leased = leased_job(engine)
+    assert leased.ownership() == "ours"
+    leased.write(lambda tx, row, now_s: lease.release(tx, row, now_s))
+    assert leased.ownership() == "taken"
     with pytest.raises(LeaseLostError):
-        mine.extend_lease()
+        leased.extend_lease()
 
 
 def test_an_equal_task_shows_the_progress_of_the_task_it_is_tuned_as(
@@ -520,7 +522,7 @@ def test_an_equal_task_shows_the_progress_of_the_task_it_is_tuned_as(
     dags = parse("\n".join((text.format("mm", "A", "A"), text.format("twin", "X", "X"))))
     with transaction(engine) as tx:
         job_id = queries.submit(tx, 1, Submission(dags, fresh=True), 0.0).job.id
-    journal = JobJournal(held(engine))
+    journal = JobJournal(leased_job(engine))
     journal.derived(DERIVED)
     journal.append_round(ROUND, records(), AFTER)
     mm, twin = job_reply(job(engine, job_id), (), None).tasks

@@ -1,1 +1,1 @@
-"""A storm of crashing and hanging candidates, and what the service makes of it."""
+"""Load of crashing and hanging candidates on a service."""

@@ -1,6 +1,6 @@
-"""`python -m tests.storm.run`: 100 candidates that crash, 10 that hang, and readers all the while.
+"""`python -m tests.storm.run`: 100 crashing candidates, 10 hanging ones, and readers.
 
-The API must answer as if nothing happened, and nothing may be left behind: no process, no open
+The API must answer as usual, and nothing may be left behind: no process, no open
 descriptor.
 """
 
@@ -20,14 +20,14 @@ from tests.storm.tuner import CRASHES, HANGS
 
 TEXT = "def mm(float(16,8) A, float(8,16) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 READERS = 4
-PAUSE_S = 0.02  # of a reader between two requests
+PAUSE_S = 0.02  # pause of a reader between two requests
 QUIET_S = 5.0
 LIMIT_S = 600.0
 P99_S = 0.2
 
 
 class Readers:
-    """Threads that ask the API for a job, its list and its health, and note how long it took."""
+    """Threads that request a job, the list and the health, and collect the durations."""
 
     def __init__(self, service: Service, job_id: str) -> None:
         self.service = service
@@ -55,7 +55,7 @@ class Readers:
             turn += 1
 
     def summary(self) -> dict[str, float]:
-        """Return how many requests there were, and their milliseconds."""
+        """Return the number of requests, and their milliseconds."""
         times = sorted(self.latencies_s)
         at = {"p50": 0.5, "p99": 0.99, "max": 1.0}
         found = {name: times[min(len(times) - 1, int(q * len(times)))] for name, q in at.items()}
@@ -63,7 +63,7 @@ class Readers:
 
 
 def run() -> int:
-    """Run it all; return the exit code."""
+    """Run the storm; return the exit code."""
     with TemporaryDirectory(prefix="ansorpy-storm-") as name:
         folder = Path(name)
         rate = "1000000/minute"
@@ -107,7 +107,7 @@ def run() -> int:
 
 
 def watch(service: Service, job_id: str) -> tuple[Any, Mapping[str, int]]:
-    """Wait for the end of the job; return it, and by how much processes held more files then."""
+    """Wait for the end of the job; return it, and the growth of open files per process."""
     first: dict[tuple[str, int], int] = {}
     last: dict[tuple[str, int], int] = {}
     end_s = time.monotonic() + LIMIT_S
@@ -115,23 +115,23 @@ def watch(service: Service, job_id: str) -> tuple[Any, Mapping[str, int]]:
         job = service.ask("GET", f"/v1/jobs/{job_id}")
         if job["state"] not in ("queued", "running") or time.monotonic() > end_s:
             break
-        if job["trials"]:  # everything that starts once has started
+        if job["trials"]:  # all processes have started
             there = processes(service.marker)
             slots = {process.pid for process in there if process.kind == "slot"}
             for process in there:
                 if process.parent in slots:
-                    continue  # of a candidate: it opens what it needs, and is gone
+                    continue  # child of a candidate, which opens files and ends
                 try:
                     count = descriptors(process.pid)
                 except OSError:
-                    continue  # it has ended
+                    continue  # the process has ended
                 first.setdefault((process.kind, process.pid), count)
                 last[process.kind, process.pid] = count
         time.sleep(0.5)
     lasting = {key for key in last if key[0] != "server"}
     growth = {f"{kind} {pid}": last[kind, pid] - first[kind, pid] for kind, pid in lasting}
     servers = {key: last[key] - first[key] for key in last if key[0] == "server"}
-    # A reader may just be connected.
+    # A reader may be connected.
     growth |= {f"{k} {p}": max(0, more - READERS - 1) for (k, p), more in servers.items()}
     return job, {name: max(0, more) for name, more in growth.items()}
 

@@ -1,4 +1,4 @@
-"""A driver whose candidates crash and hang: everything but the candidates is real."""
+"""A tuner process with crashing and hanging candidates; everything else is real."""
 
 import time
 from collections import Counter
@@ -27,7 +27,7 @@ DAG = matmul()
 def storm(
     settings: ServiceSettings, _: Submission, journal: JobJournal, out: Path
 ) -> Iterator[Event]:
-    """Yield the events of a tuning of which nothing survives."""
+    """Yield the events of a tuning without survivors."""
     begin_s = time.monotonic()
     yield Derived("mm", 1, 1, 0.0)
     failures: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""A worker, as `ansorpy worker`, with the driver of the storm."""
+"""A worker like `ansorpy worker`, with the tuner process of the storm."""
 
 from functools import partial
 

@@ -28,7 +28,7 @@ def case_folders() -> set[Path]:
 
 
 def everywhere(aims: Aims) -> Iterator[Path]:
-    """Yield every folder that a child may know of."""
+    """Yield every folder that a child can know."""
     own = Path(os.environ["TMPDIR"])
     yield own
     yield from (Path(aims.pool), Path(aims.outside), Path("/tmp"), Path("/var/tmp"))

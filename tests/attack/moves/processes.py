@@ -40,7 +40,7 @@ def environment_of_others(aims: Aims) -> None:
                 )
         for name in ("fd", "map_files"):
             with tried:
-                for entry in os.listdir(f"/proc/{pid}/{name}"):  # the names say nothing
+                for entry in os.listdir(f"/proc/{pid}/{name}"):  # the names are meaningless
                     raise LeakError(f"TOPSECRET: {os.readlink(f'/proc/{pid}/{name}/{entry}')}")
 
 
