@@ -15,7 +15,6 @@ NOT_YET: Final = (
     "ansorpy/codegen",
     "ansorpy/expr",
     "ansorpy/plan/remember.py",
-    "ansorpy/tuner",
     "ansorpy/uncollected.py",
     "benchmarks",
     "tests/artifact",

@@ -1,8 +1,8 @@
-"""What a tuning that may be interrupted leaves behind after every round, and begins again from.
+"""Checkpoints of a tuning that may be interrupted: written after every round, read on resumption.
 
-A round is kept whole or not at all: its trials, and where the search stands after them. A tuning
-that goes on from there measures what it would have measured, had nothing happened: the random
-numbers are where they were, and the cost model learns again from the same trials.
+A round is stored whole or not at all: its trials, and the state of the search after them. A resumed
+tuning measures the candidates of an uninterrupted tuning: the random numbers continue from their
+state, and the cost model learns the same trials again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from ansorpy.records import MEASURED, Record, RecordStore
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a search stands after a round; all of it is plain JSON.
+    """The state of a search after a round, as plain JSON.
 
     seconds     the tuning has taken so far
     scheduler   `TaskScheduler.snapshot`
@@ -25,7 +25,7 @@ class Checkpoint:
     dealing     and of those that deal out turns
     tasks       seconds spent on each task
     latencies   (trials, weighted latency) after every round that had one
-    held        of each task, (plan as text, row) of what the next round measures first
+    held        (plan as text, row) of the deferred candidates of each task
     """
 
     seconds: float
@@ -39,7 +39,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class StoredSearch:
-    """What an interrupted tuning left: every stored round (task, trials) in order, its races."""
+    """The stored part of an interrupted tuning: rounds (task, trials) in order, and races."""
 
     checkpoint: Checkpoint | None = None
     rounds: tuple[tuple[str, tuple[Record, ...]], ...] = ()
@@ -47,10 +47,10 @@ class StoredSearch:
 
 
 class Journal(Protocol):
-    """Where the rounds of one tuning go. What a method was given is safe when it returns."""
+    """The storage of the rounds of one tuning; a method returns once its arguments are stored."""
 
     def stored(self) -> StoredSearch:
-        """Return what an earlier attempt at the same tuning left."""
+        """Return the stored part of an earlier attempt at the same tuning."""
         ...
 
     def append_round(self, done: RoundDone, records: Sequence[Record], after: Checkpoint) -> None:
@@ -63,7 +63,7 @@ class Journal(Protocol):
 
 
 class StoreJournal:
-    """The journal of a tuning that nobody resumes: its records go to a store."""
+    """The journal of a tuning without resumption: its records go to a store."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""What measured candidates looked like: features and times, kept for tasks yet to come.
+"""Transfer data: features and times of measured candidates, kept for later tasks.
 
 A record cannot tell: it holds a digest of its workload, and to derive the task again takes a
 second. One small file per task, rewritten whole by rename; files that are broken, or were written
@@ -30,7 +30,7 @@ from ansorpy.tuner.task import Task
 
 PER_TASK: Final = 256  # candidates in a file, the most recent
 TASKS: Final = 64  # files that a tuning learns from, the most recent
-FILES: Final = 256  # of all targets and versions
+FILES: Final = 256  # files of all targets and versions
 TAUGHT: Final = 2048  # candidates that a tuning learns from: more would take too long
 SUFFIX: Final = ".experience"
 NO_PROMISE: Final = (
@@ -41,24 +41,24 @@ NO_PROMISE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What was found: samples of other tasks, and what could not be read, and why."""
+    """Samples of other tasks, and a message for each file that could not be read."""
 
     samples: tuple[Sample, ...]
     skipped: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> int:
-        """How many tasks it is from."""
+        """The number of tasks."""
         return len({sample.task for sample in self.samples})
 
     @property
     def candidates(self) -> int:
-        """How many measured candidates it holds."""
+        """The number of measured candidates."""
         return sum(len(sample.costs_s) for sample in self.samples)
 
 
 class Experience:
-    """The files of a folder. Nothing here raises: what does not work is told as text."""
+    """The transfer files of a folder. No method raises: a failure is returned as text."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ class Experience:
         return None
 
     def keep(self, target: Target, samples: Sequence[Sample]) -> str:
-        """Add samples of one task to its file; return what went wrong, "" if nothing."""
+        """Add samples of one task to its file; return the message of a failure, "" without one."""
         if not samples:
             return ""
         path = self.folder / f"{_stem(target)}-{_digest(samples[0].task)}{SUFFIX}"
@@ -87,7 +87,7 @@ class Experience:
         return ""
 
     def lesson(self, target: Target, without: Collection[str]) -> Lesson:
-        """Return what is known of other tasks on a target, evenly from each.
+        """Return samples of other tasks on a target, an equal share of each.
 
         Args:
             without: keys of the tasks whose own records are known anyway.
@@ -164,7 +164,7 @@ class Transfer:
     """Between the experience of a machine and the prior of a tuning's model.
 
     Args:
-        experience: what is learned from and added to; None: nothing.
+        experience: the files that are read and added to; None: no files.
         warm: whether to learn from it.
     """
 
@@ -193,7 +193,7 @@ class Transfer:
             yield Warmed(lesson.candidates, lesson.tasks, clock() - begin_s)
 
     def after(self, task: Task, samples: Sequence[Sample]) -> Iterator[Judged | Skipped]:
-        """Tell what a round, which was learned, says of the prior; keep it for later tunings."""
+        """Yield the verdict of a learned round on the prior; store the round for later tunings."""
         found = self.prior.judgements.get(task.key)
         if found is not None and self._told.get(task.key) is not found.kept:
             self._told[task.key] = found.kept

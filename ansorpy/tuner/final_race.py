@@ -32,7 +32,7 @@ OUTCLASSED_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RaceResult:
-    """A finished race: the record that ends the tuning, and what it delivers.
+    """A finished race: the record that ends the tuning, and the delivered kernel.
 
     `native` is the verified library of the same program, or why there is none.
     """
@@ -43,7 +43,7 @@ class RaceResult:
 
     @property
     def best_s(self) -> float:
-        """The fastest sample of what is delivered."""
+        """The fastest sample of the delivered kernel."""
         assert self.record.race is not None
         return self.record.race.best_s
 
@@ -56,9 +56,9 @@ def race(
     clock: Callable[[], float] = time.time,
     late: Callable[[], bool] = lambda: False,
 ) -> RaceResult | list[Failed]:
-    """Race the finalists against the untuned kernel and NumPy; return what to deliver.
+    """Race the finalists against the untuned kernel and NumPy; return the kernel to deliver.
 
-    What is delivered was called once as its user calls it. Without any kernel that survives the
+    The delivered file was called once as its user calls it. Without any kernel that survives the
     checks in its delivered form: the failures. A finalist that does not is one more failure of the
     task, and the next one in the race is delivered.
 
@@ -103,7 +103,7 @@ def recorded(
     request: str,
     now_s: float,
 ) -> RaceResult | Failed:
-    """Return a finished race as a record, with what it delivers; or the failure of its file.
+    """Return a finished race as a record with its delivered kernel, or the failure of its file.
 
     The file that is to be delivered is called as its user will call it. That goes on beside the
     export of the library.
@@ -185,12 +185,12 @@ def exported(
 
 
 def export_of(task: Task, entry: Contestant) -> Export:
-    """Return what becomes the library of a kernel; equal kernels have equal symbols."""
+    """Return the export of a kernel as a library; equal kernels have equal symbols."""
     return export_program(task, entry.program, entry.kernel.source)
 
 
 def export_program(task: Task, program: Program, text: str) -> Export:
-    """Return what becomes the library of a program; `text` tells programs apart."""
+    """Return the export of a program as a library; `text` identifies the program."""
     return Export(
         program=program,
         inputs=tuple(node.name for node in task.dag.placeholders),

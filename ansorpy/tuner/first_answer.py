@@ -1,4 +1,4 @@
-"""The first answer: what the cost model chooses, built and checked before anything is measured.
+"""The first answer: the choice of the cost model, built and checked before the first trial.
 
 Source: docs/adr/0058-first-answer.md.
 """
@@ -26,7 +26,7 @@ from ansorpy.tuner.twins import renamed
 
 PLANS: Final = 16  # about so many plans are looked at: to record their features takes longest
 ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
-CASES: Final = ("random",)  # what it has passed: dense numbers, both ways, between guard pages
+CASES: Final = ("random",)  # cases that it passed: dense numbers, both ways, between guard pages
 SETTINGS: Final = EvolutionSettings(
     population=2048, iterations=2, keep=ATTEMPTS, keep_of_plan=ATTEMPTS
 )
@@ -41,7 +41,7 @@ class First:
     best_s: float
 
     def event(self, task: Task, seconds: float) -> FirstAnswer:
-        """Return what is told, `seconds` after the tuning began."""
+        """Return the event of the answer, `seconds` after the tuning began."""
         return FirstAnswer(task.name, self.kernel, self.best_s, seconds, CASES)
 
     def result(self, task: Task, seconds: float) -> TaskResult:
@@ -83,7 +83,7 @@ def answer(
     out: Path,
     clock: Callable[[], float] = time.time,
 ) -> First | None:
-    """Build and check the best choice and write its zips; None where no attempt came so far."""
+    """Build and check the best choice and write its zips; None if every attempt failed."""
     for candidate in choose(task, model, seed):
         done = _exported(task, candidate, pool)
         if done is not None:
@@ -98,7 +98,7 @@ def answer(
 
 
 def _exported(task: Task, candidate: Candidate, pool: MeasurePool) -> Exported | None:
-    """Return the checked library of a candidate, None where there is none that can be called."""
+    """Return the checked library of a candidate, None if it cannot be called."""
     try:
         program = bind(task.plans[candidate.plan], candidate.row, task.target)
     except LoweringError:

@@ -1,4 +1,4 @@
-"""What several tasks are tuned for: a number to make small, and its exact gradient.
+"""The objective of several tasks: a number to minimise, and its exact gradient.
 
 A *network* is a weight per task: how often the task occurs in it; its latency is the weighted
 sum of the costs. Gradients are analytic: the released scheduler takes differences with a step of
@@ -24,7 +24,7 @@ class Objective(Protocol):
     """
 
     def value(self, costs_s: FloatArray) -> float:
-        """Return what is to become small."""
+        """Return the number to minimise."""
         ...
 
     def gradient(self, costs_s: FloatArray) -> FloatArray:

@@ -80,7 +80,7 @@ class Definition:
 
     @property
     def shape(self) -> Literal["value", "names", "numbers by name"]:
-        """What kind of value a surface without Python types has to read."""
+        """The kind of value that a command or a JSON schema has to read."""
         origin = get_origin(self.type)
         return {Sequence: "names", Mapping: "numbers by name"}.get(origin, "value")  # type: ignore[return-value]
 

@@ -1,4 +1,4 @@
-"""From the times of a race to who won it and what is delivered."""
+"""The ranking of a race: its winner and the kernel to deliver, from the measured times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Ranking:
 
     winner: Literal["tuned", "baseline"]
     chosen: str
-    tuned_s: tuple[float, ...]  # of the fastest tuned kernel; () if none survived
+    tuned_s: tuple[float, ...]  # times of the fastest tuned kernel; () if none survived
     naive_s: tuple[float, ...]
     numpy_s: tuple[float, ...]
     numpy_note: str  # why NumPy left the race; "": it did not
-    errors: tuple[float, ...]  # of the kernel to deliver
+    errors: tuple[float, ...]  # errors of the kernel to deliver
 
 
 def rank(finished: Mapping[str, Times], numpy_note: str) -> Ranking:

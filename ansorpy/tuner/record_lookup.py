@@ -1,4 +1,4 @@
-"""What earlier tunings of a task are good for: an answer, or a warm start."""
+"""Look-up of records of earlier tunings of a task: an answer, or a warm start."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ def request_digest(
 ) -> str:
     """Return the digest of a request: equal requests may have the same answer.
 
-    Options of release 0.1 are written as they were then; of the later ones that end a search,
-    those that differ from their default.
+    Options of release 0.1 are written as they were then; a later option that ends a search is
+    written if it differs from its default.
 
     Args:
         weights: of the tasks that are tuned; equal Dags are one task.

@@ -13,9 +13,9 @@ from ansorpy.tuner.objective import Objective, WeightedSum
 from ansorpy.tuner.share import Progress, Share, Turn
 
 SMALL_BUDGET: Final = 256  # trials; up to here the model must learn early
-FIRST_ROUND: Final = 8  # what the model says before it has learned anything is soon looked at
+FIRST_ROUND: Final = 8  # trials; few, so that the untrained model is corrected early
 SMALL_ROUND: Final = 16
-GROWN_ROUND: Final = 32  # later in a small budget: what a round costs counts for more
+GROWN_ROUND: Final = 32  # trials later in a small budget, where the fixed cost of a round counts
 GROWN_AT: Final = 64  # trials of a task
 LARGE_ROUND: Final = 64  # Ansor's measures per round
 
@@ -91,7 +91,7 @@ class TaskScheduler:
 
     @property
     def stopped(self) -> Mapping[str, str]:
-        """Why tasks get no more turns, by task name; those that still do are absent."""
+        """The reason for the end of each task that gets no more turns, by task name."""
         return {name: p.stopped for name, p in self._by_name.items() if p.stopped}
 
     @property
@@ -104,7 +104,7 @@ class TaskScheduler:
         return self._left if limit is None else min(self._left, limit - self._by_name[name].trials)
 
     def resume(self, name: str, trials: int, best_s: float) -> None:
-        """Tell what earlier runs found: the task needs no warm-up round. Costs no budget."""
+        """Add results of earlier runs: the task needs no warm-up round. It costs no budget."""
         if trials > 0 and isfinite(best_s):
             progress = self._by_name[name]
             progress.add(0, best_s)

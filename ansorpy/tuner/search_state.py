@@ -17,7 +17,7 @@ from ansorpy.tuner.time_budget import TimeBudget
 HELD: Final = 6  # one of so many candidates waits for the next round (ADR-0079)
 WINDOW: Final = 64  # trials over which a gain must show, at least
 WINDOW_SHARE: Final = 0.25  # share of all trials so far that the window has, if that is more
-FIRST_HELD: Final = 16  # of a large search, in its first round
+FIRST_HELD: Final = 16  # deferred candidates of the first round of a large search
 
 
 class StopCriteria:
@@ -56,7 +56,7 @@ class StopCriteria:
 
     @property
     def reached(self) -> bool:
-        """Whether the latency is at most the target."""
+        """True if the latency is at most the target."""
         return bool(
             self._target_s is not None
             and self.latencies
@@ -65,7 +65,7 @@ class StopCriteria:
 
     @property
     def stale(self) -> bool:
-        """Whether the last trials gained less than `min_gain`."""
+        """True if the last trials gained less than `min_gain`."""
         if self._min_gain is None or not self.latencies:
             return False
         trials, latency_s = self.latencies[-1]
@@ -153,7 +153,7 @@ class SearchState:
         """Bring itself and the tasks to where an earlier attempt was.
 
         Returns:
-            What the cost model has to know by then: first what earlier tunings measured.
+            The samples for the cost model: first those of earlier tunings.
         """
         known = self.tasks.values()
         samples = [one for task in known for one in task.samples(list(task.costs_s))]

@@ -37,9 +37,9 @@ class Setup:
     rules: tuple[Rule, ...]
     tasks: tuple[Task, ...]  # equal Dags are one task
     weights: Mapping[str, float]  # by task
-    known: Mapping[str, Sequence[Record]]  # of earlier tunings, by task
+    known: Mapping[str, Sequence[Record]]  # records of earlier tunings, by task
     share: int  # trials of each task
-    digest: str  # of the request
+    digest: str  # identity of the request
     out: Path
     journal: Journal
     stored: StoredSearch

@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Progress:
-    """What is known of one task; `trials` counts those of this budget only."""
+    """The progress of one task; `trials` counts those of this budget only."""
 
     task: Share
     group: tuple[str, int] | None
@@ -50,12 +50,12 @@ class Progress:
 
     @property
     def alive(self) -> bool:
-        """Whether it may still get turns."""
+        """True if the task may still get turns."""
         return not self.stopped
 
     @property
     def flops_per_s(self) -> float:
-        """What its best candidate reaches, 0 without one."""
+        """The rate of the best candidate, 0 without one."""
         return self.task.flops / self.best_s
 
     def add(self, trials: int, best_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The state of one task during a tuning: its plans, what was measured, what failed."""
+"""The state of one task during a tuning: plans, measured candidates, failures."""
 
 import time
 from collections import Counter
@@ -36,7 +36,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class Task:
-    """One workload on one target. Positions of `plans` are what a `Candidate` names."""
+    """One workload on one target. A `Candidate` names a position of `plans`."""
 
     dag: Dag
     target: Target
@@ -51,11 +51,11 @@ class Task:
     raced: tuple[float, float] | None = None  # the fastest trial at the last race; its race time
     failures: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)  # the first message of every kind
-    trials: int = 0  # of this tuning
-    known: int = 0  # of earlier ones
+    trials: int = 0  # trials of this tuning
+    known: int = 0  # trials of earlier tunings
     rounds: int = 0
     seconds: float = 0.0
-    allowed: frozenset[Winograd] = frozenset()  # what the rules may reformulate
+    allowed: frozenset[Winograd] = frozenset()  # reformulations that the rules may apply
     sketches: tuple[State, ...] = ()  # all that the rules derive
     first: Candidate | None = None  # the delivered first answer, which is measured first
     held: list[Candidate] = field(default_factory=list)  # deferred to the next round
@@ -85,7 +85,7 @@ class Task:
 
     @property
     def has_answer(self) -> bool:
-        """Whether a trial survived or a first answer was delivered."""
+        """True if a trial survived or a first answer was delivered."""
         return self.best_s is not None or self.first is not None
 
     @property
@@ -187,7 +187,7 @@ class Task:
         except RecordError:
             return None
         if not self.allowed.issuperset(reformulations(plan.state)):
-            return None  # of a request that allowed more
+            return None  # a plan of a request that allowed more
         return self.add_plan(plan, text)
 
     def learn(self, chosen: Sequence[Candidate], outcomes: Sequence[Outcome]) -> list[Failed]:

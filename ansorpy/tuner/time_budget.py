@@ -1,4 +1,4 @@
-"""How a tuning keeps to its seconds: what fits into a round, when to stop, when to deliver.
+"""The time budget of a tuning: trials that fit into a round, the end, intermediate deliveries.
 
 The end of a tuning, racing the finalists and writing the kernels, takes seconds too: they are set
 aside. How long anything takes is a guess until it was seen.
@@ -13,11 +13,11 @@ from ansorpy.events import TimeSpent
 FINISH_S: Final = 6.0  # to race and write the kernel of one task: 4 to 10 seen on small machines
 TRIAL_S: Final = 0.2
 ROUND_S: Final = 1.0  # to propose candidates and learn from them
-MARGIN: Final = 1.1  # of what the end may take longer than before
+MARGIN: Final = 1.1  # ratio of the reserve for the end to its expected time
 MOST: Final = 0.5  # share of the seconds that is set aside at most
-FIRST_TRIALS: Final = 4  # that the first round has however late it is: something to deliver
+FIRST_TRIALS: Final = 4  # minimum trials of round 0, even if it is late, to have a kernel
 HURRIED_S: Final = 20.0  # for a task: below it there is no time for all plans or many finalists
-DELIVERY_SHARE: Final = 0.1  # of the time that kernels on the way may take
+DELIVERY_SHARE: Final = 0.1  # share of the time for intermediate deliveries
 
 
 class TimeBudget:
@@ -27,7 +27,7 @@ class TimeBudget:
         seconds: for all of it; None: no limit.
         begin_s: when it began, by `clock`.
         tasks: how many there are to finish.
-        finish_s: what the end of one task is guessed to take.
+        finish_s: expected time of the end of one task.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class TimeBudget:
 
     @property
     def spent_s(self) -> float:
-        """What the tuning has taken so far."""
+        """The time that the tuning has taken so far."""
         return self._clock() - self._begin_s
 
     @property
     def search_left_s(self) -> float:
-        """What is left before the end has to begin."""
+        """The time left before the end has to begin."""
         if self._seconds is None:
             return inf
         reserve_s = min(MARGIN * self._tasks * self.finish_s, MOST * self._seconds)
@@ -63,17 +63,17 @@ class TimeBudget:
 
     @property
     def left_s(self) -> float:
-        """What is left of all the seconds."""
+        """The time left of the whole budget."""
         return inf if self._seconds is None else self._seconds - self.spent_s
 
     @property
     def hurried(self) -> bool:
-        """Whether there are so few seconds that a promising part of everything has to do."""
+        """True if there is time for promising plans and one finalist only."""
         return self._seconds is not None and self._seconds < self._tasks * HURRIED_S
 
     @property
     def _safe(self) -> bool:
-        """Whether there is something to deliver if the search ended now."""
+        """True if a kernel could be delivered if the search ended now."""
         return self._rounds > 0 or self._answers >= self._tasks
 
     def fitting(self, trials: int) -> int:
@@ -85,7 +85,7 @@ class TimeBudget:
         return min(trials, max(count, 0 if self._safe else FIRST_TRIALS))
 
     def late(self) -> bool:
-        """Return whether what is not measured yet must stay so.
+        """Return whether no further candidate may be measured.
 
         The first round is not cut where there would be nothing to deliver without it.
         """

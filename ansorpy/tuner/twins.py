@@ -76,7 +76,7 @@ def schedule_of(schedule: str, task: Task, twin: Dag) -> str:
 
 
 def each_told(task: Task, event: Told) -> Iterator[Told]:
-    """Yield what was delivered for a task, then the same for its twins."""
+    """Yield the delivery of a task, then the same for its twins."""
     yield event
     for twin in task.twins:
         yield replace(event, task=twin.name, kernel=_of_twin(event.kernel, task, twin))

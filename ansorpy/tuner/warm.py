@@ -1,7 +1,7 @@
 """Warm starts: programs of records that are not trusted, to be verified and timed again.
 
 Nothing that such a record claims is believed. Its time only orders the programs to look at; its
-sketch must be one that the rules of this request derive, its row a legal one. Source: ADR-0087.
+sketch must be derived by the rules of this request, its row must be legal. Source: ADR-0087.
 """
 
 import json
