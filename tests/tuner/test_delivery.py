@@ -1,4 +1,4 @@
-"""Who races in the end."""
+"""The candidates of the final race."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_of_leaders_with_the_same_machine_code_one_races(tmp_path: Path, same: b
     assert raced == [["naive", *(f"tuned {n}" for n in range(1 if same else FINALISTS))]]
 
 
-def test_the_fastest_as_measured_is_timed_again_whatever_the_correction_says(
+def test_the_fastest_as_measured_is_timed_again_in_spite_of_drift_correction(
     tmp_path: Path,
 ) -> None:
     """The correction halves the time of all but the truly fast."""
@@ -98,7 +98,7 @@ def test_the_fastest_as_measured_is_timed_again_whatever_the_correction_says(
 
 @pytest.mark.parametrize("bad", [1, 3, 4, 7, 100])
 def test_where_no_finalist_passes_those_who_come_next_race(tmp_path: Path, bad: int) -> None:
-    """And whoever did not pass is counted, with its reason."""
+    """A finalist that does not pass is counted, with its reason."""
     seen: list[Program | Kernel] = []
 
     class Pool(FakePool):
@@ -153,7 +153,7 @@ def test_where_every_kernel_file_fails_its_call_nothing_is_delivered(tmp_path: P
 
 
 @pytest.mark.parametrize("lucky", range(FINALISTS + 1))
-def test_costs_that_are_too_good_keep_nobody_from_the_heat(tmp_path: Path, lucky: int) -> None:
+def test_too_low_costs_exclude_no_candidate_from_reranking(tmp_path: Path, lucky: int) -> None:
     """So long as fewer are too good than race."""
     heats: list[int] = []
     count = 0

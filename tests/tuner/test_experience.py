@@ -1,4 +1,4 @@
-"""What is kept of measured candidates: whole, bounded, and harmless where it is broken."""
+"""Files of measured candidates: whole, bounded, and harmless if they are broken."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def same(one: Sample, two: Sample) -> bool:
 
 @given(samples=SAMPLES)
 @settings(max_examples=50, deadline=None)
-def test_what_is_decoded_is_what_was_encoded(samples: list[Sample]) -> None:
+def test_decoding_inverts_encoding(samples: list[Sample]) -> None:
     found = decode(encode(samples))
     assert len(found) == len(samples)
     assert all(map(same, found, samples))
@@ -51,7 +51,7 @@ def test_what_is_decoded_is_what_was_encoded(samples: list[Sample]) -> None:
 
 @given(samples=SAMPLES, data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_whatever_is_broken_is_told(samples: list[Sample], data: st.DataObject) -> None:
+def test_every_broken_file_is_reported(samples: list[Sample], data: st.DataObject) -> None:
     content = bytearray(encode(samples))
     at = data.draw(st.integers(0, len(content) - 1))
     if data.draw(st.booleans()):
@@ -131,7 +131,9 @@ def test_files_and_lessons_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     assert (lesson.tasks, lesson.candidates) == (4, 20)
 
 
-def test_what_is_broken_is_skipped_with_a_reason_and_mended_by_the_next(tmp_path: Path) -> None:
+def test_a_broken_file_is_skipped_with_a_reason_and_then_replaced(
+    tmp_path: Path,
+) -> None:
     kept = Experience(tmp_path)
     kept.keep(TARGET, [sample(4, task="a/x/1")])
     (path,) = tmp_path.iterdir()

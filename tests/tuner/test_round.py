@@ -50,7 +50,7 @@ def untuned_kernel(open_task: Task) -> Kernel:
 
 
 def sizes(open_task: Task, doubt: Taste | None, count: int) -> list[float]:
-    """Return what the model that likes large numbers says of a first round, in order."""
+    """Return the scores of a first round, in order, by the model that prefers large numbers."""
     pool, rng = FakePool(open_task.dag, TARGET), np.random.default_rng(0)
     model = Taste(1.0)
     played = play(open_task, count, model, pool, rng, lambda: 0.0, doubt=doubt)  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def sizes(open_task: Task, doubt: Taste | None, count: int) -> list[float]:
 
 
 @pytest.mark.parametrize("count", [1, 7, 8])
-def test_whoever_doubts_proposes_half_of_a_round(count: int) -> None:
+def test_a_second_model_proposes_half_of_a_round(count: int) -> None:
     found = sizes(task(), Taste(-1.0), count)
     assert len(found) == count
     half = -(-count // 2)

@@ -72,7 +72,7 @@ def test_a_tuning_leaves_experience_from_which_another_task_starts(tmp_path: Pat
     assert kept.lesson(TARGET, ()).tasks == 2
 
 
-def test_what_misleads_is_dropped_and_the_tuning_task_continues(tmp_path: Path) -> None:
+def test_a_misleading_prior_is_dropped_and_the_tuning_continues(tmp_path: Path) -> None:
     kept = Experience(tmp_path / "kept")
     list(tune(MM, tmp_path, kept, length, trials=96))
     found = list(tune(OTHER, tmp_path, kept, brevity))
@@ -87,7 +87,7 @@ def test_what_misleads_is_dropped_and_the_tuning_task_continues(tmp_path: Path) 
 @pytest.mark.parametrize(
     "off", [{"transfer": False}, {"fresh": True}], ids=lambda off: next(iter(off))
 )
-def test_switched_off_it_measures_what_a_cold_search_measures(
+def test_without_transfer_the_candidates_of_a_cold_search_are_measured(
     tmp_path: Path, off: dict[str, Any]
 ) -> None:
     kept, cold, warm, without = Experience(tmp_path / "kept"), *(MemoryStore() for _ in range(3))

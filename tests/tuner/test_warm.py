@@ -121,7 +121,7 @@ def test_an_imported_race_is_no_answer_and_its_program_is_measured_first(tmp_pat
     assert set(first) <= {(record.plan, record.row) for record in records}
 
 
-def test_what_this_store_measured_answers_beside_imported_records(tmp_path: Path) -> None:
+def test_measured_records_answer_beside_imported_ones(tmp_path: Path) -> None:
     own = measured()
     store = store_of(own, MEASURED)
     store.append([replace(record, created_s=1.0) for record in own])
@@ -137,7 +137,7 @@ def test_a_forged_time_is_nobodys_best(tmp_path: Path) -> None:
     events = tuned(tmp_path, store_of(records, IMPORTED))
     told = [e.best_s for e in events if isinstance(e, RoundDone | Improved)]
     assert told
-    assert min(best_s for best_s in told if best_s is not None) >= 1e-3  # of `fakes.cost_s`
+    assert min(best_s for best_s in told if best_s is not None) >= 1e-3  # at least `cost_s`
     assert result_of(events).best_s == 1.2e-3
 
 
@@ -190,7 +190,7 @@ def test_forged_races_of_winograd_are_neither_an_answer_nor_a_start(tmp_path: Pa
         assert reason.endswith("starts nothing: its sketch is none of this request")
 
 
-def test_what_is_rounded_another_way_than_it_says_is_no_answer(tmp_path: Path) -> None:
+def test_a_record_with_an_undeclared_reformulation_is_no_answer(tmp_path: Path) -> None:
     """Beside the origin: the plan itself is looked at."""
     store = store_of(relabelled(), MEASURED)
     assert not result_of(tuned(tmp_path, store, CONV)).from_store

@@ -69,7 +69,7 @@ class Place:
         return {**kept, **data, "PYTHONPATH": "."}
 
     def run(self, program: str, *arguments: str, **environ: str) -> str:
-        """Return what a program of the environment prints; it must end with 0."""
+        """Return the output of a program of the environment; its exit code must be 0."""
         command = [str(self.venv / "bin" / program), *arguments]
         done = subprocess.run(
             command, cwd=self.folder, env={**self.environ, **environ},
@@ -152,7 +152,7 @@ def types_are_known(place: Place) -> None:
 
 
 def mypy(place: Place, program: str) -> subprocess.CompletedProcess[str]:
-    """Return what mypy says of a program that uses the installed package."""
+    """Run mypy on a program that uses the installed package."""
     (place.folder / "typed.py").write_text(program)
     python = str(place.venv / "bin" / "python")
     return subprocess.run(
@@ -162,7 +162,7 @@ def mypy(place: Place, program: str) -> subprocess.CompletedProcess[str]:
 
 
 def walk(place: Place) -> None:
-    """Use what was installed as its user would."""
+    """Use the installed package as a user would."""
     assert "not found" not in place.run("ansorpy", "--help")
     found = json.loads(
         place.run("python", "-c", "import json, ansorpy; print(json.dumps(ansorpy.__path__))")

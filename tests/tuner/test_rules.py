@@ -40,7 +40,7 @@ def test_nothing_is_allowed_unless_it_is_asked_for() -> None:
     assert reformulated(explored()) == set()
 
 
-def test_what_is_allowed_comes_first_whatever_the_order() -> None:
+def test_allowed_rules_come_first_in_any_order_of_words() -> None:
     both = (*WINOGRAD2, *WINOGRAD4, *CPU)
     assert find_rules("cpu", ("winograd4", "winograd2", "winograd4")) == both
     assert reformulated(explored("winograd2", "winograd4")) == {
@@ -100,7 +100,7 @@ def test_a_record_says_which_formulation_it_was_and_replays() -> None:
     assert list(map(str, reformulations(again.state))) == ["conv.winograd(outputs=4)"]
 
 
-def test_a_contestant_says_what_was_reformulated() -> None:
+def test_a_contestant_names_its_reformulations() -> None:
     task = explored("winograd2")
     row = tuple(
         max(1, size.multiple_of) if size.role == "tile" else size.values[0]

@@ -37,7 +37,7 @@ class Killed(BaseException):
 
 
 class Ledger:
-    """A journal as a database would be: what is kept has been JSON; it may be killed in a call."""
+    """A journal like a database: its content has been JSON, and a call may be killed."""
 
     def __init__(self) -> None:
         self.rounds: list[tuple[str, list[str]]] = []
@@ -121,7 +121,7 @@ def test_a_tuning_killed_anywhere_ends_as_if_it_had_not_been(
         assert all(result.kernel is not None for result in end.results)
 
 
-def test_what_was_known_before_is_known_again(tmp_path: Path) -> None:
+def test_records_from_before_the_job_are_loaded_again(tmp_path: Path) -> None:
     store = MemoryStore()
     first = Request(parse(MM), TARGET, trials=16)
     last(run(first, find_rules("cpu"), store, tmp_path, pools=fake_pools()))

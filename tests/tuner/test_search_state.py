@@ -1,4 +1,4 @@
-"""What a search foretells about its next turn."""
+"""Predictions of a search about its next turn."""
 
 from dataclasses import replace
 

@@ -25,7 +25,7 @@ from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.time_budget import DELIVERY_SHARE, FINISH_S, FIRST_TRIALS, HURRIED_S, TimeBudget
 from ansorpy.tuner.tune import run
 from tests.fakes import FakePool
-from tests.tuner.test_journal import MM, TARGET
+from tests.tuner.test_checkpoint import MM, TARGET
 
 
 class Clock:
@@ -47,14 +47,14 @@ def test_without_seconds_everything_fits() -> None:
     assert (free.fitting(64), free.late(), free.search_left_s, free.left_s) == (64, False, inf, inf)
 
 
-def test_what_the_end_takes_is_set_aside_but_no_more_than_half() -> None:
+def test_the_time_of_the_end_is_reserved_up_to_half() -> None:
     clock = Clock()
     assert pace(100.0, clock).search_left_s == pytest.approx(100.0 - 4.4)
     assert pace(100.0, clock, tasks=3).search_left_s == pytest.approx(100.0 - 13.2)
     assert pace(4.0, clock).search_left_s == 2.0
 
 
-def test_a_round_is_cut_to_what_fits() -> None:
+def test_a_round_is_cut_to_the_trials_that_fit() -> None:
     clock = Clock()
     told = pace(100.0, clock)
     told.note_round(10, TimeSpent(propose_s=1.0, measure_s=5.0, train_s=0.6))
@@ -134,7 +134,7 @@ def test_a_kernel_on_the_way_takes_a_tenth_of_the_time() -> None:
     clock.now_s += 21.0
     assert told.delivery_is_due()
     clock.now_s += 21.0
-    assert not told.delivery_is_due()  # what is left is less than the pause after it
+    assert not told.delivery_is_due()  # the time left is less than the pause after a delivery
 
 
 RACE_S = 6.0
