@@ -1,16 +1,20 @@
-"""Linear forms: integer index expressions as a constant plus integer multiples of atoms.
+"""Affine forms: integer index expressions as a constant plus integer multiples of atoms.
 
-An *atom* is whatever is not a sum, a difference, a product by a constant or a negation: a
-variable, a floor division, a modulo, a minimum, a product of two variables. Sums and products
-are expanded, so that equal terms meet and cancel: `(i + 1) * T - i * T` is the form `T`.
+    form(expr)             the form of any int64 expression
+    linear(expr)           (constant, coefficient by variable), or None
+    affine_in(expr, vars)  coefficients of some variables as expressions of the others
+
+An *atom* is an expression that is no sum, no difference, no product by a constant and no
+negation: a variable, a floor division, a modulo, a minimum, a product of two variables. Sums and
+products are expanded, so that equal terms meet and cancel: `(i + 1) * T - i * T` is the form `T`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.expr.dtypes import INDEX
-from ansorpy.expr.expr import Binary, Call, Const, Expr, Var
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Var, variables
 
 EXPAND_LIMIT: Final = 16  # terms; a larger product of two sums stays a product
 
@@ -39,6 +43,34 @@ class Form:
             return Form(0, {})
         return Form(self.const * factor, {a: c * factor for a, c in self.terms.items()})
 
+    def bound(self, values: Mapping[str, int]) -> "Form | None":
+        """Return the form with numbers for some variables, None unless it is linear then."""
+        const, terms = self.const, dict[Expr, int]()
+        for atom, coef in self.terms.items():
+            left: Var | None = None
+            factor: Expr | None = atom
+            while factor is not None:
+                rest = None
+                if type(factor) is Binary and factor.op == "mul":  # a monomial: its last factor
+                    rest, factor = factor.a, factor.b
+                if type(factor) is not Var:
+                    return None
+                value = values.get(factor.name)
+                if value is not None:
+                    coef *= value
+                elif left is None:
+                    left = factor
+                else:
+                    return None
+                factor = rest
+            if left is None:
+                const += coef
+            else:
+                terms[left] = terms.get(left, 0) + coef
+        if 0 in terms.values():
+            terms = {atom: coef for atom, coef in terms.items() if coef}
+        return Form(const, terms)
+
     def expr(self) -> Expr:
         """Return the form as an expression: terms in order, positive ones first, constant last."""
         ordered = sorted(self.terms.items(), key=lambda term: term[1] < 0)
@@ -56,7 +88,7 @@ class Form:
 
 
 def form(expr: Expr) -> Form:
-    """Return the linear form of an int64 expression; what is not linear becomes an atom."""
+    """Return the affine form of an int64 expression; a part that is not affine is an atom."""
     found: Form | None = getattr(expr, "known_form", None)
     if found is None:
         found = _collected(expr)
@@ -113,18 +145,26 @@ def _product(expr: Expr, a: Form, b: Form) -> Form:
 def _monomial(x: Expr, y: Expr) -> Expr:
     """Return the product of two atoms with its factors in one order, so that equal ones meet."""
     factors = sorted((*_factors(x), *_factors(y)), key=str)
+    return _product_of(factors)
+
+
+def _product_of(factors: Sequence[Expr]) -> Expr:
+    if not factors:
+        return Const(1)
     product = factors[0]
     for factor in factors[1:]:
         product = Binary("mul", product, factor)
     return product
 
 
-def _factors(expr: Expr) -> tuple[Expr, ...]:
-    match expr:
-        case Binary(op="mul", a=a, b=b):
-            return (*_factors(a), *_factors(b))
-        case _:
-            return (expr,)
+def _factors(expr: Expr) -> list[Expr]:
+    """Return the factors of a product, those of the right operand last."""
+    found: list[Expr] = []
+    while type(expr) is Binary and expr.op == "mul":
+        found += _factors(expr.b)[::-1]
+        expr = expr.a
+    found.append(expr)
+    return found[::-1]
 
 
 def linear(expr: Expr) -> tuple[int, dict[str, int]] | None:
@@ -136,3 +176,41 @@ def linear(expr: Expr) -> tuple[int, dict[str, int]] | None:
             return None
         coefs[atom.name] = coef
     return found.const, coefs
+
+
+@dataclass(frozen=True, slots=True)
+class AffineIn:
+    """The sum of `coefficient * variable`, of `factor * part`, and of terms without variables.
+
+    Coefficients and factors mention none of the variables; a part is not affine in them.
+    """
+
+    coefficients: Mapping[str, Expr]
+    rest: tuple[tuple[Expr, Expr], ...]
+
+
+def affine_in(expr: Expr, names: frozenset[str]) -> AffineIn:
+    """Return an int64 expression split by some of its variables; their order is that of `expr`."""
+    coefficients: dict[str, Form] = {}
+    rest: list[tuple[Expr, Expr]] = []
+
+    def add(of: Form, times: Form) -> None:
+        for atom, coef in of.terms.items():
+            factors = _factors(atom)
+            moving = [factor for factor in factors if not names.isdisjoint(variables(factor))]
+            if not moving:
+                continue
+            still = _product_of([factor for factor in factors if factor not in moving])
+            factor = _product(Binary("mul", times.expr(), still), times, form(still)).scaled(coef)
+            if len(moving) > 1:
+                rest.append((factor.expr(), _product_of(moving)))
+            elif type(moving[0]) is Var:
+                known = coefficients.get(moving[0].name, Form(0, {}))
+                coefficients[moving[0].name] = known.plus(factor)
+            elif moving[0] in form(moving[0]).terms:
+                rest.append((factor.expr(), moving[0]))
+            else:  # a sum that was too long to be multiplied out
+                add(form(moving[0]), factor)
+
+    add(form(expr), Form(1, {}))
+    return AffineIn({name: of.expr() for name, of in coefficients.items()}, tuple(rest))

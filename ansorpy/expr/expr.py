@@ -9,6 +9,7 @@ takes one step. Constants are alike if type, value and dtype are: 0.0 and -0.0 a
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar, Final, final
 
 from ansorpy.expr.dtypes import INDEX
@@ -37,9 +38,10 @@ _set: Final = object.__setattr__  # the only way to a field of a frozen value
 class _Interned:
     """The facts of an expression that depend on nothing else, kept once they are known."""
 
-    __slots__ = ("__weakref__", "known_form", "known_variables")
+    __slots__ = ("__weakref__", "known_form", "known_reads", "known_variables")
 
     known_form: object  # an affine.Form; its name could not be resolved from here at run time
+    known_reads: "tuple[Read, ...]"  # see reads
     known_variables: frozenset[str]  # see variables
 
 
@@ -315,18 +317,13 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def reads(expr: Expr) -> tuple[Read, ...]:
     """Return every Read inside `expr`, in order of appearance, repeats kept."""
-    found: list[Read] = []
-    stack = [expr]
-    while stack:
-        top = stack.pop()
-        if type(top) is Binary:
-            stack += (top.b, top.a)
-        elif type(top) is Read:
-            found.append(top)
-            stack += top.indices[::-1]
-        elif type(top) is not Var and type(top) is not Const:
-            stack += children(top)[::-1]
-    return tuple(found)
+    if type(expr) is Read:  # not kept on the node: it would keep itself alive
+        return (expr, *chain.from_iterable(map(reads, expr.indices)))
+    found: tuple[Read, ...] | None = getattr(expr, "known_reads", None)
+    if found is None:
+        found = tuple(chain.from_iterable(map(reads, children(expr))))
+        _set(expr, "known_reads", found)
+    return found
 
 
 def variables(expr: Expr) -> frozenset[str]:

@@ -1,10 +1,11 @@
 """The footprint of an access: the touched region of a buffer, symbolic in the sizes."""
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from math import gcd
 from typing import Final
 
+from ansorpy.expr.affine import affine_in
 from ansorpy.expr.expr import Binary, Expr, Select, variables
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.walk import BufferAccess, EnclosingLoop, ProgramStores, StoreStatement
@@ -23,7 +24,7 @@ class AccessIndex:
 
     base: ColumnValue
     coefficients: dict[str, ColumnValue]
-    rest: tuple[Expr, ...]
+    rest: tuple[tuple[ColumnValue, Expr], ...]
     variables: frozenset[str]  # the loop variables that occur
 
     def moves_with(self, var: str) -> bool:
@@ -50,7 +51,7 @@ class Footprint:
         self._values = made.zeroed(loops)
         names = frozenset(loop.var for loop in loops)
         self._indices = tuple(
-            tuple(self._affine(part, names) for part in index) for index in access.indices
+            tuple(self._index(part, names) for part in index) for index in access.indices
         )
         parts = (part.variables for index in self._indices for part in index)
         self._moving = frozenset[str]().union(*parts)
@@ -155,41 +156,21 @@ class Footprint:
             pitch = pitch * extent
         return answer.unary("abs")
 
-    def _affine(self, expr: Expr, loops: frozenset[str]) -> AccessIndex:
-        coefficients: dict[str, ColumnValue] = {}
-        rest: list[Expr] = []
-        base = self.builder.of(expr, self._values)
-
-        def go(part: Expr, factor: ColumnValue) -> None:
-            mine = variables(part) & loops
-            if not mine:
-                return
-            match part:
-                case Binary(op="add" | "sub" as op, a=a, b=b):
-                    go(a, factor)
-                    go(b, factor if op == "add" else factor * -1)
-                case Binary(op="mul", a=a, b=b) if not variables(b) & loops:
-                    go(a, factor * self.builder.of(b, self._values))
-                case Binary(op="mul", a=a, b=b) if not variables(a) & loops:
-                    go(b, factor * self.builder.of(a, self._values))
-                case _ if mine == {str(part)}:
-                    (name,) = mine
-                    known = coefficients.get(name)
-                    coefficients[name] = factor if known is None else known + factor
-                case _:
-                    rest.append(part)
-
-        go(expr, self.builder.const(1))
-        return AccessIndex(base, coefficients, tuple(rest), variables(expr) & loops)
+    def _index(self, expr: Expr, loops: frozenset[str]) -> AccessIndex:
+        split = affine_in(expr, loops)
+        of = partial(self.builder.of, variables=self._values)
+        coefficients = {var: of(factor) for var, factor in split.coefficients.items()}
+        rest = tuple((of(factor), part) for factor, part in split.rest)
+        return AccessIndex(of(expr), coefficients, rest, variables(expr) & loops)
 
     def _coefficient(self, index: AccessIndex, var: str) -> ColumnValue:
         """Return index(var = 1, others 0) - index(all 0), or 1 if a division makes that 0."""
         answer = index.coefficients.get(var, self.builder.const(0))
         one = {**self._values, var: self.builder.const(1)}
-        for part in index.rest:
+        for factor, part in index.rest:
             if var in variables(part):
                 step = self.builder.of(part, one) - self.builder.of(part, self._values)
-                answer = answer + (self.builder.const(1) if step.equals(0) else step)
+                answer = answer + factor * (self.builder.const(1) if step.equals(0) else step)
         return answer
 
     def _widen(
@@ -205,7 +186,7 @@ class Footprint:
             if not part.moves_with(loop.var):
                 continue
             if not part.rest:
-                step = part.coefficients[loop.var].unary("abs")
+                step = part.coefficients.get(loop.var, self.builder.const(0)).unary("abs")
                 span[d] = span[d] + step * (loop.extent - 1)
                 continue
             running = {each.var: each.extent - 1 for each in loops[depth:]}
@@ -213,8 +194,9 @@ class Footprint:
             for var, factor in part.coefficients.items():
                 if var in running:
                     total = total + factor.unary("abs") * running[var]
-            for rest in part.rest:
-                total = total + _reach(self.builder, rest, running, self._values)
+            for factor, rest in part.rest:
+                reach = _reach(self.builder, rest, running, self._values)
+                total = total + factor.unary("abs") * reach
             span[d] = total
 
     def _extents(self, spans: list[list[ColumnValue]]) -> tuple[ColumnValue, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.affine import linear
 from ansorpy.expr.dtypes import FLOATS, INDEX
 from ansorpy.expr.evaluate import PYTHON_OPS
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of, reads
@@ -70,9 +71,9 @@ def scalar_type(dtype: str) -> type[Any]:
 
 def index_thunk(expr: Expr, frame: Frame) -> Thunk:
     """Compile an index expression or condition; it answers a Python int or bool."""
-    terms = _affine(expr)
+    terms = linear(expr)
     if terms is not None:
-        return _affine_thunk(terms, frame)
+        return _affine_thunk(*terms, frame)
     match expr:
         case Binary(op="and", a=a, b=b):
             x, y = index_thunk(a, frame), index_thunk(b, frame)
@@ -219,32 +220,8 @@ def _is_index(expr: Expr) -> bool:
             return False
 
 
-def _affine(expr: Expr) -> dict[str, int] | None:
-    """Return the coefficients of an affine expression, the constant under ""; else None."""
-    match expr:
-        case Var(name=name):
-            return {name: 1}
-        case Const(value=int(value), dtype="int64"):
-            return {"": value}
-        case Binary(op="add" | "sub" as op, a=a, b=b):
-            x, y = _affine(a), _affine(b)
-            if x is None or y is None:
-                return None
-            sign = 1 if op == "add" else -1
-            return {v: x.get(v, 0) + sign * y.get(v, 0) for v in {**x, **y}}
-        case Binary(op="mul", a=a, b=b):
-            x, y = _affine(a), _affine(b)
-            if x is None or y is None or (set(x) - {""} and set(y) - {""}):
-                return None
-            factor, other = (x, y) if not set(x) - {""} else (y, x)
-            return {v: k * factor.get("", 0) for v, k in other.items()}
-        case _:
-            return None
-
-
-def _affine_thunk(terms: dict[str, int], frame: Frame) -> Thunk:
-    env, constant = frame.env, terms.get("", 0)
-    pairs = tuple((frame.slot(v), k) for v, k in terms.items() if v and k)
+def _affine_thunk(constant: int, terms: Mapping[str, int], frame: Frame) -> Thunk:
+    env, pairs = frame.env, tuple((frame.slot(v), k) for v, k in terms.items())
     if not pairs:
         return lambda: constant
     if len(pairs) == 1:

@@ -23,6 +23,7 @@ from ansorpy.expr.expr import (
     Select,
     Var,
     children,
+    reads,
     rebuild,
     substitute,
     variables,
@@ -115,6 +116,12 @@ def test_variables_are_those_of_the_leaves(expr: Expr) -> None:
         assert (changed is expr) == (name not in found)
 
 
+@settings(max_examples=100, deadline=None)
+@given(VALUES)
+def test_reads_are_in_order_of_appearance(expr: Expr) -> None:
+    assert reads(expr) == tuple(part for part in walk(expr) if isinstance(part, Read))
+
+
 def test_a_value_is_frozen() -> None:
     made = Var("i")
     with pytest.raises(FrozenInstanceError):
@@ -123,13 +130,14 @@ def test_a_value_is_frozen() -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(EXPRS)
+@given(EXPRS | VALUES)
 def test_no_expression_keeps_itself_alive(expr: Expr) -> None:
     gc.disable()  # a reference cycle would be found by the collector only
     try:
         own = substitute(expr, {name: Var(f"{name} of its own") for name in "ijk"})
         for part in walk(own):
             form(part)
+            reads(part)
             variables(part)
         mine = [ref(part) for part in walk(own) if variables(part)]
         del own, part

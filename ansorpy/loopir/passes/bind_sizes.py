@@ -62,7 +62,8 @@ def refold(
         changed: variables whose ranges or values are now known more precisely.
         values: numbers for some of these variables.
     """
-    return _fold(stmt, SimplifyScope(values or {}, ranges, changed=changed))
+    fixed = {var: low for var, (low, high) in ranges.items() if low == high}
+    return _fold(stmt, SimplifyScope({**fixed, **(values or {})}, ranges, changed=changed))
 
 
 def _fold(stmt: Stmt, scope: SimplifyScope) -> Stmt | None:
