@@ -9,7 +9,7 @@ from contextlib import contextmanager
 def uncollected() -> Iterator[None]:
     """Pause the garbage collector: it would walk thousands of new values, and find them alive.
 
-    Also a decorator. Whoever paused it before finds it paused afterwards.
+    Also a decorator. A collector that was paused before stays paused afterwards.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -13,8 +13,8 @@ def to_numpy(array: Any, place: str) -> np.ndarray[Any, Any]:
     """Return a NumPy view of an array of any library.
 
     Args:
-        array: a NumPy array, a DLPack producer, or what `np.asarray` takes.
-        place: what messages call it.
+        array: a NumPy array, a DLPack producer, or an argument of `np.asarray`.
+        place: the name of the array in messages.
 
     Raises:
         TypeError: it does not lie in the memory of the processor, or may not be exported.
@@ -31,7 +31,7 @@ def to_numpy(array: Any, place: str) -> np.ndarray[Any, Any]:
 
 
 def importer_of(inputs: tuple[Any, ...]) -> Callable[[Any], Any]:
-    """Return what turns a NumPy result into the kind of the first input that is no NumPy array.
+    """Return the conversion of NumPy results to the type of the first input of another library.
 
     Its library is found by the array API (`__array_namespace__`), else by the package of its type,
     which offers `from_dlpack` itself (torch, cupy) or in `dlpack` (jax). Without any: NumPy.

@@ -1,7 +1,7 @@
 """Bounds of a shared library, checked before the dynamic linker maps it.
 
 The linker maps segments without comparing them with the size of the file: a touch of a page beyond
-the end kills the process (SIGBUS). The check is against damage, not against malice: whoever makes
+the end kills the process (SIGBUS). The check is against damage, not against malice: the maker of
 a library decides which code runs.
 """
 

@@ -73,7 +73,7 @@ def fresh(shape: tuple[int, ...], dtype: str) -> Array:
 
 
 def usable(array: Array) -> bool:
-    """Whether a kernel can read an array in place: contiguous, with aligned elements."""
+    """Return True if a kernel can read an array in place: contiguous, with aligned elements."""
     return bool(array.flags.c_contiguous and array.flags.aligned)
 
 

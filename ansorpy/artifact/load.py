@@ -24,7 +24,7 @@ class LoadedKernel:
 
     Calling it takes NumPy arrays or those of any library that speaks DLPack, and returns the same
     kind. `run` and `prepare` are those of the file: NumPy only, and `prepare` once, then its
-    result many times, is the fastest way. `file` is what is imported: `kernel.py`, or `native.py`
+    result many times, is the fastest way. `file` is the imported file: `kernel.py`, or `native.py`
     for the exported library; unless given, the first of the two that is there.
 
     Raises:
@@ -66,14 +66,14 @@ class LoadedKernel:
 
 
 def load_package(data: bytes, place: str, digest: str | None = None) -> LoadedKernel:
-    """Import the kernel of a package. This runs its code: load only what you trust.
+    """Import the kernel of a package. This runs its code: load only trusted packages.
 
     Args:
-        place: what messages call it.
+        place: the name of the package in messages.
         digest: sha256 of the package in hex; with it, exactly these bytes are loaded or none.
 
     Raises:
-        PackageError: a byte is not as it was packed, or this machine lacks what it was made for.
+        PackageError: a byte is damaged, or this machine lacks features that the kernel needs.
     """
     package = unbox(data, place, digest)
     check_machine(package, place)
@@ -92,7 +92,7 @@ def check_machine(package: Package, place: str, present: tuple[str, ...] | None 
         present: LLVM feature names; those of this machine unless given.
 
     Raises:
-        PackageError: names what is lacking.
+        PackageError: names the missing features.
     """
     manifest.check_fields(package.manifest, manifest.MACHINE, place)
     needed: tuple[str, ...] = tuple(package.manifest["target"]["needs"])
@@ -109,7 +109,7 @@ def check_machine(package: Package, place: str, present: tuple[str, ...] | None 
 
 
 def load_native(path: Path | str) -> LoadedKernel:
-    """Open the exported library of a file, without numba. Load only what you trust.
+    """Open the exported library of a file, without numba. Load only trusted files.
 
     Raises:
         PackageError: a byte is not as it was packed, there is no library, or this processor lacks

@@ -1,8 +1,8 @@
 """The container of a delivered kernel: a zip of which every byte follows from its files.
 
-Files are stored, not deflated, with fixed headers, in a fixed order: so a package is accepted only
-if packing what was found in it gives the very same bytes. A flipped bit is noticed wherever it
-is: in a file (its sha256 in the manifest), in the manifest (its checksum), in the zip's own fields.
+Files are stored, not deflated, with fixed headers, in a fixed order: a package is accepted only if
+packing its files again gives the same bytes. Every flipped bit is noticed: in a file (by its
+sha256 in the manifest), in the manifest (by its checksum), and in the zip's own fields.
 Reading takes time in proportion to the bytes: one walk over the local headers, no name twice.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ansorpy.errors import PackageError
 
-FORMAT: Final = 2  # of the manifest
+FORMAT: Final = 2  # version of the manifest
 LIBRARY: Final = "libkernel.so"  # not kernel.so: beside that, `import kernel` finds no kernel.py
 NAMES: Final = (  # in this order; "kernel.so" was the name of the library up to 2026-11-21
     "kernel.py", "simd.py", "constants.npz", "kernel.so", LIBRARY, "kernel.o", "kernel.h",
@@ -38,7 +38,7 @@ DIGEST_PREFIX: Final = "sha256:"
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package whose files are what its manifest says."""
+    """A package whose files agree with its manifest."""
 
     digest: str  # sha256 of the whole, hex
     manifest: Mapping[str, Any]
@@ -61,11 +61,11 @@ def box(content: Mapping[str, bytes], manifest: Mapping[str, Any]) -> bytes:
 
 
 def unbox(data: bytes, place: str, digest: str | None = None) -> Package:
-    """Return what is in a package, after every check that needs no trust in it.
+    """Return the contents of a package, after all checks that need no trust in it.
 
     Args:
-        place: what messages call it.
-        digest: sha256 of the whole in hex, where it is known.
+        place: the name of the package in messages.
+        digest: sha256 of the package in hex, if it is known.
 
     Raises:
         PackageError: it is not one of ours, or a single bit of it is not as it was packed.

@@ -32,10 +32,10 @@ class Rate:
 
 
 def rate_of(dag: Dag, race: Race) -> Rate | None:
-    """Return the rate of what a race delivered, None if there is no figure to show.
+    """Return the rate of the kernel that a race delivered, None if there is no figure to show.
 
     There is none without operations, and none if the operations that the kernel executes would
-    need more than the machine's peak: then they, or the time, are not what they are taken for.
+    need more than the machine's peak: their number, or the time, must then be wrong.
     """
     flop = flop_count(dag)
     beyond = race.peak_flop_per_s and race.flop > SLACK * race.peak_flop_per_s * race.best_s

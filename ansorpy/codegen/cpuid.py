@@ -1,4 +1,4 @@
-"""Does the processor that runs a library have what its code needs? As LLVM IR, for x86-64.
+"""The check, in LLVM IR for x86-64, that a processor has the features of a library.
 
 The answer comes from CPUID itself (Intel SDM volume 2A; AMD APM volume 3, appendix E), and from
 XGETBV: the operating system must save the wide registers too. Those of matrices Linux saves only
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 # Feature as LLVM names it -> (leaf, subleaf, register of the answer: 0 eax .. 3 edx, bit).
-# These are what LLVM may use by itself, or our intrinsics ask for; no others reach the code.
+# These features may be used by LLVM itself, or by our intrinsics; no others reach the code.
 BITS: Final[dict[str, tuple[int, int, int, int]]] = {
     "sse3": (1, 0, 2, 0), "pclmul": (1, 0, 2, 1), "ssse3": (1, 0, 2, 9), "fma": (1, 0, 2, 12),
     "cx16": (1, 0, 2, 13), "sse4.1": (1, 0, 2, 19), "sse4.2": (1, 0, 2, 20),
@@ -32,7 +32,7 @@ QUESTION: Final = (
     ' "={{ax}},={{bx}},={{cx}},={{dx}},0,2,~{{dirflag}},~{{fpsr}},~{{flags}}"'
     "(i32 {leaf}, i32 {subleaf})"
 )
-# LLVM uses these only where a program names them.
+# LLVM uses these features only for intrinsics that a program names.
 NAMED: Final = {
     "amx-tile": ("llvm.x86.tile",),
     "amx-int8": ("llvm.x86.tdpbs", "llvm.x86.tdpbu"),
@@ -48,7 +48,7 @@ def required(features: Sequence[str], text: str) -> tuple[str, ...]:
 
 
 def _permission_text(features: Sequence[str]) -> str:
-    """Return what asks Linux for the registers of matrices when a library is loaded, or ""."""
+    """Return the code that asks Linux for matrix registers when a library is loaded, or ""."""
     if not any(name in NAMED for name in features):
         return ""
     entry = "{ i32, ptr, ptr } { i32 65535, ptr @on_load, ptr null }"

@@ -25,7 +25,7 @@ class HoistedSums:
         self.blocks[name] = block
 
     def know(self, terms: Terms) -> bool:
-        """Whether the defining blocks of all names of a sum are known."""
+        """Return True if the defining blocks of all names of a sum are known."""
         return bool(terms) and terms.keys() <= self.blocks.keys()
 
     def sum(self, builder: Any, terms: Terms, values: Mapping[str, Any]) -> Any:

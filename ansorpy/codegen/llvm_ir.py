@@ -307,7 +307,7 @@ def scratch_bytes(size: int, dtype: str) -> int:
 
 
 def is_local(target: Target) -> bool:
-    """Whether a target names no processor, which means this machine."""
+    """Return True if a target names no processor, which means this machine."""
     return not target.cpu and not target.features
 
 

@@ -214,7 +214,7 @@ def _header(program: Program, target: Target, threads: int, outline: list[str]) 
 
 
 def _imports(threads: int, text: str) -> str:
-    """Return the imports of a kernel: of `simd.py` what its text uses."""
+    """Return the imports of a kernel, with the names of `simd.py` that its text uses."""
     used = [name for name in HELPERS if re.search(rf"\b{name}\b", text)]
     names = ", ".join(["address", *used])
     found = ", ".join(f"simd.{name}" for name in ["address", *used])

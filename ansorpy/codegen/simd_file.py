@@ -33,7 +33,7 @@ def simd_paths() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def simd_version() -> str:
-    """Return a short digest of the SIMD compiler, by which a kernel names the one that it needs."""
+    """Return a short digest of the SIMD compiler, by which a kernel names its compiler."""
     return sha256(simd_text().encode()).hexdigest()[:16]
 
 

@@ -23,7 +23,7 @@ class SymbolBuffer:
 
     @property
     def in_registers(self) -> bool:
-        """Whether the buffer is a register tile."""
+        """Return True if the buffer is a register tile."""
         return self.operand.shape is not None
 
     @property
@@ -103,7 +103,7 @@ def extents(buffer: Buffer) -> tuple[int, ...]:
 
 
 def _along_lane(tile: Tile, name: str) -> bool:
-    """Whether a tile touches buffer `name` with its lane variable as the last index."""
+    """Return True if a tile touches buffer `name` with its lane variable as the last index."""
     if tile.lane is None:
         return False
     found = [tile.store.index] if name in tile.store.buffers else []

@@ -1,4 +1,4 @@
-"""The text of tiles and of expressions in a delivered kernel: what `simd.parser` reads back."""
+"""The text of tiles and of expressions in a delivered kernel, which `simd.parser` reads back."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Bounds of index expressions, in exact Python integers, and what a condition adds to them.
+"""Bounds of index expressions, in exact Python integers, and the facts that conditions add.
 
 `ranges` gives each variable its first and last value; a variable that is not in it may be any
 int64. `facts` are bounds of linear forms, as `assume` makes them: within `0 <= h + kh - 1` the
@@ -29,7 +29,7 @@ Interval = tuple[int, int]  # first and last value, inclusive
 Ranges = Mapping[str, Interval]
 
 FACT_LIMIT: Final = 12  # conditions beyond this are not used: a proof stays cheap on any input
-TRIED: Final = (6, 4)  # facts tried on a form, then on each of what is left of it
+TRIED: Final = (6, 4)  # facts tried on a form, then on each of the remaining forms
 NEGATED: Final = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
@@ -207,7 +207,7 @@ def _of_comparison(expr: Binary, ranges: Ranges, facts: Facts) -> Interval:
 
 
 def assume(cond: Expr, ranges: Ranges, facts: Facts = NO_FACTS, *, holds: bool = True) -> Facts:
-    """Return `facts` and what follows where `cond` is true (or false, with `holds=False`).
+    """Return `facts` and the facts that follow if `cond` is true (or false, with `holds=False`).
 
     Understood: comparisons of int64 expressions, conjunctions (negated: disjunctions), `not`.
     Anything else adds nothing, which is always safe.
@@ -218,7 +218,7 @@ def assume(cond: Expr, ranges: Ranges, facts: Facts = NO_FACTS, *, holds: bool =
         case Binary(op="and" | "or" as op, a=a, b=b):
             if (op == "and") is holds:
                 return assume(b, ranges, assume(a, ranges, facts, holds=holds), holds=holds)
-            # `not (a and b)` says something only where one side is known.
+            # `not (a and b)` implies a fact only if one side is known.
             decided = (1, 1) if op == "and" else (0, 0)
             for known, open_side in ((a, b), (b, a)):
                 if bounds(known, ranges, facts) == decided:

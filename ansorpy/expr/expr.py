@@ -104,7 +104,7 @@ class Read(_Interned):
     tensor: str
     indices: tuple["Expr", ...]
     dtype: str
-    output: int = 0  # which output of a node with several (argmax: 0 value, 1 index)
+    output: int = 0  # number of the output of the node (argmax: 0 value, 1 index)
 
     def __new__(
         cls, tensor: str, indices: tuple["Expr", ...], dtype: str, output: int = 0

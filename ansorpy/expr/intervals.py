@@ -1,7 +1,7 @@
 """Integer reasoning about index expressions: the one door to it.
 
     bounds(expr, ranges, facts)    smallest and largest value, inclusive
-    assume(cond, ranges, facts)    what is known where a condition holds (or does not)
+    assume(cond, ranges, facts)    the facts that a condition (or its negation) implies
     simplify(expr, ranges, facts)  an equal expression, as short as the ranges allow
     linear(expr)                   (constant, coefficient by variable), or None
 

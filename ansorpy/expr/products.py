@@ -6,12 +6,12 @@ from ansorpy.expr.expr import Binary, Const, Expr, Read
 
 
 def is_zero(expr: Expr) -> bool:
-    """Whether an expression is the literal 0."""
+    """Return True if an expression is the literal 0."""
     return isinstance(expr, Const) and expr.value == 0
 
 
 def factors(body: Expr) -> tuple[Expr, ...]:
-    """Return the factors of a product; what is no product is its own."""
+    """Return the factors of a product; another expression is its only factor."""
     match body:
         case Binary(op="mul", a=a, b=b):
             return (*factors(a), *factors(b))

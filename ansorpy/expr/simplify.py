@@ -140,7 +140,7 @@ def _remainder(of: Form, size: int, ranges: Ranges, facts: Facts) -> Form:
 
 
 def _divide(of: Form, size: int) -> tuple[Form, Form]:
-    """Split into (whole, part) with `of = size * whole + part`; part keeps what does not divide."""
+    """Split into (whole, part) with `of = size * whole + part`; part has the indivisible terms."""
     whole = {atom: coef // size for atom, coef in of.terms.items() if coef % size == 0}
     part = {atom: coef for atom, coef in of.terms.items() if coef % size}
     return Form(of.const // size, whole), Form(of.const % size, part)

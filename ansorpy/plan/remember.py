@@ -1,4 +1,4 @@
-"""Remember what was worked out for a plan."""
+"""Cache values per plan."""
 
 import weakref
 from collections.abc import Callable

@@ -145,7 +145,7 @@ class Arithmetic:
     def better_number(self, op: str, sign: str, x: Any, y: Any) -> Any:
         """Return max or min of floats, y where either is NaN: an intrinsic where there is one.
 
-        A select lies open to LLVM's optimiser: of it and what keeps a NaN it makes two comparisons.
+        LLVM's optimiser would split a select, and the code that keeps a NaN, into two comparisons.
         """
         name, feature = CLOSED.get(mangled(x.type), ("", ""))
         if not name or isinstance(x, ir.Constant) or not supports(self.b, feature):
@@ -155,7 +155,7 @@ class Arithmetic:
         return self.b.call(declared(self.b.module, full, function), [x, y])
 
     def fixes(self, kind: Any) -> bool:
-        """Whether the machine has an instruction that puts NaN into lanes of this type."""
+        """Return True if the machine has an instruction that puts NaN into lanes of this type."""
         if not isinstance(kind, ir.VectorType) or kind.element not in FIXED:
             return False
         size = kind.count * FIXED[kind.element][1].width
@@ -226,7 +226,7 @@ class Arithmetic:
     def inverse(self, dtype: str, y: Any) -> tuple[Any, Any]:
         """Return s and 1 / (s * y) of a scalar; s = 1 but where 1 / y overflows or loses digits.
 
-        x / y is then (x * s) * (1 / (s * y)), two roundings of 1 / y and the product, whatever y.
+        x / y is then (x * s) * (1 / (s * y)): two roundings of 1 / y, and the product, for any y.
         """
         b, (least, factor) = self.b, INVERSES[dtype]
         size, one = self.call("fabs", y.type, y), self.like(y, 1.0)

@@ -83,7 +83,7 @@ class Functions(Arithmetic):
         return shifted, n, r
 
     def scales(self, kind: Any) -> bool:
-        """Whether the machine has an instruction for y * 2**n in this type."""
+        """Return True if the machine has an instruction for y * 2**n in this type."""
         whole = isinstance(kind, ir.VectorType) and kind.count == 16
         return whole and supports(self.b, "avx512f")
 

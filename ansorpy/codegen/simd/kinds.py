@@ -59,7 +59,7 @@ class Operand(NamedTuple):
 
 
 def supports(builder: Any, feature: str) -> bool:
-    """Whether the target of a builder has a feature, by LLVM's name for it.
+    """Return True if the target of a builder has a feature, by LLVM's name for it.
 
     A builder without `features` writes for this machine, as numba does. If numba's configuration
     names another processor, no special feature is assumed.

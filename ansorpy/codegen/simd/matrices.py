@@ -47,7 +47,7 @@ def allow_matrices() -> bool:
 
 @lru_cache(maxsize=1)
 def has_matrices() -> bool:
-    """Whether Linux supports the registers of matrices; a process still needs permission."""
+    """Return True if Linux supports the registers of matrices; a process still needs permission."""
     known = ctypes.c_uint64(0)
     return ask_linux(SUPPORTED, ctypes.byref(known)) and bool(known.value >> TILE_DATA & 1)
 

@@ -44,7 +44,7 @@ class MemoryAccess(Expressions):
 
     @contextmanager
     def when(self, cond: Any) -> Iterator[None]:
-        """Run the emitted block only where the scalar `cond` holds; registers get phis."""
+        """Run the emitted block only if the scalar `cond` holds; registers get phis."""
         tiles = {k: list(v) for k, v in self.values.items() if isinstance(v, list)}
         memo, shared, entry = dict(self.memo), dict(self.shared), self.b.block
         with self.b.if_then(cond):
@@ -76,7 +76,7 @@ class MemoryAccess(Expressions):
         self.values[name][place] = self.stored(value, "bool") if operand.dtype == "bool" else value
 
     def as_computed(self, register: Any, dtype: str) -> Any:
-        """Return what a register holds: all but bool are held in their form for computing."""
+        """Return the value of a register; all types but bool are held in their computing form."""
         return self.loaded(register, "bool") if dtype == "bool" else register
 
     def save(self, name: str, dtype: str, index: Any, value: Any, guard: Any) -> None:
@@ -258,7 +258,7 @@ class MemoryAccess(Expressions):
 
 
 def in_lines(index: Index, lanes: int) -> bool:
-    """Whether an offset is a multiple of the lanes, whatever its terms are."""
+    """Return True if an offset is a multiple of the lanes for any values of its terms."""
     return all(scale % lanes == 0 for scale in (index.lanes[0], *index.terms.values()))
 
 
@@ -283,7 +283,7 @@ def settle(builder: Any) -> None:
 
 
 def consecutive(index: Any) -> bool:
-    """Whether the lanes of an offset lie side by side."""
+    """Return True if the lanes of an offset lie side by side."""
     return isinstance(index, Index) and index.lanes == tuple(
         range(index.lanes[0], index.lanes[0] + len(index.lanes))
     )
@@ -294,7 +294,7 @@ def reserve(builder: Any, size_bytes: int) -> Any:
     with builder.goto_entry_block():
         memory = builder.alloca(ir.ArrayType(I8, size_bytes))
         memory.align = 64
-        # llvmlite still tells pointers apart by what they point to, and a cast to the plain
-        # pointer type is left out as needless: the plain type has to be set.
+        # llvmlite distinguishes pointers by their target type, and leaves out a cast to the plain
+        # pointer type, so that the plain type has to be set.
         memory.type = POINTER
         return memory

@@ -46,7 +46,7 @@ def tile(
     matrix: tuple[str, str, bool] | None = None,
     **hints: Any,
 ) -> Any:
-    """Return the intrinsic of a tile operation; `parse` says what the arguments mean."""
+    """Return the intrinsic of a tile operation; `parse` documents the arguments."""
     parsed, kind_of = parse(text, dims, lane, mask, types, dot, matrix, **hints), types or {}
     kinds = [
         TileType(kind_of[name]) if parsed.in_registers(name) else numba_types.int64

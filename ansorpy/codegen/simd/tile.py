@@ -108,7 +108,7 @@ class SimdTile:
 
     @cached_property
     def dims(self) -> tuple[tuple[str, int], ...]:
-        """The dimensions that are written out: all but the one that an instruction sums over."""
+        """The dimensions that are written out: all but the dimension of a dot product."""
         return self.spans[:-1] if self.dot else self.spans
 
     @cached_property
@@ -142,7 +142,7 @@ class SimdTile:
         return [t.args[0] for t in self.targets if self.in_registers(t.args[0])]
 
     def in_registers(self, name: str) -> bool:
-        """Whether a symbol is a register tile."""
+        """Return True if a symbol is a register tile."""
         return name in self.operands and self.operands[name].shape is not None
 
     def of(self, read: Node) -> Operand:
@@ -161,7 +161,7 @@ class SimdTile:
         return None if a is None or b is None else a + b if node.op == "+" else a - b
 
     def shrinks(self, mask: Node) -> bool:
-        """Whether a mask that holds at some tile point also holds at every smaller one."""
+        """Return True if a mask that holds at some tile point also holds at every smaller one."""
         if mask.op == "and":
             return all(self.shrinks(part) for part in mask.args)
         if mask.op not in ("<", "<=", ">", ">="):

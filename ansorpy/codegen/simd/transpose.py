@@ -63,7 +63,7 @@ def transpose_16(a: Arithmetic, rows: list[Any], whole: bool) -> list[Any]:
 
 
 def closed(a: Arithmetic, kind: Any) -> bool:
-    """Whether the shuffles of a vector type can be written as instructions: not through numba.
+    """Return True if the shuffles of a vector type can be instructions, which excludes numba.
 
     A process that runs delivered kernels only has not initialised LLVM's parser of assembly.
     """

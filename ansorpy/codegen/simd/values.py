@@ -59,7 +59,7 @@ class RuntimeValue(NamedTuple):
 
 
 def is_zero(x: Any) -> bool:
-    """Whether an evaluated expression is a literal 0, the value of lanes that are not loaded."""
+    """Return True if an evaluated expression is a literal 0, the value of masked-off lanes."""
     if isinstance(x, Index):
         return not x.terms and x.lanes == (0,)
     return x is False or (isinstance(x, float) and x == 0 and math.copysign(1, x) > 0)
