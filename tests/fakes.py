@@ -61,8 +61,8 @@ class FakePool:
         self.measured.append(program)
         return self.verdict(program)
 
-    def prebuild(self, candidates: Sequence[Unbound]) -> None:
-        self.batches.prebuild(candidates, timeout_s=1.0)
+    def prebuild(self, candidates: Sequence[Unbound], later: bool = False) -> None:
+        self.batches.prebuild(candidates, 1.0, later)
 
     def prebuild_source(self, kernel: Kernel) -> None:
         """Build nothing: races of this pool need no machine code."""

@@ -93,13 +93,16 @@ class MeasurePool:
             timeout_s = self.settings.build_timeout_s
             return self.batches.measure(candidates, best_s, late, timeout_s)
 
-    def prebuild(self, candidates: Sequence[Unbound]) -> None:
-        """Start to build candidates of the next `measure` on all cores but one; return at once.
+    def prebuild(self, candidates: Sequence[Unbound], later: bool = False) -> None:
+        """Start to build candidates of a later `measure` on all cores but one; return at once.
 
         With one core, or before the builders have started, nothing happens.
+
+        Args:
+            later: start once the next `measure` has nothing left to build, unless it is late then.
         """
         with self._intact():
-            self.batches.prebuild(candidates, self.settings.build_timeout_s)
+            self.batches.prebuild(candidates, self.settings.build_timeout_s, later)
 
     def prebuild_source(self, kernel: Kernel) -> None:
         """Start to build a kernel that is going to race, on two builders; return at once."""

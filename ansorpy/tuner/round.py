@@ -107,9 +107,13 @@ def emit(pool: MeasurePool, candidates: Sequence[Unbound]) -> Emission:
     return run
 
 
-def prebuild(task: Task, pool: MeasurePool) -> None:
-    """Start to build the deferred candidates of a task on idle cores; return at once."""
-    pool.prebuild(bind(task, task.held))
+def prebuild(task: Task, pool: MeasurePool, later: bool = False) -> None:
+    """Start to build the deferred candidates of a task on idle cores; return at once.
+
+    Args:
+        later: start once the present round has nothing left to build.
+    """
+    pool.prebuild(bind(task, task.held), later)
 
 
 def measure(

@@ -139,11 +139,11 @@ def play(
     rows = evolve(task, count + held, [model, *doubts], rng, pool)
     rows, task.held = rows[:count], rows[count:]
     proposed_s = lap()
+    if goes_on:
+        prebuild(task, pool, later=True)
     emitted = emit(pool, bind(task, rows))
     rows, outcomes = measure(task, rows, emitted, late)
     measured_s = lap()
-    if goes_on and not late():
-        prebuild(task, pool)
     samples, quality = update(task, model, rows, outcomes)
     spent = TimeSpent(proposed_s, measured_s, lap())
     task.seconds += spent.total_s

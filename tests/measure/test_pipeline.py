@@ -109,6 +109,21 @@ def test_prebuilt_candidates_are_not_built_again() -> None:
     assert sum(len(one.built) for one in builders) == 4
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_later_candidates_are_built_once_nothing_else_is_left_to_build(late: bool) -> None:
+    batches = in_process(TARGET, measured, builders=2)
+    asked = candidates(4)
+    batches.prebuild(asked[2:], 1.0, later=True)
+    builders, slot = parts(batches)
+    assert not any(one.built for one in builders)
+    batches.measure(asked[:2], None, lambda: late, 1.0)
+    built = [one.what for builder in builders for one in builder.built]
+    wanted = [] if late else asked
+    assert len(built) == len(wanted)
+    assert all(batches.request_of(one).what in built for one in wanted)
+    assert len(slot.requests) <= 2
+
+
 def test_the_last_builder_is_left_to_the_caller() -> None:
     batches = in_process(TARGET, measured)
     batches.prebuild(candidates(2), 1.0)

@@ -73,7 +73,7 @@ def test_the_last_that_were_chosen_are_measured_first_in_the_next_round() -> Non
     prebuilt: list[list[Unbound]] = []
 
     class Pool(FakePool):
-        def prebuild(self, candidates: Sequence[Unbound]) -> None:
+        def prebuild(self, candidates: Sequence[Unbound], later: bool = False) -> None:
             prebuilt.append(list(candidates))
 
     pool = Pool(open_task.dag, TARGET)
@@ -99,7 +99,7 @@ def test_held_candidates_are_built_while_the_model_learns_if_the_task_goes_on(
     prebuilt: list[list[Unbound]] = []
 
     class Pool(FakePool):
-        def prebuild(self, candidates: Sequence[Unbound]) -> None:
+        def prebuild(self, candidates: Sequence[Unbound], later: bool = False) -> None:
             prebuilt.append(list(candidates))
 
     pool = Pool(open_task.dag, TARGET)

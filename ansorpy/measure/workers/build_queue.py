@@ -28,6 +28,7 @@ class BuildQueue:
         self.quiet = quiet
         self.cache = cache
         self.batches: dict[Builder, Batch] = {}  # in progress
+        self._following: tuple[Batch, float] = (), 0.0  # to be started, and its time-out
 
     def disturbs(self, builder: Builder) -> bool:
         """Return whether a build of this builder would slow down a measurement."""
@@ -74,9 +75,29 @@ class BuildQueue:
         One builder stays without work, because the caller occupies a core. Builders on quiet cores
         come last: a batch in progress there would delay the next measurement.
         """
-        missing = self._missing(requests)
         order = sorted(self.builders, key=self.disturbs)
-        idle = [one for one in order[: len(order) - 1] if one.idle]
+        self._share(order[: len(order) - 1], requests, timeout_s)
+
+    def follow(self, requests: Sequence[BuildRequest], timeout_s: float) -> None:
+        """Have requests prebuilt once the next pipeline has nothing left to build."""
+        self._following = tuple(requests), timeout_s
+
+    def start_following(self, beside: bool) -> None:
+        """Start the requests of `follow`; `beside` a measurement only on builders off its cores."""
+        requests, timeout_s = self._following
+        able = [one for one in self.builders if one.idle and not self.disturbs(one)]
+        if requests and (able or not beside):
+            self._following = (), 0.0
+            if beside:
+                self._share(able, requests, timeout_s)
+            else:
+                self.prebuild(requests, timeout_s)
+
+    def _share(
+        self, builders: Sequence[Builder], requests: Sequence[BuildRequest], timeout_s: float
+    ) -> None:
+        missing = self._missing(requests)
+        idle = [one for one in builders if one.idle]
         for number, builder in enumerate(idle):
             share = missing[number :: len(idle)]
             if share:
@@ -111,5 +132,6 @@ class BuildQueue:
             list(self.take(builder))
 
     def forget(self) -> None:
-        """Forget the batches in progress: their builders were killed."""
+        """Forget the batches in progress and to come: the builders were killed."""
         self.batches.clear()
+        self._following = (), 0.0

@@ -76,7 +76,12 @@ class BuildRunPipeline(Generic[T]):
                 self._give_up()
                 self._start_builders(timeout_s)
                 self._wait()
+        self._start_following(beside=False)
         return [self._results[number] for number in range(len(requests))]
+
+    def _start_following(self, beside: bool) -> None:
+        if self._stop is None or not self._stop[0]():
+            self._queue.start_following(beside)
 
     def _give_up(self) -> None:
         if self._waiting and self._stop is not None and self._stop[0]():
@@ -105,6 +110,8 @@ class BuildRunPipeline(Generic[T]):
                 self._results[number] = request
 
     def _start_builders(self, timeout_s: float) -> None:
+        if not self._waiting:
+            self._start_following(beside=True)
         for builder in self._queue.builders:
             if not self._waiting:
                 return
