@@ -10,11 +10,7 @@ import pytest
 from tests.prose import FOLDERS, ROOT, files, findings, findings_in
 
 # Files and folders whose prose is still to be rewritten. The list only shrinks.
-NOT_YET: Final = (
-    "benchmarks",
-    "tests/artifact",
-    "tests/codegen",
-)
+NOT_YET: Final = ("benchmarks",)
 PAGE_WORDS: Final = 600  # words on one printed page
 ENTRY_CHARACTERS: Final = 210  # characters of a line of the changelog: two lines on a screen
 
@@ -31,6 +27,7 @@ EARLIER: Final = frozenset((
     "loopir: one frozen Hints on Tile, a tuple of lanes, an access width",
     "codegen: one runtime that prints one phase loop for every launcher",
     "expr: one table of dtypes, one of operators",
+    "expr: one affine form",
     "names: call loops of a domain AxisPart, dimensions of an access AccessIndex",
 ))  # fmt: skip
 

@@ -158,7 +158,7 @@ def _with_entries(data: bytes, central: int, end: int, count: int) -> bytes:
 
 
 def main() -> None:
-    """Mutate as often as asked, and say what came of it."""
+    """Mutate a number of packages, and print the results."""
     parser = argparse.ArgumentParser(description="Mutate a kernel package; count what is accepted.")
     parser.add_argument(
         "path", type=Path, nargs="?", help="a kernel package; one is made if absent"

@@ -100,7 +100,7 @@ def test_the_manifest_describes_the_library(
     native = manifest["native"]
     assert native["library"] == "libkernel.so"
     assert native["note"] == ""
-    assert native["packed_bytes"] >= 24 * 32 * 4  # of B
+    assert native["packed_bytes"] >= 24 * 32 * 4  # the packed B
     assert native["workspace_bytes"] >= native["packed_bytes"]
     assert native["latency_s"]["min"] == min(made[2].outcome.times_s)
     assert set(native["features"]) <= set(local_target().features)

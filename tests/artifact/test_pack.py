@@ -400,7 +400,7 @@ def test_a_zip_that_was_changed_is_refused(
     assert not list(tmp_path.parent.glob("evil.py"))
 
 
-def test_what_is_no_zip_is_refused(tmp_path: Path) -> None:
+def test_bytes_that_are_no_zip_are_refused(tmp_path: Path) -> None:
     bad = tmp_path / "bad.zip"
     bad.write_bytes(b"PK nonsense")
     with pytest.raises(PackageError, match="not a kernel package"):

@@ -89,7 +89,7 @@ def test_another_format_is_refused(data: bytes) -> None:
     "text",
     ["", "sha256:", "ab" * 32, "sha256:" + "AB" * 32, "sha256:" + "a" * 63, "../" + "a" * 64],
 )
-def test_what_is_no_digest_is_refused(text: str) -> None:
+def test_a_string_that_is_no_digest_is_refused(text: str) -> None:
     with pytest.raises(PackageError, match="64 hex digits"):
         parse_digest(text)
     assert parse_digest("sha256:" + "ab" * 32) == "ab" * 32
@@ -100,7 +100,7 @@ ZEN = Target(
 )
 
 
-def test_a_kernel_needs_its_vectors_and_what_its_source_names_and_no_more() -> None:
+def test_a_kernel_needs_exactly_the_features_of_its_vectors_and_source() -> None:
     assert needed_features("", ZEN) == ("avx2", "avx512bw", "avx512f", "fma")
     dot = 'call <16 x i32> @"llvm.x86.avx512.vpdpbusd.512"'
     assert "avx512vnni" in needed_features(dot, ZEN)

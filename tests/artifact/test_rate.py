@@ -38,7 +38,7 @@ COPY = parse("def copy(float(64) A) -> (B) { B(i) = A(i) }")[0]
         (COPY, RACE, "None"),
     ],
 )
-def test_no_figure_is_beyond_what_the_operations_executed_allow(
+def test_no_rate_exceeds_the_bound_of_the_executed_operations(
     dag: Dag, race: Race, told: str
 ) -> None:
     assert str(rate_of(dag, race)) == told

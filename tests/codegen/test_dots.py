@@ -138,7 +138,7 @@ def test_a_matmul_by_one_instruction_is_exact(one: Intrinsic, swap: bool, source
 
 
 @pytest.mark.parametrize("one", each(VPDPBUSD[0], VDPBF16PS[0]))
-def test_the_instruction_does_what_its_pattern_says(one: Intrinsic) -> None:
+def test_the_instruction_agrees_with_its_pattern(one: Intrinsic) -> None:
     rng = np.random.default_rng(3)
     left, right = (drawn(d, (1, one.lanes, one.steps), rng) for d in (one.left, one.right))
     into = rng.integers(-1000, 1000, (1, one.lanes)).astype(one.into)
@@ -184,7 +184,7 @@ def test_sums_wrap_and_do_not_saturate() -> None:
                          "sum"), "no product"),
     ],
 )  # fmt: skip
-def test_what_is_no_pattern_is_written_out(change: Any, why: str) -> None:
+def test_a_sum_without_a_pattern_is_written_out(change: Any, why: str) -> None:
     one = VPDPBUSD[0]
     prog = matmul(one, 3, 32, 8)
     changed = program(prog.buffers, _mapped(prog.phases[0].body, change))

@@ -1,4 +1,4 @@
-"""What cannot be built says so, and names the culprit."""
+"""Errors of a failed build name the reason and the source."""
 
 import pickle
 

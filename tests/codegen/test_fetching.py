@@ -42,7 +42,7 @@ def that_fetch(dag: Dag) -> Iterator[Program]:
 
 
 @pytest.mark.parametrize("name", DAGS)
-def test_what_fetches_ahead_computes_the_same(name: str) -> None:
+def test_a_program_with_prefetches_computes_the_same(name: str) -> None:
     dag = DAGS[name]
     rng = np.random.default_rng(1)
     inputs = {

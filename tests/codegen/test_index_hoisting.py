@@ -41,7 +41,7 @@ def heads(text: str) -> list[str]:
 def test_each_sum_is_written_in_the_outermost_loop_that_knows_its_terms() -> None:
     first, second, third = heads(module_text(summed(), TARGET))
     assert first.count("mul") == 3  # a * B * K, a * B, and -a of the condition
-    assert second.count("mul") == 1  # b * K; b and that are added to what is known of a
+    assert second.count("mul") == 1  # b * K; both are added to the known sum of a
     assert second.count("add nsw i64") == 2
     assert third.count("mul") == 0
     assert third.count("add nsw i64") == 2  # k joins the offset and the condition

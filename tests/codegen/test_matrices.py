@@ -51,7 +51,7 @@ def here(one: Intrinsic) -> Any:
 
 
 def product(one: Intrinsic, rows: int, lanes: int, groups: int, begins: bool = True) -> Program:
-    """C[t] = 0 (or what it holds), C[t] += A[t] @ B over two parts of the sum; not yet tiled."""
+    """C[t] = 0 (or its old value), C[t] += A[t] @ B over two parts of the sum; not yet tiled."""
     g = add(mul(Var("k"), groups), Var("g"))
     left = read("A", Var("t"), Var("i"), add(mul(g, one.steps), Var("q")), dtype=one.left)
     right = read("B", g, Var("j"), Var("q"), dtype=one.right)
@@ -96,7 +96,7 @@ def matrices(made: Program) -> list[Matrix]:
 
 
 def inputs_of(one: Intrinsic, made: Program, seed: int) -> tuple[dict[str, Array], Array]:
-    """Return inputs, and what their product is."""
+    """Return inputs and their product."""
     rng = np.random.default_rng(seed)
     shapes = {b.name: tuple(int(str(n)) for n in b.shape) for b in made.buffers}
     a, b = (drawn(d, shapes[name], rng) for name, d in (("A", one.left), ("B", one.right)))
@@ -115,7 +115,7 @@ def test_the_tiles_mean_the_product(
     made = product(one, rows, lanes, groups, begins=begins)
     done = tiled(made)
     assert matrices(done)
-    # Where the tile that sets zeros is the one that sums, the first part begins without them.
+    # If the tile that sets zeros also sums, the first part begins without them.
     assert [each.fresh for each in matrices(done)].count(True) == (size[1] == 16)
     inputs, wanted = inputs_of(one, made, sum(size))
     np.testing.assert_array_equal(interpret(done, inputs)["C"], wanted)
@@ -134,7 +134,7 @@ def test_products_are_exact_at_every_edge(
 
 
 @pytest.mark.parametrize("one", [here(MATRICES[0]), here(MATRICES[4])])
-def test_what_numba_compiles_is_the_same(one: Intrinsic) -> None:
+def test_the_code_compiled_by_numba_computes_the_same(one: Intrinsic) -> None:
     made = product(one, 19, 32, 18, begins=False)
     inputs, wanted = inputs_of(one, made, 5)
     got = run_source(tiled(made, LOCAL), inputs)
@@ -222,7 +222,7 @@ def test_blocks_and_the_rest() -> None:
         assert covered == list(range(extent))
 
 
-def test_what_is_needed_last_makes_room() -> None:
+def test_the_register_needed_last_is_replaced() -> None:
     wanted = ["a", "b", "a", "c", "a", "b"]
     held: dict[int, Any] = {}
     loads = [

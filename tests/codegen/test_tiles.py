@@ -163,9 +163,7 @@ def test_padding_reads_nothing_outside() -> None:
 
 @pytest.mark.parametrize(("edge", "selects"), [(0.0, False), (-0.0, True), (0.5, True)])
 @pytest.mark.parametrize("rows", [False, True])
-def test_what_is_loaded_under_a_mask_is_zero_elsewhere(
-    edge: float, selects: bool, rows: bool
-) -> None:
+def test_a_masked_load_is_zero_in_other_lanes(edge: float, selects: bool, rows: bool) -> None:
     """Vectors of 8 from columns i to i + 8 of 12, or from rows that begin at -1."""
     place = add(Var("i"), c(-1)) if rows else add(Var("i"), L)
     inside = Binary("ge", place, c(0)) if rows else lt(place, 10)
@@ -249,7 +247,7 @@ def test_loads_of_four_vectors_come_before_their_stores(columns: int) -> None:
     assert order == ["load"] * 8 + ["store"] * 4 + ["load"] * 4 + ["store"] * 2
 
 
-def test_a_tile_that_reads_what_it_writes_keeps_its_order() -> None:
+def test_a_tile_that_reads_its_target_keeps_its_order() -> None:
     step = store("C", (add(V, c(1)), L), add(read("C", V, L), read("A", V, L)))
     tile = Tile((("v", 6),), (("l", 16),), step)
     first = Tile((), (("l", 16),), store("C", (c(0), L), c(1.0, "float32")))
@@ -282,7 +280,7 @@ def test_whole_lines_go_past_the_caches(rows: int, width: int, past: int) -> Non
 
 
 @pytest.mark.parametrize("shift", [0, 4, 32, 60])
-def test_what_goes_past_the_caches_may_begin_anywhere(shift: int) -> None:
+def test_non_temporal_stores_may_begin_at_any_address(shift: int) -> None:
     prog = _non_temporal(3, 80)
     given, whole = normal(3, 80), np.full(3 * 80 * 4 + 256, 7, np.uint8)
     begin = -whole.ctypes.data % 64 + shift
@@ -428,7 +426,7 @@ def test_extremes_keep_nan(op: str, dtype: str, lanes: int) -> None:
 def test_extremes_are_closed_to_the_optimiser(
     target: Target, dtype: str, lanes: int, name: str
 ) -> None:
-    """It would make two comparisons of the smaller one and of what keeps a NaN."""
+    """LLVM would make two comparisons of the minimum and of the code that keeps a NaN."""
     pair = Binary("min", read("A", L, dtype=dtype), read("B", L, dtype=dtype))
     buffers = [*(buffer(one, dtype, (lanes,)) for one in "AB"), out((lanes,), dtype)]
     text = module_text(program(buffers, Tile((), (("l", lanes),), store("C", (L,), pair))), target)
@@ -653,7 +651,7 @@ def test_one_lane_of_a_narrowed_vector_is_stored_alone(n: int) -> None:
 
 
 @pytest.mark.parametrize("offset", ["next", "past the end", "before the start"])
-def test_what_is_fetched_may_lie_anywhere_and_changes_nothing(offset: str) -> None:
+def test_a_prefetch_of_any_address_changes_nothing(offset: str) -> None:
     """C[i, j] = A[i, j] + 1 in four passes, of which each fetches a line of the next row."""
     row, line = Var("i"), Binary("mod", Var("p"), c(2))
     far = {"next": 0, "past the end": 1 << 40, "before the start": -(1 << 40)}[offset]
