@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import ClassVar, Final, final
 
-from ansorpy.expr.dtypes import INDEX
+from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTS, NUMBERS
 from ansorpy.expr.intern import InternTable, absent
 
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow")
@@ -25,6 +25,15 @@ FUNCTIONS: Final = (
     "exp", "log", "tanh", "erf", "sqrt", "rsqrt", "sigmoid",
 )  # fmt: skip
 
+OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {  # the dtypes that an operator takes
+    **dict.fromkeys(ARITHMETIC, NUMBERS),
+    **dict.fromkeys(("div", "pow"), FLOATS),
+    **dict.fromkeys(("floordiv", "mod"), INTS),
+    **dict.fromkeys(COMPARISONS, DTYPES),
+    **dict.fromkeys(LOGICAL, ("bool",)),
+    **dict.fromkeys(FUNCTIONS, FLOATS),
+    "neg": NUMBERS, "abs": NUMBERS, "not": ("bool",),
+}  # fmt: skip
 SYMBOLS: Final[Mapping[str, str]] = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",

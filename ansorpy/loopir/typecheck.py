@@ -4,12 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTS
+from ansorpy.expr.dtypes import DTYPES, INDEX, INTS
 from ansorpy.expr.expr import (
-    ARITHMETIC,
     COMPARISONS,
-    FUNCTIONS,
-    LOGICAL,
+    OPERANDS,
     Binary,
     Call,
     Cast,
@@ -22,15 +20,8 @@ from ansorpy.expr.expr import (
 )
 from ansorpy.loopir.nodes import Buffer
 
-_NUMBERS: Final = (*FLOATS, *INTS)
-_ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(ARITHMETIC, _NUMBERS),
-    **dict.fromkeys(COMPARISONS, DTYPES),
-    **dict.fromkeys(LOGICAL, ("bool",)),
-    **dict.fromkeys(FUNCTIONS, FLOATS),
-    "div": FLOATS, "floordiv": INTS, "mod": INTS, "min": DTYPES, "max": DTYPES,
-    "neg": _NUMBERS, "abs": _NUMBERS, "not": ("bool",),
-}  # fmt: skip
+# A reduction of bool by max or min is one of the loop IR's operators.
+_ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {**OPERANDS, "min": DTYPES, "max": DTYPES}
 
 Find = Callable[[str], Buffer]  # a buffer by name; raises LoweringError where there is none
 

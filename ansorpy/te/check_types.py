@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTEGER_RANGE, INTS, LARGEST, NUMBERS
+from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTEGER_RANGE, INTS, LARGEST
 from ansorpy.expr.expr import (
     BINARY,
     COMPARISONS,
     FUNCTIONS,
-    LOGICAL,
+    OPERANDS,
     SYMBOLS,
     Binary,
     Call,
@@ -25,17 +25,6 @@ from ansorpy.te.limits import quoted, shown
 
 Tensors = Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]  # shape and dtypes by node name
 
-OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("add", "sub", "mul", "min", "max"), NUMBERS),
-    **dict.fromkeys(("div", "pow"), FLOATS),
-    **dict.fromkeys(("floordiv", "mod"), INTS),
-    **dict.fromkeys(COMPARISONS, DTYPES),
-    **dict.fromkeys(LOGICAL, ("bool",)),
-    **dict.fromkeys(FUNCTIONS, FLOATS),
-    "neg": NUMBERS,
-    "abs": NUMBERS,
-    "not": ("bool",),
-}
 HINTS: Final = {"div": "; integers divide by floordiv", "floordiv": "; floats divide by div"}
 
 
