@@ -7,8 +7,7 @@ for p in n:                               for p in n:
                                                       prefetch A[p + 1, k, line j]
 
 Hardware prefetchers anticipate a few long streams, but not a short one per iteration of k. While a
-block is reused by the iterations of j, each of them fetches some lines of the next block. An input
-that a reduction reads once, several lines per step, is fetched a page ahead.
+block is reused by the iterations of j, each of them fetches some lines of the next block.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,8 +28,6 @@ from ansorpy.target import Target
 LINE_BYTES: Final = 64
 MIN_VECTORS: Final = 4  # vectors of a tile per fetched line, so that fetching is a small share
 MAX_OFFSETS: Final = 1024  # elements of a tile whose lines are enumerated
-STREAM_LINES: Final = 4  # lines per step of a stream; hardware anticipates shorter steps
-STREAM_BYTES: Final = 4096  # distance of the fetched lines of a stream: a page
 
 Loops = tuple[For, ...]
 
@@ -49,19 +46,19 @@ def prefetch(program: Program, target: Target) -> Program:
     }
     if not large:
         return program
+    inputs = _Inputs(large, target.l2_bytes)
 
     def change(body: Stmt) -> Stmt:
-        return _visit(body, (), _Inputs(large, _walked_once(body), target.l2_bytes))
+        return _visit(body, (), inputs)
 
     return map_phases(program, change)
 
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """The inputs to prefetch, the inputs that one loop reads (`once`), and the size of L2."""
+    """The inputs to prefetch, and the size of L2."""
 
     large: Mapping[str, Buffer]
-    once: frozenset[str]
     l2_bytes: int
 
 
@@ -80,21 +77,6 @@ class _Pattern:
     def scale(self, loop: For) -> int:
         """Return the elements by which one iteration of a loop moves the lines."""
         return self.flat.terms.get(Var(loop.var), 0)
-
-
-def _walked_once(body: Stmt) -> frozenset[str]:
-    """Return the buffers that are read by the tiles of a single innermost loop."""
-    found: dict[str, set[int]] = {}
-
-    def go(stmt: Stmt, loop: int) -> None:
-        if isinstance(stmt, Tile):
-            for read in (read for value in stmt.store.values for read in reads(value)):
-                found.setdefault(read.tensor, set()).add(loop)
-        for part in stmt_children(stmt):
-            go(part, id(stmt) if isinstance(stmt, For) else loop)
-
-    go(body, 0)
-    return frozenset(name for name, where in found.items() if len(where) == 1)
 
 
 def _visit(stmt: Stmt, loops: Loops, inputs: _Inputs) -> Stmt:
@@ -131,8 +113,6 @@ def _ahead(tile: Tile, loops: Loops, inputs: _Inputs) -> Iterator[Prefetch]:
         if read.tensor in inputs.large:
             pattern = _pattern(read, tile, inputs.large[read.tensor])
             if pattern is not None:
-                if read.tensor in inputs.once and tile.store.combiner is not None:
-                    yield from _of_stream(pattern, loops)
                 yield from _of_next_block(pattern, tile, loops, inputs.l2_bytes)
 
 
@@ -159,18 +139,6 @@ def _pattern(read: Read, tile: Tile, buffer: Buffer) -> _Pattern | None:
     if len(steps) > 1 or starts[0] != 0:
         return None
     return _Pattern(buffer, Form(flat.const, outer), len(starts), min(steps, default=0))
-
-
-def _of_stream(pattern: _Pattern, loops: Loops) -> Iterator[Prefetch]:
-    """Yield prefetches of the lines a page ahead, if every loop moves the read."""
-    inner = [loop for loop in loops if loop.kind is not LoopKind.PARALLEL]
-    if not inner or not all(map(pattern.scale, inner)):
-        return
-    element = SIZE_BYTES[pattern.buffer.dtype]
-    if STREAM_LINES * LINE_BYTES <= pattern.scale(inner[-1]) * element <= STREAM_BYTES // 2:
-        start = pattern.flat.plus(Form(STREAM_BYTES // element, {}))
-        for line in range(pattern.lines):
-            yield Prefetch(pattern.buffer.name, start.plus(Form(line * pattern.step, {})).expr())
 
 
 def _of_next_block(
