@@ -1,8 +1,8 @@
-"""All benchmarks, one after the other; each goes on where it was interrupted.
+"""Run all benchmarks in turn; each resumes behind the last row of its result file.
 
     python -m benchmarks [--fresh] [NAME ...]
 
-NAMEs: columnar rate speed builders search; `python -m benchmarks.NAME -h` tells what one takes.
+NAMEs: columnar rate speed builders search; `python -m benchmarks.NAME -h` lists the options of one.
 """
 
 import argparse
@@ -12,12 +12,12 @@ from typing import Final
 
 from benchmarks.common import chosen, say
 
-KEEPING: Final = ("rate", "speed", "builders", "search")  # rows that are there are not made again
+KEEPING: Final = ("rate", "speed", "builders", "search")  # existing rows are not measured again
 NAMES: Final = ("columnar", *KEEPING)
 
 
 def main() -> int:
-    """Run the benchmarks that are asked for; return 1 where one failed."""
+    """Run the requested benchmarks; return 1 if one failed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

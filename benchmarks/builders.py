@@ -1,9 +1,9 @@
-"""Every builder of the library, tuned: best, baselines, share of the machine's limit, failures.
+"""Tune every workload of the library: best time, baselines, share of the bound, failures.
 
     python -m benchmarks.builders [--trials 64] [--threads 1] [--only NAME ...]
 
-Rows are written as they finish; the next start goes on behind the last one. A row below 2x says
-what the limit is.
+Rows are written as they finish; the next start resumes behind the last one. A row with a speed-up
+below 2x names its limit.
 """
 
 from collections.abc import Iterator
@@ -42,41 +42,41 @@ from benchmarks.common import (
 from benchmarks.machine import run_facts
 
 KEYS: Final = ("name", "trials", "threads", "seed")
-GOAL: Final = 2.0  # times faster than the naive kernel
-NEAR: Final = 0.7  # of the bound: as good as there
-FEW: Final = 0.5  # of the time: what memory and multiply-adds explain, where calls cost the rest
+GOAL: Final = 2.0  # speed-up over the untuned kernel
+NEAR: Final = 0.7  # share of the bound from which a kernel counts as bound by the machine
+FEW: Final = 0.5  # bound / time; below it, transcendental functions count as the limit
 TRANSCENDENTAL: Final = ("exp", "log", "tanh", "erf", "sigmoid", "pow")
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The shortest time that the work can take here, and what sets it."""
+    """Lower bound of the time of a workload on this machine, by memory and by multiply-adds."""
 
     compute_s: float
     memory_s: float
 
     @property
     def least_s(self) -> float:
-        """The longer of the two."""
+        """The longer of both times."""
         return max(self.compute_s, self.memory_s)
 
     @property
     def name(self) -> str:
-        """Which of the two it is."""
+        """Name of the longer time."""
         return "FMA peak" if self.compute_s >= self.memory_s else "bandwidth bound"
 
 
 def moved_bytes(dag: Dag) -> int:
-    """Return what must be read and written at least: every input and every output once."""
+    """Return the least memory traffic in bytes: every input and every output once."""
     read = sum(prod(node.shape) * SIZE_BYTES[node.dtype] for node in dag.placeholders)
     outputs = [node for node in map(dag.node, dag.outputs) if isinstance(node, Compute)]
     return read + sum(prod(n.shape) * SIZE_BYTES[t] for n in outputs for t in n.dtypes)
 
 
 def measured_bound(dag: Dag, target: Target) -> Bound:
-    """Measure the machine as this workload finds it: its dtype, a copy as large as its data.
+    """Measure the FMA peak in the dtype of the workload, and a copy as large as its data.
 
-    Integers are held against the float32 peak: there is no other measured one.
+    Integers are compared with the float32 peak: no integer peak is measured.
     """
     wide = any("float64" in node.dtypes for node in dag.computes)
     flop_per_s = peak_flop_per_s(target, "float64" if wide else "float32", 4)
@@ -86,7 +86,7 @@ def measured_bound(dag: Dag, target: Target) -> Bound:
 
 
 def calls(dag: Dag) -> int:
-    """Return how many transcendental functions one evaluation of a Dag computes, at least."""
+    """Return the least number of calls of transcendental functions in one evaluation of a Dag."""
     count = 0
     for node in dag.computes:
         found = {e for body in node.body for e in walk(body) if isinstance(e, Call)}
@@ -95,7 +95,7 @@ def calls(dag: Dag) -> int:
 
 
 def reason(best_s: float, naive_s: float, bound: Bound, transcendental: int = 0) -> str:
-    """Return why a row is below the goal; "" where it is not."""
+    """Return the reason why a row is below the goal; "" if the row reaches it."""
     if naive_s / best_s >= GOAL:
         return ""
     if transcendental and bound.least_s < FEW * best_s:
@@ -114,7 +114,7 @@ def reason(best_s: float, naive_s: float, bound: Bound, transcendental: int = 0)
 
 
 def tuned(dag: Dag, target: Target, trials: int, seed: int) -> Row:
-    """Tune a Dag from nothing and return what it came to."""
+    """Tune a Dag without records and return its row."""
     store, events = MemoryStore(), []
     request = Request((dag,), target, trials=trials, seed=seed, fresh=True)
     for event in run(request, CPU, store, RAW / "builders"):
@@ -159,7 +159,7 @@ def _times(race: Race, result: TaskResult) -> Row:
 
 
 def finished(row: Row, dag: Dag, before: Bound, after: Bound) -> Row:
-    """Return the row with its ratios; of two measurements of the limits the faster counts."""
+    """Return the row with its ratios; the faster of two measurements of the limits counts."""
     bound = Bound(min(before.compute_s, after.compute_s), min(before.memory_s, after.memory_s))
     limits = {"compute_s": bound.compute_s, "memory_s": bound.memory_s, "bound": bound.name}
     done = {**row, **limits, "moved_bytes": moved_bytes(dag), "reason": "nothing survived"}
@@ -177,7 +177,7 @@ def finished(row: Row, dag: Dag, before: Bound, after: Bound) -> Row:
 
 
 def measured(names: list[str], trials: int, threads: int, seed: int) -> Iterator[Row]:
-    """Yield a row per builder; one that cannot be tuned is told, and left for the next start."""
+    """Yield a row per workload; report a failed tuning, and leave its row for the next start."""
     target = local_target(threads)
     for name in names:
         dag = LIBRARY[name]()
@@ -238,7 +238,7 @@ def page(rows: list[Row], machine: Row) -> str:
 
 
 def main() -> None:
-    """Measure what is missing; write JSON and table."""
+    """Measure the missing rows; write JSON and table."""
     parser = arguments(__doc__, "builders", 64)
     args = parser.parse_args()
     facts = run_facts(args.threads, args.seed, trials=args.trials)

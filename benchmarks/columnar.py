@@ -1,4 +1,4 @@
-"""How many candidates a second are sampled, featurised and scored, on one core.
+"""Candidates sampled, featurised and scored per second, on one core.
 
     python -m benchmarks.columnar [--rows 8192] [--repeats 7] [--profile]
 
@@ -103,7 +103,7 @@ def evolve_rate(found: Sequence[Plan], model: GbmModel, repeats: int) -> float:
 
 
 def main() -> None:
-    """Print the table, and a profile where asked for."""
+    """Print the table, and a profile if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=8192)
     parser.add_argument("--repeats", type=int, default=7)

@@ -1,4 +1,4 @@
-"""What every benchmark shares: results that survive an interrupt, tables, ratios, progress."""
+"""Shared parts of the benchmarks: results that survive an interrupt, tables, ratios, progress."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 RESULTS: Final = Path(__file__).parent / "results"
-LONG_S: Final = 600.0  # told in minutes
+LONG_S: Final = 600.0  # seconds from which durations are printed in minutes
 RAW: Final = RESULTS / "raw"  # kernels and single measurements: large, not under version control
 
 Row = dict[str, Any]
@@ -22,10 +22,10 @@ Cell = Callable[[Row], object]
 
 
 class Results:
-    """Rows of one benchmark in a JSON file; a row that is there is not measured again.
+    """Rows of one benchmark in a JSON file; an existing row is not measured again.
 
     The file is rewritten whole at every row, by rename: it is valid whenever it is read. Every
-    start of the program is one entry of `runs`; a row says by number which one measured it.
+    start of the program is one entry of `runs`; a row has the number of its run.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Results:
         self.runs: list[Row | None] = [*old.get("runs", []), dict(run)]
 
     def find(self, **key: object) -> Row | None:
-        """Return the row of a key, None where it is still to be measured."""
+        """Return the row of a key, None if it is not measured yet."""
         self._complete(key)
         for row in self.rows:
             if all(row[name] == value for name, value in key.items()):
@@ -45,7 +45,7 @@ class Results:
         return None
 
     def add(self, row: Row) -> None:
-        """Keep a row (in place of one of the same key) and write the file."""
+        """Add a row, or replace the row of the same key, and write the file."""
         key = {name: row[name] for name in self.keys}
         self.rows = [r for r in self.rows if any(r[name] != key[name] for name in self.keys)]
         self.rows.append({**row, "run": len(self.runs) - 1, "date": today()})
@@ -59,7 +59,7 @@ class Results:
 
 
 def write_lists(path: Path, lists: Mapping[str, Sequence[object]]) -> None:
-    """Write a JSON object of lists, one entry per line, by rename; infinities are refused."""
+    """Write a JSON object of lists, one entry per line, by rename; infinities raise ValueError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = []
     for name, entries in lists.items():
@@ -77,7 +77,7 @@ def publish(results: Path, page: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Samples in a few numbers: `iqr` is the distance of the quartiles over the median."""
+    """Summary of samples: `iqr` is the interquartile range divided by the median."""
 
     median: float
     least: float
@@ -87,7 +87,7 @@ class Spread:
 
     @property
     def range(self) -> float:
-        """The distance of the extremes over the median."""
+        """Maximum minus minimum, divided by the median."""
         return (self.most - self.least) / self.median
 
 
@@ -100,7 +100,7 @@ def spread(values: Iterable[float]) -> Spread:
 
 
 def running_best(costs_s: Iterable[float]) -> list[float]:
-    """Return the least so far after every trial; inf until one survives."""
+    """Return the running minimum after every trial; inf until a trial succeeds."""
     best, found = inf, []
     for cost_s in costs_s:
         best = min(best, cost_s)
@@ -109,17 +109,17 @@ def running_best(costs_s: Iterable[float]) -> list[float]:
 
 
 def at_budget(best_s: Sequence[float], trials: int) -> float:
-    """Return the best after `trials`; a space that is exhausted keeps its last best."""
+    """Return the best after `trials`; an exhausted space keeps its last best."""
     return best_s[min(trials, len(best_s)) - 1] if best_s else inf
 
 
 def finite(value: float) -> float | None:
-    """Return what JSON can hold."""
+    """Return the value for JSON: None for an infinite number."""
     return value if isfinite(value) else None
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time for people, three digits; a long one in minutes."""
+    """Format a duration with three digits; long durations in minutes."""
     if seconds is None or not isfinite(seconds):
         return "-"
     if seconds >= LONG_S:
@@ -131,12 +131,12 @@ def duration(seconds: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share for people."""
+    """Format a share in percent."""
     return "-" if share is None else f"{share:.0%}"
 
 
 def times(ratio: float | None) -> str:
-    """Return a speed-up for people."""
+    """Format a speed-up."""
     return "-" if ratio is None else f"{ratio:.3g}x"
 
 
@@ -158,7 +158,7 @@ def _cell(value: object) -> str:
 def arguments(
     description: str | None, name: str, trials: int | None = None
 ) -> argparse.ArgumentParser:
-    """Return a parser with what every benchmark takes; one that tunes has a number of trials."""
+    """Return a parser with the common options; a benchmark that tunes has a number of trials."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -173,7 +173,7 @@ def arguments(
 
 
 def chosen(names: Iterable[str], only: Sequence[str] | None) -> list[str]:
-    """Return the names that were asked for, in their usual order; all without `only`."""
+    """Return the requested names in the order of the benchmark; all without `only`."""
     known = list(names)
     unknown = [name for name in only or () if name not in known]
     if unknown:
@@ -182,7 +182,7 @@ def chosen(names: Iterable[str], only: Sequence[str] | None) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Tell progress, on standard error."""
+    """Print progress on standard error."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
@@ -192,7 +192,7 @@ def today() -> str:
 
 
 def commit() -> str:
-    """Return the commit that is measured, "+" where files differ from it; "" without git."""
+    """Return the measured commit, with "+" if files differ from it; "" without git."""
     describe = ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
     try:
         done = subprocess.run(

@@ -7,7 +7,7 @@ of the connections send half a header and nothing more, a third send their heade
 a third send one whole request and rest. Half of them come from 127.0.0.1, half from 250 other
 loopback addresses. A connection that the service closes is opened again a second later, at most
 `opened-per-s` in all. Meanwhile `/healthz` is asked for 20 times a second, each time on a new
-connection. Told are its times and statuses, and by how much the log grew. Exit code 1: the 99th
+connection. The output has its times and statuses, and the growth of the log. Exit code 1: the 99th
 percentile is not below 50 ms, a request failed, or the log grew by a megabyte.
 """
 
@@ -42,12 +42,12 @@ AGAIN_S: Final = 1.0
 
 @dataclass
 class Attack:
-    """An attack under way, in a process of its own."""
+    """A running attack, in a process of its own."""
 
     port: int
     connections: int
     end_s: float
-    pause_s: float  # between two connections that are opened
+    pause_s: float  # seconds between two opened connections
     counts: Counter[str] = field(default_factory=Counter)
     peak: int = 0
     _next_s: float = 0.0
@@ -88,7 +88,7 @@ class Attack:
     async def _hold(
         self, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Do nothing useful with a connection until the service closes it, or the attack ends."""
+        """Keep a connection open until the service closes it, or the attack ends."""
         try:
             async with asyncio.timeout(max(0.0, self.end_s - time.monotonic())):
                 writer.write(HALF + (b"x\r\n\r\n" if kind == "idle" else b""))
@@ -125,7 +125,7 @@ def attack(options: argparse.Namespace) -> None:
 
 @dataclass
 class Watch:
-    """The most memory and descriptors that the service had."""
+    """Maximum memory and number of descriptors of the service."""
 
     service: Service
     resident_bytes: int = 0
@@ -133,18 +133,18 @@ class Watch:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Look once a second until `stop`."""
+        """Sample once a second until `stop`."""
         while not self._stop.wait(1.0):
             self.resident_bytes = max(self.resident_bytes, self.service.resident_bytes())
             self.descriptors = max(self.descriptors, self.service.descriptors())
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop sampling."""
         self._stop.set()
 
 
 def attacked(service: Service, options: argparse.Namespace) -> tuple[Served, dict[str, int], Watch]:
-    """Ask for /healthz while the service is attacked."""
+    """Request /healthz while the service is attacked."""
     command = [
         sys.executable, "-m", "benchmarks.connections", "--port", str(service.port),
         "--connections", str(options.connections), "--seconds", str(options.seconds),
@@ -181,7 +181,7 @@ def told(quiet: Served, served: Served, counts: dict[str, int], watch: Watch, gr
 
 
 def main() -> int:
-    """Attack a service and tell; return 1 if it did not hold."""
+    """Attack a service and print the table; return 1 if a goal is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

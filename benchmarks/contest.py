@@ -33,10 +33,10 @@ from benchmarks.rivals import NUMPY, Array, torch_call
 
 OURS: Final = "ansorpy"
 CALLED: Final = "ansorpy, fresh output"
-PAUSE_S: Final = 0.03  # threads of BLAS and OpenMP spin for a while after a call
-PEAK_SAMPLES: Final = 25  # some milliseconds each: the fastest must be an undisturbed one
-SEGMENTS: Final = 3  # of the visits, with the FMA peak before, between and after: clocks drift
-TOLERANCE: Final = 1e-3  # of the largest value: a rival that computes something else
+PAUSE_S: Final = 0.03  # seconds; threads of BLAS and OpenMP spin for a while after a call
+PEAK_SAMPLES: Final = 25  # samples of some milliseconds: at least one must be undisturbed
+SEGMENTS: Final = 3  # parts of the visits; clocks drift: the FMA peak is measured around each
+TOLERANCE: Final = 1e-3  # relative to the largest value; a larger difference is a wrong result
 
 
 def runner_of(path: Path, folder: Path) -> Any:
@@ -58,7 +58,7 @@ def aligned(array: Array) -> Array:
 
 
 def held_call(runner: Any, inputs: list[Array]) -> Callable[[], Array]:
-    """Return a call of the timed phases that writes into the same output every time."""
+    """Return a call of the timed phases that writes into the same output each time."""
     arrays = dict(runner.constants)
     arrays |= {tensor.name: array for tensor, array in zip(runner.inputs, inputs, strict=True)}
     for tensor in runner.tensors.values():
@@ -90,10 +90,10 @@ def contestants(workload: str, runner: Any, threads: int) -> dict[str, Callable[
 
 
 def differences(calls: dict[str, Callable[[], Array]]) -> dict[str, float]:
-    """Return how far everyone is from our result, relative to its largest value.
+    """Return the difference of each contestant from our result, relative to its largest value.
 
     Raises:
-        SystemExit: somebody computes something else.
+        SystemExit: a contestant has a wrong result.
     """
     wanted = np.array(calls[OURS](), np.float64)
     found = {}
@@ -122,7 +122,7 @@ def timed(
 
 
 def main() -> None:
-    """Time everyone in turns; print one JSON object."""
+    """Time all contestants in turns; print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workload")
     parser.add_argument("zip", type=Path)

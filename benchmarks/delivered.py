@@ -1,11 +1,11 @@
-"""What the search times against what is delivered: two compilations of the same kernels, in turns.
+"""Timed form against delivered form: two compilations of the same kernels, in turns.
 
     python -m benchmarks.delivered [--threads 1] [--trials 128] [--only ROW ...]
 
-The search compiles its own LLVM IR without the optimiser; what is delivered is Python that numba
-compiles. A search chooses among the first: where the second differs, it chose in the dark. The
-kernels are those that `python -m benchmarks.suite.tune` has left; rows without one are left out.
-Three fresh processes each; rows are written as they finish.
+The search times LLVM IR that is compiled without the optimiser; the delivered form is Python source
+that numba compiles. If their times differ, the choice of the search was not the fastest delivered
+kernel. The kernels are those of `python -m benchmarks.suite.tune`; rows without a kernel are left
+out. Each kernel is timed in three fresh processes; rows are written as they finish.
 """
 
 import json
@@ -45,11 +45,11 @@ from benchmarks.suite.tune import Wanted
 
 KEYS: Final = ("case", "threads", "trials", "seed")
 SEARCHED, DELIVERED = "searched", "delivered"
-APART: Final = 0.05  # what a row may differ by before it is worth a look
+APART: Final = 0.05  # relative difference from which a row is listed
 
 
 def raced(case: str, path: Path, target: Target) -> Row:
-    """Race both forms of a kept kernel; seconds and spread of each, or why there are none."""
+    """Time both forms of a kernel in turns; return seconds and spread of each, or the failure."""
     dag = ROWS[case].dag(constant_weights=False)
     with zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
@@ -69,7 +69,7 @@ def raced(case: str, path: Path, target: Target) -> Row:
 
 
 def ratio(row: Row) -> float | None:
-    """Return how much longer the delivered form takes."""
+    """Return the time of the delivered form divided by that of the timed form."""
     if "failed" in row:
         return None
     found: float = row["delivered_s"] / row["searched_s"]
@@ -101,7 +101,7 @@ def page(rows: list[Row], machine: Row) -> str:
 
 
 def main() -> None:
-    """Race what is missing; write JSON and table."""
+    """Time the missing rows; write JSON and table."""
     args = arguments(__doc__, "delivered", trials=128).parse_args()
     facts = run_facts(args.threads, args.seed, trials=args.trials)
     results = Results(args.out, KEYS, facts, args.fresh)

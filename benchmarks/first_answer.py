@@ -1,14 +1,14 @@
-"""The first answer without measurement: how soon it comes, and how far it is from the final best.
+"""The first answer, which needs no trials: its delay, and its ratio to the final best.
 
     python -m benchmarks.first_answer [--rows CASE ...] [--trials 256] [--seconds S] [--threads 1]
 
 first answer    `ansorpy.tune(dag, trials=0)` in fresh interpreters, after the imports: from the
                 call to its return with a checked library written; the median of --times
-ratio           the first answer against the best of a search of so many trials that began with it,
-                both timed again in turns, in fresh processes
+ratio           the first answer against the best of a search of that many trials that began with
+                it, both timed again in turns, in fresh processes
 
-Rows that are there are not measured again; weights count as constants. `--seconds` stops in good
-order before the next row.
+Existing rows are not measured again; weights are constants. `--seconds` stops before the next
+row.
 """
 
 import json
@@ -60,13 +60,13 @@ BEST: Final = "best"
 
 
 def answer(case: str, threads: int, seed: int) -> Row:
-    """Ask for a kernel without trials, in this process; return what came of it."""
+    """Tune without trials in this process; return the result."""
     dag = ROWS[case].dag(constant_weights=True)
     with TemporaryDirectory(prefix="ansorpy-first-") as folder:
         begin_s = time.perf_counter()
         result = ansorpy.tune(
             dag, trials=0, cores=threads, seed=seed, store=MemoryStore(), out=Path(folder),
-            progress=False,  # it would be timed, too
+            progress=False,  # its output would count towards the time
         )  # fmt: skip
         seconds = time.perf_counter() - begin_s
     return {"seconds": seconds, "verified": result.tasks[0].verified}
@@ -118,7 +118,7 @@ def _clock() -> float:
 
 
 def ratio(row: Row) -> float | None:
-    """Return how much longer the first answer takes than the best."""
+    """Return the time of the first answer divided by the best."""
     if not row["first_s"] or not row["best_s"]:
         return None
     found: float = row["first_s"] / min(row["first_s"], row["best_s"])
@@ -154,7 +154,7 @@ def page(rows: Sequence[Row], machine: Row) -> str:
 
 
 def main() -> None:
-    """Measure what is missing; write JSON and table."""
+    """Measure the missing rows; write JSON and table."""
     parser = arguments(__doc__, "first_answer")
     parser.add_argument("--rows", nargs="+", metavar="CASE", dest="only", help="as --only")
     parser.add_argument("--trials", type=int, default=256)

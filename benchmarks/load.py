@@ -4,15 +4,14 @@
 
 Runs `ansorpy serve` on SQLite, with its embedded worker, and tunes the same job three times with
 the same seed: quiet, then while `pollers` connections ask for it again and again, without a pause,
-then quiet again. Told are requests per second, the median and 99th percentile of their
-durations, and how the latencies compare that all jobs measured of the same candidates (those of
-the first round, the untuned kernel and NumPy: what a search chooses later depends on the times it
-saw).
+then quiet again. The page has requests per second, the median and 99th percentile of their
+durations, and the ratios of latencies of the candidates that all jobs measured (those of the first
+round, the untuned kernel and NumPy; later rounds depend on the measured times).
 
-What perturbs the job: the process that answers keeps off the core that is timed on by itself
-(ADR-0052), and so do the pollers, unless `--share-cores` lets them run anywhere. The driver and one
-builder share the other core with them, so that fewer trials are made in the same time; the memory
-bus and the last cache are everybody's.
+Disturbances: the API process avoids the core of the timed kernels (ADR-0052), and so do the pollers
+without `--share-cores`. The tuner process and one builder share the other core with them, so that
+there are fewer trials in the same time; all processes share the memory bus and the last-level
+cache.
 """
 
 import argparse
@@ -40,8 +39,8 @@ from benchmarks.machine import run_facts
 from benchmarks.served import START_S, Served, serving
 
 TEXT: Final = "def mm(float(256,256) A, float(256,256) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
-RATE: Final = "1000000000/second"  # the limits of the service are not what is measured
-TOLERANCE: Final = 0.05  # how far measured latencies may be from quiet ones
+RATE: Final = "1000000000/second"  # far above the load: the rate limit itself is not measured
+TOLERANCE: Final = 0.05  # relative difference of latencies under load from quiet latencies
 Key = tuple[str, tuple[int, ...]]
 
 
@@ -53,7 +52,7 @@ class Compared:
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """The median of the ratios."""
         return statistics.median(self.ratios)
 
 
@@ -69,7 +68,7 @@ def service(folder: Path) -> Iterator[Client]:
 
 
 def wait_for_worker(client: Client) -> None:
-    """Return when the worker of the service has come up."""
+    """Wait until the worker of the service is registered."""
     end_s = time.monotonic() + START_S
     while client.ready()["workers"] == 0:
         if time.monotonic() > end_s:
@@ -78,7 +77,7 @@ def wait_for_worker(client: Client) -> None:
 
 
 async def poll(url: str, path: str, end_s: float, durations_s: list[float]) -> dict[int, int]:
-    """Ask again and again until `end_s`; return how often each status came."""
+    """Send requests until `end_s`; return the count of each status."""
     statuses: dict[int, int] = {}
     async with httpx.AsyncClient(base_url=url, timeout=30.0) as http:
         while time.perf_counter() < end_s:
@@ -90,7 +89,7 @@ async def poll(url: str, path: str, end_s: float, durations_s: list[float]) -> d
 
 
 async def poll_all(url: str, path: str, pollers: int, seconds: float) -> Served:
-    """Let `pollers` connections ask for `seconds`."""
+    """Poll on `pollers` connections for `seconds`."""
     durations_s: list[float] = []
     begin_s = time.perf_counter()
     tasks = [poll(url, path, begin_s + seconds, durations_s) for _ in range(pollers)]
@@ -102,7 +101,7 @@ async def poll_all(url: str, path: str, pollers: int, seconds: float) -> Served:
 
 
 def poller(arguments: argparse.Namespace) -> None:
-    """Be the process of the pollers: print what they saw as JSON."""
+    """Entry point of the polling process: print statuses and durations as JSON."""
     if not arguments.share_cores:
         keep_off_the_slot()
     served = asyncio.run(
@@ -133,7 +132,7 @@ def served_while(client: Client, job: Job, options: argparse.Namespace) -> Serve
 
 
 def latencies_s(records: Sequence[Record]) -> dict[Key, float]:
-    """Return what was measured of every candidate; of the final race its kernels and NumPy."""
+    """Return the latency of every candidate; of the final race, of its kernels and NumPy."""
     found: dict[Key, float] = {}
     for record in records:
         if record.race is not None:
@@ -145,13 +144,13 @@ def latencies_s(records: Sequence[Record]) -> dict[Key, float]:
 
 
 def compared(quiet: Sequence[Record], loaded: Sequence[Record]) -> Compared:
-    """Return the ratios of what both have."""
+    """Return the ratios of the candidates that both jobs measured."""
     before, after = latencies_s(quiet), latencies_s(loaded)
     return Compared(tuple(after[key] / before[key] for key in before if key in after))
 
 
 def row_of(served: Served, load: Compared, noise: Compared, pollers: int) -> Row:
-    """Return what is kept of a run; times in seconds."""
+    """Return the row of a run; times in seconds."""
     return {
         "pollers": pollers,
         "seconds": served.seconds,
@@ -195,7 +194,7 @@ def page(row: Row, run: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
-    """Run both jobs and tell; return 1 where load changed what was measured."""
+    """Run the jobs and write the page; return 1 if load changed the measured latencies."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""The machine a benchmark ran on, with its limits as measured in the same run."""
+"""The machine of a benchmark, with its limits as measured in the same run."""
 
 import importlib.util
 import os
@@ -13,11 +13,11 @@ from benchmarks.common import commit, today
 
 PACKAGES: Final = ("ansorpy", "numpy", "numba", "llvmlite", "lightgbm", "torch", "matplotlib")
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
-LARGE_BYTES: Final = 256 << 20  # beyond the caches
+LARGE_BYTES: Final = 256 << 20  # bytes; larger than the caches
 
 
 def run_facts(threads: int, seed: int, **settings: object) -> dict[str, Any]:
-    """Return what is written down once per start of a benchmark."""
+    """Return the facts that are stored once per start of a benchmark."""
     return {
         "date": today(),
         "commit": commit(),
@@ -47,7 +47,7 @@ def machine(threads: int) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what takes part; a package that is not there is left out."""
+    """Return the versions of the packages that are installed."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -63,7 +63,7 @@ def has_torch() -> bool:
 
 
 def caches(folder: Path = CACHES) -> dict[str, str]:
-    """Return the size of every cache of the first core, as the kernel tells it."""
+    """Return the size of every cache of the first core, as Linux reports it."""
     found = {}
     for index in sorted(folder.glob("index*")):
         try:
@@ -76,7 +76,7 @@ def caches(folder: Path = CACHES) -> dict[str, str]:
 
 
 def cpu_model() -> str:
-    """Return the marketing name of the processor, "" where it is not told."""
+    """Return the marketing name of the processor, "" if Linux does not report it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -2,7 +2,7 @@
 
     PYTHONPATH=CHECKOUT python -P benchmarks/proposals.py WORKLOAD SEED TRIALS TARGET
 
-The script runs in the checkout that is judged, which may be older than this file: it imports only
+The script runs in the compared checkout, which may be older than this file: it imports only
 names that releases keep. Each line on standard output is a JSON value, answered by one line on
 standard input:
 

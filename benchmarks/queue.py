@@ -1,12 +1,12 @@
-"""The queue of the service when it is long: claim, coalesce, submit.
+"""Claims and submissions in a long queue of the service.
 
     python -m benchmarks.queue [--queued 10000] [--running 300] [--tenants 20]
                                [--times 40] [--database sqlite|postgres] [--json]
 
 Fills an empty database with jobs and times whole transactions, commit included: a claim; a
-submission that finds a waiting twin among all the queued jobs of its tenant; one whose twins all
-have smaller budgets, so that a job is made; one without twins. The goal is a median of at most
-20 ms for each at 10,000 queued jobs.
+submission that is coalesced with an equal queued job of its tenant; a submission whose equal jobs
+all have smaller budgets, so that a job is created; a submission without equal jobs. The goal is a
+median of at most 20 ms for each at 10,000 queued jobs.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from benchmarks.common import duration, say
 from tests.server.databases import cluster
 
 GOAL_S: Final = 0.02
-LEASE_S: Final = 1e6  # running jobs stay where they are
+LEASE_S: Final = 1e6  # seconds; no lease of a running job expires
 MM: Final = parse("def mm(float(64,64) A, float(64,64) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")
 ADD: Final = parse("def add(float(64) A, float(64) B) -> (C) { C(i) = A(i) + B(i) }")
 
@@ -49,7 +49,7 @@ def database(kind: str) -> Iterator[str]:
 
 
 def fill(engine: Engine, queued: int, running: int, tenants: int) -> None:
-    """Queue twins of `MM` for tenant 1, and let jobs of all tenants run."""
+    """Queue jobs equal to `MM` for tenant 1, and add running jobs of all tenants."""
     with transaction(engine) as tx:
         names = [{"name": f"tenant{number}", "created_s": 0.0} for number in range(2, tenants + 1)]
         if names:
@@ -97,7 +97,7 @@ def measure(engine: Engine, times: int) -> Mapping[str, Mapping[str, float]]:
     """Return median and worst seconds of every transaction."""
     found = {}
     for name, action in actions(engine).items():
-        action()  # the first one prepares statements
+        action()  # the first call prepares statements
         taken_s = []
         for _ in range(times):
             begin_s = time.perf_counter()

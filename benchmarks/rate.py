@@ -5,11 +5,11 @@
 propose, train       wall time of the engine, on one core
 bind, compile        time of the builders, which work side by side, one per core
 load, check, time    wall time of the slot, one trial after the other
-rest                 what is left of the wall time: pipes, forks, waiting for the last builder;
-                     builders and the slot overlap, so that the parts may add up to more than it
+rest                 remainder of the wall time: pipes, forks, waiting for the last builder;
+                     builders and the slot overlap, so that the sum of the parts may exceed it
 
 Bind and compile are one step of a builder; afterwards the same candidates are built again in this
-process, and what a builder took is divided in that proportion. What candidates share is
+process, and the time of a builder is divided in that proportion. A phase that candidates share is
 compiled once there, and once per builder in the tuning (ADR-0076).
 """
 
@@ -64,16 +64,16 @@ PARTS: Final = ("propose", *BUILD, "load", "check", "time", "train", "rest")
 
 @dataclass
 class Log:
-    """What passed through the pool of one tuning."""
+    """Candidates, outcomes and times of the pool of one tuning."""
 
-    open_s: float = 0.0  # start of the processes, references of the checks
+    open_s: float = 0.0  # seconds for starting processes and computing references
     measure_s: float = 0.0
     candidates: list[Program | Unbound] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
 
 class LoggingPool(MeasurePool):
-    """A pool that remembers what it measured, and how long it took."""
+    """A pool that logs its candidates, outcomes and times."""
 
     def __init__(self, log: Log, dag: Dag, target: Target) -> None:
         begin_s = time.perf_counter()
@@ -119,13 +119,13 @@ def breakdown(
 ) -> dict[str, float]:
     """Return the seconds of every part of the rounds; `all` is their wall time.
 
-    Building goes on beside measuring: the parts add up to more than `all` where both cores work.
+    Building overlaps measuring: the sum of the parts exceeds `all` if both cores work.
 
     Args:
         shares: of building, by part.
-        builders: how many work side by side; their time counts by that much less.
+        builders: number of parallel builders, by which their time is divided.
 
-    Failures count to the part in which they happened: builds to building, all else to check.
+    Failures of builds count towards building, all other failures towards check.
     """
     done = [outcome for outcome in outcomes if isinstance(outcome, Measured)]
     failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
@@ -145,7 +145,7 @@ def breakdown(
 
 
 def measured(name: str, trials: int, threads: int, seed: int) -> Row:
-    """Tune from nothing; return rate and parts."""
+    """Tune without records; return rate and parts."""
     target, log = local_target(threads), Log()
     request = Request((WORKLOADS[name](),), target, trials=trials, seed=seed, fresh=True)
 
@@ -225,7 +225,7 @@ def _rounds_s(row: Row) -> float:
 
 
 def main() -> None:
-    """Measure what is missing; write JSON and tables."""
+    """Measure the missing rows; write JSON and tables."""
     parser = arguments(__doc__, "rate", 256)
     args = parser.parse_args()
     facts = run_facts(args.threads, args.seed, trials=args.trials)

@@ -1,6 +1,6 @@
-"""What a user would otherwise call for the five subgraphs: NumPy and torch, on given arrays.
+"""NumPy and torch implementations of the five subgraphs, on given arrays.
 
-Results go into the same memory at every call where the library has a way to say so.
+Results go into the same memory at every call if the library takes an output array.
 """
 
 import importlib

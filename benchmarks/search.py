@@ -2,10 +2,10 @@
 
     python -m benchmarks.search [--trials 128] [--seeds 5] [--only WORKLOAD ...]
 
-Both searches draw from the same plans, in rounds of 16, and ask the same measuring processes. A
-program that was measured once is not measured again, in whichever search and seed it turns up:
-equal programs have equal times, so no difference between the arms is noise of timing, and drift
-of the machine hits both. The two searches of a seed advance round by round in turns.
+Both searches draw from the same plans, in rounds of 16, and use the same measuring processes. A
+program is measured once, for all searches and seeds: equal programs have equal times, so no
+difference between the arms is noise of timing, and drift of the machine affects both. The two
+searches of a seed advance round by round in turns.
 """
 
 import time
@@ -55,15 +55,15 @@ EVOLUTION: Final = "evolution"
 RANDOM: Final = "random"
 STRATEGIES: Final = (EVOLUTION, RANDOM)
 BUDGETS: Final = (16, 32, 64, 128)
-JUDGED: Final = 64  # trials
-CLOSE: Final = 0.01  # a difference that a repetition might turn round
-ROUND: Final = 16  # as in a tuning of up to 256 trials
+JUDGED: Final = 64  # trials at which the searches are compared
+CLOSE: Final = 0.01  # relative difference within which the searches count as level
+ROUND: Final = 16  # trials per round, as in a tuning of up to 256 trials
 KEYS: Final = ("workload", "strategy", "seed", "trials", "threads")
 
 
 @dataclass
 class Arm:
-    """One search: a strategy, a seed, and what it has seen."""
+    """One search: a strategy, a seed, and its measured candidates."""
 
     task: Task
     strategy: str
@@ -71,11 +71,11 @@ class Arm:
     model: CostModel
     costs_s: list[float] = field(default_factory=list)  # in the order of the trials
     quality: list[Mapping[str, float]] = field(default_factory=list)  # per round
-    think_s: float = 0.0  # proposing and training
+    think_s: float = 0.0  # seconds of proposing and training
     prior: TransferModel | None = None
 
     def step(self, pool: SharedPool, count: int) -> None:
-        """Play one round of at most `count` trials."""
+        """Run one round of at most `count` trials."""
         if self.strategy == EVOLUTION:
             doubt = None if self.prior is None else self.prior.doubt(self.task.key)
             played = play(self.task, count, self.model, pool, self.rng, time.monotonic, doubt=doubt)
@@ -97,7 +97,7 @@ class Arm:
 
 
 def arm(space: Task, strategy: str, seed: int) -> Arm:
-    """Return a search that knows nothing yet; `space` has the plans and is not changed."""
+    """Return a search without measurements; `space` has the plans and is not changed."""
     task = replace(
         space, plans=list(space.plans), texts=list(space.texts), costs_s={}, times_s={},
         failures=Counter(), examples={},
@@ -114,7 +114,7 @@ def race(space: Task, pool: SharedPool, seed: int, trials: int) -> Iterator[Row]
         for one in arms:
             one.step(pool, min(ROUND, trials - len(one.costs_s)))
         if before == [len(one.costs_s) for one in arms]:
-            break  # both have seen the whole space
+            break  # both have measured the whole space
     for one in arms:
         yield {
             "strategy": one.strategy,
@@ -149,11 +149,11 @@ def best_s(row: Row) -> list[float]:
     return running_best(inf if cost is None else cost for cost in row["costs_s"])
 
 
-Curves = Mapping[str, Sequence[Sequence[float]]]  # strategy: one running best per seed
+Curves = Mapping[str, Sequence[Sequence[float]]]  # by strategy: one running best per seed
 
 
 def curves(rows: Sequence[Row]) -> dict[str, Curves]:
-    """Return running bests by workload and strategy, of workloads that have both."""
+    """Return running bests by workload and strategy, of workloads with both strategies."""
     found: dict[str, dict[str, list[list[float]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         found[row["workload"]][row["strategy"]].append(best_s(row))
@@ -165,7 +165,7 @@ def curves(rows: Sequence[Row]) -> dict[str, Curves]:
 
 
 def summary(workload: str, both: Curves, trials: int) -> Row:
-    """Return the medians and extremes of both searches at one budget, and who is ahead."""
+    """Return the medians and extremes of both searches at one budget, and the better search."""
     row: Row = {"workload": workload, "trials": trials, "seeds": len(both[RANDOM])}
     for strategy in STRATEGIES:
         at = [at_budget(curve, trials) for curve in both[strategy]]
@@ -178,7 +178,7 @@ def summary(workload: str, both: Curves, trials: int) -> Row:
 
 
 def quality_at(rows: Sequence[Row], name: str) -> list[float]:
-    """Return the median over the seeds of a measure of the model, round by round."""
+    """Return the median over the seeds of a quality of the model, round by round."""
     rounds = [[q.get(name, 0.0) for q in row["quality"]] for row in rows]
     return [median(values) for values in zip(*rounds, strict=False)] if rounds else []
 
@@ -245,7 +245,7 @@ def _quality(rows: Sequence[Row]) -> str:
 
 
 def main() -> None:
-    """Measure what is missing; write JSON, table and plot."""
+    """Measure the missing rows; write JSON, table and plot."""
     parser = arguments(__doc__, "search")
     parser.add_argument("--trials", type=int, default=BUDGETS[-1])
     parser.add_argument("--seeds", type=int, default=5)

@@ -12,7 +12,7 @@ from benchmarks.common import at_budget
 
 FloatArray = npt.NDArray[np.float64]
 
-COLOURS: Final = ("#0072b2", "#d55e00")  # told apart by the colour-blind too
+COLOURS: Final = ("#0072b2", "#d55e00")  # distinct for colour-blind readers
 
 
 def bands(curves: Sequence[Sequence[float]]) -> tuple[list[float], list[float], list[float]]:

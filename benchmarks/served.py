@@ -1,4 +1,4 @@
-"""A service of its own, on loopback, and requests to it that are timed."""
+"""A private service on loopback, and timed requests to it."""
 
 import http.client
 import os
@@ -20,7 +20,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The answers to many requests; durations in seconds, status 0 if no answer came."""
+    """Responses to many requests; durations in seconds, status 0 without a response."""
 
     durations_s: tuple[float, ...]
     statuses: dict[int, int]
@@ -32,7 +32,7 @@ class Served:
         return len(self.durations_s) / self.seconds
 
     def quantile_s(self, share: float) -> float:
-        """Return the duration that `share` of the requests stayed under."""
+        """Return the quantile `share` of the durations."""
         ordered = sorted(self.durations_s)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -47,7 +47,7 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The address of the service."""
         return f"http://{LOOPBACK}:{self.port}"
 
     def log_bytes(self) -> int:
@@ -60,7 +60,7 @@ class Service:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def descriptors(self) -> int:
-        """Return how many files and sockets the process has open."""
+        """Return the number of open files and sockets of the process."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
 
@@ -92,7 +92,7 @@ def _wait(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 def get(port: int, path: str) -> int:
-    """Return the status of a request on a connection of its own; 0 if no answer came."""
+    """Return the status of a request on a new connection; 0 without a response."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=REPLY_S)
     try:
         connection.request("GET", path, headers={"Connection": "close"})
@@ -106,7 +106,7 @@ def get(port: int, path: str) -> int:
 
 
 def timed_gets(port: int, path: str, seconds: float, pause_s: float) -> Served:
-    """Ask again and again for `seconds`, each time on a new connection, with pauses between."""
+    """Send requests for `seconds`, each on a new connection, with pauses between."""
     durations_s: list[float] = []
     statuses: Counter[int] = Counter()
     start_s = time.perf_counter()

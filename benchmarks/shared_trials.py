@@ -1,4 +1,4 @@
-"""Trials that several searches share: a program that was measured is not measured again."""
+"""Cache of trials for several searches: each program is measured once."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ _KEEP: Final = 12  # characters of a digest in a file name
 
 
 def identity(program: Program) -> str:
-    """Return the digest of a program: whatever its plan and row, equal loops are one trial."""
+    """Return the digest of a program: equal loops of different plans and rows are one trial."""
     return sha256(repr(program).encode()).hexdigest()
 
 
 def code_digest() -> str:
-    """Return the digest of the code generator: other code, other times."""
+    """Return the digest of the code generator: times are valid for one version only."""
     digest = sha256()
     for path in sorted(Path(codegen.__path__[0]).rglob("*.py")):
         digest.update(path.read_bytes())
@@ -40,7 +40,7 @@ class TrialCache:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text() if path.exists() else ""
         whole = text[: text.rfind("\n") + 1]
-        if whole != text:  # an interrupt has torn the last line
+        if whole != text:  # an interrupt truncated the last line
             path.write_text(whole)
         for line in whole.splitlines():
             entry = json.loads(line)
@@ -48,12 +48,12 @@ class TrialCache:
 
     @property
     def best_s(self) -> float | None:
-        """The fastest trial of all, None before the first that survived."""
+        """The least time of all trials, None before the first success."""
         costs = (o.cost_s for o in self.known.values() if isinstance(o, Measured))
         return min(costs, default=None)
 
     def add(self, key: str, outcome: Outcome) -> None:
-        """Keep an outcome."""
+        """Add an outcome."""
         self.known[key] = outcome
         kind = type(outcome).__name__
         with self.path.open("a") as file:
@@ -70,10 +70,10 @@ def _outcome(entry: dict[str, object]) -> Outcome:
 
 
 class SharedPool(MeasurePool):
-    """A pool that looks a program up before it measures it.
+    """A pool that looks up a program before it measures it.
 
-    What is hopeless is judged by the best of all searches, whichever of them asks: an outcome
-    does not depend on who asked first.
+    The limit for slow candidates follows from the best of all searches, so that an outcome does not
+    depend on the search that requested it first.
     """
 
     def __init__(self, dag: Dag, target: Target, cache: TrialCache) -> None:
@@ -87,7 +87,7 @@ class SharedPool(MeasurePool):
         best_s: float | None = None,
         late: Callable[[], bool] = lambda: False,
     ) -> list[Outcome | None]:
-        """Return one outcome per candidate, in order; it is never late: there are no seconds."""
+        """Return one outcome per candidate, in order; there is no time limit."""
         programs = [bound(one, self.target) for one in candidates]
         keys = [identity(program) for program in programs]
         new = {k: p for k, p in zip(keys, programs, strict=True) if k not in self.cache.known}

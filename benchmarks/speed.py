@@ -3,9 +3,9 @@
     python -m benchmarks.speed [--trials 256] [--threads 1] [--processes 5] [--only WORKLOAD ...]
 
 A kernel is tuned first unless its zip is in `--kernels` (WORKLOAD-TRIALSxTHREADS.zip); with
-`--retune` in any case. Everyone sees the same arrays; outputs are written into the same memory at
-every call where the library can do so. One process is one sample, because the same machine code
-may run at another speed in the next process; the FMA peak is measured in every process.
+`--retune` in any case. All contestants get the same arrays; outputs are written into the same
+memory at every call if the library can do so. One process is one sample, because the same machine
+code may run at another speed in the next process; the FMA peak is measured in every process.
 """
 
 import json
@@ -56,12 +56,12 @@ from benchmarks.workloads import FIVE, PACKED, TITLES
 
 WORKLOADS: Final = {**FIVE, **PACKED}
 KEYS: Final = ("workload", "trials", "threads", "seed")
-GOAL: Final = 0.75  # of the FMA peak, matmul and conv2d
-PROCESS_S: Final = 300.0  # before a process is given up
+GOAL: Final = 0.75  # share of the FMA peak, for matmul and conv2d
+PROCESS_S: Final = 300.0  # seconds until a process is killed
 
 
 class OursOnly(MeasurePool):
-    """A pool whose final race is without NumPy: where NumPy wins, a zip has the untuned kernel."""
+    """A pool whose final race is without NumPy: if NumPy wins, a zip has the untuned kernel."""
 
     def race(
         self,
@@ -70,12 +70,12 @@ class OursOnly(MeasurePool):
         first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
     ) -> dict[str, PairedTimes | Failed]:
-        """Race the contestants, nobody else."""
+        """Race the contestants, without NumPy."""
         return super().race(contestants, False, first_case_s, late)
 
 
 def kernel_of(workload: str, dag: Dag, args: Namespace) -> Path | None:
-    """Return the zip of a tuned kernel, from the folder or from a tuning; None: none survived."""
+    """Return the zip of a tuned kernel, from the folder or from a tuning; None if none passed."""
     kept: Path = args.kernels / f"{workload}-{args.trials}x{args.threads}.zip"
     if kept.exists() and not args.retune:
         return kept
@@ -100,7 +100,7 @@ def kernel_of(workload: str, dag: Dag, args: Namespace) -> Path | None:
 
 
 def contest(workload: str, kernel: Path, threads: int, visits: int) -> dict[str, Any]:
-    """Run one process and return what it measured."""
+    """Run one process and return its JSON object."""
     command = [
         sys.executable, "-m", "benchmarks.contest", workload, str(kernel),
         "--threads", str(threads), "--visits", str(visits),
@@ -116,7 +116,7 @@ def contest(workload: str, kernel: Path, threads: int, visits: int) -> dict[str,
 
 
 def merged(processes: Sequence[Mapping[str, Any]], flop: int) -> Row:
-    """Return one row of several processes: medians over them of the median visit of each.
+    """Return one row of several processes: the median of their median visits.
 
     Ratios and shares are formed within a process, then their median is taken: drift cancels.
     """
@@ -138,7 +138,7 @@ def merged(processes: Sequence[Mapping[str, Any]], flop: int) -> Row:
 
 
 def measured(workload: str, args: Namespace) -> Row | None:
-    """Return the row of a workload, None where no kernel survived."""
+    """Return the row of a workload, None if no kernel passed its checks."""
     dag = WORKLOADS[workload]()
     kernel = kernel_of(workload, dag, args)
     if kernel is None:
@@ -202,7 +202,7 @@ def _least(row: Row) -> float:
 
 
 def main() -> None:
-    """Measure what is missing; write JSON and table."""
+    """Measure the missing rows; write JSON and table."""
     parser = arguments(__doc__, "speed", 256)
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--visits", type=int, default=15)

@@ -4,9 +4,9 @@
 
 Runs `ansorpy serve` without a worker, opens `streams` event streams of `jobs` waiting jobs from
 another process, and pauses and resumes jobs in turn, `events-per-s` times a second: each time all
-streams of the job are sent an event. Meanwhile `GET /v1/jobs` is asked for 20 times a second, each
-time on a new connection. Told are its times, and whether every stream was sent every event of its
-job. Exit code 1: the 99th percentile is not below 100 ms, or an event or a stream is missing.
+streams of the job are sent an event. Meanwhile `GET /v1/jobs` is requested 20 times a second, each
+time on a new connection. The output has its times, and whether every stream was sent every event of
+its job. Exit code 1: the 99th percentile is not below 100 ms, or an event or a stream is missing.
 """
 
 import argparse
@@ -31,8 +31,8 @@ from benchmarks.served import LOOPBACK, Served, Service, serving, timed_gets
 GOAL_S: Final = 0.1
 MOST_STREAMS: Final = 10_000
 OPEN_S: Final = 120.0
-LAST_S: Final = 10.0  # for the last events to arrive
-RATE: Final = "1000000000/second"  # the limits of the service are not what is measured
+LAST_S: Final = 10.0  # seconds for the last events to arrive
+RATE: Final = "1000000000/second"  # far above the load: the rate limit itself is not measured
 TEXT: Final = "def f{}(float(64) A) -> (B) {{ B(i) = A(i) + 1 }}"
 
 
@@ -43,12 +43,14 @@ class Followers:
         self.port = port
         self.jobs = jobs
         self.streams = streams
-        self.numbers: list[list[int]] = [[] for _ in range(streams)]  # of the events of each stream
+        self.numbers: list[list[int]] = [
+            [] for _ in range(streams)
+        ]  # numbers of the events of each stream
         self.opened = 0
         self.failed = 0
 
     async def run(self) -> None:
-        """Open the streams, say so, follow them until standard input ends, tell."""
+        """Open the streams, follow them until standard input ends, print the counts."""
         tasks = [asyncio.create_task(self._follow(number)) for number in range(self.streams)]
         end_s = time.monotonic() + OPEN_S
         while self.opened + self.failed < self.streams and time.monotonic() < end_s:
@@ -62,7 +64,7 @@ class Followers:
         sys.stdout.write(json.dumps(told))
 
     async def _follow(self, number: int) -> None:
-        await asyncio.sleep(number * 0.01)  # a hundred are opened in a second
+        await asyncio.sleep(number * 0.01)  # seconds: a hundred streams are opened per second
         job = self.jobs[number % len(self.jobs)]
         begun = False
         try:
@@ -88,7 +90,7 @@ def steer(client: Client, jobs: Sequence[str], per_s: float, stop: threading.Eve
 
 
 def measured(service: Service, options: argparse.Namespace) -> tuple[Served, dict[str, object]]:
-    """Ask for the list of jobs while the streams are open and events happen."""
+    """Request the list of jobs while the streams are open and events happen."""
     with Client(service.url, attempts=1) as client:
         jobs = [
             client.submit(TEXT.format(number), trials=8, fresh=True).id
@@ -125,7 +127,7 @@ def measured(service: Service, options: argparse.Namespace) -> tuple[Served, dic
 
 
 def main() -> int:
-    """Open the streams, ask, tell; return 1 if a goal is missed."""
+    """Open the streams, time requests, print the table; return 1 if a goal is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

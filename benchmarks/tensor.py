@@ -1,12 +1,12 @@
 """int8 and bfloat16 matmul by one instruction against torch: `python -m benchmarks.tensor`.
 
 Ours: int8 x int8 -> int32 and bfloat16 x bfloat16 -> float32, weights constant and packed ahead.
-torch runs in a process of its own (`--torch` names a Python that has it), everyone in turns. The
+torch runs in a process of its own (`--torch` names a Python with torch); calls take turns. The
 prepacked int8 linear of torch requantises to uint8, its bfloat16 products end as bfloat16: both
 write less than ours.
 
-Results go to results/tensor.json and tensor.md, row by row: what is there is not measured again,
-so that `--seconds` may cut the work into slices.
+Results go to results/tensor.json and tensor.md, row by row; existing rows are not measured again,
+so that `--seconds` may divide the work into several runs.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def matmul(n: int, dtype: str, into: str) -> te.Dag:
 
 
 class Torch:
-    """The other process; `names` is empty where there is no torch."""
+    """The process that runs torch; `names` is empty without torch."""
 
     def __init__(self, python: str, n: int, threads: int) -> None:
         script = Path(__file__).with_name("tensor_torch.py")
@@ -67,7 +67,7 @@ class Torch:
             self.names, self.version = answer["names"], answer["version"]
 
     def time(self, names: list[str]) -> dict[str, float]:
-        """Return the seconds of each in one visit."""
+        """Return the seconds of each call in one visit."""
         self._say(names)
         return self._line()
 
@@ -89,7 +89,7 @@ class Torch:
 
 
 def row(n: int, kind: str, threads: int, options: argparse.Namespace) -> Row:
-    """Return median times in seconds by name, everyone in turns."""
+    """Return median times in seconds by name, measured in turns."""
     key: Row = {"n": n, "kind": kind, "threads": threads}
     dtype, into, feature = KINDS[kind]
     if feature not in local_target(threads).features:
@@ -97,7 +97,7 @@ def row(n: int, kind: str, threads: int, options: argparse.Namespace) -> Row:
     result = ansorpy.tune(
         matmul(n, dtype, into),
         trials=options.trials, seed=options.seed, cores=threads, out=RAW / "tensor",
-        store=MemoryStore(),  # not what an earlier version found
+        store=MemoryStore(),  # no records of an earlier version
     )  # fmt: skip
     path = result.tasks[0].kernel
     if path is None:
@@ -147,7 +147,7 @@ def _lines(one: Row) -> list[Row]:
 
 
 def main() -> None:
-    """Measure what is missing; write every row, and the page, as soon as it is there."""
+    """Measure the missing rows; write each row, and the page, when it is finished."""
     parser = argparse.ArgumentParser(description="int8 and bfloat16 matmul against torch")
     parser.add_argument("--torch", default=sys.executable, help="a Python that has torch")
     parser.add_argument("--sizes", type=int, nargs="*", default=[512, 1024])

@@ -1,4 +1,4 @@
-"""What torch does with int8 and bfloat16 products: a process of its own, asked line by line.
+"""int8 and bfloat16 products in torch: a process of its own with a protocol of lines.
 
 Run by a Python that has torch; imports nothing of ansorpy. Reads `{"n": 512}` first, then one JSON
 list of names per line; answers each with `{name: seconds of the fastest call}`.
@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-SECONDS = 0.3  # of one visit
+SECONDS = 0.3  # seconds of one visit
 
 
 def calls(n: int, torch: Any) -> dict[str, Callable[[], object]]:
-    """Return what can be timed, by name; what this build lacks is left out."""
+    """Return the calls by name, without those that this build of torch lacks."""
     torch.manual_seed(0)
     a8 = torch.randint(-128, 128, (n, n), dtype=torch.int8)
     b8 = torch.randint(-128, 128, (n, n), dtype=torch.int8)
@@ -56,7 +56,7 @@ def fastest(call: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Answer until the other side closes."""
+    """Answer until standard input ends."""
     torch: Any = importlib.import_module("torch")
     settings = json.loads(sys.stdin.readline())
     torch.set_num_threads(settings["threads"])

@@ -1,13 +1,14 @@
-"""What other tasks' measurements are worth: searches that start cold against warm ones.
+"""Cold searches against searches that start from the measurements of other tasks.
 
     python -m benchmarks.transfer [--trials 64] [--seeds 3] [--only WORKLOAD ...] [--threads 2]
 
-For every seed, every workload is first searched cold; what was measured is kept as experience, as
-a tuning keeps it. Then each is searched again, once starting from the workloads of all other
-operators, once from all other workloads, some of which have the same operator in another shape.
-What every search believed best after 8, 16, 32 ... trials is timed again, all of a seed in turns
-in one process: seconds of one search are not those of another (ADR-0074). Seeds are the outermost
-loop, rows that are there are kept: interrupt it whenever you like.
+For every seed, every workload is first searched cold; its measurements are stored as transfer
+data, as a tuning stores them. Then each workload is searched again, once starting from the
+workloads of all other operators, once from all other workloads, some of which have the same
+operator in another shape. The best candidate of every search after 8, 16, 32 ... trials is timed
+again, all of a seed in turns in one process: times of different searches cannot be compared
+(ADR-0074). Seeds are the outermost loop and existing rows are kept: the command may be interrupted
+at any time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,13 +54,13 @@ OPERATORS: Final = "other operators"
 SHAPES: Final = "other shapes too"
 ARMS: Final = (COLD, OPERATORS, SHAPES)
 BUDGETS: Final = (8, 16, 32, 64, 128)
-GOAL: Final = 64  # trials of the cold search that a warm one is to reach sooner
-CLOSE: Final = 1.02  # times its result, at most: two times of one kernel differ by as much
-HEAT_S: Final = 0.2  # of timing again, per kernel
+GOAL: Final = 64  # trials of the cold search whose result a warm search should reach with fewer
+CLOSE: Final = 1.02  # factor on its result within which it counts as reached: noise of timing
+HEAT_S: Final = 0.2  # seconds of timing again, per kernel
 KEYS: Final = ("workload", "arm", "seed", "trials", "threads")
 
 _SAME: Final = Window(padding=1)
-# Only learned from, once: the operators of the five in other shapes.
+# The operators of the five in other shapes: searched once, as transfer data only.
 SOURCES: Final[Mapping[str, Callable[[], Dag]]] = {
     "matmul_mlp": partial(matmul, 128, 768, 3072),
     "conv2d_late": partial(conv2d_bias_relu, 1, 256, 14, 14, 256, 3, _SAME),
@@ -94,22 +95,22 @@ class Bench:
         return self._spaces[workload]
 
     def experience(self, workload: str, seed: int) -> Experience:
-        """Return where the cold search of a workload leaves what it measured."""
+        """Return the file with the transfer data of the cold search of a workload."""
         return Experience(self.folder / ("sources" if workload in SOURCES else str(seed)))
 
     def lesson(self, seed: int, without: Sequence[str]) -> list[Sample]:
-        """Return what cold searches left, of all workloads but these."""
+        """Return the transfer data of the cold searches of all workloads but these."""
         keys = [self.space(name).key for name in without]
         places = [self.experience(name, seed) for name in (*FIVE, *SOURCES)]
         folders = {place.folder: place for place in places}.values()
         return [s for place in folders for s in place.lesson(self.target, keys).samples]
 
     def knows(self, workload: str, seed: int) -> bool:
-        """Return whether the experience of a cold search is there."""
+        """Return whether the transfer data of a cold search exists."""
         return bool(self.lesson(seed, [name for name in WORKLOADS if name != workload]))
 
     def warmed(self, workload: str, which: str, seed: int) -> TransferModel:
-        """Return the prior of an arm; its lesson leaves out what the arm must not know."""
+        """Return the prior of an arm, without the transfer data that the arm must not use."""
         without = [
             name
             for name in WORKLOADS
@@ -123,7 +124,7 @@ class Bench:
     def rows(
         self, workload: str, arms: Sequence[str], seed: int, cold: Row | None = None
     ) -> Iterator[Row]:
-        """Play some arms of one workload and seed, in turns; with a cold row, time all again."""
+        """Run some arms of one workload and seed, in turns; with a cold row, time all again."""
         space = self.space(workload)
         cores = self.target.cores
         cache = TrialCache(RAW / f"trials-{workload}-{cores}-{code_digest()}.jsonl")
@@ -137,7 +138,7 @@ class Bench:
                 for one in searches:
                     one.step(pool, min(ROUND, self.trials - len(one.costs_s)))
                 if before == [len(one.costs_s) for one in searches]:
-                    break  # all have seen the whole space
+                    break  # all have measured the whole space
             found = {which: leaders(one) for which, one in zip(arms, searches, strict=True)}
             if cold is not None:
                 found[COLD] = cold["leaders"]
@@ -154,7 +155,7 @@ class Bench:
             }  # fmt: skip
 
     def keep(self, workload: str, search: Arm, seed: int) -> str:
-        """Keep what a cold search measured."""
+        """Store the measurements of a cold search."""
         samples = list(search.task.samples(list(search.task.costs_s)))
         return self.experience(workload, seed).keep(self.target, samples)
 
@@ -172,8 +173,8 @@ class Bench:
 
 
 def leaders(search: Arm) -> dict[str, Any]:
-    """Return plan and row of what a search believed best after so many trials."""
-    order = list(search.task.costs_s)  # as they were measured
+    """Return plan and row of the best candidate of a search after each number of trials."""
+    order = list(search.task.costs_s)  # in the order of measurement
     found = {}
     for budget in BUDGETS:
         if budget <= len(order):
@@ -196,7 +197,7 @@ def rerank(
     }
 
 
-Bests = Mapping[str, Sequence[Mapping[str, float]]]  # arm: seconds by trials, per seed
+Bests = Mapping[str, Sequence[Mapping[str, float]]]  # by arm: seconds by trials, per seed
 
 
 def curves(rows: Sequence[Row], workload: str) -> Bests:
@@ -212,26 +213,26 @@ def curves(rows: Sequence[Row], workload: str) -> Bests:
 
 
 def gain(bests: Bests, which: str, trials: int) -> float:
-    """Return how much faster the warm searches' best is than the cold ones', over the seeds."""
+    """Return the speed-up of the best of the warm searches over the cold ones, over the seeds."""
     pairs = zip(bests[COLD], bests[which], strict=True)
     return mean([after(cold, trials) / after(warm, trials) for cold, warm in pairs])
 
 
 def after(times: Mapping[str, float | None], trials: int) -> float:
-    """Return the seconds of the leader after so many trials, of all where there were fewer."""
+    """Return the seconds of the leader after so many trials, of all trials if there were fewer."""
     most = max((int(n) for n in times if int(n) <= trials), default=0)
     return times.get(str(most)) or inf
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the geometric mean; 0 where one is no number that counts."""
+    """Return the geometric mean; 0 if a factor is not positive and finite."""
     if not values or any(not 0 < value < inf for value in values):
         return 0.0
     return geometric_mean(values)
 
 
 def reached_at(bests: Bests, which: str, trials: int) -> float:
-    """Return the median number of trials until a leader was as good as the cold one at the end."""
+    """Return the median number of trials until a leader reached the final cold result."""
     needed = []
     for cold, warm in zip(bests[COLD], bests[which], strict=True):
         wanted = after(cold, trials) * CLOSE
@@ -302,7 +303,7 @@ def _trials(count: float) -> str:
 
 
 def main() -> None:
-    """Measure what is missing; write JSON and table."""
+    """Measure the missing rows; write JSON and table."""
     parser = arguments(__doc__, "transfer")
     parser.add_argument("--trials", type=int, default=GOAL)
     parser.add_argument("--seeds", type=int, default=3)

@@ -1,4 +1,4 @@
-"""The subgraphs that search and speed are measured on."""
+"""The subgraphs of the benchmarks of search and speed."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,11 +14,11 @@ FIVE: Final[Mapping[str, Callable[[], Dag]]] = {
     "conv2d": partial(conv2d_bias_relu, 1, 64, 56, 56, 64, 3, _SAME),
     "softmax": partial(softmax, 2048, 512),
     "depthwise": partial(depthwise_conv2d, 1, 32, 112, 112, 3, _SAME),
-    # Sixteen matrices: one alone takes two microseconds, of which most is the call.
+    # Sixteen matrices: a single matrix takes two microseconds, mostly the call itself.
     "norm": partial(norm, 16, 256, 256),
 }
 
-# Weights that are known ahead may be packed once.
+# Constant weights may be packed once.
 PACKED: Final[Mapping[str, Callable[[], Dag]]] = {
     "matmul_packed": partial(matmul, 512, 512, 512, constant_weights=True),
     "conv2d_packed": partial(conv2d_bias_relu, 1, 64, 56, 56, 64, 3, _SAME, constant_weights=True),

@@ -9,8 +9,6 @@ import pytest
 
 from tests.prose import FOLDERS, ROOT, files, findings, findings_in
 
-# Files and folders whose prose is still to be rewritten. The list only shrinks.
-NOT_YET: Final = ("benchmarks",)
 PAGE_WORDS: Final = 600  # words on one printed page
 ENTRY_CHARACTERS: Final = 210  # characters of a line of the changelog: two lines on a screen
 
@@ -32,21 +30,10 @@ EARLIER: Final = frozenset((
 ))  # fmt: skip
 
 
-def in_scope() -> list[Path]:
-    """The files whose prose is held."""
-    later = tuple(ROOT / place for place in NOT_YET)
-    return [path for path in files() if not any(path.is_relative_to(place) for place in later)]
-
-
-@pytest.mark.parametrize("path", in_scope(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_prose_is_plain(path: Path) -> None:
     found = sorted(findings(path))
     assert not found, "\n" + "\n".join(map(str, found))
-
-
-def test_every_place_that_is_left_out_exists() -> None:
-    for place in NOT_YET:
-        assert (ROOT / place).exists(), f"{place} is gone: remove it from NOT_YET"
 
 
 def test_a_decision_takes_at_most_one_page() -> None:

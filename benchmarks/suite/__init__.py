@@ -1,1 +1,1 @@
-"""The operator suite: what is computed, who else computes it, and the contests between them."""
+"""The operator suite: formulas, peers, and the contests between them."""

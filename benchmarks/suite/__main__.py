@@ -2,8 +2,8 @@
 
     python -m benchmarks.suite [--set one] [--rounds 5] [--trials 256] [--seconds 7200]
 
-Goes on where it was interrupted: kernels, tunings of MetaSchedule, references and contests are
-kept under benchmarks/results/raw; a contest is held again where one of its kernels is new.
+The command resumes after an interrupt: kernels, tunings of MetaSchedule, references and contests
+are kept under benchmarks/results/raw; a contest is repeated if one of its kernels is new.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from benchmarks.suite.rounds import FOLDER, KEYS, Plan, kernel_paths, play, warm
 from benchmarks.suite.summary import merged
 from benchmarks.suite.tune import tune_all, wanted
 
-PREPARING: Final = 0.6  # of the time that is given, at most: contests need the rest
+PREPARING: Final = 0.6  # maximum share of `--seconds` for tuning; contests need the rest
 START_S: Final = 60.0
 
 
 def arguments() -> argparse.Namespace:
-    """Return what was asked for."""
+    """Return the parsed command line."""
     parser = rows_parser(__doc__)
     add_who(parser)
     add_peers(parser)
@@ -67,7 +67,7 @@ def who_is_here(names: list[str], environments: Mapping[str, Path]) -> dict[str,
 
 
 def main() -> None:
-    """Do what is missing; write JSON, tables and plots."""
+    """Tune and contest the missing rows; write JSON, tables and plots."""
     args = arguments()
     begin_s = time.monotonic()
     end_s = begin_s + args.seconds

@@ -77,7 +77,7 @@ ONE: Final = (
     Case("redsum_ax0", "SUB", "column sums 4096x4096", forms.SumOf(4096, 4096, 0)),
     Case("maxpool", "SUB", "max-pool 64 at 112, 2x2", forms.MaxPool(1, 64, 112)),
 )
-# What peers.md of the reference machine holds a MetaSchedule figure for: the 13 of the duel.
+# The 13 cases of the duel: those with a MetaSchedule figure from the reference machine.
 DUEL: Final = (
     "gmm_512", "gmm_1024", "gmm_1000", "c2d_r64", "c2d_r512", "c2d_r64_nhwc", "c2d_r512_nhwc",
     "dep_384", "nrm_256", "nrm_16x1024", "convlayer", "tbg", "softmax_2048x512",
@@ -98,7 +98,7 @@ def takes_winograd(case: str) -> bool:
 
 
 def batched(case: Case) -> Case:
-    """Return the case with sixteen inputs at once; needs a form that has a batch."""
+    """Return the case with a batch of 16; the form must have a batch."""
     form = case.form
     assert isinstance(
         form,

@@ -1,8 +1,8 @@
-"""One contest: everybody on the same case and threads, in turns, in fresh processes.
+"""One contest: all contestants on the same case and threads, in turns, in fresh processes.
 
 A process is one sample of a contestant: the same machine code may run at another speed in the
-next process, because memory lies elsewhere. Processes of a round serve several cases, one after
-the other, each with fresh arrays; all but the one that is timed stand still.
+next process, because its memory has other addresses. The processes of a round serve several cases
+in turn, each with fresh arrays; all processes except the timed one are stopped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +24,8 @@ from benchmarks.suite.forms import moved_bytes
 from benchmarks.suite.guest import Answer, Guest
 from benchmarks.suite.reference import random_inputs, reference
 
-TOLERANCE: Final = 1e-3  # of the largest value: a peer that computes something else
-QUIET: Final = 0.06  # share of the cores that others may use during a visit
+TOLERANCE: Final = 1e-3  # relative to the largest value; a larger difference is a wrong result
+QUIET: Final = 0.06  # maximum share of the cores used by other processes during a visit
 PEAK_SAMPLES: Final = 5  # some milliseconds each
 COPY_SAMPLES: Final = 5
 LEAST_COPY_BYTES: Final = 256 << 10  # smaller copies measure the call
@@ -35,12 +35,12 @@ ANSWER_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a contest is held."""
+    """Parameters of a contest."""
 
     visits: int = 2  # turns per process
     visit_s: float = 0.15
     warm_s: float = 0.05
-    retries: int = 1  # of a visit that others disturbed
+    retries: int = 1  # repetitions of a visit during which other processes used the cores
     seed: int = 0
 
 
@@ -72,10 +72,10 @@ class Party:
 def party(
     pythons: Mapping[str, Path], threads: int, cores: Sequence[int], log: Path
 ) -> Iterator[Party]:
-    """Open the processes of a round; what they print is appended to `log`.
+    """Open the processes of a round; their output is appended to `log`.
 
     Args:
-        cores: as many as threads; fewer do where nothing is timed.
+        cores: one per thread; fewer are enough if nothing is timed.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -87,7 +87,7 @@ def party(
 def reference_file(folder: Path, case: str, seed: int) -> Path:
     """Return the float64 result of a case, rounded to float32; computed once.
 
-    The rounding is a tenth of what the most exact contestant is away.
+    The rounding is a tenth of the error of the most exact contestant.
     """
     path = folder / f"{case}-s{seed}.npy"
     if not path.exists():
@@ -103,11 +103,11 @@ def prepare(
     case: str, variants: Mapping[str, str], who: Sequence[Contestant], guests: Party, seed: int,
     folder: Path,
 ) -> dict[str, Answer]:  # fmt: skip
-    """Let everybody prepare a case and check the results; return what came of it.
+    """Let all contestants prepare a case, and check the results; return an answer per contestant.
 
     Args:
-        variants: of a contestant on this case, where it is not always the same.
-        folder: for what contestants keep between processes.
+        variants: by contestant, if its variant depends on the case.
+        folder: files that contestants keep between processes.
     """
     known = reference_file(folder / "references", case, seed)
     found: dict[str, Answer] = {}
@@ -126,7 +126,7 @@ def prepare(
 
 
 def drop(who: Sequence[Contestant], guests: Party) -> None:
-    """Let everybody free the arrays of the case."""
+    """Let all contestants free the arrays of the case."""
     for one in who:
         if guests.guest(one).alive:
             guests.guest(one).ask({"do": "drop"}, ANSWER_S)
@@ -137,7 +137,7 @@ def hold(
     case: str, variants: Mapping[str, str], who: Sequence[Contestant], guests: Party,
     target: Target, terms: Terms, folder: Path,
 ) -> Row:  # fmt: skip
-    """Return one row: what every contestant needed in this process, and what the machine gave.
+    """Return one row: the time of every contestant in its process, and the peaks of the machine.
 
     Args:
         variants, folder: as for `prepare`.
@@ -171,7 +171,7 @@ def _judged(answer: Answer) -> Answer:
 def _visits(
     ready: Sequence[Contestant], guests: Party, target: Target, terms: Terms
 ) -> tuple[dict[str, list[Answer]], list[float]]:
-    """Time everyone in turns; the FMA peak before, between and after the turns."""
+    """Time all contestants in turns; measure the FMA peak before, between and after the turns."""
     found: dict[str, list[Answer]] = {one.name: [] for one in ready}
     peaks = [peak_flop_per_s(target, "float32", PEAK_SAMPLES)]
     for visit in range(terms.visits):
@@ -202,7 +202,7 @@ def _visit(guest: Guest, terms: Terms) -> Answer:
 
 
 def _merged(times: Sequence[Answer]) -> dict[str, Any]:
-    """Return one process' figure of its visits: the median of their medians."""
+    """Return the figure of one process: the median of the medians of its visits."""
     if not times:
         return {"failed": "no visit succeeded"}
     return {

@@ -1,4 +1,4 @@
-"""Who takes part: plain data. Names are keys of the result file."""
+"""The contestants, as plain data. Names are keys of the result file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ TVM: Final = "tvm"
 class Contestant:
     """One column of the table.
 
-    `constant_weights` says that weights are known ahead for it, as in a deployed model: it may
+    `constant_weights`: the contestant knows weights ahead of time, as in a deployed model, and may
     pack them before it is timed. `settings` are environment variables of its process, with
     `{threads}` replaced.
     """
@@ -23,12 +23,12 @@ class Contestant:
     name: str
     title: str
     environment: str
-    module: str  # of benchmarks.suite.peers
-    packages: tuple[str, ...]  # whose versions are noted
+    module: str  # module in benchmarks.suite.peers
+    packages: tuple[str, ...]  # packages with recorded versions
     variant: str = ""
     constant_weights: bool = False
     ours: bool = False
-    allow: tuple[str, ...] = ()  # what else may change how results are rounded
+    allow: tuple[str, ...] = ()  # permitted rewrites that change rounding
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -106,5 +106,5 @@ WITH_WINOGRAD: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def ours_against(peer: str) -> str:
-    """Return which of our columns a peer is compared with: weights constant where its are."""
+    """Return our column for a peer: with constant weights if the peer has them."""
     return OURS if CONTESTANTS[peer].constant_weights else OURS_RUNTIME

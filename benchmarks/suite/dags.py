@@ -1,4 +1,4 @@
-"""The formulas of the suite as Dags. A placeholder is called as the input of the form."""
+"""The formulas of the suite as Dags. Placeholders have the names of the inputs of the form."""
 
 from typing import assert_never
 

@@ -1,4 +1,4 @@
-"""Us against MetaSchedule with 64 trials each: curves, and who was where when."""
+"""Our search against MetaSchedule, 64 trials each: curves, and times to reach a result."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,20 +26,20 @@ class Duel:
     theirs: tuple[Point, ...]
     our_tuning_s: float
     their_tuning_s: float
-    our_s: float | None  # of the kernels, from the contest
+    our_s: float | None  # seconds of our kernel, from the contest
     their_s: float | None
-    winograd_s: float | None = None  # of ours where its transforms were allowed
+    winograd_s: float | None = None  # seconds of our kernel with Winograd allowed
 
     @property
     def ratio(self) -> float | None:
-        """How many times faster our kernel is."""
+        """Speed-up of our kernel over theirs."""
         if self.our_s is None or self.their_s is None:
             return None
         return self.their_s / self.our_s
 
     @property
     def ratio_with_winograd(self) -> float | None:
-        """The same with Winograd's transforms allowed to us, where they apply."""
+        """Speed-up with Winograd allowed, if its transforms apply."""
         if self.winograd_s is None or self.their_s is None:
             return self.ratio
         return self.their_s / self.winograd_s
@@ -51,12 +51,12 @@ class Duel:
 
     @property
     def reached_s(self) -> float | None:
-        """How long we needed for their result, None where we did not reach it."""
+        """Seconds of our search until their result, None if it was not reached."""
         return next((s for s, _, best_s in self.ours if best_s <= self.goal_s), None)
 
     @property
     def share(self) -> float | None:
-        """The same as a share of their tuning time."""
+        """`reached_s` as a share of their tuning time."""
         return None if self.reached_s is None else self.reached_s / self.their_tuning_s
 
 
@@ -64,9 +64,9 @@ def our_curve(facts: Mapping[str, Any], end_s: float | None = None) -> tuple[Poi
     """Return the curve of a tuning of ours (`suite.tune`): first answer, then trial by trial.
 
     Args:
-        end_s: time of the kernel in the contest. Trials are timed in proportion to a control
-            beside them (ADR-0074), off by one factor where that began in a loud moment: they are
-            scaled so that the curve ends here.
+        end_s: time of the kernel in the contest. Trials are timed relative to a reference
+            kernel (ADR-0074), and share one wrong factor if its first samples were disturbed:
+            they are scaled so that the curve ends here.
     """
     points = [(s, trials, inf if b is None else b) for s, trials, b in facts["curve"]]
     first_s = min((b for _, trials, b in points if not trials), default=inf)
@@ -81,7 +81,7 @@ def our_curve(facts: Mapping[str, Any], end_s: float | None = None) -> tuple[Poi
 def their_curve(info: Mapping[str, Any]) -> tuple[Point, ...]:
     """Return the curve of MetaSchedule: one point per trial, at the end of its batch.
 
-    A batch is built and run as a whole: nothing is known of when a trial in it was over.
+    A batch is built and run as a whole: the end of a single trial is unknown.
     """
     batches: Sequence[Mapping[str, Any]] = info["batches"]
     costs = [inf if cost is None else cost for batch in batches for cost in batch["costs_s"]]
@@ -91,7 +91,7 @@ def their_curve(info: Mapping[str, Any]) -> tuple[Point, ...]:
 
 
 def collected(rows: Sequence[Row], seed: int) -> list[Row]:
-    """Return the duels of merged rows, as they are kept in the result file."""
+    """Return the duels of merged rows, in the form of the result file."""
     found = []
     for row in rows:
         if row["case"] in DUEL:

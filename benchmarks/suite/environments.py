@@ -23,10 +23,10 @@ COUNTS: Final = (*THREAD_COUNTS, "TVM_NUM_THREADS", "HL_NUM_THREADS", "NUMEXPR_N
 
 
 def pythons(folder: Path, given: Sequence[str] = ()) -> dict[str, Path]:
-    """Return the interpreter of every environment that is there; `given` holds NAME=FOLDER.
+    """Return the interpreter of every existing environment; `given` holds NAME=FOLDER.
 
     Raises:
-        SystemExit: a given environment has no interpreter, or its name is none of ours.
+        SystemExit: a given environment has no interpreter, or its name is unknown.
     """
     found = {OWN: Path(sys.executable)}
     for name in NAMES:
@@ -53,7 +53,7 @@ def settings_of(who: Contestant, threads: int) -> Mapping[str, str]:
 
 
 def make(name: str, folder: Path) -> bool:
-    """Make an environment; return whether that went well. One that is there is kept."""
+    """Make an environment if it does not exist; return whether it is usable."""
     place = folder / name
     wanted = HERE / "requirements" / f"{name}.txt"
     stamp = place / "requirements.ok"
@@ -73,7 +73,7 @@ def make(name: str, folder: Path) -> bool:
 
 
 def main() -> None:
-    """Make what is missing; a peer that cannot be installed is left out of the contests."""
+    """Make the missing environments; contests leave out a peer that cannot be installed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--peers", type=Path, default=FOLDER, help="folder of the environments")

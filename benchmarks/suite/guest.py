@@ -1,4 +1,4 @@
-"""A contestant's process, seen from the suite: asked in turns, standing still in between."""
+"""The suite's handle of a contestant's process: queried in turns, stopped in between."""
 
 import json
 import os
@@ -36,24 +36,24 @@ class Guest:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """Id of the process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs."""
+        """True while the process runs."""
         return self._process.poll() is None
 
     def ask(self, question: Mapping[str, object], timeout_s: float) -> Answer:
-        """Return the answer; a process that crashed or hangs is killed and the answer says so."""
+        """Return the answer; kill a process that crashed or hangs, and answer with the failure."""
         self.send(question)
         return self.receive(timeout_s)
 
     def send(self, question: Mapping[str, object]) -> None:
-        """Ask, without waiting for the answer."""
+        """Send a question without waiting for the answer."""
         assert self._process.stdin is not None
         self.resume()
-        with suppress(BrokenPipeError):  # it is dead: the answer will say so
+        with suppress(BrokenPipeError):  # the process is dead: `receive` returns the failure
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
 
     def receive(self, timeout_s: float) -> Answer:
@@ -70,13 +70,13 @@ class Guest:
         return {"failed": f"exit code {self._process.returncode}"}
 
     def pause(self) -> None:
-        """Take every thread of the process off its core."""
+        """Stop every thread of the process."""
         if self._running and self.alive:
             os.kill(self._process.pid, signal.SIGSTOP)
         self._running = False
 
     def resume(self) -> None:
-        """Let the process go on."""
+        """Continue the process."""
         if not self._running and self.alive:
             os.kill(self._process.pid, signal.SIGCONT)
         self._running = True
@@ -94,7 +94,7 @@ class Guest:
 
 
 def versions_of(guest: Guest, timeout_s: float) -> dict[str, str] | None:
-    """Return the versions of a contestant's packages, None where it cannot start."""
+    """Return the versions of a contestant's packages, None if its process cannot start."""
     answer = guest.ask({"do": "versions", "packages": list(guest.who.packages)}, timeout_s)
     if "versions" in answer:
         found: dict[str, str] = answer["versions"]

@@ -2,9 +2,9 @@
 
     python -m benchmarks.suite.host MODULE --cores 1
 
-Started by `guest.Guest`, in the contestant's environment, which has numpy but nothing of ours.
-Questions are JSON lines on standard input, answers JSON lines on standard output; what libraries
-print goes to standard error. It dies with its parent, also when it is stopped.
+Started by `guest.Guest`, in the contestant's environment, which has numpy but not ansorpy.
+Questions are JSON lines on standard input, answers JSON lines on standard output; output of
+libraries goes to standard error. The process dies with its parent, also while it is stopped.
 """
 
 import argparse
@@ -30,13 +30,13 @@ from benchmarks.suite.reference import away, random_inputs
 Answer = dict[str, Any]
 
 PR_SET_PDEATHSIG = 1
-MIN_SAMPLE_S = 2e-4  # shorter calls are timed several at a time
+MIN_SAMPLE_S = 2e-4  # seconds; shorter calls are timed in groups
 MIN_SAMPLES = 3
 MESSAGE_CHARS = 600
 
 
 def busy_s(cores: set[int]) -> float:
-    """Return the seconds for which anybody, hypervisor included, has used the cores."""
+    """Return the busy seconds of the cores, over all processes and the hypervisor."""
     ticks = 0
     for line in Path("/proc/stat").read_text().splitlines():
         name, *fields = line.split()
@@ -71,7 +71,7 @@ def timed(call: Callable[[], object], seconds: float, warm_s: float) -> Answer:
 
 
 def _warmed(call: Callable[[], object], warm_s: float) -> int:
-    """Call for a while; return how many calls make a sample long enough."""
+    """Warm up; return the number of calls in a sample of sufficient length."""
     begin = time.perf_counter()
     fastest = float("inf")
     count = 0
@@ -86,7 +86,7 @@ def _warmed(call: Callable[[], object], warm_s: float) -> int:
 
 
 class Host:
-    """What was prepared last, and the answers to questions about it."""
+    """The prepared job, and the answers to questions about it."""
 
     def __init__(self, name: str) -> None:
         self.peer = module(f"benchmarks.suite.peers.{name}")
@@ -94,7 +94,7 @@ class Host:
         self.ready: Ready | None = None
 
     def answer(self, question: Mapping[str, Any]) -> Answer:
-        """Return the answer; a peer that fails is an answer too."""
+        """Return the answer; a failure of the peer is an answer too."""
         try:
             match question["do"]:
                 case "prepare":
@@ -136,7 +136,7 @@ class Host:
 
 
 def versions(packages: list[str]) -> dict[str, str]:
-    """Return the versions of what is installed here."""
+    """Return the versions of the installed packages."""
     found = {}
     for name in packages:
         try:
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, nargs="+", required=True)
     args = parser.parse_args()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.sched_setaffinity(0, args.cores)  # before threads are made: they inherit it
+    os.sched_setaffinity(0, args.cores)  # before threads start, which inherit the affinity
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     gc.disable()

@@ -2,7 +2,7 @@
 
     python -m benchmarks.suite.metaschedule [--set duel] [--trials 64] [--threads 2 1]
 
-Each tuning uses all cores to build, as MetaSchedule does, and the wanted number to run.
+Each tuning builds on all cores, as MetaSchedule does by default, and runs on `--threads`.
 """
 
 import json
@@ -32,7 +32,7 @@ def tuning_of(case: str, threads: int, seed: int, trials: int = DUEL_TRIALS) -> 
 
 
 def info_of(folder: Path) -> dict[str, Any] | None:
-    """Return what is known of a tuning, None where it was not made."""
+    """Return the facts of a tuning, None if it does not exist."""
     path = folder / INFO
     if not path.exists():
         return None
@@ -41,7 +41,7 @@ def info_of(folder: Path) -> dict[str, Any] | None:
 
 
 def tuned(case: str, folder: Path, python: Path, threads: int, trials: int, seed: int) -> None:
-    """Run one tuning; a failure is noted in its folder, so that it is not tried again."""
+    """Run one tuning; record a failure in its folder, so that it is not tried again."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs = len(os.sched_getaffinity(0))
     command = [
@@ -58,7 +58,7 @@ def tuned(case: str, folder: Path, python: Path, threads: int, trials: int, seed
             why = f"exit code {running.wait(TIMEOUT_S)}"
         except subprocess.TimeoutExpired:
             why = f"no end within {TIMEOUT_S:.0f} s"
-        finally:  # its builders outlive it where one of them hangs, and would disturb what follows
+        finally:  # a builder that hangs would outlive the tuning and disturb the next one
             with suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
             running.wait()
@@ -71,7 +71,7 @@ def tune_all(
     cases: Sequence[str], threads: Sequence[int], trials: int, seed: int,
     environments: Mapping[str, Path], deadline_s: float,
 ) -> bool:  # fmt: skip
-    """Tune what is missing; return False where the deadline (monotonic) came first."""
+    """Tune the missing cases; return False if the deadline (monotonic) passed first."""
     if TVM not in environments:
         say("MetaSchedule is left out: no environment of TVM (make bench-peers)")
         return True
@@ -95,7 +95,7 @@ def tune_all(
 
 
 def main() -> None:
-    """Tune what is missing."""
+    """Tune the missing cases."""
     parser = rows_parser(__doc__)
     parser.set_defaults(trials=DUEL_TRIALS, set="duel")
     add_peers(parser)

@@ -1,4 +1,4 @@
-"""What the commands of the suite are told, the same in each."""
+"""Options that the commands of the suite share."""
 
 import argparse
 from pathlib import Path
@@ -12,7 +12,7 @@ SETS = ("one", "duel", "all")
 
 
 def rows_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser of what is common to tuning and contests."""
+    """Return a parser with the options of both tuning and contests."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -34,12 +34,12 @@ def rows_parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def add_who(parser: argparse.ArgumentParser) -> None:
-    """Add who takes part."""
+    """Add the option that selects contestants."""
     parser.add_argument("--who", nargs="+", metavar="NAME", help=f"of {', '.join(CONTESTANTS)}")
 
 
 def add_peers(parser: argparse.ArgumentParser) -> None:
-    """Add where the environments of the peers are."""
+    """Add the options that locate the environments of the peers."""
     parser.add_argument("--peers", type=Path, default=FOLDER, help="folder of environments")
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=FOLDER",
@@ -48,7 +48,7 @@ def add_peers(parser: argparse.ArgumentParser) -> None:
 
 
 def selected(args: argparse.Namespace) -> list[str]:
-    """Return the names of the cases that were asked for."""
+    """Return the names of the requested cases."""
     sets = {"one": [case.name for case in ONE], "duel": list(DUEL), "all": list(CASES)}
     if args.only:
         return chosen(CASES, args.only)

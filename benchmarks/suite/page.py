@@ -56,8 +56,8 @@ def page(
     """Return the page.
 
     Args:
-        facts: of every run that the rows are from; `threads` says which are of which.
-        plots: file names by `ratios`, `roofline`, `curves`; what is missing is left out.
+        facts: of every run of the rows; `threads` assigns rows to runs.
+        plots: file names by `ratios`, `roofline`, `curves`; missing plots are left out.
     """
     threads = sorted({row["threads"] for row in rows}, reverse=True)
     parts = [_head(rows, facts), HOW]
@@ -94,7 +94,7 @@ def _head(rows: Sequence[Row], facts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _run(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
-    """Return what made the rows of one run."""
+    """Return the section about one run: machine, versions, parameters."""
     mine = of_run(rows, facts)
     held = sorted({(row["threads"], row["rounds"]) for row in mine})
     rounds = ", ".join(f"{many} of {_title(count).lower()}" for count, many in held)
@@ -119,13 +119,13 @@ def _run(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
 
 
 def _peak(rows: Sequence[Row], threads: int) -> float:
-    """Return the median of the peaks that were measured beside the rows, in FLOP/s."""
+    """Return the median of the FMA peaks beside the rows, in FLOP/s."""
     found: float = median(row["fma_flop_per_s"] for row in rows if row["threads"] == threads)
     return found
 
 
 def of_run(rows: Sequence[Row], facts: Mapping[str, Any]) -> list[Row]:
-    """Return the rows that a run made: all numbers of threads and cases, where it does not say."""
+    """Return the rows of a run: of all numbers of threads and cases, if it does not list them."""
     return [
         row
         for row in rows
@@ -135,7 +135,7 @@ def of_run(rows: Sequence[Row], facts: Mapping[str, Any]) -> list[Row]:
 
 
 def _means(rows: Sequence[Row], threads: Sequence[int]) -> str:
-    """Return how many times faster we are, in the mean, than each."""
+    """Return the table of our geometric mean speed-up over each peer."""
     found = {count: means(rows, count) for count in threads}
     names = [name for name in (*HEADS, *PEERS) if any(name in found[count] for count in threads)]
 
@@ -157,7 +157,7 @@ def _means(rows: Sequence[Row], threads: Sequence[int]) -> str:
 
 
 def _rows(rows: Sequence[Row]) -> str:
-    """Return the table of a number of threads: us against the best peer."""
+    """Return the table of a number of threads: our kernel against the best peer."""
     return table(
         [{**row, "best": best_of(row), "runtime": best_runtime(row)} for row in rows],
         {
@@ -186,7 +186,7 @@ def _packed(row: Row) -> str:
 
 
 def _fastest(row: Row) -> float | None:
-    """Return our better time."""
+    """Return the better of our times."""
     return min((s for s in (ours_s(row, OURS), ours_s(row, OURS_RUNTIME)) if s), default=None)
 
 
@@ -274,7 +274,7 @@ def _share(share: float | None) -> str:
 
 
 def _notes(rows: Sequence[Row]) -> str:
-    """Return how exact everybody is, and who failed where."""
+    """Return the section on errors of results and on failures."""
     worst: dict[str, tuple[float, str]] = {}
     failures = []
     for row in rows:

@@ -12,8 +12,8 @@ from benchmarks.suite.contestants import CONTESTANTS, OURS, OURS_RUNTIME, PEERS
 from benchmarks.suite.duel import Duel
 from benchmarks.suite.summary import best_of, ours_s, ratio
 
-US, THEM, GREY = "#0072b2", "#d55e00", "#9a9a9a"  # told apart by the colour-blind too
-PANELS: Final = 5  # of curves, side by side
+US, THEM, GREY = "#0072b2", "#d55e00", "#9a9a9a"  # distinct for colour-blind readers
+PANELS: Final = 5  # panels with curves, side by side
 MOST: Final = 4.0  # the largest ratio that is drawn to scale
 CROWD: Final = 10.0  # operations per byte; beyond, labels stand in a row above the roof
 
@@ -34,7 +34,7 @@ def _figure(path: Path, *grid: int, **more: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def ratios(path: Path, rows: Sequence[Row]) -> Path | None:
-    """Draw how many times faster we are than the best peer, a panel per number of threads."""
+    """Draw our speed-up over the best peer, a panel per number of threads."""
     judged = [row for row in rows if (best := best_of(row)) and best.ratio is not None]
     if not judged:
         return None
@@ -51,7 +51,7 @@ def ratios(path: Path, rows: Sequence[Row]) -> Path | None:
 
 
 def _bars(panel: Any, rows: Sequence[Row], cases: Sequence[str]) -> None:
-    """Bars are the ratio to the best peer, grey dots those to the other peers."""
+    """Draw the ratio to the best peer as bars, ratios to the other peers as grey dots."""
     for row in rows:
         at, best = cases.index(row["case"]), best_of(row)
         assert best is not None
@@ -78,7 +78,7 @@ def _bars(panel: Any, rows: Sequence[Row], cases: Sequence[str]) -> None:
 
 
 def roofline(path: Path, rows: Sequence[Row]) -> Path | None:
-    """Draw rates against operations per byte: dots are us, rings the best peer of the row."""
+    """Draw rates against operations per byte: dots for ours, rings for the best peer of the row."""
     threads = sorted({row["threads"] for row in rows}, reverse=True)
     if not threads:
         return None
@@ -117,7 +117,7 @@ def _roof(panel: Any, rows: Sequence[Row]) -> None:
 
 
 def _dots(panel: Any, row: Row) -> tuple[float, float] | None:
-    """Draw us and the best peer; return where the upper of both is, None where neither is."""
+    """Draw our rate and the best peer's; return the upper point, None if there is neither."""
     reach, best = row["flop"] / row["bytes"], best_of(row)
     found = [s for s in (ours_s(row, OURS), ours_s(row, OURS_RUNTIME)) if s is not None]
     rates = []
@@ -132,7 +132,7 @@ def _dots(panel: Any, row: Row) -> tuple[float, float] | None:
 
 
 def _names(panel: Any, tops: Mapping[str, tuple[float, float]], peak: float, right: float) -> None:
-    """Write names beside the dots, or where they crowd, in a row above, with a line to each."""
+    """Write names beside the dots; if dots crowd, in a row above, with a line to each."""
     crowd = sorted((x, y, case) for case, (x, y) in tops.items() if x >= CROWD)
     for case, (x, y) in tops.items():
         if x < CROWD:
@@ -150,7 +150,7 @@ def _names(panel: Any, tops: Mapping[str, tuple[float, float]], peak: float, rig
 
 
 def curves(path: Path, duels: Sequence[Duel]) -> Path | None:
-    """Draw the best against seconds and against trials, two rows of panels per five cases."""
+    """Draw the best time over seconds and over trials, two rows of panels per five cases."""
     if not duels:
         return None
     count = max(duel.threads for duel in duels)
@@ -180,7 +180,7 @@ def _curve(panel: Any, duel: Duel, by: int) -> None:
     names = (("ansorpy", duel.ours, US), (CONTESTANTS["metaschedule"].title, duel.theirs, THEM))
     for label, points, colour in names:
         seen = [point for point in points if isfinite(point[2])]
-        if by == 0:  # trials of a batch become known together: the last has their best
+        if by == 0:  # trials of a batch end together: its last point has their best
             seen = list({point[0]: point for point in seen}.values())
         panel.plot(
             [point[by] for point in seen], [point[2] * 1e3 for point in seen], color=colour,

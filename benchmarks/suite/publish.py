@@ -2,8 +2,8 @@
 
     python -m benchmarks.suite.publish [FILE] [--with OTHER ...]
 
-With others, the rows that they have and the file lacks are added to it first: one page of a run
-on two threads and an older one on one, or of some rows that were contested again and the others.
+With OTHER files, their rows are added first if FILE lacks them: one page for a run on two threads
+and an older run on one, or for repeated rows and the rest.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def publish(path: Path) -> None:
 
 
 def joined(files: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return several result files as one: each row is of the first that has it."""
+    """Join several result files: each row comes from the first file with that row."""
     answer: dict[str, list[Any]] = {"facts": [], "rows": [], "duels": []}
     known: set[Key] = set()
     made: list[tuple[Mapping[str, Any], set[Key]]] = []
@@ -59,7 +59,7 @@ def joined(files: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
-    """Return what tells rows, and duels, apart."""
+    """Return the key of a row or duel."""
     return row["case"], row["threads"]
 
 

@@ -20,7 +20,7 @@ from benchmarks.suite.summary import best_of, means, ours_s
 BEGIN: Final = "<!-- suite: begin; made by `python -m benchmarks.suite.readme` -->"
 END: Final = "<!-- suite: end -->"
 PAGE: Final = "benchmarks/results/suite.md"
-# A row per kind of operator, one that we lose included.
+# A row per kind of operator, including a row that a peer wins.
 FEW: Final = (
     "gmm_512", "c2d_r64", "dep_32", "mm_bias_gelu", "attention", "softmax_2048x512", "layernorm",
     "redsum_ax1",
@@ -28,7 +28,7 @@ FEW: Final = (
 
 
 def _also(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
-    """Return when the rows of another run were made."""
+    """Return the sentence about the date of another run."""
     date, told = facts["date"][:10], ""
     for count, many in sorted(Counter(row["threads"] for row in of_run(rows, facts)).items()):
         some = f"{many} row{'s'[: many > 1]} of " if "cases" in facts else ""
@@ -73,7 +73,7 @@ def _means(rows: Sequence[Row]) -> str:
 
 
 def _ours_s(row: Row) -> float | None:
-    """Return our time: weights constant where the best peer's are."""
+    """Return our time, with constant weights if the best peer has them."""
     best = best_of(row)
     packed = best is not None and CONTESTANTS[best.peer].constant_weights
     return ours_s(row, OURS if packed else OURS_RUNTIME)

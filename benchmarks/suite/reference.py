@@ -1,4 +1,4 @@
-"""What the formulas mean, in NumPy and float64, written without a tensor library of anybody."""
+"""Reference results of the formulas in float64, by NumPy only."""
 
 from collections.abc import Mapping
 from math import erf, sqrt
@@ -15,13 +15,13 @@ _ERF: Final = np.vectorize(erf, otypes=[np.float64])
 
 
 def random_inputs(form: forms.Form, seed: int) -> dict[str, Array]:
-    """Return float32 inputs by name, normally distributed; the same for a seed everywhere."""
+    """Return float32 inputs by name, normally distributed; a seed determines them."""
     rng = np.random.default_rng(seed)
     return {i.name: rng.standard_normal(i.shape, dtype="float32") for i in form.inputs}
 
 
 def reference(form: forms.Form, given: Arrays) -> Array:
-    """Return the output, float64, of the shape that the form says."""
+    """Return the output, float64, in the shape of the form."""
     return np.asarray(_reference(form, given), np.float64)
 
 
@@ -64,10 +64,10 @@ def _reference(form: forms.Form, given: Arrays) -> Any:  # noqa: C901 -- one cas
 
 
 def away(found: Array, wanted: Array) -> float:
-    """Return the largest difference, relative to the largest value that is wanted.
+    """Return the largest difference, relative to the largest expected value.
 
     Raises:
-        ValueError: another shape.
+        ValueError: the shapes differ.
     """
     if found.shape != wanted.shape:
         raise ValueError(f"result has shape {found.shape}, not {wanted.shape}")
@@ -93,7 +93,7 @@ def windows(x: Array, rank: int, kernel: int, stride: int, dilation: int) -> Arr
 
 
 def convolution(form: forms.Conv, data: Arrays) -> Array:
-    """Return a convolution, input by input: windows of a whole batch need gigabytes."""
+    """Return a convolution, computed per input: windows of a whole batch need gigabytes."""
     x, w = data["X"], data["W"]
     if form.nhwc:
         x, w = np.moveaxis(x, -1, 1), np.moveaxis(w, (-1, -2), (0, 1))

@@ -36,18 +36,18 @@ KEYS: Final = ("case", "threads", "round")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is contested, by whom, how often."""
+    """Cases, contestants and number of rounds of the contests."""
 
     cases: tuple[str, ...]
     threads: tuple[int, ...]
     rounds: int
     who: tuple[Contestant, ...]
     terms: Terms
-    kernels: Mapping[tuple[str, str, int], Path]  # by case, contestant, threads
+    kernels: Mapping[tuple[str, str, int], Path]  # files by case, contestant, threads
 
 
 def kernel_paths(some: Sequence[Wanted], cases: Sequence[str], seed: int) -> dict[Any, Path]:
-    """Return the files that contestants play with, by case, contestant and threads."""
+    """Return the kernel files by case, contestant and threads."""
     found = {(one.case, one.who, one.threads): one.path for one in some}
     for threads in {one.threads for one in some}:
         for case in cases:
@@ -57,7 +57,7 @@ def kernel_paths(some: Sequence[Wanted], cases: Sequence[str], seed: int) -> dic
 
 
 def players(plan: Plan, case: str) -> list[Contestant]:
-    """Return who takes part in a contest: not twice the same kernel of ours."""
+    """Return the contestants of a contest, without equal columns of ours."""
     left_out = set()
     if not ROWS[case].has_weights:
         left_out.add(OURS)
@@ -68,7 +68,7 @@ def players(plan: Plan, case: str) -> list[Contestant]:
 
 
 def digests(plan: Plan, case: str, threads: int) -> dict[str, str]:
-    """Return short digests of the kernels that take part: a new one asks for a new contest."""
+    """Return short digests of the kernels of a contest: a new kernel needs a new contest."""
     found = {}
     for one in plan.who:
         path = plan.kernels.get((case, one.name, threads))
@@ -78,7 +78,7 @@ def digests(plan: Plan, case: str, threads: int) -> dict[str, str]:
 
 
 def play(plan: Plan, pythons: Mapping[str, Path], results: Results, deadline_s: float) -> bool:
-    """Hold the contests that are missing; return False where the deadline came first."""
+    """Hold the missing contests; return False if the deadline passed first."""
     missing = [
         (at, threads, case)
         for at in range(plan.rounds)
@@ -119,10 +119,10 @@ def _done(plan: Plan, results: Results, case: str, threads: int, at: int) -> boo
 
 
 def warm(plan: Plan, pythons: Mapping[str, Path]) -> None:
-    """Let everybody prepare every case once, untimed: what can be kept is then there.
+    """Let all contestants prepare every case once, untimed, to fill their caches.
 
-    Libraries of Halide and torch.compile take half a minute each; they do not depend on how
-    quiet the machine is, so this may run beside other work, on any cores.
+    Libraries of Halide and torch.compile take half a minute each and do not depend on the load of
+    the machine: the function may run beside other work, on any cores.
     """
     for threads in plan.threads:
         cores = sorted(slot_cores(threads))
@@ -158,7 +158,7 @@ def _contest(plan: Plan, guests: Party, case: str, threads: int, at: int) -> Row
 
 
 def _told(row: Row) -> str:
-    """Return a line about a contest: us and the fastest three others."""
+    """Return a line about a contest: our time and the fastest three peers."""
     times = {n: a["median_s"] for n, a in row["contestants"].items() if "median_s" in a}
     ours = {n: t for n, t in times.items() if CONTESTANTS[n].ours}
     peers = sorted((t, n) for n, t in times.items() if n not in ours)[:3]

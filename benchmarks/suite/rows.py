@@ -1,4 +1,4 @@
-"""The rows of the suite for us: a case and its Dag.
+"""Our rows of the suite: cases and their Dags.
 
 from benchmarks.suite.rows import ROWS
 dag = ROWS["c2d_r64"].dag(constant_weights=True)
@@ -17,7 +17,7 @@ from benchmarks.suite.forms import Form, has_weights
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case, as we are asked to tune it."""
+    """One case as a task for ansorpy."""
 
     case: Case
 
@@ -28,18 +28,18 @@ class Row:
 
     @property
     def form(self) -> Form:
-        """What is computed."""
+        """The formula with its sizes."""
         return self.case.form
 
     @property
     def has_weights(self) -> bool:
-        """Whether `constant_weights` makes a difference."""
+        """True if `constant_weights` changes the Dag."""
         return has_weights(self.form)
 
     def dag(self, constant_weights: bool = False) -> Dag:
-        """Return the Dag, named after the row; its placeholders are called as the form's inputs.
+        """Return the Dag, named after the row; its placeholders are named after the form's inputs.
 
-        Shapes are those of the form, but for depthwise weights: [channels, kernel, kernel].
+        Shapes are those of the form, except depthwise weights: [channels, kernel, kernel].
         """
         return replace(dag_of(self.form, constant_weights), name=self.name)
 

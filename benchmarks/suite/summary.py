@@ -1,4 +1,4 @@
-"""Rounds to rows: medians over processes, ratios to the peers, means. Pure functions."""
+"""Merge rounds to rows: medians over processes, ratios to the peers, means. Pure functions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,15 +18,15 @@ from benchmarks.suite.contestants import (
 )
 from benchmarks.suite.forms import has_weights, moved_bytes
 
-NOISY: Final = 0.2  # spread of the FMA peak: beyond it virtual cores shared a real one
+NOISY: Final = 0.2  # spread of the FMA peak above which virtual cores shared a physical core
 
-Figures = Mapping[str, Any]  # of one contestant in one row
+Figures = Mapping[str, Any]  # times, error or failure of one contestant in one row
 
 
 def merged(rounds: Sequence[Row]) -> list[Row]:
     """Return one row per case and threads, in the order of the suite, most threads first.
 
-    Noisy rounds are left out where a quiet one was held; whoever won plays no part in that.
+    Noisy rounds are left out if there is a quiet round, regardless of the results.
     """
     groups: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in rounds:
@@ -59,7 +59,7 @@ def _merged(case: str, threads: int, held: Sequence[Row]) -> Row:
 
 
 def _figures(answers: Sequence[Figures]) -> Figures:
-    """Return the spread over processes; a contestant that failed everywhere says why."""
+    """Return the spread over processes, or the reason if every process failed."""
     good = [a for a in answers if "median_s" in a]
     if not good:
         return {key: answers[-1][key] for key in ("unfit", "failed") if key in answers[-1]}
@@ -74,30 +74,30 @@ def _figures(answers: Sequence[Figures]) -> Figures:
 
 
 def time_s(row: Row, name: str) -> float | None:
-    """Return the median of a contestant in a merged row, None where it has none."""
+    """Return the median of a contestant in a merged row, None without a time."""
     found: float | None = row["contestants"].get(name, {}).get("median")
     return found
 
 
 def ours_s(row: Row, who: str) -> float | None:
-    """Return our time; without weights both columns are one kernel."""
+    """Return our time; without weights both columns have the same kernel."""
     same = who == OURS and not has_weights(CASES[row["case"]].form)
     return time_s(row, OURS_RUNTIME if same else who)
 
 
 def ratio(row: Row, peer: str) -> float | None:
-    """Return how many times faster we are than a peer, weights constant where its are."""
+    """Return our speed-up over a peer, with constant weights if the peer has them."""
     theirs, ours = time_s(row, peer), ours_s(row, ours_against(peer))
     return theirs / ours if theirs is not None and ours is not None else None
 
 
 def ratio_without_packing(row: Row, peer: str) -> float | None:
-    """Return the same with our weights at run time; None for a peer with constant ones."""
+    """Return our speed-up with weights at run time; None for a peer with constant weights."""
     return None if CONTESTANTS[peer].constant_weights else ratio(row, peer)
 
 
 def ratio_with_winograd(row: Row, peer: str) -> float | None:
-    """Return the same with Winograd's transforms allowed to us."""
+    """Return our speed-up with Winograd's transforms allowed."""
     theirs, who = time_s(row, peer), ours_against(peer)
     allowed = time_s(row, WITH_WINOGRAD[who])
     ours = ours_s(row, who) if allowed is None else allowed
@@ -106,12 +106,12 @@ def ratio_with_winograd(row: Row, peer: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The fastest of some peers in a row, and how many times faster we are."""
+    """The fastest of some peers in a row, and our speed-up over it."""
 
     peer: str
     time_s: float
     ratio: float | None
-    winograd: float | None  # with the transforms allowed, where they apply
+    winograd: float | None  # speed-up with the transforms allowed, if they apply
 
 
 def best_of(row: Row, peers: Iterable[str] = PEERS) -> Best | None:
@@ -124,13 +124,13 @@ def best_of(row: Row, peers: Iterable[str] = PEERS) -> Best | None:
 
 
 def best_runtime(row: Row) -> Best | None:
-    """Return the fastest of the peers whose weights come at run time, as ours then do."""
+    """Return the fastest of the peers with weights at run time, compared with ours at run time."""
     return best_of(row, [name for name in PEERS if not CONTESTANTS[name].constant_weights])
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A geometric mean of ratios, with the rows that it is over."""
+    """A geometric mean of ratios, with the number of rows."""
 
     ratio: float
     rows: int
@@ -139,7 +139,7 @@ class Mean:
 
 
 def mean(ratios: Mapping[str, float | None]) -> Mean | None:
-    """Return the geometric mean of what is there, None where nothing is."""
+    """Return the geometric mean of the existing ratios, None if there are none."""
     found = sorted((value, name) for name, value in ratios.items() if value is not None)
     if not found:
         return None
@@ -147,7 +147,7 @@ def mean(ratios: Mapping[str, float | None]) -> Mean | None:
 
 
 def means(rows: Sequence[Row], threads: int) -> dict[str, Mean]:
-    """Return our mean against the best of all, the best without packing, and each peer."""
+    """Return our mean speed-up over the best of all, the best without packing, and each peer."""
     some = [row for row in rows if row["threads"] == threads]
 
     def over(value: Any) -> Mean | None:
@@ -166,7 +166,7 @@ def means(rows: Sequence[Row], threads: int) -> dict[str, Mean]:
 
 
 def share_of_fma(row: Row, time: float) -> float:
-    """Return the share of the FMA peak that was measured beside the row."""
+    """Return the share of the FMA peak measured beside the row."""
     found: float = row["flop"] / time / row["fma_flop_per_s"]
     return found
 

@@ -1,10 +1,10 @@
-"""Kernels of ours for the contests: tuned once, kept, used by every contest.
+"""Tune our kernels for the contests, once; every contest uses the stored zips.
 
     python -m benchmarks.suite.tune [--trials 256] [--threads 1 2] [--only CASE ...]
 
 Beside every zip lies a JSON file with the curve of the search: by trial, the seconds from the
 request to the end of its batch and the best cost so far; the first answer, checked and timed before
-any trial, is trial 0. Nothing is taken from earlier records.
+any trial, is trial 0. Earlier records are not used.
 """
 
 import json
@@ -47,7 +47,7 @@ KERNELS: Final = RAW / "suite" / "kernels"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One kernel to tune: who plays it in the contests, and how it is searched."""
+    """One kernel to tune: its contestant, and the options of its search."""
 
     case: str
     who: str
@@ -58,24 +58,24 @@ class Wanted:
 
     @property
     def constant_weights(self) -> bool:
-        """Whether weights may be packed ahead of time."""
+        """True if weights may be packed ahead of time."""
         return CONTESTANTS[self.who].constant_weights
 
     @property
     def path(self) -> Path:
-        """Where the zip is kept. A kernel that does not care is shared by several players."""
+        """Path of the zip. Contestants whose options make no difference share a kernel."""
         packed = "-packed" if self.constant_weights else ""
         packed += "-winograd" if CONTESTANTS[self.who].allow else ""
         return KERNELS / f"{self.case}{packed}-{self.trials}x{self.threads}-s{self.seed}.zip"
 
     @property
     def curve(self) -> Path:
-        """Where the search is described; there also where nothing survived."""
+        """Path of the curve of the search; written even if no kernel passed its checks."""
         return self.path.with_suffix(".json")
 
 
 def wanted(cases: Sequence[str], args: Namespace) -> Iterator[Wanted]:
-    """Yield the kernels of the cases, first those that the table needs most."""
+    """Yield the kernels of the cases, most important columns of the table first."""
     for threads in args.threads:
         for case in cases:
             if ROWS[case].has_weights:
@@ -88,14 +88,14 @@ def wanted(cases: Sequence[str], args: Namespace) -> Iterator[Wanted]:
 
 
 def duellists(case: str) -> tuple[str, ...]:
-    """Return which columns of ours face MetaSchedule in a case with as many trials."""
+    """Return our columns that are compared with MetaSchedule at equal trials."""
     if case not in DUEL:
         return ()
     return (OURS_64, OURS_64_WINOGRAD) if takes_winograd(case) else (OURS_64,)
 
 
 class Finalists(OursOnly):
-    """A pool whose final race is among tuned kernels, where there are any.
+    """A pool whose final race is among tuned kernels, if there are any.
 
     Untuned loops of the larger rows take up to half a minute per call.
     """
@@ -107,7 +107,7 @@ class Finalists(OursOnly):
         first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
     ) -> dict[str, PairedTimes | Failed]:
-        """Race the tuned kernels; without one that survives, the untuned one."""
+        """Race the tuned kernels; if none passes, race the untuned kernel."""
         tuned = {name: one for name, one in contestants.items() if name != NAIVE}
         found = super().race(tuned, numpy, first_case_s, late) if tuned else {}
         if any(isinstance(one, PairedTimes) for one in found.values()):
@@ -116,7 +116,7 @@ class Finalists(OursOnly):
 
 
 class WatchedStore(MemoryStore):
-    """A store that notes when every trial came in, and the best cost then."""
+    """A store that records the time of every trial, and the best cost at that time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class WatchedStore(MemoryStore):
         self.curve: list[tuple[float, int, float | None]] = []
 
     def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
-        """Keep the records of a batch, or the one of the final race."""
+        """Store the records of a batch, or the record of the final race."""
         super().append(records, origin)
         seconds = time.monotonic() - self.begin_s
         for record in records:
@@ -134,22 +134,24 @@ class WatchedStore(MemoryStore):
                 self.note(seconds, record.best_s)
 
     def note(self, seconds: float, cost_s: float | None) -> None:
-        """Add a point: the best that was seen after so many seconds, None where all failed.
+        """Add a point: the best cost after `seconds`, None if all trials failed.
 
-        The first answer stands by itself: what trials are told to take is in proportion to a
-        control.
+        The first answer is a separate point: times of trials are relative to a reference
+        kernel.
         """
-        began = self.curve and bool(self.curve[-1][1]) == bool(self.trials)  # not the first answer
+        began = self.curve and bool(self.curve[-1][1]) == bool(
+            self.trials
+        )  # best of trials only, not of the first answer
         best_s = self.curve[-1][2] if began else None
         found = [cost for cost in (best_s, cost_s) if cost is not None]
         self.curve.append((seconds, self.trials, min(found, default=None)))
 
 
 def tuned(one: Wanted) -> None:
-    """Tune a kernel; leave zip and curve.
+    """Tune a kernel; write zip and curve.
 
     Raises:
-        KeyboardInterrupt: somebody pressed Ctrl-C; nothing is kept.
+        KeyboardInterrupt: Ctrl-C was pressed; no file is written.
     """
     dag = ROWS[one.case].dag(one.constant_weights)
     request = Request(
@@ -181,7 +183,7 @@ def tuned(one: Wanted) -> None:
 
 
 def tune_all(some: Sequence[Wanted], deadline_s: float) -> bool:
-    """Tune what is missing; return False where the deadline (monotonic) came first."""
+    """Tune the missing kernels; return False if the deadline (monotonic) passed first."""
     KERNELS.mkdir(parents=True, exist_ok=True)
     missing = [one for one in some if not one.curve.exists()]
     begin_s = time.monotonic()
@@ -192,14 +194,14 @@ def tune_all(some: Sequence[Wanted], deadline_s: float) -> bool:
             return False
         left = (now_s - begin_s) / at * (len(missing) - at) if at else None
         if one.curve.exists():
-            continue  # two players share it
+            continue  # contestants share the kernel
         say(f"tune {at + 1}/{len(missing)}, {duration(left)} left: {one.path.stem}")
         tuned(one)
     return True
 
 
 def main() -> None:
-    """Tune what is missing."""
+    """Tune the missing kernels."""
     parser = rows_parser(__doc__)
     add_who(parser)
     parser.add_argument("--retune", action="store_true", help="forget the kernels of these rows")

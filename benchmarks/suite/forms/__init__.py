@@ -1,7 +1,8 @@
-"""The formulas of the suite with their sizes: what every contestant is asked to compute.
+"""The formulas of the suite with their sizes, which every contestant computes.
 
 Plain data without a tensor library: a peer reads it in an environment of its own. Everything is
-float32. `inputs` are in the order of the formula; a weight is what a deployed model knows ahead.
+float32. `inputs` are in the order of the formula; weights are inputs that a deployed model knows
+ahead of time.
 """
 
 from math import prod
@@ -24,7 +25,7 @@ __all__ = [
     "TransposedBatchMatmul", "TransposedConv", "has_weights", "moved_bytes",
 ]  # fmt: skip
 
-EPSILON: Final = 1e-5  # of layer norm, as everywhere
+EPSILON: Final = 1e-5  # epsilon of layer norm, the default of most libraries
 ITEM_BYTES: Final = 4
 
 Form = (
@@ -40,5 +41,5 @@ def moved_bytes(form: Form) -> int:
 
 
 def has_weights(form: Form) -> bool:
-    """Return whether something of the formula is known ahead of the call."""
+    """Return whether an input of the formula is known ahead of the call."""
     return any(given.weight for given in form.inputs)

@@ -1,4 +1,4 @@
-"""What all forms share."""
+"""Shared parts of the forms."""
 
 from dataclasses import dataclass
 

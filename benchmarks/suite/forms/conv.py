@@ -39,7 +39,7 @@ class Conv:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         window, depth = (self.kernel,) * self.rank, self.channels // self.groups
         if self.nhwc:
             data = Input("X", (self.batch, *self.spatial, self.channels))
@@ -51,7 +51,7 @@ class Conv:
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         if self.nhwc:
             return (self.batch, *self.extents, self.outputs)
         return (self.batch, self.outputs, *self.extents)
@@ -77,20 +77,20 @@ class TransposedConv:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         weights = (self.channels, self.outputs, self.kernel, self.kernel)
         data = (self.batch, self.channels, self.size, self.size)
         return (Input("X", data), Input("W", weights, weight=True))
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         extent = (self.size - 1) * self.stride - 2 * self.padding + self.kernel
         return (self.batch, self.outputs, extent, extent)
 
     @property
     def flop(self) -> int:
-        """The useful ones: products with inserted zeros do not count."""
+        """Operations of the formula, without products with inserted zeros."""
         window = self.kernel**2 * self.size**2
         return 2 * self.batch * self.channels * self.outputs * window
 
@@ -115,7 +115,7 @@ class Capsule:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         square = (self.capsule, self.capsule)
         data = (self.batch, self.size, self.size, *square, self.channels)
         weights = (self.kernel, self.kernel, *square, self.channels, self.outputs)
@@ -123,7 +123,7 @@ class Capsule:
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         square = (self.capsule, self.capsule)
         return (self.batch, self.extent, self.extent, *square, self.outputs)
 
@@ -143,12 +143,12 @@ class MaxPool:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         return (Input("X", (self.batch, self.channels, self.size, self.size)),)
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.batch, self.channels, self.size // 2, self.size // 2)
 
     @property

@@ -13,16 +13,16 @@ class Matmul:
     m: int
     k: int
     n: int
-    weights: bool = False  # B is one
+    weights: bool = False  # B is a weight
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         return (Input("A", (self.m, self.k)), Input("B", (self.k, self.n), self.weights))
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.m, self.n)
 
     @property
@@ -42,12 +42,12 @@ class BatchMatmul:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         return (Input("A", (self.batch, self.m, self.k)), Input("B", (self.batch, self.k, self.n)))
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.batch, self.m, self.n)
 
     @property
@@ -66,13 +66,13 @@ class MatmulGelu:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         weights = Input("B", (self.k, self.n), weight=True)
         return (Input("A", (self.m, self.k)), weights, Input("bias", (self.n,), weight=True))
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.m, self.n)
 
     @property
@@ -92,13 +92,13 @@ class TransposedBatchMatmul:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         shape = (self.batch, self.length, self.heads, self.width)
         return (Input("query", shape), Input("value", shape))
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.batch, self.heads, self.length, self.length)
 
     @property
@@ -117,13 +117,13 @@ class Attention:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         keys = (self.keys, self.width)
         return (Input("Q", (self.queries, self.width)), Input("K", keys), Input("V", keys))
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.queries, self.width)
 
     @property

@@ -15,12 +15,12 @@ class Norm:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         return (Input("X", (self.batch, self.rows, self.columns)),)
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.batch,)
 
     @property
@@ -38,12 +38,12 @@ class Softmax:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         return (Input("X", (self.rows, self.columns)),)
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.rows, self.columns)
 
     @property
@@ -61,12 +61,12 @@ class LayerNorm:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         return (Input("X", (self.rows, self.columns)), *vectors(self.columns))
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.rows, self.columns)
 
     @property
@@ -84,12 +84,12 @@ class Elementwise:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         return tuple(Input(name, (self.rows, self.columns)) for name in "ABC")
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.rows, self.columns)
 
     @property
@@ -108,12 +108,12 @@ class SumOf:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What is read."""
+        """Inputs of the formula."""
         return (Input("X", (self.rows, self.columns)),)
 
     @property
     def output(self) -> Shape:
-        """The shape of what is written."""
+        """Shape of the output."""
         return (self.columns,) if self.axis == 0 else (self.rows,)
 
     @property

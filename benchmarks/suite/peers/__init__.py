@@ -1,5 +1,5 @@
-"""Everyone who takes part, one file each: how a form becomes a call.
+"""The contestants, one file each, which turn a form into a call.
 
 A module has `prepare(job) -> Ready`. It is imported in the environment of its peer, which has
-numpy and the peer's own packages, and nothing of ours.
+numpy and the peer's own packages, but not ansorpy.
 """

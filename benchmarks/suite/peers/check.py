@@ -1,8 +1,8 @@
-"""Does a peer compute the formulas? Every form at a tiny size, in the peer's environment.
+"""Check the results of a peer: every form at a tiny size, in the peer's environment.
 
     python -m benchmarks.suite.peers.check MODULE [VARIANT]
 
-Prints a JSON object: by form, how far the result is from float64, or why there is none.
+Prints a JSON object: by form, the difference from float64, or the reason why there is no result.
 """
 
 import json
@@ -23,13 +23,13 @@ FAILED: Final = "failed:"
 
 
 def checked(peer: str, variant: str, name: str, form: Form, folder: Path) -> float | str:
-    """Return how far the result is from float64, or why the peer does not offer the form."""
+    """Return the difference from float64, or the reason why the peer lacks the form."""
     given = random_inputs(form, 0)
     held = {key: aligned(array) for key, array in given.items()}
     job = Job(name, form, held, 1, variant, folder)
     try:
         ready = module(f"benchmarks.suite.peers.{peer}").prepare(job)
-        for _ in range(2):  # a second call must not build on the first
+        for _ in range(2):  # a second call must not depend on the first
             ready.call()
     except Unfit as why:
         return str(why)
@@ -39,7 +39,7 @@ def checked(peer: str, variant: str, name: str, form: Form, folder: Path) -> flo
 
 
 def main() -> None:
-    """Check all forms; what libraries print goes to standard error."""
+    """Check all forms; output of libraries goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     peer, variant = (*sys.argv[1:], "")[:2]

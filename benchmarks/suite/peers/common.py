@@ -1,4 +1,4 @@
-"""What a peer is given and what it gives back."""
+"""Input and result of a peer: a job, and a call that is ready."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ ALIGN_BYTES: Final = 64
 
 
 class Unfit(Exception):  # noqa: N818 -- not an error: the peer has no such operator
-    """The peer does not offer this form."""
+    """Raised by a peer that does not offer a form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """One form on given arrays, float32, C-contiguous, starting at multiples of 64 bytes.
 
-    `folder` is the peer's own for this case: compiled code may be kept there.
+    `folder` belongs to the peer and the case: it may hold compiled code.
     """
 
     case: str
@@ -40,9 +40,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A call that is timed, and where its result is afterwards, in any layout of that shape.
+    """The timed call and the array of its result, in any layout of the shape.
 
-    The job lives as long: some libraries borrow its arrays without holding them.
+    The job must outlive the call: some libraries borrow its arrays without a reference.
     """
 
     call: Callable[[], object]
@@ -51,7 +51,7 @@ class Ready:
 
 
 def module(name: str) -> Any:
-    """Return an imported module: peers are optional, so that nothing is known of their types."""
+    """Import a module as Any: peers are optional, so that their types are unknown."""
     return importlib.import_module(name)
 
 

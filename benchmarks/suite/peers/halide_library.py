@@ -1,4 +1,4 @@
-"""Calls a pipeline that Halide compiled ahead of time: its buffers, as its C header has them."""
+"""Call a pipeline that Halide compiled ahead of time; buffers follow its C header."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -48,9 +48,9 @@ def buffer(array: Array) -> Buffer:
 
 
 def loaded(library: Path, arrays: Sequence[Array]) -> tuple[Callable[[], None], list[Any]]:
-    """Return the call on these arrays, inputs then output, and what must live as long.
+    """Return the call on these arrays, inputs then output, and the objects that it borrows.
 
-    The call raises RuntimeError where the pipeline returns an error.
+    The call raises RuntimeError if the pipeline returns an error.
     """
     function = getattr(ctypes.CDLL(str(library)), ENTRY)
     buffers = [buffer(array) for array in arrays]

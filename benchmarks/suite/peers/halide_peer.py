@@ -1,4 +1,4 @@
-"""Halide with the Adams2019 autoscheduler, for the forms that people write in it."""
+"""Halide with the Adams2019 autoscheduler, for the forms that are common in Halide."""
 
 import shutil
 import subprocess
@@ -13,15 +13,15 @@ from benchmarks.suite.peers.common import Job, Ready, Unfit, module
 from benchmarks.suite.peers.halide_library import ENTRY, loaded
 
 SCHEDULER = "Adams2019"
-BEAM = 32  # its default
-DENSE_BEAM = 8  # with the default a convolution over channels is scheduled for minutes
+BEAM = 32  # default beam size of Adams2019
+DENSE_BEAM = 8  # beam size for convolutions over channels, which take minutes with the default
 
 
 def prepare(job: Job) -> Ready:
     """Return the call. The library is kept in the job's folder: scheduling takes half a minute.
 
     Raises:
-        Unfit: the form was not written in Halide, or there is no C compiler to link with.
+        Unfit: the form has no Halide version here, or there is no C compiler to link with.
     """
     job.folder.mkdir(parents=True, exist_ok=True)
     library, facts = job.folder / "pipeline.so", {}
@@ -34,7 +34,7 @@ def prepare(job: Job) -> Ready:
 
     def call() -> object:
         run()
-        return buffers  # they must live as long as the call
+        return buffers  # the call borrows them
 
     return Ready(call, lambda: out, facts)
 

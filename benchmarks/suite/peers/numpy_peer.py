@@ -1,4 +1,4 @@
-"""NumPy, where the formula is natural in it; results go into the same array at every call."""
+"""NumPy, for formulas that are natural in it; results go into the same array at every call."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ def prepare(job: Job) -> Ready:
     """Return the call.
 
     Raises:
-        Unfit: nobody would write this formula in NumPy.
+        Unfit: the formula has no natural form in NumPy.
     """
     out = np.empty(job.form.output, np.float32)
     return Ready(_call(job.form, job.arrays, out), lambda: out)

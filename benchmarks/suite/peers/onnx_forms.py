@@ -35,7 +35,7 @@ def model(job: Job, constant_weights: bool) -> tuple[bytes, list[str]]:
     """Return the model and the names of the inputs that are given at run time.
 
     Raises:
-        Unfit: ONNX cannot say it.
+        Unfit: ONNX cannot express the form.
     """
     graph, form = Graph(), job.form
     _build(graph, form)

@@ -12,7 +12,7 @@ def prepare(job: Job) -> Ready:
     """Return the call.
 
     Raises:
-        Unfit: ONNX cannot say it.
+        Unfit: ONNX cannot express the form.
     """
     openvino = module("openvino")
     data, _ = model(job, constant_weights=True)

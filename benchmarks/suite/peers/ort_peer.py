@@ -11,7 +11,7 @@ def prepare(job: Job) -> Ready:
     """Return the call of a variant: constant or runtime.
 
     Raises:
-        Unfit: ONNX cannot say it, or both variants are the same.
+        Unfit: ONNX cannot express the form, or both variants are the same.
     """
     constant = job.variant == "constant"
     if not constant and not has_weights(job.form):
@@ -32,6 +32,6 @@ def prepare(job: Job) -> Ready:
 
     def call() -> object:
         session.run_with_iobinding(binding)
-        return values  # they must live as long as the call
+        return values  # the call borrows them
 
     return Ready(call, output.numpy)

@@ -1,4 +1,4 @@
-"""The forms as functions of torch tensors, and as eager calls with a held output."""
+"""The forms as functions of torch tensors, and as eager calls with a fixed output."""
 
 from collections.abc import Callable
 from typing import Any, assert_never
@@ -9,7 +9,7 @@ Function = Callable[..., Any]
 
 
 def eager(torch: Any, form: forms.Form, tensors: list[Any]) -> Callable[[], Any]:
-    """Return the eager call; the result goes into the same memory where torch has `out=`."""
+    """Return the eager call; the result goes into the same memory if torch has `out=`."""
     out = torch.empty(form.output)
     x = tensors[0]
     match form:
@@ -27,7 +27,7 @@ def eager(torch: Any, form: forms.Form, tensors: list[Any]) -> Callable[[], Any]
 
 
 def function(torch: Any, form: forms.Form) -> Function:  # noqa: C901 -- one case per form
-    """Return a function of the form's inputs; convolutions are NCHW whatever the form says."""
+    """Return a function of the form's inputs; convolutions are always NCHW."""
     functional = torch.nn.functional
     match form:
         case forms.Matmul() | forms.BatchMatmul():

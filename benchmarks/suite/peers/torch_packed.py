@@ -1,4 +1,4 @@
-"""torch with weights packed ahead, by the operators that its own frozen graphs use."""
+"""torch with weights packed ahead of time, by the operators of its frozen graphs."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -13,7 +13,7 @@ def packed(torch: Any, form: Form, tensors: list[Any]) -> Callable[[], Any]:
     """Return the call on packed weights.
 
     Raises:
-        Unfit: no weights that torch packs.
+        Unfit: the form has no weights that torch packs.
     """
     if not torch.backends.mkldnn.is_available():
         raise Unfit("this torch has no oneDNN")
@@ -31,7 +31,7 @@ def packed(torch: Any, form: Form, tensors: list[Any]) -> Callable[[], Any]:
 
 
 def _conv(torch: Any, form: Conv, tensors: list[Any]) -> Callable[[], Any]:
-    """The batch norm of a layer is folded into weights and bias, as every deployer does."""
+    """Fold the batch norm of a layer into weights and bias, as is usual for deployment."""
     if form.rank == 1:
         raise Unfit("torch packs weights of two and three dimensions")
     x, w = tensors[:2]

@@ -21,7 +21,7 @@ def prepare(job: Job) -> Ready:
         Unfit: the variant makes no difference to this form, or does not offer it.
     """
     if job.variant == "compile":
-        # One process compiles: its helpers would stay and share the cores with what is timed.
+        # Compile in this process: helper processes would stay and use the cores of timed calls.
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.folder.parent / "inductor"))
     torch = module("torch")
@@ -68,7 +68,7 @@ def _eager(torch: Any, job: Job, tensors: Tensors) -> Callable[[], Any]:
 
 
 def _channels_last(torch: Any, job: Job, tensors: Tensors) -> Callable[[], Any]:
-    """Data, weights and result lie channels last: the layout that the deployer would choose."""
+    """Store data, weights and result channels last, as is usual for deployment."""
     form = job.form
     if not isinstance(form, Conv | TransposedConv | MaxPool) or _is_nhwc(job):
         raise Unfit("no layout to choose")
@@ -83,7 +83,7 @@ def _channels_last(torch: Any, job: Job, tensors: Tensors) -> Callable[[], Any]:
 def _compiled(torch: Any, job: Job, tensors: Tensors) -> Callable[[], Any]:
     if _is_nhwc(job):
         tensors = as_nchw(torch, tensors)
-    # What earlier rows left would count towards a limit, beyond which nothing is compiled.
+    # Graphs of earlier rows count towards a limit, beyond which torch compiles no more.
     torch.compiler.reset()
     compiled = torch.compile(function(torch, job.form))
     return lambda: compiled(*tensors)

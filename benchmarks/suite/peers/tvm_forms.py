@@ -82,7 +82,7 @@ def _product(form: forms.Matmul | forms.BatchMatmul | forms.MatmulGelu, inputs: 
 
 
 def _padded(x: Any, form: forms.Conv | forms.Capsule, first: int, rank: int) -> Any:
-    """Pad `rank` axes of x from `first` on, where the form wants that."""
+    """Pad `rank` axes of x from `first` on, if the form has padding."""
     around = [form.padding if first <= at < first + rank else 0 for at in range(len(x.shape))]
     return module("tvm.topi").nn.pad(x, around, name="pad") if form.padding else x
 

@@ -1,4 +1,4 @@
-"""TVM: the shared object that MetaSchedule's best record was built into."""
+"""TVM: the shared object of MetaSchedule's best record."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ def prepare(job: Job) -> Ready:
     """Return the call; `job.variant` is the folder of the tuning, or `UNTUNED` for plain loops.
 
     Raises:
-        Unfit: the case was not tuned, or nothing survived.
+        Unfit: the case was not tuned, or no candidate succeeded.
     """
     library = Path(job.variant) / LIBRARY
     if job.variant == UNTUNED:
@@ -33,6 +33,6 @@ def prepare(job: Job) -> Ready:
 
 
 def target(threads: int) -> Any:
-    """Return this machine, as LLVM calls its processor."""
+    """Return the target of this machine, with LLVM's name of the processor."""
     cpu = module("tvm").target.codegen.llvm_get_system_cpu()
     return module("tvm.target").Target({"kind": "llvm", "mcpu": cpu, "num-cores": threads})

@@ -22,7 +22,7 @@ RUN_TIMEOUT_S = 30.0
 
 
 def watcher(batches: list[dict[str, Any]], begin_s: float) -> Any:
-    """Return a callback of MetaSchedule that notes every measured batch."""
+    """Return a callback of MetaSchedule that records every measured batch."""
     schedule, utils = module("tvm.s_tir.meta_schedule"), module("tvm.ir.utils")
 
     def apply(_self: Any, _scheduler: Any, _task: Any, _found: Any, built: Any, run: Any) -> None:
@@ -36,7 +36,7 @@ def watcher(batches: list[dict[str, Any]], begin_s: float) -> Any:
 
 
 def tune(function: Any, folder: Path, args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    """Tune and return the database and what is worth knowing."""
+    """Tune; return the database and the facts for info.json."""
     schedule = module("tvm.s_tir.meta_schedule")
     timing = schedule.runner.EvaluatorConfig(
         number=3, repeat=1, min_repeat_ms=100, enable_cpu_cache_flush=False
@@ -57,7 +57,7 @@ def tune(function: Any, folder: Path, args: argparse.Namespace) -> tuple[Any, di
 
 
 def main() -> None:
-    """Tune one case; leave the library and what was seen."""
+    """Tune one case; write the library and info.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", choices=CASES)
     parser.add_argument("folder", type=Path)

@@ -1,7 +1,7 @@
-"""Put on the path of TVM's processes: they then import tensor intrinsics of x86 only.
+"""Restrict TVM's processes, on whose path this file is, to tensor intrinsics of x86.
 
-MetaSchedule imports those of every target, which takes longer than the time limit of its build
-workers (16 seconds of CPU, over 60 beside other work), so that stock builds time out.
+MetaSchedule imports the intrinsics of every target, which takes longer than the time limit of its
+build workers (16 seconds of CPU, over 60 beside other work), so that stock builds time out.
 """
 
 import sys
