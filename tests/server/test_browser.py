@@ -169,7 +169,7 @@ def test_the_derivation_shows_every_evaluated_rule(
         with page_of(chromium, live[0].url, size=size) as watched:
             page = watched.page
             page.goto(f"/jobs/{job}")
-            page.get_by_role("link", name="Derivation").click()
+            page.get_by_role("link", name="Derivation", exact=True).click()
             page.wait_for_url("**/explain")
             assert page.locator(".mark-best").count() == 1  # the sketch of the best program
             for line in page.locator(".tree summary").all():
