@@ -96,6 +96,7 @@ from ansorpy.topi.pool import global_max_pool as global_max_pool
 from ansorpy.topi.pool import max_pool as max_pool
 from ansorpy.topi.reduction import argmax as argmax
 from ansorpy.topi.reduction import argmin as argmin
+from ansorpy.topi.reduction import logsumexp as logsumexp
 from ansorpy.topi.reduction import max as max
 from ansorpy.topi.reduction import mean as mean
 from ansorpy.topi.reduction import min as min

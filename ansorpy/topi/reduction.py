@@ -125,8 +125,36 @@ def norm(
         return te.sum(value * value, over)
 
     over = Over.of(data, axis, keepdims, name, axes)
+    if not over.taps:
+        return te.elementwise(te.abs, data, name=name)
     total = te.compute(over.shape, over.body(data, squares), "squares", axes=over.names)
     return te.elementwise(te.sqrt, total, name=name, axes=over.names)
+
+
+def logsumexp(
+    data: Tensor, axis: Axes = None, *, keepdims: bool = False, name: str = "logsumexp"
+) -> Tensor:
+    """Return log(sum of exp(x)) over axes of floats, computed without overflow.
+
+    It is -inf where all elements are, as in a row that a mask excludes.
+
+    Raises:
+        SpecError: there is no such axis, or the dtype is not a float.
+    """
+    require_float(data, f"compute {name} of {shown(data)}")
+    over = Over.of(data, axis, keepdims, name)
+    if not over.taps:
+        return te.elementwise(lambda x: x, data, name=name)
+    largest = max(data, axis, keepdims=keepdims, name="maximum")
+    low, high = te.min_value(data.dtype), te.max_value(data.dtype)
+    # A finite number to subtract: inf - inf is NaN.
+    base = te.elementwise(lambda x: te.minimum(te.maximum(x, low), high), largest, name="base")
+
+    def powers(*i: te.Scalar) -> te.Reduction:
+        return te.sum(te.exp(data[over.place(i)] - base[i]), tuple(over.taps.values()))
+
+    total = te.compute(over.shape, powers, "total", axes=over.names)
+    return te.elementwise(lambda x, y: te.log(x) + y, total, base, name=name)
 
 
 def argmax(

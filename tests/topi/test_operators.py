@@ -18,6 +18,7 @@ CASES: Final[Mapping[str, Callable[[np.random.Generator], Case]]] = {
     **cases.BINARY,
     "argmax": position(topi.argmax, np.argmax),
     "argmin": position(topi.argmin, np.argmin),
+    "logsumexp": reduction(topi.logsumexp, scipy.special.logsumexp, FLOATS),
     "max": reduction(topi.max, np.max),
     "mean": reduction(topi.mean, np.mean, FLOATS),
     "min": reduction(topi.min, np.min),
@@ -109,3 +110,18 @@ def test_an_operator_equals_numpy_on_drawn_arguments(name: str) -> None:
             assert got.shape == np.shape(one) == tensor.shape, (seed, dag)
             # Literals such as 1/6 are float32 constants of the program, hence not 1e-12.
             assert np.allclose(got, one, rtol=1e-5, atol=1e-5, equal_nan=True), (seed, dag)
+
+
+def test_a_norm_over_no_axis_is_the_absolute_value() -> None:
+    x = te.placeholder((3, 4), "X")
+    values = np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)
+    (got,) = evaluate(te.dag(topi.norm(x, ())), {"X": values})
+    assert np.array_equal(got, np.abs(values))
+
+
+def test_logsumexp_neither_overflows_nor_turns_infinities_into_nan() -> None:
+    x = te.placeholder((4, 2), "X")
+    inf = np.inf
+    values = np.array([[1e4, 1e4], [-1e4, -1e4], [-inf, -inf], [inf, -inf]], "float32")
+    (got,) = evaluate(te.dag(topi.logsumexp(x, -1)), {"X": values})
+    assert np.allclose(got, scipy.special.logsumexp(values.astype("f8"), -1))
