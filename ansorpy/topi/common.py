@@ -1,6 +1,7 @@
 """Argument checks and small helpers that the families of operators share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Final, NoReturn
 
 from ansorpy import te
@@ -15,8 +16,15 @@ def refuse(action: str, because: str, expected: str) -> NoReturn:
     raise SpecError(f"cannot {action} because {because}; expected {expected}")
 
 
-def shown(tensor: te.Tensor) -> str:
-    """Return the name and the shape of a tensor, for messages."""
+def shown(tensor: object) -> str:
+    """Return the name and the shape of a tensor, for messages.
+
+    Raises:
+        SpecError: it is another object; an array of NumPy, which a kernel takes, is the usual one.
+    """
+    if not isinstance(tensor, te.Tensor):
+        kind = type(tensor).__name__
+        refuse(f"take a {kind} as a tensor", "it has no te expression", "a te.placeholder(...)")
     return f"{tensor.name}{list(tensor.shape)}"
 
 
@@ -41,16 +49,20 @@ def require_length(data: te.Tensor, length: int, action: str) -> None:
 
 def axis_of(axis: int, rank: int, action: str) -> int:
     """Return an axis counted from 0; a negative one counts from the last, as in NumPy."""
-    if not -rank <= axis < rank:
+    try:
+        at = index(axis)
+    except TypeError:
+        refuse(action, f"axis {axis!r} is not an integer", f"{-rank} to {rank - 1}")
+    if not -rank <= at < rank:
         refuse(action, f"axis {axis} is not an axis of rank {rank}", f"{-rank} to {rank - 1}")
-    return axis % rank
+    return at % rank
 
 
 def axes_of(axis: int | Sequence[int] | None, rank: int, action: str) -> tuple[int, ...]:
     """Return axes counted from 0, in order and each once; None stands for all axes."""
     if axis is None:
         return tuple(range(rank))
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     found = [axis_of(one, rank, action) for one in given]
     if len(set(found)) < len(found):
         refuse(action, f"axes {list(given)} name an axis twice", "every axis once")

@@ -124,9 +124,10 @@ class TuneOptions:
         for name, one in definitions(TuneOptions).items():
             match value := getattr(self, name):
                 case str():
+                    expected = "a sequence of names" if one.default == () else "a number"
                     raise SpecError(
                         f"cannot tune with {name} {value!r} because it is a text;"
-                        " expected a sequence of names"
+                        f" expected {expected}"
                     )
                 case Mapping():
                     object.__setattr__(self, name, dict(value))

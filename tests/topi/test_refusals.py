@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
 import pytest
 
 from ansorpy import te, topi
@@ -48,6 +49,11 @@ REFUSED: Final[dict[str, Callable[[], object]]] = {
     "expected a float dtype: float16, bfloat16, float32, float64": lambda: topi.softmax(
         x(3, dtype="int32")
     ),
+    "cannot reduce X[3, 4] by sum because axis 'k' is not an integer; expected -2 to 1": lambda: (
+        topi.sum(x(3, 4), "k")  # type: ignore[arg-type]
+    ),
+    "cannot take a ndarray as a tensor because it has no te expression; "
+    "expected a te.placeholder(...)": lambda: topi.softmax(np.zeros((3, 4))),  # type: ignore[arg-type]
     "cannot reduce X[3, 4] by sum because axes [0, 0] name an axis twice; "
     "expected every axis once": lambda: topi.sum(x(3, 4), (0, 0)),
     "cannot add W to X along axis 1 because W[3] is not a vector of its 4 elements; "

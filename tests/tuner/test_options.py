@@ -91,6 +91,7 @@ def test_a_later_option_tells_jobs_apart() -> None:
     ("options", "message"),
     [
         ({"allow": "winograd2"}, "allow 'winograd2' because it is a text; expected a sequence"),
+        ({"trials": "16"}, "trials '16' because it is a text; expected a number"),
         ({"patience": 0}, "patience 0; expected at least 1 and at most 1000000"),
         ({"stop_if_gain_below": 1.0}, "stop_if_gain_below 1.0; expected above 0 and below 1"),
         ({"seconds": float("inf")}, "seconds inf; expected above 0"),
