@@ -23,7 +23,7 @@ class Golden:
         if self.update:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text(actual + "\n")
-        assert self.path.exists(), f"no golden file {self.path}; run `make golden`"
+        assert self.path.exists(), f"no golden file {self.path}; run this test with --update-golden"
         assert actual + "\n" == self.path.read_text()
 
 

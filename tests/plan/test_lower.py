@@ -4,7 +4,7 @@ import pytest
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.printer import text
-from ansorpy.plan.bind import bind, passes
+from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.plan.lower import lower
 from ansorpy.plan.plan import Plan, StageChoice
@@ -66,29 +66,6 @@ def test_dividing_sizes_leave_no_guard_and_no_mask() -> None:
     shown = text(bind(plan, row, TARGET))
     assert " if " not in shown
     assert "min(" not in shown
-
-
-def test_the_passes_run_in_one_order() -> None:
-    plan = first_plan(workloads.matmul_relu(8, 16, 4), 1)
-    names = [name for name, _ in passes(plan, row_of(plan), TARGET)]
-    assert names == [
-        "bind_sizes",
-        "hoist_init",
-        "normalize_parallel",
-        "partition_boundary",
-        "peel",
-        "hoist",
-        "tile",
-        "zero_init",
-        "scalar_replacement",
-        "promote_accumulators",
-        "drop_masks",
-        "reuse_window",
-        "unroll",
-        "transpose_blockwise",
-        "non_temporal_stores",
-        "prefetch",
-    ]
 
 
 def test_a_row_of_the_wrong_length_is_refused() -> None:

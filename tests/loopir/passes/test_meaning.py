@@ -61,6 +61,7 @@ def _keep_the_meaning(
             got = run(program, {**case.inputs, **constants(dag)})
         failed = compare_all(case, got.__getitem__, program.by_name)
         assert failed is None, f"after {name}: {failed}"
+        assert name in _AFTER, f"no check of the form after {name} in _AFTER"
         _AFTER[name](program)
 
 

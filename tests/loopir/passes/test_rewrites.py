@@ -1,6 +1,7 @@
 """Every pass of the pipeline by example: one phase before and after it, as text.
 
-A case of `cases.json` names a definition, the text of a plan, a row and the phase that is shown.
+A case of `cases.json` names a definition, the text of a plan (`ansorpy.replay.plan_text`), a row
+and the phase that is shown; the cases are in the order of the passes.
 The golden files are short enough to be read: at most twenty lines on either side.
 """
 
