@@ -60,7 +60,9 @@ class StoreContract:
         assert best is not None
         assert best == trial(2.0)
 
-    def test_no_best_where_nothing_was_measured(self, make: Callable[[], RecordStore]) -> None:
+    def test_a_store_without_measurements_has_no_best(
+        self, make: Callable[[], RecordStore]
+    ) -> None:
         store = make()
         store.append([FAILED])
         assert store.best(KEY) is None

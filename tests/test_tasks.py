@@ -101,7 +101,7 @@ def test_a_dead_task_never_captures_trials(strategy: str) -> None:
     assert dealer.stopped == {"t1": f"no valid candidate in {dealer.allocation['t1']} trials"}
 
 
-def test_where_all_tasks_die_the_rest_of_the_budget_is_kept() -> None:
+def test_the_rest_of_the_budget_is_kept_if_all_tasks_die() -> None:
     dealer = scheduler(tasks(2), Settings(1000))
     play(dealer, lambda name, trials: inf)
     assert dealer.allocation == {"t0": 72, "t1": 72}
@@ -149,7 +149,7 @@ def test_early_stop_counts_trials_without_gain() -> None:
     assert dealer.allocation == {"t0": 80, "t1": 944}
 
 
-def test_the_clock_ends_it() -> None:
+def test_the_search_ends_after_its_seconds() -> None:
     now = [0.0]
     dealer = TaskScheduler(
         tasks(2), Settings(1000, seconds=10.0), np.random.default_rng(0), lambda: now[0]
@@ -168,7 +168,7 @@ def test_the_slow_and_improving_task_gets_more() -> None:
     assert dealer.allocation["t0"] > 4 * dealer.allocation["t1"]
 
 
-def test_weights_count() -> None:
+def test_a_task_of_higher_weight_gets_more_trials() -> None:
     pair = [Share("a", weight=20.0), Share("b", weight=1.0)]
     dealer = scheduler(pair, Settings(256))
     play(dealer, falling)
@@ -218,7 +218,7 @@ def test_resumed_tasks_need_no_warm_up_and_no_budget() -> None:
     assert sum(dealer.allocation.values()) == 64
 
 
-def test_groups() -> None:
+def test_the_group_of_a_task_follows_from_its_tag_and_flops() -> None:
     assert Share("a", flops=1000).group is None
     assert Share("a", flops=0, tag="conv").group is None
     assert Share("a", flops=1000, tag="conv").group == ("conv", 14)
@@ -248,7 +248,7 @@ def test_gradients_are_the_slopes_of_the_values(objective: Objective) -> None:
     np.testing.assert_allclose(objective.gradient(costs), expected, rtol=1e-4, atol=1e-9)
 
 
-def test_objectives_by_hand() -> None:
+def test_objectives_have_the_values_computed_by_hand() -> None:
     costs = np.array([1.0, 2.0, 3.0])
     assert WeightedSum(NETWORKS).value(costs) == 5 + 18
     assert LatencyTargets(NETWORKS, (6.0, 6.0)).value(costs) == 6 + 18
@@ -275,13 +275,15 @@ def test_a_network_without_results_does_not_count() -> None:
         (["a"], Settings(1, round_trials=0), "0 trials per round"),
     ],
 )
-def test_wrong_input(names: list[str], settings: Settings, message: str) -> None:
+def test_wrong_names_and_settings_are_refused(
+    names: list[str], settings: Settings, message: str
+) -> None:
     with pytest.raises(SpecError, match=message):
         scheduler([Share(name) for name in names], settings)
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, inf, float("nan")])
-def test_wrong_weights(weight: float) -> None:
+def test_a_weight_that_is_not_positive_and_finite_is_refused(weight: float) -> None:
     with pytest.raises(SpecError, match="task 'a': weight"):
         scheduler([Share("a", weight)], Settings(9))
 

@@ -95,7 +95,7 @@ def test_the_events_of_a_tuning(tmp_path: Path) -> None:
     assert result.kernel.parent == tmp_path
 
 
-def test_every_time_that_is_told_was_measured(tmp_path: Path) -> None:
+def test_every_reported_time_was_measured(tmp_path: Path) -> None:
     """Every trial claims that the machine was 1.4 times slower than usual."""
 
     def slowed(program: Program) -> Measured:
@@ -182,7 +182,9 @@ def test_a_second_identical_tuning_answers_from_the_store(tmp_path: Path) -> Non
     assert first.kernel.read_bytes() == second.kernel.read_bytes()
 
 
-def test_fewer_trials_come_from_the_store_more_start_from_its_records(tmp_path: Path) -> None:
+def test_a_smaller_request_is_answered_and_a_larger_one_started_from_the_store(
+    tmp_path: Path,
+) -> None:
     store = MemoryStore()
     last(events(store=store, out=tmp_path))
     assert only(events(store=store, out=tmp_path, trials=16, seed=3)).from_store
@@ -193,7 +195,7 @@ def test_fewer_trials_come_from_the_store_more_start_from_its_records(tmp_path: 
     assert len({(r.plan, r.row) for r in trials}) == len(trials) == 80
 
 
-def test_fresh_ignores_the_past(tmp_path: Path) -> None:
+def test_fresh_ignores_earlier_records(tmp_path: Path) -> None:
     store = MemoryStore()
     last(events(store=store, out=tmp_path))
     assert not only(events(store=store, out=tmp_path, fresh=True)).from_store
@@ -233,7 +235,7 @@ def test_without_any_candidate_the_baseline_is_delivered(tmp_path: Path) -> None
     assert result.examples == {"crash": "signal 11"}
 
 
-def test_a_numpy_baseline_that_failed_is_told_in_result_record_and_manifest(tmp_path: Path) -> None:
+def test_a_failed_numpy_baseline_is_named_in_result_record_and_manifest(tmp_path: Path) -> None:
     def open_pool(dag: Dag, target: Target) -> MeasurePool:
         pool = FakePool(dag, target)
         pool.numpy_failed = Failed("memory", "in the NumPy baseline: 9 GB")
@@ -252,7 +254,7 @@ def test_a_numpy_baseline_that_failed_is_told_in_result_record_and_manifest(tmp_
     assert again.numpy_note == result.numpy_note
 
 
-def test_where_nothing_survives_there_is_no_kernel_but_the_reasons(tmp_path: Path) -> None:
+def test_without_a_survivor_the_result_has_the_reasons_and_no_kernel(tmp_path: Path) -> None:
     pools = fake_pools(verdict=lambda program: Failed("crash", "signal 11"), fails=True)
     result = only(events(out=tmp_path, pools=pools))
     assert (result.best_s, result.kernel, result.verified, result.winner) == (
@@ -279,7 +281,7 @@ def test_an_interrupt_while_measuring_keeps_the_best_so_far(tmp_path: Path) -> N
     assert end.results[0].trials == 8
 
 
-def test_an_interrupt_before_anything_survived_ends_everything(tmp_path: Path) -> None:
+def test_an_interrupt_before_the_first_survivor_ends_the_tuning(tmp_path: Path) -> None:
     def verdict(program: Program) -> Outcome:
         raise KeyboardInterrupt
 
@@ -377,7 +379,7 @@ def test_more_cores_than_the_machine_has_are_refused(tmp_path: Path) -> None:
         ansorpy.tune(MM, cores=most + 1, store=MemoryStore(), out=tmp_path)
 
 
-def test_a_folder_that_takes_no_files_is_told_before_the_search(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_before_the_search(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("a file")
     with pytest.raises(SpecError, match=r"out .*taken: File exists"):
@@ -437,7 +439,7 @@ def test_a_nan_literal_is_tuned(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.measure
-def test_the_thin_walk_from_text_to_a_verified_kernel(tmp_path: Path) -> None:
+def test_a_text_is_tuned_to_a_verified_kernel(tmp_path: Path) -> None:
     store = JsonlStore(tmp_path / "records.jsonl")
     result: Result = ansorpy.tune(MM, trials=4, store=store, out=tmp_path)
     rng = np.random.default_rng(0)

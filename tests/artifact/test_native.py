@@ -106,7 +106,7 @@ def test_the_manifest_describes_the_library(
     assert set(native["features"]) <= set(local_target().features)
 
 
-def test_python_calls_it(path: Path) -> None:
+def test_a_native_kernel_is_called_from_python(path: Path) -> None:
     kernel = load_native(path)
     a, b, wanted = inputs()
     np.testing.assert_array_equal(kernel(a, b), wanted)
@@ -157,7 +157,7 @@ def import_file(path: Path) -> Any:
     return module
 
 
-def test_python_calls_it_without_numba(path: Path, tmp_path: Path) -> None:
+def test_a_native_kernel_is_called_from_python_without_numba(path: Path, tmp_path: Path) -> None:
     code = """
 import sys
 for name in ("numba", "llvmlite"):
@@ -192,7 +192,7 @@ def test_import_kernel_finds_the_source_beside_the_library(path: Path, tmp_path:
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 @pytest.mark.parametrize("threads", [0, 1, 2, 5])
-def test_c_calls_it(path: Path, tmp_path: Path, threads: int) -> None:
+def test_a_native_kernel_is_called_from_c(path: Path, tmp_path: Path, threads: int) -> None:
     unpack(path, tmp_path)
     a, b, wanted = inputs(threads)
     a.tofile(tmp_path / "A.bin")
@@ -258,7 +258,9 @@ int main(void) {
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-def test_c_calls_it_on_pools_with_packed_weights_and_scratch(path: Path, tmp_path: Path) -> None:
+def test_a_native_kernel_is_called_from_c_with_pools_packed_weights_and_scratch(
+    path: Path, tmp_path: Path
+) -> None:
     unpack(path, tmp_path)
     for array, name in zip(inputs(7), "ABC", strict=True):
         array.tofile(tmp_path / f"{name}.bin")
@@ -272,7 +274,7 @@ def test_c_calls_it_on_pools_with_packed_weights_and_scratch(path: Path, tmp_pat
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-def test_the_header_is_cpp_too_and_two_kernels_go_together(path: Path, tmp_path: Path) -> None:
+def test_the_headers_of_two_kernels_compile_together_as_cpp(path: Path, tmp_path: Path) -> None:
     unpack(path, tmp_path)
     header = (tmp_path / "kernel.h").read_text()
     prefix = json.loads((tmp_path / "manifest.json").read_text())["native"]["prefix"]

@@ -104,7 +104,7 @@ def test_run_returns_the_output(kernel: LoadedKernel) -> None:
 
 
 @pytest.mark.measure
-def test_inputs_may_lie_anyhow_in_memory(kernel: LoadedKernel) -> None:
+def test_inputs_of_any_layout_and_alignment_are_accepted(kernel: LoadedKernel) -> None:
     a, b = inputs()
     raw = np.zeros(a.nbytes + 65, np.uint8)
     odd = raw[1 : 1 + a.nbytes].view(np.float32).reshape(a.shape)
@@ -122,7 +122,7 @@ def test_contiguous_arrays_are_not_copied(kernel: LoadedKernel) -> None:
 
 
 @pytest.mark.measure
-def test_a_result_that_was_given_away_does_not_change(kernel: LoadedKernel) -> None:
+def test_a_returned_result_is_not_overwritten_by_later_calls(kernel: LoadedKernel) -> None:
     a, b = (x.copy() for x in inputs())
     call = kernel.prepare(a, b)
     first = call()
@@ -147,7 +147,7 @@ def test_arrays_may_change_between_calls(kernel: LoadedKernel, offset_bytes: int
 
 @pytest.mark.measure
 @pytest.mark.parametrize("offset_bytes", [0, 4, 1])
-def test_results_go_where_they_are_wanted(kernel: LoadedKernel, offset_bytes: int) -> None:
+def test_results_are_written_into_the_array_out(kernel: LoadedKernel, offset_bytes: int) -> None:
     a, b = inputs()
     raw = np.zeros(5 * 6 * 4 + 128, np.uint8)
     start = -raw.ctypes.data % 64 + offset_bytes
@@ -162,7 +162,7 @@ def test_results_go_where_they_are_wanted(kernel: LoadedKernel, offset_bytes: in
 
 
 @pytest.mark.measure
-def test_a_place_that_cannot_take_results_is_refused(kernel: LoadedKernel) -> None:
+def test_an_unsuitable_array_out_is_refused(kernel: LoadedKernel) -> None:
     a, b = inputs()
     fixed = np.zeros((5, 6), np.float32)
     fixed.flags.writeable = False
@@ -178,7 +178,7 @@ def test_a_place_that_cannot_take_results_is_refused(kernel: LoadedKernel) -> No
 
 
 @pytest.mark.measure
-def test_calls_of_several_threads_do_not_meet(kernel: LoadedKernel) -> None:
+def test_concurrent_calls_do_not_share_state(kernel: LoadedKernel) -> None:
     a, b = inputs()
     kernel.run(a, b)  # numba compiles once
 
@@ -231,7 +231,9 @@ def test_the_selftest_passes_and_notices_a_broken_kernel(kernel: LoadedKernel) -
 
 @pytest.mark.slow
 @pytest.mark.measure
-def test_the_file_alone_knows_its_figure(matmul: tuple[Path, Record], tmp_path: Path) -> None:
+def test_a_kernel_file_prints_its_latency_without_the_manifest(
+    matmul: tuple[Path, Record], tmp_path: Path
+) -> None:
     manifest = unpack(matmul[0], tmp_path)
     (tmp_path / "manifest.json").unlink()
     bench = [sys.executable, "-I", "kernel.py", "--bench"]
@@ -242,7 +244,7 @@ def test_the_file_alone_knows_its_figure(matmul: tuple[Path, Record], tmp_path: 
 
 
 @pytest.mark.measure
-def test_the_file_runs_where_ansorpy_is_not(matmul: tuple[Path, Record], tmp_path: Path) -> None:
+def test_a_kernel_file_runs_without_ansorpy(matmul: tuple[Path, Record], tmp_path: Path) -> None:
     unpack(matmul[0], tmp_path)
     code = (
         "import sys; sys.modules['ansorpy'] = None; sys.argv = ['kernel.py', '--selftest',"
@@ -272,7 +274,7 @@ def test_the_file_runs_where_ansorpy_is_not(matmul: tuple[Path, Record], tmp_pat
     ]
 
 
-def test_kernel_stands_first_in_a_short_file(matmul: tuple[Path, Record], tmp_path: Path) -> None:
+def test_the_kernel_is_first_in_a_short_file(matmul: tuple[Path, Record], tmp_path: Path) -> None:
     unpack(matmul[0], tmp_path)
     text = (tmp_path / "kernel.py").read_text()
     parts = [text.index(part) for part in ("def phase0", "def launch", "def reference", "TEST =")]
@@ -335,7 +337,7 @@ def test_a_scalar_input_is_an_array_of_rank_0(tmp_path: Path) -> None:
 
 
 @pytest.mark.measure
-def test_constants_travel_beside_the_source(tmp_path: Path) -> None:
+def test_constants_are_files_beside_the_source(tmp_path: Path) -> None:
     (dag,) = parse(MM)
     values = np.arange(42, dtype=np.float32).reshape(7, 6)
     nodes = tuple(
@@ -400,7 +402,7 @@ def test_a_zip_that_was_changed_is_refused(
     assert not list(tmp_path.parent.glob("evil.py"))
 
 
-def test_bytes_that_are_no_zip_are_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_zip_is_refused(tmp_path: Path) -> None:
     bad = tmp_path / "bad.zip"
     bad.write_bytes(b"PK nonsense")
     with pytest.raises(PackageError, match="not a kernel package"):

@@ -127,7 +127,7 @@ def inputs() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.measure
-def test_arrays_of_another_library_come_back_as_such(kernel: LoadedKernel) -> None:
+def test_arrays_of_another_library_are_returned_as_its_arrays(kernel: LoadedKernel) -> None:
     a, b = inputs()
     there = kernel(array_api_strict.asarray(a), array_api_strict.asarray(b))
     assert type(there) is type(array_api_strict.asarray(a))
@@ -168,7 +168,7 @@ def test_memory_that_cannot_be_read_is_named(kernel: LoadedKernel) -> None:
 
 
 @pytest.mark.measure
-def test_several_outputs_come_back_alike(tmp_path: Path) -> None:
+def test_all_outputs_are_arrays_of_the_library_of_the_inputs(tmp_path: Path) -> None:
     loaded = load(packed(parse(TWO)[0], tmp_path)[0])
     total, double = loaded(array_api_strict.arange(9, dtype=array_api_strict.float32))
     assert type(total) is type(double) is type(array_api_strict.zeros(1))

@@ -48,7 +48,7 @@ def test_a_rate_counts_the_operations_of_the_definition() -> None:
     assert rate_of(MM, replace(RACE, flop=FLOP // 2)) == Rate(FLOP / 1e-3, effective=True)
 
 
-def test_the_operations_that_a_sketch_executes() -> None:
+def test_executed_operations_are_counted_from_the_sketch() -> None:
     naive = State.naive(CONV)
     assert executed_flop(naive) == flop_count(CONV)
     winograd = naive.do(Winograd("conv", 4))

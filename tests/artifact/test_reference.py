@@ -42,7 +42,7 @@ def rng() -> np.random.Generator:
 
 
 @pytest.mark.measure
-def test_matmul_with_padding_bias_and_relu() -> None:
+def test_the_reference_of_a_padded_matmul_with_bias_and_relu_equals_the_oracle() -> None:
     a, b = Placeholder("A", (5, 7)), Placeholder("B", (7, 3))
     bias = ConstantTensor("bias", (3,), "float32", np.arange(3, dtype=np.float32).tobytes())
     inside = Binary("gt", VI, Const(0))
@@ -64,7 +64,7 @@ def test_matmul_with_padding_bias_and_relu() -> None:
 
 @pytest.mark.measure
 @pytest.mark.parametrize("fn", ["exp", "tanh", "erf", "sigmoid", "neg", "abs", "floor", "ceil"])
-def test_functions(fn: str) -> None:
+def test_the_reference_of_a_function_equals_the_oracle(fn: str) -> None:
     node = Compute("B", (Axis("i", 9),), (Call(fn, Read("A", (VI,), "float32")),), ("float32",))
     dag = Dag((Placeholder("A", (9,)), node), ("B",))
     agrees(dag, rng().standard_normal(9).astype(np.float32) * 5)
@@ -91,12 +91,12 @@ def test_arg_reductions_take_the_first_of_equals(combiner: str) -> None:
 
 
 @pytest.mark.measure
-def test_a_scalar_output_and_integer_casts() -> None:
+def test_the_reference_of_a_scalar_output_and_integer_casts_equals_the_oracle() -> None:
     body = Cast("uint8", Cast("int32", Read("A", (K,), "float32")))
     node = Compute("B", (), (body,), ("uint8",), (Axis("k", 9),), "sum")
     agrees(Dag((Placeholder("A", (9,)), node), ("B",)), rng().uniform(0, 255, 9).astype(np.float32))
 
 
-def test_names_of_users_stand_nowhere_in_the_text() -> None:
+def test_names_of_the_user_do_not_appear_in_the_source() -> None:
     node = Compute("evil_name", (Axis("evil_axis", 2),), (f32(1.0),), ("float32",))
     assert "evil" not in reference_source(Dag((node,), ("evil_name",)))

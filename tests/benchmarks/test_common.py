@@ -65,7 +65,7 @@ def test_a_key_must_be_whole_and_infinities_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "some.json").exists()
 
 
-def test_spread() -> None:
+def test_a_spread_has_median_extremes_and_relative_ranges() -> None:
     found = spread([4.0, 1.0, 2.0, 3.0, 5.0])
     assert (found.median, found.least, found.most, found.samples) == (3.0, 1.0, 5.0, 5)
     assert found.iqr == pytest.approx(2 / 3)
@@ -73,7 +73,7 @@ def test_spread() -> None:
     assert spread([2.0]).iqr == 0.0
 
 
-def test_the_best_so_far_of_a_space_that_is_exhausted_stays() -> None:
+def test_an_exhausted_space_keeps_its_best() -> None:
     best = running_best([inf, 3.0, 4.0, 2.0])
     assert best == [inf, 3.0, 3.0, 2.0]
     assert [at_budget(best, n) for n in (1, 2, 4, 64)] == [inf, 3.0, 2.0, 2.0]
@@ -92,7 +92,7 @@ def test_the_best_so_far_of_a_space_that_is_exhausted_stays() -> None:
         (inf, "-"),
     ],
 )
-def test_duration(seconds: float | None, text: str) -> None:
+def test_a_duration_is_printed_with_three_digits(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -222,7 +222,7 @@ def test_every_workload_has_a_title_and_rivals() -> None:
 
 
 @pytest.mark.parametrize("name", FIVE)
-def test_numpy_computes_the_same(name: str) -> None:
+def test_numpy_rivals_equal_the_reference(name: str) -> None:
     small = conv2d_bias_relu(1, 5, 9, 7, 6, 3, Window(padding=1))
     dag = small if name == "conv2d" else FIVE[name]()
     rng = np.random.default_rng(0)

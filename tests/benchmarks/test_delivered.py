@@ -13,7 +13,7 @@ def row(case: str, searched_s: float, delivered_s: float) -> Row:
     return {"case": case, "threads": 1, "trials": 128, "seed": 0, **times}
 
 
-def test_rows_that_are_apart_are_named_and_failures_have_no_ratio() -> None:
+def test_rows_with_different_times_are_named_and_failures_have_no_ratio() -> None:
     lost: Row = {"case": "maxpool", "threads": 1, "failed": {"delivered": "C[0] is 1, not 2"}}
     found = page([row("gmm_512", 2e-3, 2.02e-3), row("cap", 1e-3, 1.5e-3), lost], MACHINE)
     assert ratio(lost) is None

@@ -18,6 +18,6 @@ def test_the_fastest_of_a_product_stands_first_with_rate_and_ratio() -> None:
     assert "some processor" in text
 
 
-def test_missing_features_of_the_machine_are_told() -> None:
+def test_missing_features_of_the_machine_are_reported() -> None:
     text = page([{**KEY, "kind": "bfloat16", "skipped": "no avx512bf16"}], MACHINE)
     assert "| bfloat16 1000 | 2 | skipped: no avx512bf16 |  |  |" in text

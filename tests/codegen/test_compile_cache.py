@@ -34,7 +34,7 @@ def chain(last: float, middle: str = "m", other: int = 0) -> Program:
     return program(buffers, shifted("x", middle, 1.0, 5), shifted(middle, "o", last, 5))
 
 
-def test_a_phase_that_candidates_share_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_phase_shared_by_candidates_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_cache._object.cache_clear()
     compiled: list[str] = []
 
@@ -52,7 +52,7 @@ def test_a_phase_that_candidates_share_is_compiled_once(monkeypatch: pytest.Monk
     assert phase_objects(chain(3.0, middle="renamed"), TARGET) == (same, other)  # the same text
 
 
-def test_zeros_of_another_sign_are_other_code() -> None:
+def test_positive_and_negative_zero_have_different_code() -> None:
     negative, positive = (phase_objects(chain(zero), TARGET)[1] for zero in (-0.0, 0.0))
     assert negative.symbol != positive.symbol
     assert phase_objects(chain(-0.0), TARGET)[1] == negative
@@ -65,7 +65,7 @@ def test_symbols_do_not_depend_on_earlier_compilations() -> None:
     assert phase_objects(chain(2.0), TARGET) == before
 
 
-def test_a_phase_that_comes_twice_is_loaded_once_and_runs_twice() -> None:
+def test_a_repeated_phase_is_loaded_once_and_runs_twice() -> None:
     x = np.arange(5, dtype=np.float32)
     buffers = [buffer("x", "float32", [5]), buffer("o", "float32", [5], Scope.OUTPUT)]
     first = shifted("x", "o", 1.0, 5)

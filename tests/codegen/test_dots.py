@@ -184,7 +184,7 @@ def test_sums_wrap_and_do_not_saturate() -> None:
                          "sum"), "no product"),
     ],
 )  # fmt: skip
-def test_a_sum_without_a_pattern_is_written_out(change: Any, why: str) -> None:
+def test_a_sum_without_a_pattern_takes_no_dot_instruction(change: Any, why: str) -> None:
     one = VPDPBUSD[0]
     prog = matmul(one, 3, 32, 8)
     changed = program(prog.buffers, _mapped(prog.phases[0].body, change))
@@ -203,7 +203,7 @@ def _mapped(stmt: Stmt, change: Any) -> Stmt:
 
 
 @pytest.mark.parametrize("one", [VPDPBUSD[0], VDPBF16PS[0]], ids=lambda one: one.name)
-def test_without_the_feature_the_meaning_is_the_same(one: Intrinsic) -> None:
+def test_a_dot_without_the_feature_has_the_same_result(one: Intrinsic) -> None:
     prog = promote_accumulators(tile(matmul(one, 4, 37, 2 * one.steps), Target(vector_bits=512)))
     assert dots(prog) == []
     rng = np.random.default_rng(0)
@@ -213,7 +213,7 @@ def test_without_the_feature_the_meaning_is_the_same(one: Intrinsic) -> None:
     np.testing.assert_array_equal(got.astype(wanted.dtype), wanted)
 
 
-def test_the_interpreter_gives_the_meaning() -> None:
+def test_the_interpreter_computes_a_dot_exactly() -> None:
     one = VPDPBUSD[0]
     target = Target(vector_bits=512, features=("avx512f", "avx512vnni"))
     prog = tile(matmul(one, 4, 37, 8), target)

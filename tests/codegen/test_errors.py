@@ -29,7 +29,7 @@ COPY = store("C", (L,), read("A", L))
         (Tile((), (("l", 8),), store("C", (L,), read("A", L, dtype="int32"))), None),
     ],
 )  # fmt: skip
-def test_build_errors(body: Stmt, words: str | None) -> None:
+def test_a_program_that_cannot_be_built_raises_a_build_error(body: Stmt, words: str | None) -> None:
     buffers = [buffer("A", "float32", (8,)), buffer("C", "float32", (8,), Scope.OUTPUT)]
     prog = program(buffers, body)
     if words is None:  # dtypes come from the buffers
@@ -67,7 +67,7 @@ def test_parser_accepts_listed_forms_of_python_only(text: str) -> None:
         parse(text, types=dict.fromkeys("abcd", "float32*"))
 
 
-def test_built_pickles_and_garbage_does_not_load() -> None:
+def test_built_code_survives_a_pickle_and_damaged_code_is_refused() -> None:
     built = build(matmul(8, 48, 4), Target())
     again = pickle.loads(pickle.dumps(built))
     assert again == built
@@ -76,7 +76,7 @@ def test_built_pickles_and_garbage_does_not_load() -> None:
         load(Built((b"no object",), built.phases, built.buffers, 0.0))
 
 
-def test_the_clock_is_an_argument() -> None:
+def test_the_build_time_is_measured_with_the_given_clock() -> None:
     ticks = iter([10.0, 12.5])
     assert build(matmul(8, 48, 4), Target(), lambda: next(ticks)).build_s == 2.5
 

@@ -42,7 +42,7 @@ def that_fetch(dag: Dag) -> Iterator[Program]:
 
 
 @pytest.mark.parametrize("name", DAGS)
-def test_a_program_with_prefetches_computes_the_same(name: str) -> None:
+def test_prefetches_do_not_change_the_result(name: str) -> None:
     dag = DAGS[name]
     rng = np.random.default_rng(1)
     inputs = {

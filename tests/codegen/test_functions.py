@@ -63,7 +63,7 @@ def applied(fn: str, x: Array, lanes: int, dtype: str) -> Array:
 @pytest.mark.parametrize(
     "fn", ["exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "abs", "floor", "ceil"]
 )
-def test_float32(fn: str, lanes: int) -> None:
+def test_a_float32_function_is_within_its_bound_in_ulps(fn: str, lanes: int) -> None:
     x = samples(fn)
     found, wide = applied(fn, x, lanes, "float32"), exact(fn, x)
     with np.errstate(all="ignore"):
@@ -87,7 +87,7 @@ def test_float32(fn: str, lanes: int) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "lanes"), [("float32", 16), ("float64", 8), ("float32", 4)])
-def test_division_by_one_number_for_all_lanes(dtype: str, lanes: int) -> None:
+def test_a_division_of_all_lanes_by_one_number_is_within_two_ulps(dtype: str, lanes: int) -> None:
     """Multiplying by the inverse: right where the inverse would overflow or lose digits too."""
     kind = np.finfo(dtype)
     ends = [kind.smallest_subnormal, kind.tiny, kind.tiny / 4, 1e-5, 1.0, 3.0, 1e9, kind.max / 3]
@@ -113,13 +113,13 @@ def test_division_by_one_number_for_all_lanes(dtype: str, lanes: int) -> None:
 
 
 @pytest.mark.parametrize("fn", ["exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt"])
-def test_float64(fn: str) -> None:
+def test_a_float64_function_is_within_1e_14(fn: str) -> None:
     x = samples(fn).astype(np.float64)
     found, want = applied(fn, x, 8, "float64"), exact(fn, x)
     np.testing.assert_allclose(found, want, rtol=1e-14, atol=1e-300)
 
 
-def test_pow_and_both_printers_agree() -> None:
+def test_llvm_and_numba_agree_to_the_bit_on_pow() -> None:
     x = np.abs(samples("pow"))[:64]
     at = (add(mul(Var("i"), 16), Var("l")),)
     value = Binary("pow", Call("tanh", Call("exp", read("A", *at))), c(1.5, "float32"))

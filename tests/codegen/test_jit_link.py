@@ -19,7 +19,7 @@ def asked(address: int) -> int:
     return int(ctypes.CFUNCTYPE(ctypes.c_int64)(address)())
 
 
-def test_functions_of_one_name_in_two_libraries_are_two() -> None:
+def test_functions_of_one_name_in_two_libraries_stay_apart() -> None:
     first, second = (jit_link([answers(number)], ["answer"]) for number in (1, 2))
     assert [asked(one.entries["answer"]) for one in (first, second)] == [1, 2]
     del first
@@ -52,7 +52,9 @@ define i64 @both() {
          ["f"], "materialize symbols"),
     ],
 )  # fmt: skip
-def test_failures_to_link_are_told(objects: list[bytes], names: list[str], words: str) -> None:
+def test_a_failure_to_link_raises_an_error(
+    objects: list[bytes], names: list[str], words: str
+) -> None:
     with pytest.raises(BuildError, match=words):
         jit_link(objects, names)
     after = jit_link([answers(1)], ["answer"])

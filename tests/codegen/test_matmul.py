@@ -24,7 +24,7 @@ def inputs_of(n: int, m: int, k: int, width: int) -> tuple[dict[str, Array], Arr
     ("n", "m", "k", "rows", "vectors"),
     [(16, 96, 5, 8, 3), (17, 97, 6, 8, 3), (7, 5, 3, 8, 3), (1, 1, 1, 1, 1), (13, 33, 4, 6, 2)],
 )
-def test_matmul_with_tails(n: int, m: int, k: int, rows: int, vectors: int) -> None:
+def test_a_matmul_with_tails_equals_numpy(n: int, m: int, k: int, rows: int, vectors: int) -> None:
     inputs, exact = inputs_of(n, m, k, vectors * 16)
     found = run_all(matmul(n, m, k, rows, vectors), inputs)["C"]
     # k products of standard normals: k * eps * sum |a||b| is below 1e-5 for k <= 6
@@ -32,13 +32,13 @@ def test_matmul_with_tails(n: int, m: int, k: int, rows: int, vectors: int) -> N
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 32])
-def test_lane_counts(lanes: int) -> None:
+def test_a_matmul_with_any_number_of_lanes_equals_numpy(lanes: int) -> None:
     inputs, exact = inputs_of(9, 41, 7, 2 * lanes)
     found = run_llvm(matmul(9, 41, 7, 4, 2, lanes=lanes), inputs)["C"]
     np.testing.assert_allclose(found, exact, atol=1e-5)
 
 
-def test_all_threads_do_all_tasks() -> None:
+def test_two_threads_run_every_task_of_a_matmul() -> None:
     inputs, exact = inputs_of(65, 50, 9, 48)
     program = matmul(65, 50, 9)
     arrays = arrays_of(program, inputs)
@@ -48,7 +48,9 @@ def test_all_threads_do_all_tasks() -> None:
 
 @pytest.mark.measure
 @pytest.mark.slow
-def test_speed_of_512(record_property: Callable[[str, object], None]) -> None:
+def test_the_rate_of_a_512_matmul_is_recorded(
+    record_property: Callable[[str, object], None],
+) -> None:
     import time
 
     program = matmul(512, 512, 512, relu=False)

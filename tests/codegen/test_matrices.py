@@ -108,7 +108,7 @@ def inputs_of(one: Intrinsic, made: Program, seed: int) -> tuple[dict[str, Array
 @pytest.mark.parametrize("one", MATRICES[:4], ids=lambda one: one.name)
 @pytest.mark.parametrize("size", [(3, 16, 2), (17, 18, 17)])
 @pytest.mark.parametrize("begins", [False, True])
-def test_the_tiles_mean_the_product(
+def test_the_interpreter_computes_matrix_tiles_exactly(
     one: Intrinsic, size: tuple[int, int, int], begins: bool
 ) -> None:
     rows, lanes, groups = size
@@ -124,7 +124,7 @@ def test_the_tiles_mean_the_product(
 @pytest.mark.parametrize("one", [here(one) for one in MATRICES])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("begins", [False, True])
-def test_products_are_exact_at_every_edge(
+def test_compiled_matrix_products_are_exact_at_every_size(
     one: Intrinsic, size: tuple[int, int, int], begins: bool
 ) -> None:
     made = product(one, *size, begins=begins)
@@ -134,7 +134,7 @@ def test_products_are_exact_at_every_edge(
 
 
 @pytest.mark.parametrize("one", [here(MATRICES[0]), here(MATRICES[4])])
-def test_the_code_compiled_by_numba_computes_the_same(one: Intrinsic) -> None:
+def test_matrix_products_compiled_by_numba_are_exact(one: Intrinsic) -> None:
     made = product(one, 19, 32, 18, begins=False)
     inputs, wanted = inputs_of(one, made, 5)
     got = run_source(tiled(made, LOCAL), inputs)
@@ -142,7 +142,7 @@ def test_the_code_compiled_by_numba_computes_the_same(one: Intrinsic) -> None:
 
 
 @pytest.mark.parametrize("one", [here(MATRICES[2])])
-def test_a_library_asks_for_the_registers_itself(one: Intrinsic) -> None:
+def test_a_library_requests_the_matrix_registers_from_the_system(one: Intrinsic) -> None:
     made = tiled(product(one, 16, 16, 16), LOCAL)
     built = build_library(Export(made, ("A", "B"), ("C",), {}, "ansorpy_test"), LOCAL)
     assert {"amx-int8", "amx-tile"} <= set(built.features)
@@ -155,7 +155,7 @@ def test_a_library_asks_for_the_registers_itself(one: Intrinsic) -> None:
 
 @X86
 @pytest.mark.parametrize("one", MATRICES, ids=lambda one: one.name)
-def test_the_text_compiles_on_any_machine(one: Intrinsic) -> None:
+def test_matrix_code_compiles_on_any_x86_machine(one: Intrinsic) -> None:
     words = module_text(tiled(product(one, 37, 41, 21)), AMX)
     assert f'@"{one.function}"(i8 0, i8 4, i8 6)' in words
     # Full registers for the task, and four cut-off shapes and back.
@@ -165,7 +165,7 @@ def test_the_text_compiles_on_any_machine(one: Intrinsic) -> None:
 
 
 @X86
-def test_a_library_for_a_processor_without_matrices_is_none_with_them() -> None:
+def test_a_library_with_matrix_instructions_is_refused_without_them() -> None:
     one = MATRICES[0]
     built = build_library(
         Export(tiled(product(one, 16, 16, 16)), ("A", "B"), ("C",), {}, "ansorpy_test"), AMX
@@ -176,7 +176,7 @@ def test_a_library_for_a_processor_without_matrices_is_none_with_them() -> None:
         load_library(built)
 
 
-def test_without_the_instruction_the_groups_are_a_loop_around_the_tile() -> None:
+def test_groups_without_a_matrix_instruction_become_a_loop_around_dots() -> None:
     one = MATRICES[2]
     vnni = Target(vector_bits=512, features=("avx512f", "avx512vl", "avx512vnni"))
     done = tiled(product(one, 5, 16, 3), vnni)
@@ -186,7 +186,7 @@ def test_without_the_instruction_the_groups_are_a_loop_around_the_tile() -> None
     np.testing.assert_array_equal(interpret(done, inputs)["C"], wanted)
 
 
-def test_one_row_or_one_group_is_a_matrix_too() -> None:
+def test_a_product_of_one_row_or_one_group_uses_matrix_instructions() -> None:
     one = MATRICES[0]
     sizes: list[tuple[int, int, int]] = [(1, 16, 16), (16, 16, 1), (1, 16, 1)]
     for size in sizes:
@@ -208,21 +208,23 @@ def _without(stmt: Stmt, names: set[str]) -> Stmt:
     return map_stmt(stmt, lambda s: s.body if isinstance(s, For) and s.var in names else s)
 
 
-def test_without_permission_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_with_matrix_instructions_is_refused_without_permission(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     done = tiled(product(MATRICES[0], 16, 16, 16))
     monkeypatch.setattr(codegen_load, "allow_matrices", lambda: False)
     with pytest.raises(BuildError, match="does not let this process use AMX"):
         codegen_load.load(codegen_load.build(done, AMX))
 
 
-def test_blocks_and_the_rest() -> None:
+def test_blocks_and_their_remainder_cover_every_extent_once() -> None:
     for extent in range(1, 70):
         covered = [start + k for size, starts in parts(extent) for start in starts
                    for k in range(size)]  # fmt: skip
         assert covered == list(range(extent))
 
 
-def test_the_register_needed_last_is_replaced() -> None:
+def test_the_register_with_the_latest_use_is_evicted() -> None:
     wanted = ["a", "b", "a", "c", "a", "b"]
     held: dict[int, Any] = {}
     loads = [
@@ -233,7 +235,7 @@ def test_the_register_needed_last_is_replaced() -> None:
     assert loads == ["a", "b", "c", "b"]  # "a" stays: it is needed before "b"
 
 
-def test_four_sums_load_every_matrix_once() -> None:
+def test_four_accumulators_load_every_operand_matrix_once() -> None:
     words = module_text(tiled(product(MATRICES[0], 32, 32, 16)), AMX)
     # From zero, and in the loop over the other parts; two matrices of either operand each time.
     assert words.count('call void @"llvm.x86.tilezero"') == len(SUMS)

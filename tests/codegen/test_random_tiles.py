@@ -95,7 +95,7 @@ def lanes_of(prog: Program) -> int:
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_random_tile(seed: int) -> None:
+def test_a_random_tile_equals_the_interpreter(seed: int) -> None:
     prog, inputs = random_case(seed)
     want = interpret(prog, inputs)["C"]
     assert prod(want.shape) < 200_000

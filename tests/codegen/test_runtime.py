@@ -65,7 +65,7 @@ class Counter:
         np.testing.assert_array_equal(self.p, np.float32(calls * self.factor))
 
 
-def test_the_loops_of_a_kernel_are_described_once() -> None:
+def test_timed_and_ahead_loops_follow_from_the_phases() -> None:
     infos = (PhaseInfo("a", 5, ahead=True), PhaseInfo("b", 3), PhaseInfo("c", 1))
     timed, ahead = timed_loop(infos), ahead_loop(infos)
     assert (timed.name, timed.parallel, timed.most_threads) == ("run", True, 3)
@@ -264,7 +264,7 @@ def test_exported_kernels_are_called_at_once_on_one_pool(threads: int) -> None:
             each.result()
 
 
-def test_an_exported_kernel_runs_on_any_pool_with_its_interface_and_on_none() -> None:
+def test_an_exported_kernel_runs_on_any_pool_with_the_interface_and_without_a_pool() -> None:
     one = Model(3, "ansorpy_three")
     take_turns([one], 0)
     dealt = []

@@ -103,7 +103,7 @@ def run(built: Library, inputs: dict[str, Array], how: str = "run") -> Array:
 
 
 @pytest.mark.parametrize("how", ["run", "backwards", "threads", "pool"])
-def test_phases_constants_and_the_workspace(how: str) -> None:
+def test_a_library_with_phases_constants_and_workspace_equals_numpy(how: str) -> None:
     rng = np.random.default_rng(0)
     a, w, k = rng.standard_normal((3, 64)).astype(np.float32)
     built = build(exported(three_phases(), {"K": k.tobytes()}), Target())
@@ -114,7 +114,7 @@ def test_phases_constants_and_the_workspace(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["run", "backwards", "threads", "pool"])
-def test_a_matmul_with_tails(how: str) -> None:
+def test_a_library_of_a_matmul_with_tails_equals_numpy(how: str) -> None:
     rng = np.random.default_rng(1)
     a = rng.integers(-8, 9, (61, 40)).astype(np.float32)
     b = rng.integers(-8, 9, (40, 100)).astype(np.float32)
@@ -142,7 +142,7 @@ def test_a_library_needs_libc_only(tmp_path: Path) -> None:
     assert "phase0" not in words
 
 
-def test_without_a_linker_there_is_an_object_that_is_checked_all_the_same() -> None:
+def test_without_a_linker_the_object_code_is_kept_and_runs() -> None:
     rng = np.random.default_rng(2)
     a, w, k = rng.standard_normal((3, 64)).astype(np.float32)
     none = (("no-such-linker", "-shared"),)
@@ -158,7 +158,7 @@ def test_without_a_linker_there_is_an_object_that_is_checked_all_the_same() -> N
 
 
 @pytest.mark.parametrize("linker", LINKERS, ids=lambda line: line[0])
-def test_every_linker_that_is_there_links(linker: tuple[str, ...]) -> None:
+def test_every_installed_linker_links_a_library(linker: tuple[str, ...]) -> None:
     built = build(exported(matmul(16, 48, 8), linkers=(linker,)), Target())
     if built.note.startswith("no linker"):
         pytest.skip(built.note)
@@ -166,7 +166,7 @@ def test_every_linker_that_is_there_links(linker: tuple[str, ...]) -> None:
     np.testing.assert_array_equal(run(built, {"A": a, "B": pack(b, 48)}), a @ b)
 
 
-def test_bytes_that_are_no_object_are_told_in_the_words_of_the_linker() -> None:
+def test_the_error_for_a_damaged_object_quotes_the_linker() -> None:
     found = link(b"nonsense")
     assert isinstance(found, str)
     assert "did not link it" in found
@@ -178,7 +178,7 @@ def asks(features: tuple[str, ...]) -> int:
 
 
 @pytest.mark.skipif(not llvm.get_process_triple().startswith("x86_64"), reason="asks CPUID")
-def test_the_processor_is_asked_for_every_feature() -> None:
+def test_a_library_checks_the_processor_for_every_feature() -> None:
     host = llvm.get_host_cpu_features()
     present = tuple(name for name, on in host.items() if on)
     everything = " ".join(word for words in NAMED.values() for word in words)
@@ -201,7 +201,7 @@ def test_a_library_for_another_processor_is_refused() -> None:
         load(built)
 
 
-def test_a_scalar_program_is_refused_as_everywhere() -> None:
+def test_a_scalar_program_is_refused_as_a_library() -> None:
     prog = program(
         [buffer("A", "float32", (4,)), buffer("C", "float32", (4,), Scope.OUTPUT)],
         store("C", (AT,), read("A", AT)),

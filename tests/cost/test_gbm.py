@@ -78,7 +78,7 @@ def test_plans_with_different_store_counts_learn_together() -> None:
         assert kendall(scores, throughputs(costs)) > 0.4
 
 
-def test_the_prior_answers_until_there_is_something_to_learn() -> None:
+def test_the_prior_predicts_until_there_are_samples() -> None:
     learner = GbmModel(Flat(7.0))
     batch, costs = candidates(MIN_SAMPLES, 2, 0)
     learner.update([Sample("t", batch[1:], costs[1:])])
@@ -90,7 +90,7 @@ def test_the_prior_answers_until_there_is_something_to_learn() -> None:
     assert not (learner.predict([batch], "t")[0] == 7).any()
 
 
-def test_a_prior_that_knows_the_order_is_not_forgotten() -> None:
+def test_a_correct_prior_improves_the_trained_ranking() -> None:
     few, costs = candidates(12, 2, 0)
     ranks = {}
     for name, prior in (("flat", Flat()), ("truth", Truth())):
@@ -113,7 +113,7 @@ def test_every_task_has_its_own_scale_of_the_prior() -> None:
         assert 0.2 < scores.max() < 2.0
 
 
-def test_samples_are_the_whole_state() -> None:
+def test_the_samples_determine_the_model() -> None:
     learner = model()
     for seed in range(2):
         learner.update([Sample("t", *candidates(20, 2, seed))])
@@ -134,7 +134,7 @@ def test_labels_are_relative_to_the_best_of_the_task_over_all_samples() -> None:
     np.testing.assert_array_equal(labels(samples), [0.25, 0.5, 1, 0, 1, 0.5, 0, 0])
 
 
-def test_rows_know_their_pack() -> None:
+def test_training_rows_have_the_index_of_their_sample_and_its_throughput() -> None:
     samples = [
         Sample("a", np.zeros((2, 3, 4), np.float32), np.array([1.0, 2.0])),
         Sample("a", np.ones((1, 2, 4), np.float32), np.array([1.0])),
@@ -145,7 +145,7 @@ def test_rows_know_their_pack() -> None:
     assert targets.tolist() == [1, 0.5, 1]
 
 
-def test_gradient_and_weights() -> None:
+def test_gradient_and_hessian_are_weighted_by_the_target() -> None:
     packs, targets = np.array([0, 0, 1]), np.array([1.0, 0.0])
     objective = pack_sum_objective(packs, targets, np.maximum(targets, FAILURE_WEIGHT))
     grad, hess = objective(np.array([0.25, 0.5, 0.5]), lgb.Dataset(None))
@@ -172,7 +172,7 @@ def test_long_programs_converge_with_our_hessian(rows: int) -> None:
     np.testing.assert_allclose(sums, targets, atol=1e-3)
 
 
-def test_they_would_diverge_with_hessian_one() -> None:
+def test_long_programs_diverge_with_hessian_one() -> None:
     # The trap: 12 rows x rate 0.2 overshoots by 2.4, so the residual grows 1.4-fold a round.
     packs, targets = np.repeat(np.arange(40), 12), np.tile([1.0, 0.5], 20)
     ours = pack_sum_objective(packs, targets, targets)
@@ -187,6 +187,8 @@ def test_they_would_diverge_with_hessian_one() -> None:
 @pytest.mark.parametrize(
     ("shape", "costs"), [((2, 3), [1.0, 2.0]), ((2, 1, 3), [1.0]), ((1, 1, 3), [0.0])]
 )
-def test_a_sample_checks_itself(shape: tuple[int, ...], costs: list[float]) -> None:
+def test_a_sample_with_mismatched_shapes_is_refused(
+    shape: tuple[int, ...], costs: list[float]
+) -> None:
     with pytest.raises(ValueError, match="task 't'"):
         Sample("t", np.zeros(shape, np.float32), np.array(costs))

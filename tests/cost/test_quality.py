@@ -13,7 +13,7 @@ from ansorpy.cost.quality import (
 UP = np.arange(6.0)
 
 
-def test_perfect_and_reversed_order() -> None:
+def test_perfect_and_reversed_orders_have_correlation_one_and_minus_one() -> None:
     for measure in (kendall, spearman):
         assert measure(UP, UP * 10 + 3) == pytest.approx(1)
         assert measure(UP, -UP) == pytest.approx(-1)
@@ -22,7 +22,7 @@ def test_perfect_and_reversed_order() -> None:
         assert measure(UP[:1], UP[:1]) == 0
 
 
-def test_ties_and_textbook_values() -> None:
+def test_ties_and_textbook_values_of_the_rank_correlation_are_exact() -> None:
     # Five pairs, one discordant: tau = (9 - 1) / 10; d^2 sum 2: rho = 1 - 6 * 2 / (5 * 24).
     a, b = np.array([1.0, 2, 3, 4, 5]), np.array([1.0, 3, 2, 4, 5])
     assert kendall(a, b) == pytest.approx(0.8)
@@ -38,7 +38,7 @@ def test_throughputs_count_failures_as_nothing() -> None:
     np.testing.assert_array_equal(throughputs(np.array([np.inf, np.inf])), [0, 0])
 
 
-def test_top_k_recall() -> None:
+def test_top_k_recall_is_the_share_of_the_fastest_among_the_first() -> None:
     truth = np.array([0.1, 1.0, 0.9, 0.2])
     assert top_k_recall(truth, truth, 2) == 1
     assert top_k_recall(np.array([9.0, 8, 0, 1]), truth, 2) == 0.5
@@ -54,7 +54,7 @@ def test_average_peak_is_the_mean_running_best() -> None:
     assert average_peak(scores, truth * 0, 3) == 0
 
 
-def test_assess_reports_all_of_it() -> None:
+def test_assess_reports_every_quality() -> None:
     costs = np.array([1.0, 2, 4, np.inf])
     report = assess(np.array([1.0, 0.5, 0.2, 0.1]), costs, k=2)
     assert (report.kendall, report.top_k_recall, report.peak) == (1, 1, 1)

@@ -40,7 +40,7 @@ def test_phases_that_run_ahead_cost_nothing() -> None:
     assert timed(**ADDS, core__steps=1e6) == pytest.approx(1e6, rel=1e-4)
 
 
-def test_arithmetic_goes_by_the_vectors_that_are_run() -> None:
+def test_arithmetic_counts_executed_vectors() -> None:
     scalar, full = timed(**ADDS, core__steps=16e6), timed(**ADDS, core__steps=1e6)
     assert scalar == pytest.approx(16 * full, rel=1e-4)
     # Ragged: every other vector is half empty.
@@ -63,13 +63,13 @@ def test_few_cores_saturate_the_bandwidth_beyond_l2() -> None:
     assert two == pytest.approx(four, rel=1e-2)
 
 
-def test_a_walk_beyond_l2_that_begins_anew_waits_for_memory() -> None:
+def test_each_restart_of_a_walk_beyond_l2_waits_for_memory() -> None:
     stream = timed(core__past_l2_bytes=64e6)
     broken = timed(core__past_l2_bytes=64e6, core__past_l2_waits=64e6 / 4096)
     assert broken > 1.5 * stream
 
 
-def test_one_accumulator_waits_for_itself() -> None:
+def test_a_single_accumulator_has_the_latency_of_its_chain() -> None:
     sums = {"float_mad": 16e6, "outer_prod": 16e6, "core__steps": 1e6}
     alone = RooflineModel(TARGET).cycles(accumulating(**sums, core__chains=1))[0, 0]
     eight = RooflineModel(TARGET).cycles(accumulating(**sums, core__chains=8))[0, 0]
@@ -96,14 +96,14 @@ def test_accumulators_that_do_not_fit_are_spilt() -> None:
     assert many > 4 * few
 
 
-def test_near_limits_add_up_and_far_ones_hide() -> None:
+def test_close_limits_add_up_and_distant_limits_overlap() -> None:
     work = {**ADDS, "core__steps": 1e6}
     alone = timed(**work)
     assert timed(**work, core__loads=1e5) == pytest.approx(alone, rel=1e-2)
     assert timed(**work, core__loads=1e6) == pytest.approx(alone * 2 ** (1 / 3), rel=1e-2)
 
 
-def test_it_ranks_real_tilings_sensibly() -> None:
+def test_the_roofline_ranks_a_register_tile_before_single_vectors() -> None:
     plan = tiled_plan(512)
     good = {"C.i.2": 4, "C.i.3": 4, "C.j.2": 2, "C.j.3": 32, "C.k.1": 16, "C.unroll": 64}
     tiny = {"C.j.3": 16}

@@ -69,7 +69,7 @@ class TestBeneathTheTrees(CostModelContract):
         return GbmModel(taught())
 
 
-def test_without_a_lesson_it_is_the_roofline() -> None:
+def test_without_transfer_data_the_prior_is_the_roofline() -> None:
     batch = candidates(20, 99)
     (expected,) = RooflineModel(TARGET).predict([batch])
     for lesson in (
@@ -90,7 +90,7 @@ def test_a_systematic_error_of_the_roofline_is_corrected_on_an_unseen_task() -> 
     assert after > 0.8
 
 
-def test_a_lesson_that_holds_for_no_task_that_was_kept_from_it_is_not_learned() -> None:
+def test_transfer_data_that_fails_on_held_out_tasks_is_not_learned() -> None:
     noise = [Sample(s.task, s.batch, np.random.default_rng(i).permutation(s.costs_s))
              for i, s in enumerate(samples())]  # fmt: skip
     rough = [Sample(s.task, s.batch, RooflineModel(TARGET).cycles(s.batch).sum(axis=1) * 1e-9)
@@ -105,7 +105,7 @@ def test_a_lesson_that_holds_for_no_task_that_was_kept_from_it_is_not_learned() 
     assert learned == [True, False, True]
 
 
-def test_one_task_alone_promises_nothing_and_is_learned() -> None:
+def test_transfer_data_of_one_task_is_learned_without_a_held_out_task() -> None:
     model = taught(samples(1))
     assert model.promise is None
     assert model.trained
@@ -118,7 +118,7 @@ def test_units_of_tasks_do_not_matter() -> None:
     assert np.allclose(taught(scaled).predict([batch])[0], one, rtol=1e-6)
 
 
-def test_failures_teach_nothing() -> None:
+def test_failures_are_no_transfer_data() -> None:
     failed = [Sample("t0", candidates(16, 50), np.full(16, np.inf)), *samples()]
     batch = candidates(30, 99)
     assert np.array_equal(taught(failed).predict([batch])[0], taught().predict([batch])[0])
@@ -172,7 +172,7 @@ def test_a_correction_that_ranks_well_is_kept_and_watched_for_a_while() -> None:
     assert model.judgements["good"].kendall > model.judgements["good"].roofline
 
 
-def test_the_roofline_has_a_say_until_a_task_has_measured_something() -> None:
+def test_the_roofline_counts_until_a_task_has_measurements() -> None:
     cold, warm, batch = TransferModel(RooflineModel(TARGET)), taught(), candidates(4, 99)
     assert cold.doubt("new") is None
     doubt = warm.doubt("new")
@@ -191,7 +191,7 @@ def test_candidates_measured_before_the_training_are_judged_too() -> None:
     assert not model.judgements["bad"].kept
 
 
-def test_trees_of_the_task_stand_on_it_until_it_is_dropped() -> None:
+def test_the_model_of_the_task_corrects_the_prior_until_it_is_dropped() -> None:
     batch = candidates(300, 99)
     lesson = [Sample(s.task, s.batch, 1.0 / s.costs_s) for s in samples()]
     warm, cold = GbmModel(taught(lesson)), GbmModel(RooflineModel(TARGET))

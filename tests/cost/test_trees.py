@@ -17,7 +17,7 @@ def booster(leaves: int, rows: np.ndarray, trees: int = 20) -> lgb.Booster:
 
 
 @pytest.mark.parametrize("leaves", [2, 5, LEAVES])
-def test_the_same_sums_as_lightgbm_to_the_bit(leaves: int) -> None:
+def test_sums_of_trees_equal_lightgbm_to_the_bit(leaves: int) -> None:
     rng = np.random.default_rng(leaves)
     # Few distinct values: many rows lie exactly on a threshold or next to it.
     rows = np.round(rng.random((400, 6), np.float32) * 20, 1).astype(np.float32)
@@ -28,7 +28,7 @@ def test_the_same_sums_as_lightgbm_to_the_bit(leaves: int) -> None:
     assert len(ours.predict(rows[:0])) == 0
 
 
-def test_more_rows_than_a_chunk() -> None:
+def test_more_rows_than_a_chunk_have_the_same_sums() -> None:
     rng = np.random.default_rng(0)
     rows = rng.random((200, 6), np.float32)
     ours = Trees.of(booster(8, rows, 3).dump_model())

@@ -60,7 +60,7 @@ def sub(a: Expr | int, b: Expr | int) -> Expr:
     ],
     ids=str,
 )
-def test_bounds(expr: Expr, expected: Interval) -> None:
+def test_the_bounds_of_an_expression_are_exact_on_examples(expr: Expr, expected: Interval) -> None:
     assert bounds(expr, RANGES) == expected
 
 
@@ -108,7 +108,9 @@ PADDED = sub(add(X, Z), 1)
         (both(op("ge", X, 0), op("lt", X, 5)), False, X, (5, 9)),
     ],
 )
-def test_a_condition_narrows(cond: Expr, holds: bool, index: Expr, expected: Interval) -> None:
+def test_a_condition_narrows_bounds(
+    cond: Expr, holds: bool, index: Expr, expected: Interval
+) -> None:
     assert bounds(index, RANGES, assume(cond, RANGES, holds=holds)) == expected
 
 
@@ -146,11 +148,11 @@ def test_a_condition_narrows(cond: Expr, holds: bool, index: Expr, expected: Int
     ],
     ids=str,
 )
-def test_simplify(expr: Expr, expected: str) -> None:
+def test_an_expression_is_simplified(expr: Expr, expected: str) -> None:
     assert str(simplify(expr, RANGES)) == expected
 
 
-def test_a_variable_of_one_value_is_that_value() -> None:
+def test_a_variable_with_one_value_becomes_that_value() -> None:
     assert simplify(add(X, Y), {"i": (3, 3), "j": (0, 4)}) == add(Y, 3)
 
 
@@ -169,7 +171,9 @@ def test_float_arithmetic_is_left_as_written() -> None:
         (mul(X, Y), None),
     ],
 )
-def test_linear(expr: Expr, expected: tuple[int, dict[str, int]] | None) -> None:
+def test_the_linear_form_of_an_expression_is_found(
+    expr: Expr, expected: tuple[int, dict[str, int]] | None
+) -> None:
     assert linear(expr) == expected
 
 

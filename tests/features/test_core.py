@@ -68,7 +68,7 @@ def test_accumulators_stay_in_registers_through_the_reduction() -> None:
     assert cut["moves"] == pytest.approx(whole["moves"], rel=1e-3)  # k.0 stands still as well
 
 
-def test_results_whose_lanes_lie_apart_are_transposed() -> None:
+def test_results_with_strided_lanes_count_a_transpose() -> None:
     a, b, k = te.placeholder((K, N)), te.placeholder((M, K)), te.reduce_axis((0, K), "k")
     both = te.compute((N, M), lambda i, j: te.sum(a[k, i] * b[j, k], k), "C")
     along, across = update(8, 32), update(32, 8, plan=plain_plan(te.dag(both), "i"))
@@ -91,7 +91,7 @@ def shifted(rows: int, columns: int, edge: float = 0.0) -> dict[str, float]:
     return {name[5:]: 2 ** found[name] - 1 for name in found if name.startswith("core.")}
 
 
-def test_a_condition_is_asked_as_far_out_as_it_can_be() -> None:
+def test_a_condition_counts_at_the_outermost_loop_that_determines_it() -> None:
     found = shifted(40, 64)
     assert found["steps"] == pytest.approx(40 * 4, rel=1e-3)
     # Per vector both conjunctions and two comparisons of j; i >= 1 once per row.
@@ -103,7 +103,7 @@ def test_a_masked_load_counts_no_select_of_zero() -> None:
     assert one["integers"] - zero["integers"] == pytest.approx(40 * 4, rel=1e-3)
 
 
-def test_small_programs_ask_nothing_beyond_the_caches() -> None:
+def test_small_programs_have_no_traffic_beyond_the_caches() -> None:
     found = update(8, 32)
     assert found["past_l1_bytes"] == 0
     assert found["past_l2_bytes"] == 0

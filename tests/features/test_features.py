@@ -47,7 +47,7 @@ def serial(var: str, extent: int) -> tuple[str, Expr, LoopKind]:
     return (var, Const(extent), LoopKind.SERIAL)
 
 
-def test_there_are_ansors_164_names_and_22_of_ours() -> None:
+def test_there_are_164_names_of_ansor_and_22_own_names() -> None:
     assert len(NAMES) == len(set(NAMES)) == 164 + len(core.NAMES) == 186
 
 

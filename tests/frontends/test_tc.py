@@ -103,7 +103,7 @@ def test_strided_ranges_follow_from_the_input(stride: int, extent: int) -> None:
         ("B(2) > 0.0 ? A(i) : 0", 10),
     ],
 )
-def test_inferred_range(body: str, extent: int | None) -> None:
+def test_the_range_of_an_index_is_inferred(body: str, extent: int | None) -> None:
     text = f"def f(float(10) A, float(7) B) -> (C) {{ C(i) = {body} }}"
     if extent is None:
         with pytest.raises(Exception, match="add 'where i in 0:N'"):
@@ -190,7 +190,7 @@ def test_integers_divide_by_flooring() -> None:
     np.testing.assert_array_equal(evaluate(dag, {"A": a})[0], a // 2 + a % 2)
 
 
-def test_functions_casts_and_conditions() -> None:
+def test_functions_casts_and_conditions_equal_numpy() -> None:
     dag = one(
         """
         def f(float(9) A, uint8(9) M) -> (C) {   // a comment

@@ -355,7 +355,7 @@ WRONG = (
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
-def test_message(wrong: Wrong) -> None:
+def test_the_message_for_a_wrong_text_names_place_and_cause(wrong: Wrong) -> None:
     with pytest.raises(SpecError) as error:
         parse(wrong.text, wrong.bind, "f.te")
     assert str(error.value) == wrong.message

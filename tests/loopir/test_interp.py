@@ -120,7 +120,7 @@ def test_unwritten_elements_are_poison_and_strict_runs_refuse_them() -> None:
         run(program(bufs, half, replace(copy, extent=c(4))), {"A": a}, strict=True)
 
 
-def test_integers_start_as_a5() -> None:
+def test_undefined_integers_are_filled_with_a5_bytes() -> None:
     out = buffer("O", 2, scope=Scope.OUTPUT, dtype="int32")
     got = run(program((out,), Seq(())), {})["O"]
     assert got.tobytes() == b"\xa5" * 8
@@ -151,7 +151,9 @@ def test_scratch_is_undefined_again_at_every_alloc() -> None:
         ("float64", "float32", [0.1, 1e300, 0, 1], [0.1, np.inf, 0, 1]),
     ],
 )
-def test_casts(dtype: str, to: str, values: list[float], expected: list[float]) -> None:
+def test_a_cast_has_the_expected_value(
+    dtype: str, to: str, values: list[float], expected: list[float]
+) -> None:
     got = run(chain(Cast(to, read("A", v("i"), dtype=dtype)), to, A=dtype),
               {"A": np.array(values, dtype)})["O"]  # fmt: skip
     np.testing.assert_array_equal(got, np.array(expected, to))
@@ -168,7 +170,7 @@ def test_functions_keep_the_dtype(fn: str, dtype: str) -> None:
     assert got.dtype == a.dtype
 
 
-def test_composed_functions() -> None:
+def test_sigmoid_erf_and_rsqrt_equal_numpy() -> None:
     a = np.array([-1, 0.5, 1, 4], F32)
     for fn, expected in [
         ("sigmoid", 1 / (1 + np.exp(-a.astype(float)))),
@@ -195,7 +197,9 @@ def test_index_values_bools_and_floor_division() -> None:
     ("combiner", "start", "expected"),
     [("sum", 0.0, 10), ("prod", 1.0, 24), ("max", -9.0, 4), ("min", 9.0, 1)],
 )
-def test_combiners(combiner: str, start: float, expected: float) -> None:
+def test_a_reduction_with_each_combiner_has_the_expected_value(
+    combiner: str, start: float, expected: float
+) -> None:
     out = buffer("O", scope=Scope.OUTPUT)
     prog = program(
         (buffer("A", 4, scope=Scope.INPUT), out),

@@ -40,7 +40,7 @@ def test_a_tiled_program_shows_scopes_kinds_dims_lane_and_mask() -> None:
     assert text(tiled_matmul(5, 7, 4, 2, 4)) == TILED
 
 
-def test_phases_and_branches() -> None:
+def test_phases_and_branches_are_printed() -> None:
     assert text(padded_shift(3)) == BRANCHES
 
 

@@ -105,7 +105,7 @@ EXPRESSIONS = [
 
 
 @pytest.mark.parametrize(("value", "message"), EXPRESSIONS, ids=[m for _, m in EXPRESSIONS])
-def test_values(value: Expr, message: str) -> None:
+def test_an_invalid_value_is_refused(value: Expr, message: str) -> None:
     with pytest.raises(LoweringError, match=message) as error:
         check(stored(value), "bound")
     assert str(error.value).startswith("phase p0: O[i] = ")
@@ -130,7 +130,7 @@ STORES = [
 
 
 @pytest.mark.parametrize(("wrong", "message"), STORES, ids=[m for _, m in STORES])
-def test_stores(wrong: Program, message: str) -> None:
+def test_an_invalid_store_is_refused(wrong: Program, message: str) -> None:
     with pytest.raises(LoweringError, match=message):
         check(wrong, "bound")
 
@@ -165,7 +165,7 @@ LOOPS = [
 
 
 @pytest.mark.parametrize(("body", "message"), LOOPS, ids=range(len(LOOPS)))
-def test_loops_and_scopes(body: Stmt, message: str) -> None:
+def test_an_invalid_loop_or_scope_is_refused(body: Stmt, message: str) -> None:
     with pytest.raises(LoweringError, match=message):
         check(program((A, O), body), "bound")
 
@@ -217,7 +217,7 @@ TILES = [
 
 
 @pytest.mark.parametrize(("wrong", "message"), TILES, ids=range(len(TILES)))
-def test_tiles(wrong: Program, message: str) -> None:
+def test_an_invalid_tile_is_refused(wrong: Program, message: str) -> None:
     with pytest.raises(LoweringError, match=message):
         check(wrong, "tiled")
 
@@ -255,7 +255,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(("wrong", "message"), PROGRAMS, ids=range(len(PROGRAMS)))
-def test_programs(wrong: Program, message: str) -> None:
+def test_an_invalid_program_is_refused(wrong: Program, message: str) -> None:
     with pytest.raises(LoweringError, match=message):
         check(wrong, "bound")
 

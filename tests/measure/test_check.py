@@ -28,7 +28,7 @@ def test_a_right_kernel_passes_every_case(wide: tuple[Dag, tuple[Case, ...]]) ->
     assert check("good", dag, cases) is None
 
 
-def test_small_integers_see_a_dropped_last_term(wide: tuple[Dag, tuple[Case, ...]]) -> None:
+def test_small_integers_reveal_a_dropped_last_term(wide: tuple[Dag, tuple[Case, ...]]) -> None:
     dag, cases = wide
     found = check("dropped", dag, cases[1:2])
     assert found is not None

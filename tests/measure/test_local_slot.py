@@ -81,7 +81,7 @@ def test_a_trial_on_several_threads_is_timed_between_two_checks() -> None:
         (5e-4, [GOOD_LOUD, Failed("wrong", "C[0] is 1, not 2")], 1, 2),
     ],
 )
-def test_a_leader_that_was_found_while_slowed_down_is_timed_again(
+def test_a_leader_measured_during_a_slowdown_is_timed_again(
     cores: int, best_s: float | None, found: list[Outcome], kept: int, runs: int
 ) -> None:
     outcome, count = asked(cores, best_s, *found)

@@ -94,7 +94,7 @@ def test_a_hopeless_call_is_stopped_after_one_sample() -> None:
     assert fake.time(fake.call("c", 1e-5), 1e-6)[1] is True
 
 
-def test_the_beaten_are_sampled_twice_and_rivals_to_the_end() -> None:
+def test_slow_kernels_are_sampled_twice_and_close_ones_to_the_end() -> None:
     fake = Fake()
     assert len(fake.time(fake.call("a", 0.013), 0.01)[0]) == 2
     assert len(fake.time(fake.call("b", 0.011), 0.01)[0]) == SamplingOptions().samples
@@ -285,7 +285,7 @@ def test_finalists_take_turns() -> None:
     assert pauses == ["ba", "ab"] * 2
 
 
-def test_the_beaten_leave_a_race_early_and_the_outclassed_at_once() -> None:
+def test_slow_kernels_leave_a_race_early_and_very_slow_ones_at_once() -> None:
     fake = Fake()
     calls = {"slow": fake.call("s", 0.1), "a": fake.call("a", 0.01), "b": fake.call("b", 0.016)}
     found = interleave(

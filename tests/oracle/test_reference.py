@@ -91,7 +91,7 @@ def test_moving_and_comparing_values_is_exact() -> None:
         assert outputs[0].exact
 
 
-def test_the_branch_not_taken_is_not_read_and_others_must_be_inside() -> None:
+def test_only_the_branch_taken_is_read_and_must_be_in_range() -> None:
     x = te.placeholder((4,), "x")
     good = te.compute((6,), lambda i: te.select(te.all(i >= 1, x[(i - 1) % 4] > 0), x[i % 4], -1.0))
     dag = te.dag(good)
@@ -103,7 +103,7 @@ def test_the_branch_not_taken_is_not_read_and_others_must_be_inside() -> None:
         te.evaluate(broken, {x.draft.node.name: np.zeros(4, "f4")})
 
 
-def test_argmax_prefers_the_first_and_tells_how_far_the_index_may_move() -> None:
+def test_argmax_returns_the_first_index_and_its_admissible_range() -> None:
     x = te.placeholder((3, 4), "x")
     k = te.reduce_axis((0, 4), "k")
     shifted = te.compute((3, 4), lambda i, j: x[i, j] * 1.1, "shifted")
@@ -181,7 +181,7 @@ def test_narrow_floats_are_storage(dtype: str) -> None:
     assert np.all(bound >= UNIT_ROUNDOFF[dtype] * np.abs(out))
 
 
-def test_bfloat16_comes_as_bits_too() -> None:
+def test_bfloat16_is_accepted_as_bits() -> None:
     x = te.placeholder((2,), "x", "bfloat16")
     dag = te.dag(te.compute((2,), lambda i: x[i] * 2.0, "y"))
     (out,) = te.evaluate(dag, {"x": np.array([0x3F80, 0xC040], np.uint16)})

@@ -156,7 +156,7 @@ def test_a_small_space_is_enumerated_and_a_large_one_is_not() -> None:
     assert enumerate_all(tiled_plan()) is None
 
 
-def test_carry_keeps_sizes_by_name_and_draws_the_missing_ones() -> None:
+def test_migrated_rows_keep_sizes_by_name_and_draw_missing_sizes() -> None:
     source, target = toy_plan((32, 64), 1), toy_plan((32, 64, 9), 2)
     rng = np.random.default_rng(6)
     rows = sample(source, 50, rng)

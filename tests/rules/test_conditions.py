@@ -187,7 +187,9 @@ CASES: list[tuple[Rule, Cursor, Verdict, str]] = [
     CASES,
     ids=[f"{i}-{type(case[0]).__name__}-{case[1].name}" for i, case in enumerate(CASES)],
 )
-def test_condition(rule: Rule, cursor: Cursor, verdict: Verdict, why: str) -> None:
+def test_the_verdict_and_reason_of_a_rule_are_those_of_the_table(
+    rule: Rule, cursor: Cursor, verdict: Verdict, why: str
+) -> None:
     answer = rule.explain(cursor)
     assert rule.condition(cursor) is verdict
     assert bool(answer) is (verdict is not SKIP)

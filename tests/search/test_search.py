@@ -107,7 +107,7 @@ def test_no_plan_starves_though_the_model_likes_another() -> None:
     assert model.last[0] > 2 * model.last[1]
 
 
-def test_of_many_plans_all_are_looked_at_first_and_some_later() -> None:
+def test_all_of_many_plans_are_scored_first_and_at_most_16_later() -> None:
     class Counting(Flat):
         def predict(self, batches: Sequence[Batch]) -> list[npt.NDArray[np.float64]]:
             self.alive.append(sum(len(batch) > 0 for batch in batches))

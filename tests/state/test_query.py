@@ -80,7 +80,7 @@ def test_partial_results_are_seen_as_one_more_axis() -> None:
     assert str(combined.body[0]) == "C.rf[i, j, k.0]"
 
 
-def test_a_reduction_across_threads_is_seen_in_the_stage_and_in_its_guests() -> None:
+def test_a_reduction_across_threads_is_seen_in_the_stage_and_in_attached_stages() -> None:
     state = State.naive(softmax(4, 8)).do(
         ComputeInline("ex"), Split("sm", "k", 2), Annotate("sm", "k.1", "thread")
     )
@@ -99,7 +99,9 @@ def test_a_reduction_across_threads_is_seen_in_the_stage_and_in_its_guests() -> 
         ("ex", False, False, "exp"),
     ],
 )
-def test_always_inlined(name: str, everything: bool, holds: bool, why: str) -> None:
+def test_an_always_inlined_stage_has_a_reason(
+    name: str, everything: bool, holds: bool, why: str
+) -> None:
     answer = StateFacts(State.naive(softmax(4, 8))).always_inlined(name, everything)
     assert bool(answer) is holds
     assert why in answer.why

@@ -135,7 +135,7 @@ def test_rfactor_splits_the_reduction_into_partials_and_their_combination() -> N
     assert loops(inner, "P") == "i:4s h@w.1:P.h@w.1r"
 
 
-def test_locations() -> None:
+def test_compute_at_root_and_inline_set_the_location() -> None:
     at = START.do(ComputeAt("C", "D", "i"))
     assert at.stage("C").location == Attached("D", "i")
     assert at.do(ComputeRoot("C")).stage("C").location == Root()
@@ -143,7 +143,7 @@ def test_locations() -> None:
     assert soft.stage("ex").location == Inlined()
 
 
-def test_annotate_and_reorder() -> None:
+def test_annotate_and_reorder_change_the_loops() -> None:
     state = START.do(Annotate("D", "j", "vectorize"), Reorder("D", ("j", "i")))
     assert loops(state, "D") == "j:16s vectorize i:8s"
 
@@ -189,7 +189,7 @@ REFUSED: tuple[tuple[State, Step, str], ...] = (
 
 
 @pytest.mark.parametrize(("state", "step", "message"), REFUSED, ids=lambda v: type(v).__name__)
-def test_a_step_refuses_where_its_condition_does_not_hold(
+def test_a_step_is_refused_if_its_condition_does_not_hold(
     state: State, step: Step, message: str
 ) -> None:
     with pytest.raises(StepError) as caught:

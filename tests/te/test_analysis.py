@@ -69,13 +69,15 @@ def test_adding_a_constant_keeps_an_access_simple() -> None:
         (op("B", IJ, read("A", "i", "j"), branch=True), False, "branch on (i < 1)"),
     ],
 )
-def test_strictly_inlineable(node: Compute, holds: bool, why: str) -> None:
+def test_the_verdict_on_strictly_inlineable_nodes_has_a_reason(
+    node: Compute, holds: bool, why: str
+) -> None:
     answer = strictly_inlineable(node)
     assert bool(answer) is holds
     assert why in answer.why
 
 
-def test_only_exp_counts_as_dear() -> None:
+def test_only_exp_counts_as_expensive() -> None:
     body = Call("tanh", read("A", "i", "j"))
     assert strictly_inlineable(replace(op("B", IJ), body=(body,)))
 
@@ -98,7 +100,9 @@ def test_only_exp_counts_as_dear() -> None:
         ),
     ],
 )
-def test_needs_tiling(node: Compute, holds: bool, why: str) -> None:
+def test_the_verdict_on_nodes_that_need_tiling_has_a_reason(
+    node: Compute, holds: bool, why: str
+) -> None:
     answer = needs_tiling(node)
     assert bool(answer) is holds
     assert why in answer.why
@@ -149,7 +153,7 @@ def test_reads_are_grouped_by_producer() -> None:
 
 
 @pytest.mark.parametrize("n", [16, 512])
-def test_flops_of_matmul(n: int) -> None:
+def test_a_matmul_has_two_flops_per_product(n: int) -> None:
     assert flop_count(matmul(n, n, n)) == 2 * n**3
     bias = op("D", {"i": n, "j": n}, read("C", "i", "j"), read("b", "j"))
     assert flop_count(dag("d", [*matmul(n, n, n).nodes, inp("b", n), bias])) == 2 * n**3 + n**2
@@ -162,7 +166,7 @@ def test_flops_leave_index_arithmetic_casts_and_functions_out() -> None:
     assert flop_count(dag("d", [inp("A", 11), node])) == 20
 
 
-def test_flops_of_a_select_are_those_of_its_dearer_branch() -> None:
+def test_flops_of_a_select_are_those_of_its_costlier_branch() -> None:
     a = read("A", "i")
     dear = Binary("add", Binary("mul", a, a), a)
     body = Select(Binary("gt", a, Const(0.0, F32)), Binary("add", a, a), dear)

@@ -48,7 +48,7 @@ def test_operators_read_as_python_and_numbers_take_the_other_dtype() -> None:
     ).replace("((((2.0", "(((2.0").replace("1.0)) if", "1.0) if")
 
 
-def test_functions_and_casts() -> None:
+def test_functions_and_casts_print_as_written() -> None:
     x = te.placeholder((3,), "x", "float64")
     unary = (te.exp, te.log, te.tanh, te.erf, te.sqrt, te.rsqrt, te.sigmoid, te.floor, te.ceil)
     for function in unary:
@@ -61,7 +61,7 @@ def test_functions_and_casts() -> None:
     assert shown == "max(min(pow(x[i], 2.0), 6.0), float64(i))"
 
 
-def test_two_nodes_of_one_name_and_axes_of_one_name_are_told_apart() -> None:
+def test_nodes_and_axes_with_equal_names_get_distinct_names() -> None:
     a, b = te.placeholder((3, 3), "x"), te.placeholder((3, 3), "x")
     i = te.reduce_axis((0, 3), "i")
     dag = te.dag(te.compute((3,), lambda i_: te.sum(a[i_, i] * b[i, i_], axis=i), "y", axes="i"))
@@ -111,7 +111,7 @@ def test_reduce_axes_may_start_anywhere_and_sums_at_a_value() -> None:
     assert out == 20 + 2 + 3 + 4
 
 
-def test_constants_and_hints() -> None:
+def test_constants_and_hints_become_nodes_and_attributes() -> None:
     x = te.placeholder((3, 4), "x", constant=True)
     table = te.constant(np.eye(3, dtype="f4"), "eye")
     k = te.reduce_axis((0, 3), "k")

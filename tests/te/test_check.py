@@ -54,7 +54,7 @@ STRIDED = Binary(
     ],
     ids=lambda d: str(d.computes[0].body[0]),
 )
-def test_reads_that_are_proved(valid: Dag) -> None:
+def test_reads_proved_in_range_are_accepted(valid: Dag) -> None:
     check(valid)
 
 
@@ -75,7 +75,7 @@ def test_reads_that_are_proved(valid: Dag) -> None:
     ],
     ids=lambda value: str(value.computes[0].body[0]) if isinstance(value, Dag) else "",
 )
-def test_reads_that_are_not_proved(invalid: Dag, interval: str) -> None:
+def test_reads_not_proved_in_range_are_refused(invalid: Dag, interval: str) -> None:
     with pytest.raises(SpecError, match=rf"node 'C': A\[.*{interval}, but 'A' has 0 to 9"):
         check(invalid)
 
@@ -193,7 +193,7 @@ for _ in range(40):
         ),
     ],
 )  # fmt: skip
-def test_refused(invalid: Dag, message: str) -> None:
+def test_an_invalid_dag_is_refused_with_a_reason(invalid: Dag, message: str) -> None:
     with pytest.raises(SpecError, match=message) as error:
         check(invalid)
     assert len(str(error.value)) < 400

@@ -13,7 +13,7 @@ def test_the_same_seed_gives_the_same_dag() -> None:
     assert dags[0] == dags[1]
 
 
-def test_dags_are_valid_small_and_tame() -> None:
+def test_random_dags_are_valid_small_and_finite() -> None:
     limits = DagLimits()
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -27,7 +27,7 @@ def test_dags_are_valid_small_and_tame() -> None:
                 assert np.all(np.isfinite(one.error))
 
 
-def test_the_language_is_covered() -> None:
+def test_random_dags_cover_the_language() -> None:
     seen: Counter[str | None] = Counter()
     for seed in range(200):
         dag = random_dag(np.random.default_rng(seed))

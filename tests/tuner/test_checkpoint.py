@@ -97,7 +97,7 @@ def last(found: Iterator[Event]) -> Finished:
     [(MM, 96, (4,)), (MM + RELU, 48, (1, 2)), (CONV, 24, (3,))],
     ids=["one", "two", "opened-after-a-round"],
 )
-def test_a_tuning_killed_anywhere_ends_as_if_it_had_not_been(
+def test_a_tuning_killed_anywhere_resumes_to_the_same_result(
     tmp_path: Path, what: str | Dag, trials: int, all_lives: tuple[int, ...]
 ) -> None:
     whole = Ledger()
@@ -173,7 +173,7 @@ def test_a_search_that_gains_no_more_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [{"target_latency_s": 0.0}, {"stop_if_gain_below": 0.0}, {"stop_if_gain_below": 1.0}]
 )
-def test_a_goal_must_make_sense(options: dict[str, float]) -> None:
+def test_an_invalid_goal_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(SpecError):
         Request(parse(MM), TARGET, **options)  # type: ignore[arg-type]
 

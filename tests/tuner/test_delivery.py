@@ -46,7 +46,7 @@ def tuned(
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_of_leaders_with_the_same_machine_code_one_races(tmp_path: Path, same: bool) -> None:
+def test_leaders_with_equal_machine_code_race_once(tmp_path: Path, same: bool) -> None:
     """And leaders of other machine code all race, though their times are equal."""
     raced: list[list[str]] = []
 
@@ -97,7 +97,7 @@ def test_the_fastest_as_measured_is_timed_again_in_spite_of_drift_correction(
 
 
 @pytest.mark.parametrize("bad", [1, 3, 4, 7, 100])
-def test_where_no_finalist_passes_those_who_come_next_race(tmp_path: Path, bad: int) -> None:
+def test_the_next_candidates_race_if_no_finalist_passes(tmp_path: Path, bad: int) -> None:
     """A finalist that does not pass is counted, with its reason."""
     seen: list[Program | Kernel] = []
 
@@ -141,7 +141,7 @@ def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad:
     assert result.failures == ({"crash": bad} if bad else {})
 
 
-def test_where_every_kernel_file_fails_its_call_nothing_is_delivered(tmp_path: Path) -> None:
+def test_no_kernel_is_delivered_if_every_kernel_file_fails_its_call(tmp_path: Path) -> None:
     class Pool(FakePool):
         def end_call(self, calling: DeliveredCall) -> Failed | None:
             return Failed("crash", "NotImplementedError: float16")

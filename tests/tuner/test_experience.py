@@ -76,7 +76,7 @@ def test_every_broken_file_is_reported(samples: list[Sample], data: st.DataObjec
         b'{"format": 1, "features": "another", "task": "t", "shapes": []}',
     ],
 )
-def test_a_right_checksum_makes_nothing_right(line: bytes) -> None:
+def test_a_wrong_file_with_a_correct_checksum_is_refused(line: bytes) -> None:
     filled = line.replace(b"%s", version().encode())
     rest = filled + b"\n" + bytes(8 if b"[1, 0]" in line else 0)  # a cost of 0 seconds
     with pytest.raises(RecordError):
@@ -146,14 +146,14 @@ def test_a_broken_file_is_skipped_with_a_reason_and_then_replaced(
     assert kept.lesson(TARGET, ["b/x/1"]).candidates == 3
 
 
-def test_a_folder_that_takes_no_files_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     kept = Experience(tmp_path / "file")
     assert "File exists" in kept.keep(TARGET, [sample(4)])
     assert kept.lesson(TARGET, ()).samples == ()
 
 
-def test_it_lies_beside_a_store_that_lasts(tmp_path: Path) -> None:
+def test_transfer_data_is_kept_beside_a_persistent_store(tmp_path: Path) -> None:
     beside = Experience.beside(JsonlStore(tmp_path / "records.jsonl"))
     assert beside is not None
     assert beside.folder == tmp_path / "records.experience"

@@ -51,7 +51,7 @@ def test_without_trials_a_correct_library_is_delivered(tmp_path: Path, cores: in
     assert "kernel.py" not in kernel.manifest["files"]
 
 
-def test_the_choice_is_the_best_that_the_model_sees_and_repeats_itself() -> None:
+def test_the_choice_is_the_best_by_the_model_and_deterministic() -> None:
     target = local_target(1)
     model = RooflineModel(target)
 
@@ -122,7 +122,7 @@ def test_an_interrupt_before_the_first_trial_keeps_the_first_answer(tmp_path: Pa
     assert told.kernel.exists()
 
 
-def test_where_no_library_can_be_made_a_race_decides(tmp_path: Path) -> None:
+def test_without_a_library_a_race_decides(tmp_path: Path) -> None:
     request = Request((matmul(),), local_target(1), trials=0)
     *events, last = run(request, CPU, MemoryStore(), tmp_path, pools=fake_pools())
     assert not [event for event in events if isinstance(event, FirstAnswer)]

@@ -67,7 +67,7 @@ def test_a_second_model_proposes_half_of_a_round(count: int) -> None:
         assert np.median(found[:half]) > np.median(found[half:])
 
 
-def test_the_last_that_were_chosen_are_measured_first_in_the_next_round() -> None:
+def test_candidates_held_by_a_round_are_measured_first_in_the_next() -> None:
     open_task = task()
     rng = np.random.default_rng(0)
     prebuilt: list[list[Unbound]] = []
@@ -123,5 +123,5 @@ def test_a_small_space_is_measured_to_the_last_row() -> None:
     assert not open_task.held
 
 
-def test_without_doubt_all_is_proposed_by_the_model() -> None:
+def test_without_a_second_model_the_model_proposes_more_candidates() -> None:
     assert np.median(sizes(task(), None, 8)) > np.median(sizes(task(), Taste(-1.0), 8)[4:])

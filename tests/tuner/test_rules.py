@@ -34,7 +34,7 @@ def reformulated(task: Task) -> set[str]:
     return {str(step) for plan in task.plans for step in reformulations(plan.state)}
 
 
-def test_nothing_is_allowed_unless_it_is_asked_for() -> None:
+def test_no_reformulation_is_allowed_without_a_request() -> None:
     assert find_rules("cpu") == CPU
     assert Request((DAG,), TARGET).allow == ()
     assert reformulated(explored()) == set()

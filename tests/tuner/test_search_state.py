@@ -33,14 +33,14 @@ def first_turn(of: SearchState) -> Turn:
     ("trials", "tasks", "seconds", "task_continues"),
     [(64, 1, None, True), (8, 1, None, False), (64, 2, None, False), (64, 1, 1000.0, True)],
 )
-def test_a_task_alone_task_continues_while_trials_are_left(
+def test_a_single_task_continues_while_trials_are_left(
     trials: int, tasks: int, seconds: float | None, task_continues: bool
 ) -> None:
     found = standing(trials, tasks, seconds)
     assert found.task_continues(first_turn(found)) is task_continues
 
 
-def test_more_wait_for_the_round_that_opens_the_plans_of_a_large_search() -> None:
+def test_more_candidates_wait_for_the_round_that_opens_all_plans() -> None:
     small, large = standing(64), standing(8 * LARGE_ROUND)
     assert small.deferred(first_turn(small)) == first_turn(small).trials // HELD
     turn = first_turn(large)

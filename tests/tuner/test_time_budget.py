@@ -76,7 +76,7 @@ def test_the_first_round_is_never_empty_and_never_cut_short() -> None:
     assert not told.late()
 
 
-def test_where_every_task_has_a_first_answer_the_first_round_may_be_cut() -> None:
+def test_the_first_round_may_be_cut_if_every_task_has_a_first_answer() -> None:
     clock = Clock()
     told = pace(1.0, clock, tasks=2)
     clock.now_s += 50.0
@@ -87,7 +87,7 @@ def test_where_every_task_has_a_first_answer_the_first_round_may_be_cut() -> Non
     assert told.late()
 
 
-def test_few_seconds_for_a_task_are_a_hurry() -> None:
+def test_few_seconds_per_task_count_as_a_hurry() -> None:
     clock = Clock()
     assert not pace(None, clock).hurried
     assert not pace(HURRIED_S, clock).hurried
@@ -123,7 +123,7 @@ def test_a_hurry_opens_promising_plans_and_races_one_finalist(
     assert raced == [["naive", *(finalists if all_plans else finalists[:1])]]
 
 
-def test_a_kernel_on_the_way_takes_a_tenth_of_the_time() -> None:
+def test_an_intermediate_kernel_takes_a_tenth_of_the_time() -> None:
     clock = Clock()
     told = pace(100.0, clock)
     assert not told.delivery_is_due()

@@ -111,7 +111,7 @@ def test_the_same_experience_and_seed_measure_the_same(tmp_path: Path) -> None:
     assert one == two
 
 
-def test_broken_files_are_told_and_do_no_harm(tmp_path: Path) -> None:
+def test_broken_files_are_reported_and_ignored(tmp_path: Path) -> None:
     kept = Experience(tmp_path / "kept")
     list(tune(MM, tmp_path, kept))
     (path,) = kept.folder.iterdir()

@@ -100,7 +100,7 @@ def test_each_name_gets_a_kernel_with_its_own_names(tmp_path: Path) -> None:
         kernel(*(np.ones(shape, np.float32) for shape in ((16, 24), (24, 32), (31,))))
 
 
-def test_a_delivery_on_the_way_is_told_for_every_name(tmp_path: Path) -> None:
+def test_an_intermediate_delivery_is_reported_for_every_name(tmp_path: Path) -> None:
     (task, _) = united(DAGS, TARGET, "cpu@1")
     event = FirstAnswer("first", tmp_path / "first-first-12.zip", 1.0, 2.0, ("random",))
     assert list(each_told(task, event)) == [

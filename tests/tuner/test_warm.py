@@ -128,7 +128,7 @@ def test_measured_records_answer_beside_imported_ones(tmp_path: Path) -> None:
     assert result_of(tuned(tmp_path, store)).from_store
 
 
-def test_a_forged_time_is_nobodys_best(tmp_path: Path) -> None:
+def test_a_forged_time_is_no_best_time(tmp_path: Path) -> None:
     records = [
         replace(record, outcome=Measured((1e-9,)), created_s=1.0)
         for record in measured()

@@ -53,7 +53,7 @@ def test_the_page_has_a_line_per_row_with_its_ratios() -> None:
     assert "| **the best of all** | 1.1x (2 rows; 0.80 gmm_512 to 1.50 c2d_r64) |" in text
 
 
-def test_runs_on_other_numbers_of_threads_are_joined_and_told_apart() -> None:
+def test_runs_on_other_numbers_of_threads_are_joined_and_labelled() -> None:
     def run(date: str, commit: str, *threads: int) -> dict[str, list[Any]]:
         rows = [row for row in ROWS if row["threads"] in threads]
         return {"facts": [{**FACTS, "date": date, "commit": commit}], "rows": rows, "duels": []}
@@ -68,7 +68,7 @@ def test_runs_on_other_numbers_of_threads_are_joined_and_told_apart() -> None:
     assert joined([one]) == one
 
 
-def test_rows_that_were_contested_again_take_the_place_of_older_ones() -> None:
+def test_repeated_rows_replace_older_rows() -> None:
     again = merged([contest("c2d_r64", 0, ansorpy=9e-4, ansorpy_rt=1e-3, torch=2e-3)])
 
     def run(date: str, commit: str, rows: list[Any]) -> dict[str, list[Any]]:
@@ -121,7 +121,7 @@ def test_a_duel_tells_the_gain_of_winograd() -> None:
     )
 
 
-def test_a_duel_that_was_not_reached_says_so() -> None:
+def test_a_duel_with_an_unreached_result_is_marked() -> None:
     slow = Duel("gmm_512", 2, ((0.5, 16, 3e-3),), DUEL.theirs, 2.0, 25.0, 3e-3, 1.8e-3)
     assert slow.share is None
     assert "reached in" not in page(ROWS, [slow], [FACTS], {})
@@ -166,7 +166,7 @@ def test_a_curve_begins_with_the_first_answer_and_its_best_never_rises() -> None
 
 
 @pytest.mark.slow
-def test_plots_are_svg_and_are_left_out_where_nothing_is_known(tmp_path: Path) -> None:
+def test_plots_are_svg_and_are_left_out_without_rows(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     drawn = [
         plots.ratios(tmp_path / "ratios.svg", ROWS),

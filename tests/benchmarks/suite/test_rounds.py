@@ -69,7 +69,7 @@ def test_an_operator_that_a_peer_lacks_is_no_failure(tmp_path: Path) -> None:
     assert row["contestants"] == {"numpy": {"unfit": "not natural in NumPy"}}
 
 
-def test_a_process_that_crashes_is_told_and_replaced(tmp_path: Path) -> None:
+def test_a_crashed_process_is_reported_and_replaced(tmp_path: Path) -> None:
     with party(HERE, 1, CORES, tmp_path / "log") as guests:
         first = guests.guest(NUMPY)
         assert first.ask({"do": "drop"}, 30.0) == {}
@@ -81,7 +81,7 @@ def test_a_process_that_crashes_is_told_and_replaced(tmp_path: Path) -> None:
         assert second.ask({"do": "drop"}, 30.0) == {}
 
 
-def test_a_process_stands_still_between_its_turns(tmp_path: Path) -> None:
+def test_a_process_is_stopped_between_its_turns(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log, Guest(NUMPY, HERE[BASE], 1, CORES, log) as guest:
         assert versions_of(guest, 30.0) == {"numpy": np.__version__}
         guest.pause()
@@ -89,14 +89,14 @@ def test_a_process_stands_still_between_its_turns(tmp_path: Path) -> None:
         assert guest.receive(30.0) == {"failed": "no question 'nonsense'"}
 
 
-def test_a_process_that_hangs_is_given_up(tmp_path: Path) -> None:
+def test_a_hung_process_is_killed(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log, Guest(NUMPY, HERE[BASE], 1, CORES, log) as guest:
         assert guest.receive(0.1) == {"failed": "no answer within 0 s"}
         assert not guest.alive
 
 
 @pytest.mark.measure
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_after_its_last_row(tmp_path: Path) -> None:
     assert play(plan((CASE,), 1), HERE, results(tmp_path), float("inf"))
     before = json.loads((tmp_path / "rounds.json").read_text())["rows"]
     assert play(plan((CASE, "tbg"), 1), HERE, results(tmp_path), float("inf"))
@@ -106,7 +106,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.measure
-def test_a_new_kernel_asks_for_a_new_contest(tmp_path: Path) -> None:
+def test_a_new_kernel_repeats_the_contest(tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.zip"
     kernel.write_bytes(b"old")
 
@@ -131,12 +131,12 @@ def test_warming_prepares_and_checks_but_times_nothing(
     assert not (tmp_path / "rounds.json").exists()
 
 
-def test_when_the_time_is_up_nothing_is_begun(tmp_path: Path) -> None:
+def test_no_contest_begins_after_the_deadline(tmp_path: Path) -> None:
     assert not play(plan((CASE,)), HERE, results(tmp_path), 0.0)
     assert not (tmp_path / "rounds.json").exists()
 
 
-def test_an_environment_that_is_not_there_is_left_out(tmp_path: Path) -> None:
+def test_a_missing_environment_is_left_out(tmp_path: Path) -> None:
     assert pythons(tmp_path) == {OWN: Path(sys.executable)}
     with pytest.raises(SystemExit, match="want NAME=FOLDER"):
         pythons(tmp_path, [f"{TVM}={tmp_path}"])
@@ -148,7 +148,7 @@ def test_an_environment_elsewhere_is_found_by_name(tmp_path: Path) -> None:
     assert pythons(tmp_path / "none", [f"{TVM}={tmp_path}"])[TVM] == tmp_path / "bin" / "python"
 
 
-def test_an_environment_that_is_ready_is_not_made_again(tmp_path: Path) -> None:
+def test_an_existing_environment_is_kept(tmp_path: Path) -> None:
     wanted = (Path(rounds.__file__).parent / "requirements" / "halide.txt").read_text()
     (tmp_path / "halide").mkdir()
     (tmp_path / "halide" / "requirements.ok").write_text(wanted)

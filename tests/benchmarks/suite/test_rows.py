@@ -51,7 +51,7 @@ def test_a_row_has_the_shapes_and_the_work_of_its_form(row: Row) -> None:
         assert 0.9 < flop_count(dag) / row.form.flop < 1.1
 
 
-def test_the_suite_has_the_rows_that_were_asked_for() -> None:
+def test_the_suite_has_the_specified_rows() -> None:
     assert len(DUEL) == 13
     assert set(DUEL) <= set(ROWS)
     large = [row for row in ROWS.values() if row.case.batch == LARGE_BATCH]

@@ -36,7 +36,7 @@ def test_the_figure_is_the_median_over_processes() -> None:
     assert row["contestants"]["torch"]["samples"] == 3
 
 
-def test_noisy_rounds_count_only_where_there_is_no_quiet_one() -> None:
+def test_noisy_rounds_count_only_without_a_quiet_round() -> None:
     noisy, worse, quiet = (contest("gmm_512", at, torch=at + 1.0) for at in range(3))
     noisy["fma_spread"] = worse["fma_spread"] = 0.5
     (row,) = merged([noisy, worse])
@@ -138,7 +138,7 @@ def test_names_are_those_of_the_table() -> None:
     assert all(case.batch in (1, 16) for case in CASES.values())
 
 
-def test_winograd_counts_where_the_weights_are_as_the_peers_and_only_where_it_was_tuned() -> None:
+def test_winograd_counts_with_the_weights_of_the_peer_and_only_if_tuned() -> None:
     row = one(WITH_WEIGHTS, ansorpy=2.0, ansorpy_rt=4.0, ansorpy_winograd=1.0, ort=3.0, torch=6.0)
     found = best_of(row)
     assert found is not None

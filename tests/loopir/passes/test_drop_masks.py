@@ -68,7 +68,7 @@ def same(a: Program, b: Program, columns: int = 24, weights: int = 5) -> bool:
         return bool(np.array_equal(run(a, arrays)["C"], run(b, arrays)["C"]))
 
 
-def test_a_mask_that_the_reader_has_is_left_out() -> None:
+def test_a_mask_equal_to_that_of_the_reader_is_dropped() -> None:
     before = row_sums(lt(PLACE, c(24)), lt(PLACE, c(24)))
     after = drop_masks(before)
     check(after, level="tiled")
@@ -118,7 +118,7 @@ def _replaced(body: object, tile: Tile, value: Expr) -> Alloc:
     ],
     ids=["no mask", "more", "late", "moving", "integers", "outside", "registers"],
 )
-def test_other_masks_stay(before: Program) -> None:
+def test_masks_that_differ_from_the_reader_stay(before: Program) -> None:
     assert drop_masks(before) == before
 
 
@@ -144,7 +144,7 @@ def test_loads_within_a_select_keep_the_dropped_condition(other: float) -> None:
     assert same(before, after, weights=4)
 
 
-def test_only_the_part_that_the_reader_has_is_left_out() -> None:
+def test_only_the_part_equal_to_the_mask_of_the_reader_is_dropped() -> None:
     odd = lt(v("k"), c(3))
     both = row_sums(conjunction([lt(PLACE, c(24)), odd]), lt(PLACE, c(24)))
     after = drop_masks(both)

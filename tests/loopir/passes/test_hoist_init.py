@@ -39,20 +39,20 @@ def of(body: Stmt) -> Stmt:
     return phase.body
 
 
-def test_the_first_value_moves_out_of_all_the_loops_that_it_is_the_first_of() -> None:
+def test_the_initial_value_moves_out_of_every_loop_that_it_begins() -> None:
     inner = Seq((If(first("k", "l", "m"), SET), ADD))
     moved = of(loop("m", loop("l", loop("k", inner))))
     assert moved == Seq((SET, loop("m", loop("l", loop("k", ADD)))))
 
 
-def test_it_stops_at_a_loop_that_has_something_else_first() -> None:
+def test_hoisting_stops_at_a_loop_with_another_first_statement() -> None:
     inner = loop("k", Seq((If(first("l", "k"), SET), ADD)))
     outer = loop("l", Seq((ADD, inner)))
     guarded = Seq((ADD, If(first("l"), SET), loop("k", ADD)))
     assert of(outer) == loop("l", guarded)
 
 
-def test_a_loop_that_may_not_run_or_runs_in_parallel_keeps_it() -> None:
+def test_a_loop_that_may_be_empty_or_parallel_keeps_the_initial_value() -> None:
     body = Seq((If(first("k"), SET), ADD))
     for kept in (
         loop("k", body, Binary("min", Const(4), Var("n"))),

@@ -32,13 +32,13 @@ def streamed(made: Program, l3_bytes: int = 64, features: tuple[str, ...] = AVX5
 
 
 @pytest.mark.parametrize(("l3_bytes", "expected"), [(64, True), (85, True), (86, False)])
-def test_an_output_that_takes_three_quarters_of_the_cache_goes_past_it(
+def test_an_output_above_three_quarters_of_the_cache_has_non_temporal_stores(
     l3_bytes: int, expected: bool
 ) -> None:
     assert streamed(writes(set_to_input()), l3_bytes) == [expected]
 
 
-def test_shorter_vectors_than_a_line_stay() -> None:
+def test_vectors_shorter_than_a_line_keep_normal_stores() -> None:
     assert streamed(writes(set_to_input()), features=("avx2", "fma")) == [False]
     assert streamed(writes(set_to_input()), features=()) == [False]
 
@@ -52,7 +52,7 @@ def test_outputs_that_are_read_again_keep_normal_stores() -> None:
     assert streamed(writes(own)) == [False]
 
 
-def test_intermediates_and_scalars_stay() -> None:
+def test_intermediates_and_scalars_keep_normal_stores() -> None:
     assert streamed(writes(set_to_input(), scope=Scope.GLOBAL)) == [False]
     scalar = Tile((), (), store("C", (Var("j"),), read("X", Var("j"))))
     assert streamed(writes(scalar)) == [False]

@@ -75,7 +75,7 @@ def number(expr: Expr) -> int:
 @pytest.mark.parametrize("vectors", [1, 2, 3, 4])
 @pytest.mark.parametrize("blocks", [(4,), (3, 2), (2, 3)])
 @pytest.mark.parametrize("swapped", [False, True])
-def test_while_a_block_is_used_the_next_one_is_fetched(
+def test_the_next_block_is_prefetched_during_the_current_one(
     passes: tuple[int, ...], vectors: int, blocks: tuple[int, ...], swapped: bool
 ) -> None:
     made = prefetch(used_again(passes, vectors, blocks, swapped), TARGET)
@@ -106,7 +106,7 @@ def test_inputs_that_fit_the_last_level_cache_are_not_prefetched() -> None:
     assert prefetch(made, Target(l3_bytes=bytes_of_x * 4 // 3 + 4)) is made
 
 
-def test_nothing_is_fetched_that_is_used_once_or_belongs_to_another_task() -> None:
+def test_data_used_once_or_by_another_task_is_not_prefetched() -> None:
     assert not fetched(prefetch(used_again(passes=()), TARGET))
     (phase,) = used_again().phases
     assert isinstance(phase.body, For)

@@ -41,7 +41,7 @@ def loops(made: Program) -> int:
         (60, (3, 3), 1, 2),  # 540 vectors are more than the budget
     ],
 )
-def test_a_window_is_taken_in_where_rows_overlap(
+def test_overlapping_rows_are_loaded_as_one_window(
     rows: int, window: tuple[int, int], stride: int, left: int
 ) -> None:
     before = windowed(rows, 16, window, stride)

@@ -46,7 +46,7 @@ def statements(made: Program, kind: type) -> list[Stmt]:
         (2, 8, 16, [], (2, 8)),  # short
     ],
 )
-def test_one_square_is_left(
+def test_transposes_become_loops_over_one_square(
     rows: int, columns: int, lanes: int, loops: list[int], dims: tuple[int, ...]
 ) -> None:
     before = around(transposed(rows, columns, lanes), rows, columns, lanes)
@@ -81,7 +81,7 @@ OWN = add(read("B", v("h"), v("l"), v("w")), c(1))
         pytest.param(changed(ACROSS, values=(c(1),), index=()), id="a scalar"),
     ],
 )
-def test_other_tiles_stay(tile: Tile) -> None:
+def test_tiles_without_a_transpose_stay(tile: Tile) -> None:
     before = around(tile, 1, 56)
     assert transpose_blockwise(before) == before
 
