@@ -13,10 +13,13 @@ class Hints:
     `reload`: load elements that other tiles read as well again, instead of keeping them in
     registers; with many accumulators LLVM would spill them.
     `non_temporal`: store whole cache lines past the caches.
+    `in_order`: load nothing before the loads of the statements above; LLVM moves the loads of
+    unrolled copies to the front, more than there are registers, and would spill them.
     """
 
     reload: bool = False
     non_temporal: bool = False
+    in_order: bool = False
 
     def __str__(self) -> str:
         """Return the hints that are given, as the arguments that make them again."""

@@ -437,6 +437,28 @@ def test_max_and_min_are_opaque_to_the_optimiser(
     assert f"@llvm.x86.{name}(" in text.replace('"', "")
 
 
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_ordered_copies_of_a_reduction_compute_the_same(
+    lanes: int, dtype: str, ordered: bool
+) -> None:
+    """C[u, l] += A[u, k] B[k, l], two copies per iteration; the sums are hidden if ordered."""
+    acc = buffer("acc", dtype, (3, lanes), Scope.REGISTER)
+    dims, across, hints = (("u", 3),), (("l", lanes),), Hints(in_order=ordered)
+    places = [add(mul(Var("k"), 2), c(n)) for n in range(2)]
+    values = [mul(read("A", U, at, dtype=dtype), read("B", at, L, dtype=dtype)) for at in places]
+    copies = [Tile(dims, across, store("acc", (U, L), v, "sum"), hints=hints) for v in values]
+    start = Tile(dims, across, store("acc", (U, L), c(0, dtype)))
+    back = Tile(dims, across, store("C", (U, L), read("acc", U, L, dtype=dtype)))
+    loop = For("k", c(4), Seq(tuple(copies)))
+    buffers = [buffer("A", dtype, (3, 8)), buffer("B", dtype, (8, lanes)), out((3, lanes), dtype)]
+    prog = program(buffers, Alloc(acc, Seq((start, loop, back))))
+    hidden = 6 if ordered and dtype == "float32" else 0
+    assert module_text(prog, AVX512).count("asm sideeffect") == hidden
+    agree(prog, {"A": normal(3, 8).astype(dtype), "B": normal(8, lanes).astype(dtype)})
+
+
 # ---- control flow, scratch
 
 

@@ -49,6 +49,8 @@ class Expansion(Matrices):
         self.due: list[tuple[Point, list[Any], Any]] = []  # computed, not yet stored
         if tile.hints.reload:
             self.hide_addresses()
+        if tile.hints.in_order:
+            self.keep_order()
         self.inside = bool(tile.lanes) and tile.lane not in self.kept  # reduces along the lanes
         summed = [(name, n) for name, n in tile.dims if name not in self.kept]
         self.summed = [] if self.stepwise else summed
@@ -62,8 +64,23 @@ class Expansion(Matrices):
         """Hide addresses from LLVM, which would keep elements for other tiles in registers."""
         for name, value in self.values.items():
             if name in self.tile.operands and not isinstance(value, list | Index):
-                kind = ir.FunctionType(value.type, [value.type])
-                self.values[name] = self.b.asm(kind, "", "=r,0", [value], side_effect=True)
+                self.values[name] = self.hidden(value, "r")
+
+    def keep_order(self) -> None:
+        """Hide whole registers of AVX-512 that are assigned.
+
+        LLVM keeps the order of loads and of instructions with side effects, and what is hidden has
+        to be computed first. An empty statement alone would leave multiply-adds free to sink.
+        """
+        for name in self.tile.results:
+            self.values[name] = [
+                self.hidden(one, "v") if self.fixes(one.type) else one for one in self.values[name]
+            ]
+
+    def hidden(self, value: Any, register: str) -> Any:
+        """Return a value of which LLVM knows nothing, in a register of a class."""
+        kind = ir.FunctionType(value.type, [value.type])
+        return self.b.asm(kind, "", f"={register},0", [value], side_effect=True)
 
     def run(self) -> dict[str, Any]:
         """Emit everything and return the values, register tiles updated."""

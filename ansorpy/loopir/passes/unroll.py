@@ -28,7 +28,8 @@ def unroll(program: Program, budgets: Mapping[str, int], registers: int) -> Prog
     After        a loop of extent n around one tile of v vectors is unrolled u times, with u the
                  largest divisor of n for which u * v is within the budget; a short loop that
                  occurs in a mask together with points of the tile is unrolled completely, which
-                 decides the mask.
+                 decides the mask. Copies whose operands do not fit into the registers two at a
+                 time are `in_order`.
     Not handled  a tile whose sums and operands exceed `registers` vectors: LLVM would schedule
                  the loads of several copies too early, and spill.
     """
@@ -38,8 +39,10 @@ def unroll(program: Program, budgets: Mapping[str, int], registers: int) -> Prog
             case For(
                 extent=Const(value=extent), body=Tile(mask=None) as tile, kind=LoopKind.SERIAL
             ):
-                if _crowded(tile, registers):
+                if _needed(tile) > registers:
                     return stmt
+                if _needed(tile) + _loaded(tile) > registers:
+                    tile = replace(tile, hints=replace(tile.hints, in_order=True))
                 return _unroll(stmt, tile, int(extent), budget_of(stmt, budgets))
             case _:
                 return stmt
@@ -99,10 +102,15 @@ def _simpler(stmt: Stmt, reload: bool) -> Stmt:
     return replace(stmt, mask=None) if left.value else _NOTHING
 
 
-def _crowded(tile: Tile, registers: int) -> bool:
-    """Return True if the sums and the operands of a tile exceed the registers."""
+def _needed(tile: Tile) -> int:
+    """Return the vectors of the sums and the operands of a tile."""
+    return vectors(tile, tile.store.index) + _loaded(tile)
+
+
+def _loaded(tile: Tile) -> int:
+    """Return the vectors of the operands of a tile."""
     used = [read.indices for value in tile.store.values for read in reads(value)]
-    return sum(vectors(tile, each) for each in (tile.store.index, *used)) > registers
+    return sum(vectors(tile, each) for each in used)
 
 
 def _unroll(loop: For, body: Tile, extent: int, budget: int) -> Stmt:

@@ -56,6 +56,23 @@ def test_a_reduction_is_written_out_within_budget_and_registers(
     np.testing.assert_array_equal(run(after, arrays)["C"], run(before, arrays)["C"])
 
 
+@pytest.mark.parametrize(
+    ("rows", "vectors", "ordered"),
+    [
+        (4, 2, False),  # 8 sums and twice 6 operands fit into 32 registers
+        (6, 2, False),  # 12 and twice 8 do as well
+        (8, 2, True),  # 16 and twice 10 do not
+        (14, 2, False),  # there is one copy
+    ],
+)
+def test_copies_keep_their_order_if_two_of_them_exceed_the_registers(
+    rows: int, vectors: int, ordered: bool
+) -> None:
+    after = unroll(product(rows, vectors, 12), {"C": 512}, registers=32)
+    tiles = [s for phase in after.phases for s in walk_stmt(phase.body) if isinstance(s, Tile)]
+    assert {each.hints.in_order for each in tiles} == {ordered}
+
+
 @pytest.mark.parametrize(("window", "written"), [(3, 3), (16, 16), (17, 1)])
 def test_a_short_loop_that_decides_a_mask_further_in_is_written_out(
     window: int, written: int
