@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from ansorpy.codegen.version import CODEGEN_VERSION
 from ansorpy.frontends.tc.text import parse
 from ansorpy.records import MemoryStore, encode
 from ansorpy.target import Target
@@ -182,7 +183,8 @@ def _races(rng: Random, lines: tuple[Line, ...]) -> Iterator[str]:
         line |= {"rules": plain, "race": race, "created_s": rng.choice((0.0, 1e10))}
         line["outcome"] = {"is": "measured", "times_s": race.get("tuned_s")}
         if rng.random() < 0.3:
-            line["versions"] = {**line["versions"], "codegen": rng.choice(("0", "1", "2"))}
+            number = rng.choice((0, CODEGEN_VERSION, CODEGEN_VERSION + 1))
+            line["versions"] = {**line["versions"], "codegen": str(number)}
         yield text(line)
 
 
