@@ -69,8 +69,8 @@ class Expansion(Matrices):
     def keep_order(self) -> None:
         """Hide whole registers of AVX-512 that are assigned.
 
-        LLVM keeps the order of loads and of instructions with side effects, and what is hidden has
-        to be computed first. An empty statement alone would leave multiply-adds free to sink.
+        LLVM keeps the order of loads and of instructions with side effects, and it computes a
+        hidden value first. An empty statement alone would leave multiply-adds free to sink.
         """
         for name in self.tile.results:
             self.values[name] = [
