@@ -353,6 +353,13 @@ def test_tensors_are_refused_with_the_call_that_makes_a_dag(names: str, message:
         ansorpy.tune(tensors if len(tensors) > 1 else tensors[0])
 
 
+def test_two_dags_of_one_name_are_refused() -> None:
+    dags = [*parse(MM), *parse(MM.replace("24,32", "24,40"))]
+    message = "cannot take 2 tasks of the name 'mm' because names identify tasks; expected 1"
+    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
+        ansorpy.tune(dags)
+
+
 def test_a_request_of_another_type_is_refused() -> None:
     message = "cannot tune int '3'; expected a Dag, several Dags, or the text of definitions"
     what: Any = 3

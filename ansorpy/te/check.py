@@ -4,7 +4,7 @@ After the check, names are unique ASCII identifiers, producers come first, dtype
 within `DagLimits`, and every index of every read is proved to be in range.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from ansorpy.errors import SpecError
@@ -15,7 +15,23 @@ from ansorpy.te.check_types import Tensors
 from ansorpy.te.dag import Compute, ConstantTensor, Dag, Node, Placeholder
 from ansorpy.te.limits import LIMITS, DagLimits, quoted, shown
 
-__all__ = ["check", "check_node", "signature"]
+__all__ = ["check", "check_node", "check_tasks", "signature"]
+
+
+def check_tasks(dags: Sequence[Dag]) -> None:
+    """Refuse Dags to tune together that are not valid, or that share a name.
+
+    Raises:
+        SpecError: as `check`; or a name occurs twice.
+    """
+    names = [dag.name for dag in dags]
+    for dag in dags:
+        check(dag)
+        if names.count(dag.name) > 1:
+            raise SpecError(
+                f"cannot take {names.count(dag.name)} tasks of the name {dag.name!r} because names"
+                " identify tasks; expected 1"
+            )
 
 
 def check(dag: Dag, limits: DagLimits = LIMITS) -> None:

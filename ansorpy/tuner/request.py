@@ -7,7 +7,7 @@ from typing import cast
 from ansorpy.errors import SpecError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.target import Target, require_back_end
-from ansorpy.te.check import check
+from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
 from ansorpy.tuner.options import MAX_CORES, LocalOptions, TuneOptions, values
@@ -56,8 +56,7 @@ def read_dags(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple
     dags = (what,) if isinstance(what, Dag) else _sequence(what)
     if not dags:
         raise SpecError("nothing to tune: 0 Dags, at least 1 needed")
-    for dag in dags:
-        check(dag)
+    check_tasks(dags)
     return dags
 
 

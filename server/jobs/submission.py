@@ -11,7 +11,7 @@ from ansorpy.frontends.json.write import from_json, to_json
 from ansorpy.frontends.tc.text import parse
 from ansorpy.target import listed
 from ansorpy.te.analysis import workload_key
-from ansorpy.te.check import check
+from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options import TuneOptions, job_fields, later_budget, options_of, values
 
@@ -90,12 +90,5 @@ def read_dags(
         SpecError: the text or an object is invalid, or two tasks have the same name.
     """
     found = tuple(map(from_json, dags)) if dags is not None else parse(text or "", bind)
-    names = [dag.name for dag in found]
-    for dag in found:
-        check(dag)
-        if names.count(dag.name) > 1:
-            raise SpecError(
-                f"cannot take {names.count(dag.name)} tasks of the name {dag.name!r} because names"
-                " identify tasks; expected 1"
-            )
+    check_tasks(found)
     return found
