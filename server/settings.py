@@ -18,7 +18,8 @@ class ServiceSettings(BaseSettings):
 
     data_dir: Path = Field(
         default_factory=lambda: user_data_path("ansorpy"),
-        description="Folder of the SQLite file, and of the transfer data of `ansorpy tune`.",
+        description="Folder of the SQLite file, and of the transfer data of `ansorpy tune`."
+        " The Python function `ansorpy.tune` does not read it.",
     )
     database_url: str = Field(
         default="",
