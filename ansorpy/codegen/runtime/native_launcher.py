@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-import llvmlite.binding as llvm
-
 from ansorpy.codegen.runtime.native_text import LOOP_TEXT
 from ansorpy.codegen.runtime.phase_loop import PhaseLoop
-from ansorpy.codegen.runtime.pool_text import pool_text
 from ansorpy.host_jit import compile_here
 
 NATIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -28,23 +25,13 @@ define void @launch(ptr %order) nounwind {
   call void @run_phases(ptr %rows, i64 %count, ptr %buffers, ptr %pool)
   ret void
 }
-
-define void @start(ptr %memory, i32 %threads) nounwind {
-  call void @pool_start(ptr %memory, i32 %threads)
-  ret void
-}
-
-define void @stop(ptr %pool) nounwind {
-  call void @pool_stop(ptr %pool)
-  ret void
-}
 """
 
 
 @cache
 def native_runtime() -> Any:
-    """Return LLVM's engine around `launch`, `start` and `stop`, compiled once per process."""
-    return compile_here("\n".join([LOOP_TEXT, pool_text(llvm.get_process_triple()), _LAUNCH]), 3)
+    """Return LLVM's engine around `launch`, compiled once per process."""
+    return compile_here("\n".join([LOOP_TEXT, _LAUNCH]), 3)
 
 
 def bound(

@@ -3,14 +3,34 @@
 import ctypes
 import os
 import weakref
-from typing import Any, Self
+from functools import cache
+from typing import Any, Final, Self
 
-from ansorpy.codegen.runtime.native_launcher import native_runtime
-from ansorpy.codegen.runtime.pool_text import POOL_BYTES
+import llvmlite.binding as llvm
+
+from ansorpy.codegen.runtime.pool_text import POOL_BYTES, pool_text
+from ansorpy.host_jit import compile_here
 
 ALIGN_BYTES = 64
 START = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)
 STOP = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_START_STOP: Final = """
+define void @start(ptr %memory, i32 %threads) nounwind {
+  call void @pool_start(ptr %memory, i32 %threads)
+  ret void
+}
+
+define void @stop(ptr %pool) nounwind {
+  call void @pool_stop(ptr %pool)
+  ret void
+}
+"""
+
+
+@cache
+def _pool_runtime() -> Any:
+    """Return LLVM's engine around `start` and `stop`, compiled once per process."""
+    return compile_here("\n".join([pool_text(llvm.get_process_triple()), _START_STOP]), 3)
 
 
 class ThreadPool:
@@ -26,7 +46,7 @@ class ThreadPool:
     def __init__(self, threads: int) -> None:
         if threads < 1:
             raise ValueError(f"cannot make a pool of {threads} threads; expected at least 1")
-        engine = native_runtime()
+        engine = _pool_runtime()
         memory = ctypes.create_string_buffer(POOL_BYTES + ALIGN_BYTES)
         self.address = -(-ctypes.addressof(memory) // ALIGN_BYTES) * ALIGN_BYTES
         START(engine.get_function_address("start"))(self.address, threads)
