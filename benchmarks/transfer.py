@@ -56,7 +56,7 @@ ARMS: Final = (COLD, OPERATORS, SHAPES)
 BUDGETS: Final = (8, 16, 32, 64, 128)
 GOAL: Final = 64  # trials of the cold search whose result a warm search should reach with fewer
 CLOSE: Final = 1.02  # factor on its result within which it counts as reached: noise of timing
-HEAT_S: Final = 0.2  # seconds of timing again, per kernel
+RERANK_S: Final = 0.2  # seconds of timing again, per kernel
 KEYS: Final = ("workload", "arm", "seed", "trials", "threads")
 
 _SAME: Final = Window(padding=1)
@@ -188,9 +188,9 @@ def rerank(
 ) -> dict[str, dict[str, Any]]:
     """Return the seconds of leaders by arm and trials, timed in turns; None for a failure."""
     every = {str(one): one for by_trials in found.values() for one in by_trials.values()}
-    drafts = [space.unbound(Candidate(plan, tuple(row))) for plan, row in every.values()]
-    heated = pool.rerank(drafts, HEAT_S * len(drafts))
-    times = {key: one and one.cost_s for key, one in zip(every, heated, strict=True)}
+    candidates = [space.unbound(Candidate(plan, tuple(row))) for plan, row in every.values()]
+    reranked = pool.rerank(candidates, RERANK_S * len(candidates))
+    times = {key: one and one.cost_s for key, one in zip(every, reranked, strict=True)}
     return {
         which: {trials: times[str(one)] for trials, one in by_trials.items()}
         for which, by_trials in found.items()

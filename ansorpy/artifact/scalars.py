@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ansorpy.expr.dtypes import FLOATS, INDEX
-from ansorpy.expr.expr import SYMBOLS, Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
+from ansorpy.expr.expr import SYMBOLS, Binary, Call, Cast, Const, Expr, Read, Select, Var
 
 _CALLS: Final[Mapping[str, str]] = {
     "neg": "(-{})", "not": "(not {})", "abs": "abs({})", "floor": "np.floor({})",
@@ -33,11 +33,11 @@ def scalar_text(expr: Expr, symbols: Mapping[str, str], names: Mapping[str, str]
         case Read(tensor=tensor, indices=indices, output=output):
             return f"{array_name(symbols, tensor, output)}[{', '.join(map(text, indices)) or '()'}]"
         case Binary(op=op, a=a, b=b):
-            return wrapped(_binary(op, text(a), text(b)), dtype_of(expr))
+            return wrapped(_binary(op, text(a), text(b)), expr.dtype)
         case Call(fn=fn, a=a):
-            return wrapped(_CALLS[fn].format(text(a)), dtype_of(expr))
+            return wrapped(_CALLS[fn].format(text(a)), expr.dtype)
         case Cast(dtype=dtype, a=a):
-            return _cast(text(a), dtype_of(a), dtype)
+            return _cast(text(a), a.dtype, dtype)
         case Select(cond=cond, then=then, other=other):
             return f"({text(then)} if {text(cond)} else {text(other)})"
 

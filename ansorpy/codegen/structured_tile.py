@@ -17,7 +17,6 @@ from ansorpy.expr.expr import (
     Read,
     Select,
     Var,
-    dtype_of,
     reads,
 )
 from ansorpy.expr.intervals import simplify
@@ -86,7 +85,7 @@ class NodeWriter:
 
     def offset(self, expr: Expr) -> Node:
         """Return the node of an offset or of a condition."""
-        return self.sum(form(expr)) if dtype_of(expr) == INDEX else self.value(expr)
+        return self.sum(form(expr)) if expr.dtype == INDEX else self.value(expr)
 
     def value(self, expr: Expr, beside: bool = False) -> Node:
         """Return the node of a value; a literal is bare only `beside` a value of its dtype."""
@@ -140,7 +139,7 @@ class NodeWriter:
         return self.make("-" if found.const < 0 else "+", total, self.literal(abs(found.const)))
 
     def _binary(self, expr: Binary) -> Node:
-        if dtype_of(expr) == INDEX and not reads(expr):
+        if expr.dtype == INDEX and not reads(expr):
             found = form(expr)
             if expr not in found.terms:
                 return self.sum(found)

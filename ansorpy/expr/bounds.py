@@ -22,7 +22,6 @@ from ansorpy.expr.expr import (
     Expr,
     Select,
     Var,
-    dtype_of,
 )
 
 Interval = tuple[int, int]  # first and last value, inclusive
@@ -55,7 +54,7 @@ def bounds(expr: Expr, ranges: Ranges, facts: Facts = NO_FACTS) -> Interval:
     Raises:
         SpecError: `expr` is a float.
     """
-    if dtype_of(expr) == INDEX:
+    if expr.dtype == INDEX:
         return bounds_of_form(form(expr), ranges, facts)
     return _of_atom(expr, ranges, facts)
 
@@ -125,9 +124,9 @@ def _of_atom(expr: Expr, ranges: Ranges, facts: Facts) -> Interval:
         case Call(fn="not", a=a):
             first, last = bounds(a, ranges, facts)
             return 1 - last, 1 - first
-        case Cast(a=a) if dtype_of(a) not in FLOATS:
+        case Cast(a=a) if a.dtype not in FLOATS:
             return _as_dtype(bounds(a, ranges, facts), expr)
-        case Call(fn="abs", a=a) if dtype_of(a) not in FLOATS:
+        case Call(fn="abs", a=a) if a.dtype not in FLOATS:
             first, last = bounds(a, ranges, facts)
             return _as_dtype((max(0, first, -last), max(-first, last)), expr)
         case _:
@@ -135,7 +134,7 @@ def _of_atom(expr: Expr, ranges: Ranges, facts: Facts) -> Interval:
 
 
 def _any_value(expr: Expr) -> Interval:
-    dtype = dtype_of(expr)
+    dtype = expr.dtype
     if dtype not in INTEGER_RANGE:
         raise SpecError(f"bounds of {expr}: it is {dtype}, not an integer")
     return INTEGER_RANGE[dtype]
@@ -144,7 +143,7 @@ def _any_value(expr: Expr) -> Interval:
 def _as_dtype(interval: Interval, expr: Expr) -> Interval:
     """Return the interval, or every value of the dtype of `expr` where it would wrap around."""
     first, last = _any_value(expr)
-    if dtype_of(expr) == INDEX or (first <= interval[0] and interval[1] <= last):
+    if expr.dtype == INDEX or (first <= interval[0] and interval[1] <= last):
         return interval
     return first, last
 
@@ -152,7 +151,7 @@ def _as_dtype(interval: Interval, expr: Expr) -> Interval:
 def _of_binary(expr: Binary, ranges: Ranges, facts: Facts) -> Interval:
     if expr.op in COMPARISONS:
         return _of_comparison(expr, ranges, facts)
-    if dtype_of(expr) in FLOATS or expr.op not in _INTERVAL_OPS:
+    if expr.dtype in FLOATS or expr.op not in _INTERVAL_OPS:
         return _any_value(expr)
     x, y = bounds(expr.a, ranges, facts), bounds(expr.b, ranges, facts)
     if expr.op in ("floordiv", "mod") and y[0] <= 0 <= y[1]:
@@ -188,9 +187,9 @@ _INTERVAL_OPS: Final[Mapping[str, Callable[[Interval, Interval], Interval]]] = {
 
 
 def _of_comparison(expr: Binary, ranges: Ranges, facts: Facts) -> Interval:
-    if dtype_of(expr.a) in FLOATS:
+    if expr.a.dtype in FLOATS:
         return 0, 1
-    if dtype_of(expr.a) == INDEX:
+    if expr.a.dtype == INDEX:
         low, high = bounds_of_form(form(expr.a).plus(form(expr.b), -1), ranges, facts)
     else:
         x, y = bounds(expr.a, ranges, facts), bounds(expr.b, ranges, facts)
@@ -224,7 +223,7 @@ def assume(cond: Expr, ranges: Ranges, facts: Facts = NO_FACTS, *, holds: bool =
                 if bounds(known, ranges, facts) == decided:
                     return assume(open_side, ranges, facts, holds=holds)
             return facts
-        case Binary(op=op, a=a, b=b) if op in COMPARISONS and dtype_of(a) == INDEX:
+        case Binary(op=op, a=a, b=b) if op in COMPARISONS and a.dtype == INDEX:
             difference = form(a).plus(form(b), -1)
             return _compared(difference, op if holds else NEGATED[op], ranges, facts)
         case _:

@@ -268,11 +268,6 @@ _CASTS: Final = InternTable[Cast]()
 _SELECTS: Final = InternTable[Select]()
 
 
-def dtype_of(expr: Expr) -> str:
-    """Return the dtype of an expression (an axis variable is int64)."""
-    return expr.dtype
-
-
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the direct sub-expressions, left to right."""
     if type(expr) is Binary:

@@ -15,7 +15,6 @@ from ansorpy.expr.expr import (
     Select,
     Var,
     children,
-    dtype_of,
     rebuild,
 )
 
@@ -51,13 +50,13 @@ def _fold(expr: Expr, ranges: Ranges, facts: Facts) -> Expr:
     """Simplify the root of an expression whose parts are simple."""
     if isinstance(expr, Read):
         return expr
-    dtype = dtype_of(expr)
+    dtype = expr.dtype
     if dtype == "bool":
         return _fold_bool(expr, ranges, facts)
     if dtype != INDEX:
         return expr
     if isinstance(expr, Cast):
-        return expr.a if dtype_of(expr.a) == INDEX else expr
+        return expr.a if expr.a.dtype == INDEX else expr
     return _fold_index(expr, ranges, facts)
 
 

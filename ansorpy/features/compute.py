@@ -17,7 +17,6 @@ from ansorpy.expr.expr import (
     Read,
     Select,
     Var,
-    dtype_of,
     variables,
     walk,
 )
@@ -87,7 +86,7 @@ def operations(store: Store) -> Counter[str]:
         total += _operations(value)
     if store.combiner is None:
         return total
-    kind = "float" if dtype_of(store.values[0]) in FLOATS else "int"
+    kind = "float" if store.values[0].dtype in FLOATS else "int"
     value = store.values[0]
     if store.combiner == "sum" and isinstance(value, Binary) and value.op == "mul":
         return total - Counter((f"{kind}_mul",)) + Counter((f"{kind}_mad",))
@@ -128,7 +127,7 @@ def _binary(op: str, operand: Expr) -> str:
 
 
 def _typed(operand: Expr, name: str) -> str:
-    return f"{'float' if dtype_of(operand) in FLOATS else 'int'}_{name}"
+    return f"{'float' if operand.dtype in FLOATS else 'int'}_{name}"
 
 
 def _divisions(index: Expr) -> int:

@@ -19,7 +19,6 @@ from ansorpy.expr.expr import (
     Select,
     Var,
     children,
-    dtype_of,
     walk,
 )
 from ansorpy.loopir.nodes import Store
@@ -36,7 +35,7 @@ def integers(store: Store) -> Iterator[tuple[Expr, bool]]:
 
 def combines_integers(store: Store) -> bool:
     """Return True if the store combines integers with an instruction of its own."""
-    integer = dtype_of(store.values[0]) not in FLOATS
+    integer = store.values[0].dtype not in FLOATS
     return store.combiner is not None and integer and not _multiplies(store)
 
 
@@ -72,11 +71,11 @@ def _counts(expr: Expr, decides: bool) -> bool:
     """Return True if the root of an expression is an operation that counts."""
     match expr:
         case Binary(op=op, a=a) if op in COMPARISONS:
-            return dtype_of(a) not in FLOATS
+            return a.dtype not in FLOATS
         case Binary(op=op) if op in LOGICAL:
             return True
         case Binary() | Call():
-            return not decides and dtype_of(expr) not in FLOATS
+            return not decides and expr.dtype not in FLOATS
         case _:
             return False
 

@@ -63,8 +63,8 @@ def samples(work: FloatArray, intensity: FloatArray) -> FloatArray:
     share = np.arange(1, SAMPLES + 1, dtype=np.float32) / np.float32(SAMPLES)
     target = share[:, None] * work[-1]
     value = np.repeat(intensity[:1], SAMPLES, axis=0)
-    # Every segment adds its whole rise, a part of it, or nothing. Segments of zero width are loops
-    # that run once; their rise is zero as well.
+    # Every segment adds its whole rise, a part of it, or nothing. A loop that runs once is a
+    # segment of zero width and zero rise.
     width = np.maximum(np.diff(work, axis=0), np.float32(1e-6))
     slope = np.diff(intensity, axis=0) / width
     for segment in range(len(slope)):

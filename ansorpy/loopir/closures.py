@@ -16,7 +16,7 @@ from ansorpy.errors import LoweringError
 from ansorpy.expr.affine import linear
 from ansorpy.expr.dtypes import FLOATS, INDEX
 from ansorpy.expr.evaluate import PYTHON_OPS
-from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of, reads
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, reads
 
 Thunk = Callable[[], Any]
 
@@ -112,7 +112,7 @@ def value_thunk(expr: Expr, frame: Frame, strict: bool) -> Thunk:
             return _read(expr, frame, strict)
         case _ if _is_index(expr):
             index = index_thunk(expr, frame)
-            return (lambda: np.int64(index())) if dtype_of(expr) == INDEX else index
+            return (lambda: np.int64(index())) if expr.dtype == INDEX else index
         case Cast(dtype=dtype, a=a):
             return _cast(dtype, a, frame, strict)
         case Call(fn=fn, a=a):
@@ -195,7 +195,7 @@ def _cast(dtype: str, a: Expr, frame: Frame, strict: bool) -> Thunk:
         index, wide = index_thunk(a, frame), dtype in (*FLOATS, INDEX, "bool")
         # Through int64, so that a narrow integer wraps as it does in a kernel.
         return (lambda: to(index())) if wide else (lambda: np.int64(index()).astype(to))
-    value, source = value_thunk(a, frame, strict), scalar_type(dtype_of(a))
+    value, source = value_thunk(a, frame, strict), scalar_type(a.dtype)
     return lambda: source(value()).astype(to)
 
 

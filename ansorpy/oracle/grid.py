@@ -8,7 +8,7 @@ import numpy as np
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import FLOATS
-from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.oracle import error_bounds, numeric
 from ansorpy.oracle.error_bounds import ZERO, Bounded
 from ansorpy.te.dag import Compute
@@ -70,15 +70,15 @@ class Grid:
             case Read():
                 return self._read(expr, active)
             case Binary(op=op):
-                if op in ("add", "sub") and self.tracked and dtype_of(expr) in FLOATS:
+                if op in ("add", "sub") and self.tracked and expr.dtype in FLOATS:
                     one, size, count = self._sum(expr, active)
-                    slack = error_bounds.gamma(count - 1, dtype_of(expr)) * size
+                    slack = error_bounds.gamma(count - 1, expr.dtype) * size
                     return Bounded(one.value, one.error + slack)
                 return self._binary(expr, active)
             case Call(fn=fn, a=a):
-                return self._call(fn, self.value(a, active), dtype_of(a))
+                return self._call(fn, self.value(a, active), a.dtype)
             case Cast(dtype=dtype, a=a):
-                return self._cast(self.value(a, active), dtype_of(a), dtype)
+                return self._cast(self.value(a, active), a.dtype, dtype)
             case Select(cond=cond, then=then, other=other):
                 where = self.value(cond, active)
                 return error_bounds.select(
@@ -98,7 +98,7 @@ class Grid:
             active = _narrowed(active, a, expr.op == "and")
         b = self.value(expr.b, active)
         if self.tracked:
-            return error_bounds.binary(expr.op, a, b, dtype_of(expr.a))
+            return error_bounds.binary(expr.op, a, b, expr.a.dtype)
         return Bounded(numeric.BINARY[expr.op](a.value, b.value))
 
     def _sum(self, expr: Expr, active: Array | None) -> tuple[Bounded, FloatArray, int]:

@@ -17,7 +17,6 @@ from ansorpy.expr.expr import (
     Read,
     Var,
     children,
-    dtype_of,
     substitute,
     transform,
     variables,
@@ -227,7 +226,7 @@ def _as_index(part: Expr) -> Expr | None:
     match part:
         case Const(value=value, dtype="int32"):
             return Const(int(value))
-        case Cast(dtype="int32" | "int64", a=a) if dtype_of(a) == INDEX:
+        case Cast(dtype="int32" | "int64", a=a) if a.dtype == INDEX:
             return a
         case _:
             return None
@@ -235,5 +234,5 @@ def _as_index(part: Expr) -> Expr | None:
 
 def _fits(index: Expr, ranges: Ranges, within: tuple[int, int]) -> bool:
     """Return if every integer part of an expression stays in an interval."""
-    spans = [bounds(part, ranges) for part in walk(index) if dtype_of(part) == INDEX]
+    spans = [bounds(part, ranges) for part in walk(index) if part.dtype == INDEX]
     return all(within[0] <= low and high <= within[1] for low, high in spans)

@@ -8,7 +8,7 @@ from ansorpy.errors import SpecError
 from ansorpy.expr.affine import form
 from ansorpy.expr.bounds import NO_FACTS, Facts, Ranges, assume, bounds
 from ansorpy.expr.dtypes import INDEX, INTEGER_RANGE
-from ansorpy.expr.expr import Binary, Call, Const, Expr, Read, Select, Var, children, dtype_of, walk
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Read, Select, Var, children, walk
 from ansorpy.te.check_types import Tensors
 from ansorpy.te.limits import shown
 
@@ -44,7 +44,7 @@ def check_ranges(
             low, high = bounds(b, ranges, facts)
             if low <= 0 <= high:
                 raise SpecError(f"{where}: {shown(expr)} may divide by 0")
-        case Binary() if dtype_of(expr) == INDEX:
+        case Binary() if expr.dtype == INDEX:
             _no_overflow(expr, ranges, where)
         case _:
             pass

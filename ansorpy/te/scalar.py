@@ -8,7 +8,7 @@ import numpy as np
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import DTYPES, FLOATS, INTEGER_RANGE, INTS
-from ansorpy.expr.expr import Binary, Call, Const, Expr, dtype_of
+from ansorpy.expr.expr import Binary, Call, Const, Expr
 from ansorpy.te.dag import Node
 
 Number = int | float | bool
@@ -37,7 +37,7 @@ class Scalar:
     @property
     def dtype(self) -> str:
         """The dtype of the value."""
-        return dtype_of(self.expr)
+        return self.expr.dtype
 
     def __add__(self, other: "Operand") -> "Scalar":
         return binary("add", self, other)

@@ -1,4 +1,4 @@
-"""Whole Dags of one or few operators, by sizes: workloads of tests and benchmarks.
+"""Workloads of tests and benchmarks: Dags of one or few operators, made from sizes.
 
 Names of nodes and axes are part of recorded plans: they stay as they are.
 """

@@ -22,7 +22,7 @@ from ansorpy.tuner.twins import each_told, twin_result, zips
 
 LEADERS: Final = 16  # candidates timed again in turns: a single trial may have been lucky
 LEADING: Final = 1.2  # ratio of a leader's cost to the third least: the least may be too small
-HEAT_S: Final = 0.6  # seconds in which the leaders are timed again
+RERANK_S: Final = 0.6  # seconds in which the leaders are timed again
 FINALISTS: Final = 3  # candidates in the race, in their delivered form
 RACES: Final = 3  # races at most, if no finalist passes
 INTERIM: Final = "interim"  # the request of an intermediate race: it answers none
@@ -163,7 +163,7 @@ class Deliveries:
         pool = self._pools.of(task)
         first = finalist(task, leaders[0])
         kernel = first.kernel if isinstance(first, Contestant) else None
-        times = pool.rerank([task.unbound(candidate) for candidate in leaders], HEAT_S, kernel)
+        times = pool.rerank([task.unbound(candidate) for candidate in leaders], RERANK_S, kernel)
         found: dict[int, tuple[float, int]] = {}  # by machine code: its time, its first place
         for place, timed in enumerate(times):
             if timed is not None:

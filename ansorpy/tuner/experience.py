@@ -65,7 +65,7 @@ class Experience:
 
     @staticmethod
     def beside(store: RecordStore) -> "Experience | None":
-        """Return that of a store in a file, None for a store that does not last."""
+        """Return the transfer files beside a store in a file, None for a store in memory."""
         if isinstance(store, JsonlStore):
             return Experience(store.path.with_suffix(SUFFIX))
         return None
@@ -132,7 +132,7 @@ def thinned(samples: Sequence[Sample], most: int) -> Iterator[Sample]:
 
 
 def _latest(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the last ones, so many that PER_TASK candidates are not exceeded."""
+    """Return the newest samples, PER_TASK candidates at most."""
     kept: list[Sample] = []
     left = PER_TASK
     for sample in reversed(samples):

@@ -82,7 +82,8 @@ def race(
     while any(name in finished for name in fit):
         ranking = rank(finished, note)
         entry = fit[ranking.chosen]
-        wrong = pool.verify(entry.kernel) if ranking.chosen == NAIVE else None  # it was looked at
+        # The untuned kernel may have run the first case only.
+        wrong = pool.verify(entry.kernel) if ranking.chosen == NAIVE else None
         if wrong is None:
             raced = recorded(task, pool, entry, ranking, request, clock())
             if isinstance(raced, RaceResult):

@@ -25,8 +25,9 @@ from ansorpy.uncollected import uncollected
 
 MIN_GAIN_S: Final = 1e-9  # the resolution of the clock
 
-# Measures candidates whose code builders emit meanwhile, given the least cost so far and a function
-# that says if it is too late; the outcome of a candidate is None if it was.
+# A measurement in progress: builders emit code while slots measure. Its arguments are the least
+# cost so far, and a function that returns True after the deadline; late candidates have outcome
+# None.
 Emission = Callable[[float | None, Callable[[], bool]], Sequence[Outcome | None]]
 
 

@@ -54,7 +54,7 @@ _JOB: Final[Mapping[str, Any]] = {
     "priority": 0,
     "budget": {
         "trials": 64, "seconds": None, "target_latency_s": None, "stop_if_gain_below": None,
-        "patience": None,
+        "patience": None, "max_trials_per_task": None,
     },
     "cores": 1,
     "target": "5f2b9c0d1e3a4b6c",

@@ -3,12 +3,10 @@
 import json
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Final
 
 from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
-
-PACKAGES: Final = ("ansorpy", "llvmlite", "numba", "numpy")
+from ansorpy.tuner.trust import PACKAGES
 
 
 @dataclass(frozen=True, slots=True)

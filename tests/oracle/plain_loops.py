@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorpy.expr.dtypes import FLOATS, INTS
-from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Compute, ConstantTensor, Dag
 
 Scalar = Any
@@ -88,7 +88,7 @@ class Slow:
             case Binary():
                 return self.binary(expr, env)
             case Call(fn=fn, a=a):
-                return self.fit(CALLS[fn](self.value(a, env)), dtype_of(expr))
+                return self.fit(CALLS[fn](self.value(a, env)), expr.dtype)
             case Cast(dtype=dtype, a=a):
                 value = self.value(a, env)
                 if dtype in INTS and isinstance(value, float):
@@ -102,7 +102,7 @@ class Slow:
         if expr.op in ("and", "or") and bool(a) == (expr.op == "or"):
             return a
         b = self.value(expr.b, env)
-        return self.fit(BINARY[expr.op](a, b) if expr.op in BINARY else b, dtype_of(expr))
+        return self.fit(BINARY[expr.op](a, b) if expr.op in BINARY else b, expr.dtype)
 
     def fit(self, value: Scalar, dtype: str) -> Scalar:
         if dtype in INTS:

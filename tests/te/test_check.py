@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.check import check
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Placeholder
 
@@ -93,7 +93,7 @@ def changed(**fields: object) -> Dag:
 
 def ranked(place: Expr) -> Dag:
     """Return an argmax with an index of its own."""
-    return changed(combiner="argmax", body=(a(H), place), dtypes=("float32", dtype_of(place)))
+    return changed(combiner="argmax", body=(a(H), place), dtypes=("float32", place.dtype))
 
 
 DOUBLE = Read("A", (H,), "float64")

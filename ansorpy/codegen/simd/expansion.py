@@ -56,9 +56,8 @@ class Expansion(Matrices):
         self.summed = [] if self.stepwise else summed
         self.dtypes = [computed(tile.of(target).dtype) for target in tile.targets]
         own = any(self.written & value.reads for value in tile.values)
-        self.waits = (
-            bool(tile.lanes) and not own
-        )  # may be computed before earlier vectors are stored
+        # True if a vector may be computed before earlier vectors are stored.
+        self.waits = bool(tile.lanes) and not own
 
     def hide_addresses(self) -> None:
         """Hide addresses from LLVM, which would keep elements for other tiles in registers."""

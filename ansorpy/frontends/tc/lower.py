@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, dtype_of, substitute, variables, walk
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, substitute, variables, walk
 from ansorpy.frontends.tc.ast import Apply, Hint, Name, Statement, Term, Where, written
 from ansorpy.frontends.tc.range_inference import infer_extents
 from ansorpy.frontends.tc.terms import ARGS, RESERVED, NameScope
@@ -50,10 +50,10 @@ class Meaning:
             want = "float32" if self.given is None else self.given.dtype
         body = self._scope.typed(statement.value, want)
         if self.init is not None:
-            start = self._init(self.init, dtype_of(body))
-        if start is not None and dtype_of(start) != dtype_of(body):
+            start = self._init(self.init, body.dtype)
+        if start is not None and start.dtype != body.dtype:
             raise statement.at.error(
-                f"{self.name!r} starts as {dtype_of(start)}, but {dtype_of(body)} is combined "
+                f"{self.name!r} starts as {start.dtype}, but {body.dtype} is combined "
                 "into it: write a cast"
             )
         return self._combined(body, start)
@@ -206,7 +206,7 @@ class Meaning:
             self.name,
             tuple(Axis(name, extents[name]) for name in self._axes),
             body,
-            tuple(map(dtype_of, body)),
+            tuple(one.dtype for one in body),
             tuple(Axis(name, extents[name]) for name in reduced),
             combiner,
             attrs=self._attrs(),

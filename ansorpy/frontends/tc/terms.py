@@ -16,7 +16,6 @@ from ansorpy.expr.expr import (
     Read,
     Select,
     Var,
-    dtype_of,
 )
 from ansorpy.frontends.tc.ast import (
     Apply,
@@ -110,9 +109,9 @@ class NameScope:
             SpecError: the term is not an int64.
         """
         expr = self.typed(term, INDEX)
-        if dtype_of(expr) != INDEX:
+        if expr.dtype != INDEX:
             raise start(term).error(
-                f"{what} is {shown(written(term))} of dtype {dtype_of(expr)}, not an index"
+                f"{what} is {shown(written(term))} of dtype {expr.dtype}, not an index"
             )
         return expr
 
@@ -199,7 +198,7 @@ class NameScope:
             if self.is_weak(args[0]) and dtype != "bool":
                 return self.typed(args[0], dtype)
             inner = self.typed(args[0])
-            return inner if dtype_of(inner) == dtype else Cast(dtype, inner)
+            return inner if inner.dtype == dtype else Cast(dtype, inner)
         if name in ONE:
             self._arity(term, 1)
             return Call(ONE[name], self.typed(args[0], want))
@@ -241,14 +240,14 @@ class NameScope:
         compares = INFIX.get(term.op) in COMPARISONS
         left, right = self._pair(term.a, term.b, None if compares else want, term.at)
         if term.op == "/":
-            return Binary("floordiv" if dtype_of(left) in INTS else "div", left, right)
+            return Binary("floordiv" if left.dtype in INTS else "div", left, right)
         return Binary(INFIX[term.op], left, right)
 
     def _of(self, dtype: str, term: Term, want: str | None) -> Expr:
         expr = self.typed(term, want)
-        if dtype_of(expr) != dtype:
+        if expr.dtype != dtype:
             raise start(term).error(
-                f"{shown(written(term))} is {dtype_of(expr)}, not a condition: compare it"
+                f"{shown(written(term))} is {expr.dtype}, not a condition: compare it"
             )
         return expr
 
@@ -260,13 +259,13 @@ class NameScope:
             return self.typed(a, want), self.typed(b, want)
         if self.is_weak(a):
             right = self.typed(b, want)
-            return self.typed(a, dtype_of(right)), right
+            return self.typed(a, right.dtype), right
         left = self.typed(a, want)
-        right = self.typed(b, dtype_of(left) if self.is_weak(b) else want)
-        if dtype_of(left) != dtype_of(right):
+        right = self.typed(b, left.dtype if self.is_weak(b) else want)
+        if left.dtype != right.dtype:
             raise at.error(
-                f"{shown(written(a))} is {dtype_of(left)}, but {shown(written(b))} is "
-                f"{dtype_of(right)}: write a cast, such as {_cast(dtype_of(left))}({written(b)})"
+                f"{shown(written(a))} is {left.dtype}, but {shown(written(b))} is "
+                f"{right.dtype}: write a cast, such as {_cast(left.dtype)}({written(b)})"
             )
         return left, right
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.expr.expr import Binary, Const, Expr, Var, dtype_of, reads, substitute, variables
+from ansorpy.expr.expr import Binary, Const, Expr, Var, reads, substitute, variables
 from ansorpy.expr.intervals import Interval, bounds, linear
 from ansorpy.loopir.nodes import (
     WRITTEN_OUT,
@@ -236,7 +236,7 @@ def _chain(loop: For) -> tuple[list[For], Expr | None, Store | None]:
 def _lanes(store: Store, how: _Tiling) -> int:
     found = {how.buffers[name].dtype for name in store.buffers}
     found |= {read.dtype for value in store.values for read in reads(value)}
-    found |= {dtype_of(value) for value in store.values if reads(value)}
+    found |= {value.dtype for value in store.values if reads(value)}
     return how.target.lanes(max(found, key=lambda dtype: SIZE_BYTES[dtype]))
 
 

@@ -39,9 +39,10 @@ def unroll(program: Program, budgets: Mapping[str, int], registers: int) -> Prog
             case For(
                 extent=Const(value=extent), body=Tile(mask=None) as tile, kind=LoopKind.SERIAL
             ):
-                if _needed(tile) > registers:
+                sums, operands = vectors(tile, tile.store.index), _operands(tile)
+                if sums + operands > registers:
                     return stmt
-                if _needed(tile) + _loaded(tile) > registers:
+                if sums + 2 * operands > registers:
                     tile = replace(tile, hints=replace(tile.hints, in_order=True))
                 return _unroll(stmt, tile, int(extent), budget_of(stmt, budgets))
             case _:
@@ -102,12 +103,7 @@ def _simpler(stmt: Stmt, reload: bool) -> Stmt:
     return replace(stmt, mask=None) if left.value else _NOTHING
 
 
-def _needed(tile: Tile) -> int:
-    """Return the vectors of the sums and the operands of a tile."""
-    return vectors(tile, tile.store.index) + _loaded(tile)
-
-
-def _loaded(tile: Tile) -> int:
+def _operands(tile: Tile) -> int:
     """Return the vectors of the operands of a tile."""
     used = [read.indices for value in tile.store.values for read in reads(value)]
     return sum(vectors(tile, each) for each in used)

@@ -21,10 +21,10 @@ from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.timing.trial import Trial
 from ansorpy.measure.verify.case_folders import CaseFolders
 from ansorpy.measure.workers.failure_kinds import failed_run
-from ansorpy.measure.workers.local_builder import MAIN
 from ansorpy.measure.workers.pool import WorkerPool
 from ansorpy.measure.workers.replies import Reply, Returned
 from ansorpy.measure.workers.worker import START_S, Worker
+from ansorpy.measure.workers.worker_main import PREPARE
 from ansorpy.te.dag import Dag
 
 TRIAL: Final = "ansorpy.measure.timing.trial"
@@ -157,7 +157,7 @@ class LocalSlot:
         if isinstance(glanced, Failed):
             return glanced
         # A runner that was replaced imports first; its imports do not count against the time-out.
-        yield WorkerCall(workers.runner, f"{MAIN}:prepare", job.backend, START_S)
+        yield WorkerCall(workers.runner, PREPARE, job.backend, START_S)
         outcome = yield from self._time(workers.runner, "time_parallel", job, False)
         if not isinstance(outcome, Measured):
             return outcome
@@ -178,7 +178,7 @@ class LocalSlot:
         # A new process: OpenMP in the runner has bound the threads that a library would start.
         runner = self.workers.bare_worker()
         try:
-            yield WorkerCall(runner, f"{MAIN}:prepare", SHARED, START_S)
+            yield WorkerCall(runner, PREPARE, SHARED, START_S)
             return (yield from self._time(runner, "time_parallel", job, False))
         finally:
             runner.close()

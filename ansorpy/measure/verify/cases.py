@@ -2,7 +2,7 @@
 
 Dense random numbers; small integers if the Dag is exact on them (then outputs must be equal);
 sparse numbers, whose bound is narrow; edge values; if there are extremes, ramps on one side of
-zero, and NaNs. References are computed once per task (`make_cases`), kept as files
+zero, and NaNs. References are computed once per task (`each_case`), kept as files
 (`save_cases`), and mapped by the children (`load_cases`).
 """
 
@@ -61,12 +61,15 @@ class Case:
 
 
 def make_cases(dag: Dag, seed: int, edges: bool = True) -> tuple[Case, ...]:
-    """Return the cases of a Dag with their references: the costly part of checking, done once."""
+    """Return all cases of `each_case`."""
     return tuple(each_case(dag, seed, edges))
 
 
 def each_case(dag: Dag, seed: int, edges: bool = True) -> Iterator[Case]:
-    """Yield the cases of `make_cases`, computed one by one: dense random numbers first."""
+    """Yield the cases of a Dag with their references, computed one by one: the costly part.
+
+    Dense random numbers are first.
+    """
     dense, narrow, edge, sparse, nan = np.random.default_rng(seed).spawn(5)
     first = _dense_case(dag, dense)
     yield first

@@ -22,7 +22,6 @@ from ansorpy.expr.expr import (
     Read,
     Select,
     Var,
-    dtype_of,
 )
 from ansorpy.te.dag import Compute, ConstantTensor, Dag
 from ansorpy.te.tensor_data import constant_array
@@ -97,11 +96,11 @@ def _node(node: Compute, known: _Known) -> tuple[_Range, ...]:
     match node.combiner:
         case "sum":
             begun = 0.0 if node.start is None else _value(node.start, axes, known).size
-            _need(parts[0], dtype_of(node.body[0]))
+            _need(parts[0], node.body[0].dtype)
             size = parts[0].size * count + begun
             parts = (_held(_Range(-size if parts[0].low < 0 else 0, size), node.dtype),)
         case "prod":
-            _need(parts[0], dtype_of(node.body[0]))
+            _need(parts[0], node.body[0].dtype)
             if parts[0].size > 1 and count > 64:
                 raise _InexactError
             parts = (_held(_around(parts[0].size ** count), node.dtype),)
@@ -132,7 +131,7 @@ def _value(expr: Expr, axes: Mapping[str, _Range], known: _Known) -> _Range:
         case Call(fn=fn, a=a):
             return _call(fn, _value(a, axes, known))
         case Binary(op=op, a=a, b=b):
-            return _binary(op, _value(a, axes, known), _value(b, axes, known), dtype_of(a))
+            return _binary(op, _value(a, axes, known), _value(b, axes, known), a.dtype)
 
 
 def _literal(value: float, dtype: str) -> _Range:

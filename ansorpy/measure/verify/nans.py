@@ -1,7 +1,7 @@
 """NaN propagation: decide if a NaN input determines which outputs are NaN."""
 
 from ansorpy.expr.dtypes import FLOATS
-from ansorpy.expr.expr import COMPARISONS, Binary, Cast, Expr, Select, dtype_of, reads, walk
+from ansorpy.expr.expr import COMPARISONS, Binary, Cast, Expr, Select, reads, walk
 from ansorpy.te.dag import Compute, Dag
 
 
@@ -23,7 +23,7 @@ def _reduces(node: Compute) -> bool:
 
 
 def _clamps(part: Expr) -> bool:
-    return isinstance(part, Binary) and part.op in ("max", "min") and dtype_of(part) in FLOATS
+    return isinstance(part, Binary) and part.op in ("max", "min") and part.dtype in FLOATS
 
 
 def _forks(part: Expr) -> bool:
@@ -31,8 +31,8 @@ def _forks(part: Expr) -> bool:
         case Select(cond=cond):
             return bool(reads(cond))
         case Cast(dtype=dtype, a=a):
-            return dtype not in FLOATS and dtype_of(a) in FLOATS
+            return dtype not in FLOATS and a.dtype in FLOATS
         case Binary(op=op, a=a):
-            return op == "pow" or (op in COMPARISONS and dtype_of(a) in FLOATS)
+            return op == "pow" or (op in COMPARISONS and a.dtype in FLOATS)
         case _:
             return False

@@ -85,8 +85,10 @@ class BuildQueue:
     def start_following(self, beside: bool) -> None:
         """Start the requests of `follow`; `beside` a measurement only on builders off its cores."""
         requests, timeout_s = self._following
+        if not requests:
+            return
         able = [one for one in self.builders if one.idle and not self.disturbs(one)]
-        if requests and (able or not beside):
+        if able or not beside:
             self._following = (), 0.0
             if beside:
                 self._share(able, requests, timeout_s)

@@ -10,7 +10,7 @@ caller     calls delivered files, on a core beside the slot
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Final
@@ -30,6 +30,7 @@ from ansorpy.measure.workers.cores import (
 from ansorpy.measure.workers.local_builder import MAIN, LocalBuilder
 from ansorpy.measure.workers.spec import ResourceLimits, WorkerSpec
 from ansorpy.measure.workers.worker import START_S, Worker
+from ansorpy.measure.workers.worker_main import PREPARE
 
 THREAD_COUNTS: Final = (
     "OPENBLAS_NUM_THREADS",
@@ -123,14 +124,11 @@ class WorkerPool:
         """
         free = frozenset(usable_cores()) - self.quiet
         if self.caller is None and self.threads == 1 and free:
-            core = frozenset({min(free)})
-            spec = self.worker(core).spec
-            preload, warm = (*spec.preload, NUMBA), (*spec.warm, f"{NUMBA}:warm")
-            self.caller = Worker(replace(spec, importing=core, preload=preload, warm=warm))
+            self.caller = self.worker(frozenset({min(free)}), numba=True)
             self.caller.start()
 
     def _prepare(self, worker: Worker) -> None:
-        worker.call_in_background(f"{MAIN}:prepare", self.settings.backend, START_S)
+        worker.call_in_background(PREPARE, self.settings.backend, START_S)
 
     def close(self) -> None:
         """End every process and remove the folder; may be called twice."""
@@ -159,6 +157,7 @@ class WorkerPool:
         bare: bool = False,
         programs: bool = False,
         early: bool = False,
+        numba: bool = False,
     ) -> Worker:
         """Return a worker, not yet started.
 
@@ -166,6 +165,7 @@ class WorkerPool:
             bare: its fork server imports nothing: its only child starts threads.
             programs: its children may start other programs.
             early: it compiles the launcher that other workers of several threads copy.
+            numba: its fork server loads numba too, on the cores of the worker.
         """
         env = dict.fromkeys(THREAD_COUNTS, str(threads))
         scratch = mkdtemp(dir=self._scratch)
@@ -181,9 +181,9 @@ class WorkerPool:
         return Worker(
             WorkerSpec(
                 frozenset(cores),
-                importing=frozenset() if bare else importing_cores(frozenset(cores)),
-                preload=() if bare else (self.settings.backend,),
-                warm=() if bare else WARM,
+                importing=frozenset() if bare or numba else importing_cores(frozenset(cores)),
+                preload=() if bare else (self.settings.backend, *([NUMBA] if numba else [])),
+                warm=() if bare else (*WARM, *([f"{NUMBA}:warm"] if numba else [])),
                 env=tuple(env.items()),
                 limits=self.settings.limits,
                 folder=scratch,

@@ -2,7 +2,7 @@
 
 from math import prod
 
-from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, dtype_of
+from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Compute, Dag
 
 OPERATORS = ("neg", "not")  # calls that stand for an operator; functions cost their arguments only
@@ -50,4 +50,4 @@ def _cost(expr: Expr, kind: str) -> int:
 
 
 def _counts(operand: Expr, kind: str) -> int:
-    return int(type_class(dtype_of(operand)) == kind)
+    return int(type_class(operand.dtype) == kind)
