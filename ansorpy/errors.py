@@ -2,6 +2,7 @@
 
 AnsorError
   + SpecError       the request is wrong               -> HTTP 422, exit code 2
+      + GraphError  a model cannot be compiled: names the node, its operator, the attribute
   + StepError       a transform broke its condition    -> a bug in a rule or a mutation
   + LoweringError   a complete candidate cannot become loops
   + BuildError      the back end rejected the source   -> recorded as Failed("build")
@@ -18,6 +19,10 @@ class AnsorError(Exception):
 
 class SpecError(AnsorError):
     """The request is wrong: the message names the place, the value and the limit."""
+
+
+class GraphError(SpecError):
+    """A model cannot be compiled: the message names the node, its operator and the attribute."""
 
 
 class StepError(AnsorError):

@@ -1,0 +1,1 @@
+"""Bundles: one zip that runs a whole model with NumPy only."""

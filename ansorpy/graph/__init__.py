@@ -1,0 +1,14 @@
+"""Whole models: graphs of operators, their meaning as tensor expressions, their interpreter.
+
+    graph.py        values, weights, nodes, graphs: frozen
+    operator.py     the table of operators, and the operands of a node as an operator sees them
+    ops/            operators of ONNX (opset 23), each a composition of `ansorpy.topi`
+    builder.py      constructs a graph node by node: infers shapes, folds constants
+    interp.py       runs a graph by the meaning of its operators: the oracle of every pass
+
+A node means tensor expressions, from which shape and dtype of its outputs follow.
+"""
+
+from ansorpy.graph.graph import Dim, Extent, Graph, Node, Output, ValueInfo, Weight
+
+__all__ = ["Dim", "Extent", "Graph", "Node", "Output", "ValueInfo", "Weight"]

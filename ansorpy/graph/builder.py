@@ -1,0 +1,133 @@
+"""The builder of graphs: importers and passes add nodes; shapes follow, constants fold.
+
+A node whose operands are all known is evaluated when it is added, unless its result is large.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Final
+
+from ansorpy import te
+from ansorpy.errors import GraphError
+from ansorpy.expr.dtypes import DTYPES, SIZE_BYTES
+from ansorpy.graph import ops as _ops  # noqa: F401  it fills the table of operators
+from ansorpy.graph.graph import Array, Attribute, Extent, Graph, Node, Output, ValueInfo, Weight
+from ansorpy.graph.interp import evaluate
+from ansorpy.graph.operator import constant_values, operator_of, tensors
+from ansorpy.te.tensor import Tensor
+
+FOLD_BYTES: Final = 1 << 20  # bytes; a larger result is left to the pass that folds
+
+
+class GraphBuilder:
+    """A graph under construction; names of values are unique."""
+
+    def __init__(self, name: str = "model") -> None:
+        self.name = name
+        self.values: dict[str, ValueInfo] = {}
+        self.weights: dict[str, Weight] = {}
+        self._inputs: list[str] = []
+        self._outputs: list[Output] = []
+        self._nodes: list[Node] = []
+
+    def input(self, name: str, shape: Sequence[Extent], dtype: str) -> str:
+        """Add an input of the model and return its name."""
+        self._define(ValueInfo(name, tuple(shape), dtype))
+        self._inputs.append(name)
+        return name
+
+    def weight(self, name: str, weight: Weight) -> str:
+        """Add a constant and return its name."""
+        self._define(ValueInfo(name, weight.shape, weight.dtype))
+        self.weights[name] = weight
+        return name
+
+    def constant(self, name: str, array: Array, dtype: str | None = None) -> str:
+        """Add the values of an array as a constant and return its name."""
+        return self.weight(name, Weight.of(array, dtype))
+
+    def output(self, name: str, value: str) -> None:
+        """Add a result of the model."""
+        self._outputs.append(Output(name, value))
+
+    def add(
+        self,
+        op: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        attrs: Mapping[str, Attribute] | None = None,
+        name: str = "",
+    ) -> tuple[str, ...]:
+        """Add a node, or the constants that it folds to; return the names of its outputs.
+
+        Raises:
+            GraphError: the operator is unknown or does not take these operands.
+        """
+        node = Node(op, tuple(inputs), tuple(outputs), attrs or {}, name)
+        for one in filter(None, node.inputs):
+            if one not in self.values:
+                raise GraphError(f"cannot add {node} because value {one!r} is not defined before")
+        known = constant_values(node, self._placeholder, self.weights)
+        if known is not None:
+            for one, array in zip(node.outputs, known, strict=False):
+                if one:
+                    self.constant(one, array)
+            return node.outputs
+        made = tensors(node, self._placeholder, self.weights)
+        if len(made) < len(node.outputs):
+            raise GraphError(
+                f"cannot compile {node} because it has {len(node.outputs)} outputs;"
+                f" expected at most {len(made)}"
+            )
+        if not self._folded(node, made):
+            for one, tensor in zip(node.outputs, made, strict=False):
+                if one:
+                    self._define(ValueInfo(one, tensor.shape, tensor.dtype))
+            self._nodes.append(node)
+        return node.outputs
+
+    def graph(self) -> Graph:
+        """Return the checked graph.
+
+        Raises:
+            GraphError: an output is not defined.
+        """
+        made = Graph(
+            tuple(self._nodes), tuple(self._inputs), tuple(self._outputs), dict(self.values),
+            dict(self.weights), self.name,
+        )  # fmt: skip
+        made.check()
+        return made
+
+    def _define(self, value: ValueInfo) -> None:
+        if value.name in self.values or not value.name:
+            raise GraphError(
+                f"cannot define value {value.name!r} because the name is taken or empty"
+            )
+        if value.dtype not in DTYPES:
+            raise GraphError(
+                f"cannot use value {value.name!r} because it is {value.dtype};"
+                f" expected {', '.join(DTYPES)}"
+            )
+        self.values[value.name] = value
+
+    def _placeholder(self, name: str) -> Tensor:
+        value = self.values[name]
+        return te.placeholder(value.fixed_shape, "x", value.dtype)
+
+    def _folded(self, node: Node, made: Sequence[Tensor]) -> bool:
+        """Define the outputs of a node as constants, if all of its operands are known."""
+        read = [self.weights.get(name) for name in node.inputs if name]
+        if not read or any(weight is None or weight.load is None for weight in read):
+            return False
+        if operator_of(node).build is None:
+            return False
+        if sum(prod(one.shape) * SIZE_BYTES[one.dtype] for one in made) > FOLD_BYTES:
+            return False
+        arrays = {name: self.weights[name].array for name in node.inputs if name}
+        for name, tensor, array in zip(
+            node.outputs, made, evaluate(node, arrays, self.weights), strict=False
+        ):
+            if name:
+                self.constant(name, array, tensor.dtype)
+        return True

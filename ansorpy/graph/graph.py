@@ -1,0 +1,194 @@
+"""Graphs of a model: frozen values, weights and nodes in topological order."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ansorpy.errors import GraphError
+from ansorpy.expr.dtypes import SIZE_BYTES
+
+Array = NDArray[Any]
+Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A symbolic extent from `low` to `high`, both included."""
+
+    name: str
+    low: int
+    high: int
+
+
+Extent = int | Dim
+
+
+@dataclass(frozen=True, slots=True)
+class ValueInfo:
+    """The name, shape and dtype of a tensor that flows between nodes."""
+
+    name: str
+    shape: tuple[Extent, ...]
+    dtype: str
+
+    @property
+    def fixed_shape(self) -> tuple[int, ...]:
+        """The shape in numbers.
+
+        Raises:
+            GraphError: an extent is symbolic.
+        """
+        for extent in self.shape:
+            if isinstance(extent, Dim):
+                raise GraphError(
+                    f"cannot use value {self.name!r} because its extent {extent.name!r} is"
+                    f" symbolic; expected a number: bind it, as in --bind {extent.name}=1"
+                )
+        return tuple(extent for extent in self.shape if isinstance(extent, int))
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the tensor, in C order without gaps."""
+        return prod(self.fixed_shape) * SIZE_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A constant tensor: its digest, and its values where they are at hand.
+
+    `digest` is the sha256 of dtype, shape and little-endian bytes. bfloat16 values are uint16
+    bit patterns.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    digest: str
+    load: Callable[[], Array] | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, array: Array, dtype: str | None = None) -> "Weight":
+        """Return the weight of an array, which must not be written to afterwards.
+
+        Args:
+            dtype: the dtype of the array unless given; "bfloat16" for uint16 bit patterns.
+        """
+        kind = array.dtype.name if dtype is None else dtype
+        values = np.ascontiguousarray(array).reshape(array.shape)
+        little = values.astype(values.dtype.newbyteorder("<"), copy=False)
+        digest = sha256(f"{kind}{list(array.shape)}".encode())
+        digest.update(little.reshape(-1).view(np.uint8).data if little.size else b"")
+        return cls(tuple(array.shape), kind, digest.hexdigest(), lambda: values)
+
+    @property
+    def array(self) -> Array:
+        """The values.
+
+        Raises:
+            GraphError: they are not at hand.
+        """
+        if self.load is None:
+            raise GraphError(
+                f"cannot read weight sha256:{self.digest} because its values are not here;"
+                " expected a graph with weights"
+            )
+        return self.load()
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator applied to values by name; "" stands for an absent optional input or output.
+
+    `name` is the node's name in the user's model, for messages.
+    """
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Attribute] = field(default_factory=dict)
+    name: str = ""
+
+    def __str__(self) -> str:
+        label = self.name or next(iter(self.outputs), "")
+        return f"node {label[:80]!r} ({self.op})"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result of the model: its public name, and the value that it is."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in topological order.
+
+    Args:
+        values: the facts of every value by name: inputs, weights, and outputs of nodes.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    values: Mapping[str, ValueInfo]
+    weights: Mapping[str, Weight] = field(default_factory=dict)
+    name: str = "model"
+
+    @cached_property
+    def readers(self) -> Mapping[str, tuple[Node, ...]]:
+        """The nodes that read each value, each once, in order."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                if name:
+                    found.setdefault(name, []).append(node)
+        return {name: tuple(nodes) for name, nodes in found.items()}
+
+    @cached_property
+    def producers(self) -> Mapping[str, Node]:
+        """The node that computes each value."""
+        return {name: node for node in self.nodes for name in node.outputs if name}
+
+    @cached_property
+    def wanted(self) -> frozenset[str]:
+        """The values that are outputs of the graph."""
+        return frozenset(output.value for output in self.outputs)
+
+    def check(self) -> None:
+        """Verify that every value is defined once, before it is read, with known facts.
+
+        Raises:
+            GraphError: it is not so; a defect of an importer or of a pass.
+        """
+        known = {*self.inputs, *self.weights}
+        if len(known) < len(self.inputs) + len(self.weights):
+            raise GraphError(
+                f"cannot use graph {self.name!r} because two inputs or weights share a name"
+            )
+        for node in self.nodes:
+            missing = [name for name in node.inputs if name and name not in known]
+            if missing:
+                raise GraphError(
+                    f"cannot use {node} because value {missing[0]!r} is not defined before"
+                )
+            for name in filter(None, node.outputs):
+                if name in known:
+                    raise GraphError(f"cannot use {node} because value {name!r} is defined twice")
+                known.add(name)
+        for name in known | self.wanted:
+            if name not in known or name not in self.values:
+                raise GraphError(
+                    f"cannot use graph {self.name!r} because value {name!r} is not known"
+                )

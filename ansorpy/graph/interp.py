@@ -1,0 +1,93 @@
+"""The interpreter of graphs: every node by the float64 meaning of its expressions.
+
+The oracle of passes and of partitions: slow, and right by the same definition as kernels are.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ansorpy import te
+from ansorpy.errors import GraphError
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.graph.graph import Array, Graph, Node, Weight
+from ansorpy.graph.operator import tensors
+from ansorpy.te.dag import Placeholder
+from ansorpy.te.tensor import Tensor
+from ansorpy.te.tensor_data import tensor_bytes
+
+
+def run(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the outputs of a graph by public name, in their own dtypes.
+
+    Args:
+        inputs: an array per input, of its shape and dtype; bfloat16 as uint16 bit patterns.
+
+    Raises:
+        GraphError: an input is missing or has another shape; a node cannot be built.
+    """
+    arrays: dict[str, Array] = {name: weight.array for name, weight in graph.weights.items()}
+    for name in graph.inputs:
+        value = graph.values[name]
+        if name not in inputs or inputs[name].shape != value.fixed_shape:
+            raise GraphError(
+                f"cannot run {graph.name!r} because input {name!r} is absent or has another shape;"
+                f" expected {list(value.fixed_shape)} of {value.dtype}"
+            )
+        arrays[name] = inputs[name]
+    for node in graph.nodes:
+        made = evaluate(node, arrays, graph.weights, graph)
+        arrays |= {name: one for name, one in zip(node.outputs, made, strict=False) if name}
+    return {output.name: arrays[output.value] for output in graph.outputs}
+
+
+def evaluate(
+    node: Node,
+    arrays: Mapping[str, Array],
+    weights: Mapping[str, Weight],
+    graph: Graph | None = None,
+) -> tuple[Array, ...]:
+    """Return the outputs of one node, rounded to their dtypes.
+
+    Args:
+        arrays: the values of its inputs by name.
+        weights: constants whose values the operator may need when it is built.
+        graph: tells the dtypes of the inputs, which are those of the arrays otherwise.
+    """
+    made: dict[str, Tensor] = {}
+
+    def read(name: str) -> Tensor:
+        if name not in made:
+            dtype = (
+                weights[name].dtype if name in weights
+                else arrays[name].dtype.name if graph is None
+                else graph.values[name].dtype
+            )  # fmt: skip
+            made[name] = te.placeholder(arrays[name].shape, f"x{len(made)}", dtype)
+        return made[name]
+
+    outputs = tensors(node, read, weights)
+    found: list[Array] = []
+    for tensor in outputs:
+        if isinstance(tensor.draft.node, Placeholder):  # an operator that changes nothing
+            name = next(key for key, value in made.items() if value.draft is tensor.draft)
+            found.append(arrays[name])
+            continue
+        dag = te.dag(tensor)
+        given = {
+            node.name: arrays[name]
+            for name, one in made.items()
+            for node in dag.placeholders
+            if one.name == node.name
+        }
+        result = te.evaluate(dag, given)[tensor.output]
+        found.append(_stored(result, tensor.dtype))
+    return tuple(found)
+
+
+def _stored(values: Array, dtype: str) -> Array:
+    """Return values of `te.evaluate` as an array of `dtype`; bfloat16 as uint16 bit patterns."""
+    if dtype == "bfloat16":
+        return np.frombuffer(tensor_bytes(values, dtype), np.uint16).reshape(values.shape)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype) if dtype in FLOATS else values

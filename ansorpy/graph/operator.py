@@ -1,0 +1,198 @@
+"""The table of operators, and the operands of a node as an operator sees them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from ansorpy import te
+from ansorpy.errors import GraphError, SpecError
+from ansorpy.graph.graph import Array, Attribute, Node, Weight
+from ansorpy.te.tensor import Tensor, TensorOperand
+from ansorpy.te.tensor_data import checked_array
+
+
+class Operands:
+    """The inputs and attributes of one node.
+
+    Args:
+        read: returns the tensor of a value: made by an earlier node, or a placeholder.
+        weights: the constants of the graph, whose values some operators need when they are built.
+    """
+
+    def __init__(
+        self, node: Node, read: Callable[[str], Tensor], weights: Mapping[str, Weight]
+    ) -> None:
+        self.node, self._read, self._weights = node, read, weights
+
+    def __len__(self) -> int:
+        return len(self.node.inputs)
+
+    def given(self, position: int) -> bool:
+        """Return True if an input is there."""
+        return position < len(self.node.inputs) and self.node.inputs[position] != ""
+
+    def tensor(self, position: int) -> Tensor:
+        """Return an input as a tensor.
+
+        Raises:
+            GraphError: it is absent.
+        """
+        if not self.given(position):
+            self.refuse(f"input {position} is absent", "a tensor")
+        return self._read(self.node.inputs[position])
+
+    def optional(self, position: int) -> Tensor | None:
+        """Return an input as a tensor, None if it is absent."""
+        return self.tensor(position) if self.given(position) else None
+
+    def operand(self, position: int) -> TensorOperand:
+        """Return an input of an element-wise operator: a known scalar is a literal, not a tensor.
+
+        An operator that gets literals only has no shape: ask for `tensor` of one operand.
+        """
+        weight = self._weight(position)
+        if weight is None or weight.shape != () or weight.load is None:
+            return self.tensor(position)
+        value = checked_array(weight.array, weight.dtype, str(self.node)).item()
+        return te.const(value, weight.dtype)
+
+    def known(self, position: int) -> bool:
+        """Return True if the values of an input are known now."""
+        weight = self._weight(position)
+        return weight is not None and weight.load is not None
+
+    def array(self, position: int) -> Array:
+        """Return the values of an input that must be known when the operator is built.
+
+        Raises:
+            GraphError: they are not known.
+        """
+        weight = self._weight(position)
+        if weight is None:
+            self.refuse(
+                f"input {position} ({self.node.inputs[position]!r}) is computed at run time"
+                if self.given(position)
+                else f"input {position} is absent",
+                "a constant; a scalar input can be bound, as in --bind NAME=VALUE",
+            )
+        return weight.array
+
+    def ints(self, position: int) -> tuple[int, ...]:
+        """Return the integers of an input that must be known, in row-major order."""
+        return tuple(int(value) for value in self.array(position).reshape(-1))
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return an attribute, or `default` if it is absent."""
+        return self.node.attrs.get(name, default)
+
+    def refuse(self, because: str, expected: str) -> NoReturn:
+        """Raise the GraphError of this node."""
+        raise GraphError(f"cannot compile {self.node} because {because}; expected {expected}")
+
+    def _weight(self, position: int) -> Weight | None:
+        return self._weights.get(self.node.inputs[position]) if self.given(position) else None
+
+
+Build = Callable[[Operands], Tensor | Sequence[Tensor]]
+Values = Callable[[Operands], Array | Sequence[Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The meaning of an operator.
+
+    `build` returns the tensors of the outputs. `values` instead returns arrays that follow from
+    shapes and known inputs alone. `attrs` are the attributes that the meaning respects.
+    `view`: the output has the elements of the first input in the same row-major order.
+    """
+
+    name: str
+    attrs: frozenset[str]
+    build: Build | None = None
+    values: Values | None = None
+    view: bool = False
+
+
+OPERATORS: Final[dict[str, Operator]] = {}
+
+
+def operator(name: str, *attrs: str, view: bool = False) -> Callable[[Build], Build]:
+    """Return a decorator that enters a function into OPERATORS as the meaning of an operator."""
+
+    def enter(build: Build) -> Build:
+        OPERATORS[name] = Operator(name, frozenset(attrs), build=build, view=view)
+        return build
+
+    return enter
+
+
+def value_operator(name: str, *attrs: str) -> Callable[[Values], Values]:
+    """Return a decorator, as `operator` does, for values that follow from shapes alone."""
+
+    def enter(values: Values) -> Values:
+        OPERATORS[name] = Operator(name, frozenset(attrs), values=values)
+        return values
+
+    return enter
+
+
+def operator_of(node: Node) -> Operator:
+    """Return the operator of a node.
+
+    Raises:
+        GraphError: it is unknown, or does not respect an attribute of the node.
+    """
+    found = OPERATORS.get(node.op)
+    if found is None:
+        raise GraphError(
+            f"cannot compile {node} because operator {node.op!r} has no kernel;"
+            " expected an operator of the list in docs/models.md"
+        )
+    for name in node.attrs:
+        if name not in found.attrs:
+            raise GraphError(
+                f"cannot compile {node} because attribute {name!r} is not supported;"
+                f" expected {', '.join(sorted(found.attrs)) or 'none'}"
+            )
+    return found
+
+
+def tensors(
+    node: Node, read: Callable[[str], Tensor], weights: Mapping[str, Weight]
+) -> tuple[Tensor, ...]:
+    """Return the tensors of the outputs of a node.
+
+    Raises:
+        GraphError: the operator does not take these operands.
+    """
+    found = operator_of(node)
+    if found.build is None:
+        raise GraphError(
+            f"cannot compile {node} because its inputs are not known; expected constants"
+        )
+    try:
+        made = found.build(Operands(node, read, weights))
+    except SpecError as error:
+        if isinstance(error, GraphError):
+            raise
+        raise GraphError(f"cannot compile {node} because of its operands: {error}") from error
+    return (made,) if isinstance(made, Tensor) else tuple(made)
+
+
+def constant_values(
+    node: Node, read: Callable[[str], Tensor], weights: Mapping[str, Weight]
+) -> tuple[Array, ...] | None:
+    """Return the outputs of a node whose operator has `values`; None for other operators."""
+    found = operator_of(node)
+    if found.values is None:
+        return None
+    made = found.values(Operands(node, read, weights))
+    return (made,) if isinstance(made, np.ndarray) else tuple(made)
+
+
+__all__ = [
+    "OPERATORS", "Attribute", "Operands", "Operator", "constant_values", "operator", "operator_of",
+    "tensors", "value_operator",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Whole models: import, passes, partition, tuning, bundle, verification, race."""
