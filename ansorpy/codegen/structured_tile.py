@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ansorpy.codegen.simd.tile import Node, Nodes, SimdTile, accumulation
+from ansorpy.codegen.simd.tile import Nodes, SimdTile, TileExpr, accumulation
 from ansorpy.codegen.symbols import SymbolTable
 from ansorpy.errors import BuildError
 from ansorpy.expr.affine import Form, form
@@ -83,11 +83,11 @@ class NodeWriter:
     def __init__(self, table: SymbolTable, nodes: Nodes) -> None:
         self.table, self.make, self.literal = table, nodes.make, nodes.literal
 
-    def offset(self, expr: Expr) -> Node:
+    def offset(self, expr: Expr) -> TileExpr:
         """Return the node of an offset or of a condition."""
         return self.sum(form(expr)) if expr.dtype == INDEX else self.value(expr)
 
-    def value(self, expr: Expr, beside: bool = False) -> Node:
+    def value(self, expr: Expr, beside: bool = False) -> TileExpr:
         """Return the node of a value; a literal is bare only `beside` a value of its dtype."""
         match expr:
             case Const():
@@ -108,7 +108,7 @@ class NodeWriter:
             case Binary():
                 return self._binary(expr)
 
-    def access(self, name: str, indices: tuple[Expr, ...]) -> Node:
+    def access(self, name: str, indices: tuple[Expr, ...]) -> TileExpr:
         """Return the node of a read or of a target: an index into memory is one flat offset."""
         buffer = self.table.buffer(name)
         if buffer.in_registers:
@@ -122,9 +122,9 @@ class NodeWriter:
             total = form(simplify(total.expr(), self.table.ranges))
         return self.make("read", buffer.symbol, self.sum(total))
 
-    def sum(self, found: Form) -> Node:
+    def sum(self, found: Form) -> TileExpr:
         """Return the node of a linear form: terms in order, then the constant."""
-        total: Node | None = None
+        total: TileExpr | None = None
         for atom, scale in found.terms.items():
             term = self.value(atom)
             if total is None and scale < 0:
@@ -138,7 +138,7 @@ class NodeWriter:
             return total
         return self.make("-" if found.const < 0 else "+", total, self.literal(abs(found.const)))
 
-    def _binary(self, expr: Binary) -> Node:
+    def _binary(self, expr: Binary) -> TileExpr:
         if expr.dtype == INDEX and not reads(expr):
             found = form(expr)
             if expr not in found.terms:
@@ -146,12 +146,12 @@ class NodeWriter:
         a, b = self._pair(expr.a, expr.b)
         return self.make(SYMBOLS.get(expr.op, expr.op), a, b)
 
-    def _pair(self, a: Expr, b: Expr) -> tuple[Node, Node]:
+    def _pair(self, a: Expr, b: Expr) -> tuple[TileExpr, TileExpr]:
         """Return two operands of one dtype: a literal beside another operand needs no cast."""
         both = isinstance(a, Const) and isinstance(b, Const)
         return self.value(a, beside=not both), self.value(b, beside=not both)
 
-    def _number(self, expr: Const) -> Node:
+    def _number(self, expr: Const) -> TileExpr:
         if isinstance(expr.value, bool) or expr.dtype == "bool":
             return self.literal(bool(expr.value))
         return self.literal(float(expr.value) if "float" in expr.dtype else int(expr.value))

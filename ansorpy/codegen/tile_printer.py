@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ansorpy.codegen.simd.tile import Node, SimdTile
+from ansorpy.codegen.simd.tile import SimdTile, TileExpr
 
 WIDTH: Final = 100  # characters of a line
 INDENT: Final = "    "
@@ -52,7 +52,7 @@ def statement_text(tile: SimdTile) -> str:
     return f"{target} = {tile.combiner}(({target}), ({value}))"
 
 
-def expression_text(node: Node, least: int = TERNARY) -> str:
+def expression_text(node: TileExpr, least: int = TERNARY) -> str:
     """Return an expression, in parentheses if it binds less than `least`."""
     match node.op, node.args:
         case "const", (_, value):
@@ -76,5 +76,5 @@ def expression_text(node: Node, least: int = TERNARY) -> str:
     return f"({text})" if binds < least else text
 
 
-def _listed(nodes: Sequence[Node]) -> str:
+def _listed(nodes: Sequence[TileExpr]) -> str:
     return ", ".join(map(expression_text, nodes))

@@ -7,14 +7,14 @@ from llvmlite import ir
 from ansorpy.codegen.simd.kinds import BYTES, I32, I64, declared, vector, width
 from ansorpy.codegen.simd.memory import consecutive
 from ansorpy.codegen.simd.strided import Strided
-from ansorpy.codegen.simd.tile import Node
+from ansorpy.codegen.simd.tile import TileExpr
 from ansorpy.codegen.simd.values import Index, Point
 
 
 class Dots(Strided):
     """Code for tiles with a `dot`: their operands are vectors of int32."""
 
-    def dot(self, how: tuple[str, str], product: Node, old: Any, point: Point) -> Any:
+    def dot(self, how: tuple[str, str], product: TileExpr, old: Any, point: Point) -> Any:
         """Return `old` plus the sum of a product of two widened reads over the steps."""
         step, function = how
         reads = [part.args[0] for part in product.args]
@@ -24,14 +24,14 @@ class Dots(Strided):
         kind = ir.FunctionType(old.type, [old.type, *(part.type for part in parts)])
         return self.b.call(declared(self.b.module, function, kind), [old, *parts])
 
-    def packed(self, read: Node, point: Point, lanes: int) -> Any:
+    def packed(self, read: TileExpr, point: Point, lanes: int) -> Any:
         """Return all steps of an operand, one int32 per lane; `point` is at the first step."""
         key = ("packed", read, *[point.get(name) for name in read.uses])
         if key not in self.memo:
             self.memo[key] = self.splat(self.fetch_packed(read, point, lanes), lanes)
         return self.memo[key]
 
-    def fetch_packed(self, read: Node, point: Point, lanes: int) -> Any:
+    def fetch_packed(self, read: TileExpr, point: Point, lanes: int) -> Any:
         """Load one int32 per lane, or one for all lanes; lanes outside of the guard are 0."""
         operand, name = self.tile.of(read), read.args[0]
         index, guard = self.index(read.args[1], point), self.allowed((), point, read.uses)

@@ -18,7 +18,7 @@ from llvmlite import ir
 from ansorpy.codegen.simd.dots import Dots
 from ansorpy.codegen.simd.kinds import BYTES, I8, I32, I64, VOID, declared, vector
 from ansorpy.codegen.simd.memory import reserve
-from ansorpy.codegen.simd.tile import Node
+from ansorpy.codegen.simd.tile import TileExpr
 from ansorpy.codegen.simd.values import Point
 
 ROWS = 16  # most rows of a register, and most groups of steps or lanes
@@ -122,7 +122,7 @@ class Matrices(Dots):
         terms: Sequence[Point],
         row: str,
         group: str,
-        reads: list[Node],
+        reads: list[TileExpr],
         fresh: bool,
     ) -> None:
         """Add the products at all `terms` to the sums that begin at some points of the target."""
@@ -157,7 +157,7 @@ class Matrices(Dots):
         for register, at in zip(SUMS, sums, strict=False):
             self.move("llvm.x86.tilestored64", register, target, at, row)
 
-    def move(self, how: str, register: int, read: Node, at: Point, along: str) -> None:
+    def move(self, how: str, register: int, read: TileExpr, at: Point, along: str) -> None:
         """Load or store a register; its rows lie along a tile variable."""
         name, dtype = read.args[0], self.tile.of(read).dtype
         slope = self.tile.slope(read.args[1], along)
@@ -181,10 +181,10 @@ def parts(extent: int) -> list[tuple[int, list[int]]]:
     return [*found, (left, [extent - left])] if left else found
 
 
-def squares(sums: Sequence[Point], left: Node, right: Node) -> list[list[Point]]:
+def squares(sums: Sequence[Point], left: TileExpr, right: TileExpr) -> list[list[Point]]:
     """Return the sums in fours that share operands: two by two if both operands have several."""
 
-    def numbered(read: Node) -> list[int]:
+    def numbered(read: TileExpr) -> list[int]:
         keys = [tuple(at[name] for name in read.uses if name in at) for at in sums]
         return [list(dict.fromkeys(keys)).index(key) for key in keys]
 

@@ -23,7 +23,7 @@ from ansorpy.codegen.simd.kinds import (
     whole_number,
     width,
 )
-from ansorpy.codegen.simd.tile import Node
+from ansorpy.codegen.simd.tile import TileExpr
 from ansorpy.codegen.simd.values import Expressions, Guards, Index, Point, RuntimeValue
 
 LINE_BYTES: Final = 64
@@ -59,7 +59,7 @@ class MemoryAccess(Expressions):
                     phi.add_incoming(new, end)
                     self.values[name][k] = phi
 
-    def write(self, target: Node, point: Point, value: Any, guard: Any) -> None:
+    def write(self, target: TileExpr, point: Point, value: Any, guard: Any) -> None:
         """Write one value to a register or to memory; guard None: at every point of the mask."""
         operand, name = self.tile.of(target), target.args[0]
         if operand.shape is None:
@@ -159,7 +159,7 @@ class MemoryAccess(Expressions):
         name = f"llvm.vector.reduce.or.{mangled(guard.type)}"
         return self.b.call(declared(self.b.module, name, function), [guard])
 
-    def register(self, read: Node, point: Point) -> tuple[int, tuple[int, ...]]:
+    def register(self, read: TileExpr, point: Point) -> tuple[int, tuple[int, ...]]:
         """Return the number of a register in its tile, and the lanes that a read mentions."""
         operand, place = self.tile.of(read), 0
         where = [self.constant(part, point) for part in read.args[1:]]
@@ -168,7 +168,7 @@ class MemoryAccess(Expressions):
             place = place * extent + number
         return place, lanes
 
-    def constant(self, part: Node, point: Point) -> tuple[int, ...]:
+    def constant(self, part: TileExpr, point: Point) -> tuple[int, ...]:
         """Return an index into a register tile: known numbers, one per lane."""
         if part.op == "name" and (at := point.get(part.args[0])) is not None:
             return at
@@ -177,7 +177,7 @@ class MemoryAccess(Expressions):
             raise ValueError("a register is chosen at run time")
         return index.lanes
 
-    def load(self, read: Node, point: Point, guards: Guards) -> tuple[str, Any]:
+    def load(self, read: TileExpr, point: Point, guards: Guards) -> tuple[str, Any]:
         """Return the dtype and the value of a read: one element, or a vector of them."""
         operand, name = self.tile.of(read), read.args[0]
         if operand.shape is None:

@@ -26,7 +26,7 @@ import ast
 from typing import Any
 
 from ansorpy.codegen.simd.kinds import STORED, Operand
-from ansorpy.codegen.simd.tile import Node, Nodes, SimdTile, accumulation
+from ansorpy.codegen.simd.tile import Nodes, SimdTile, TileExpr, accumulation
 from ansorpy.loopir.hints import Hints
 
 SYMBOLS: dict[type, str] = {
@@ -79,7 +79,7 @@ class Parser:
     def __init__(self, text: str, nodes: Nodes) -> None:
         self.text, self.make = text, nodes.make
 
-    def statement(self, tree: ast.stmt) -> tuple[list[Node], str, list[Node]]:
+    def statement(self, tree: ast.stmt) -> tuple[list[TileExpr], str, list[TileExpr]]:
         """Return the targets, the combiner and the values of a statement."""
         match tree:
             case ast.AugAssign(target=target, op=ast.Add() | ast.Mult() as op, value=value):
@@ -106,7 +106,7 @@ class Parser:
             case _:
                 raise ValueError(f"not a tile operation: {self.text}")
 
-    def node(self, tree: ast.AST) -> Node:
+    def node(self, tree: ast.AST) -> TileExpr:
         """Return the node of an expression."""
         match tree:
             case ast.Constant(value=bool() | int() | float() as value):
@@ -124,7 +124,7 @@ class Parser:
                 return self.make(name, *map(self.node, parts))
         return self.operation(tree)
 
-    def operation(self, tree: Any) -> Node:
+    def operation(self, tree: Any) -> TileExpr:
         """Return the node of an operator and its operands."""
         op: Any
         first: Any

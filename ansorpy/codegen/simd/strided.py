@@ -4,7 +4,7 @@ from typing import Any
 
 from ansorpy.codegen.simd.kinds import computed, power_of_two
 from ansorpy.codegen.simd.memory import MemoryAccess, lanes_on
-from ansorpy.codegen.simd.tile import Node
+from ansorpy.codegen.simd.tile import TileExpr
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Guards, Index, Point
 
@@ -20,7 +20,7 @@ def prefix(guard: Any) -> int:
 class Strided(MemoryAccess):
     """Loads of every other element, of reversed elements and of columns by shuffles."""
 
-    def load(self, read: Node, point: Point, guards: Guards) -> tuple[str, Any]:
+    def load(self, read: TileExpr, point: Point, guards: Guards) -> tuple[str, Any]:
         """Return the dtype and the value of a read; columns of a matrix are loaded together."""
         dim = self.near_dim(read, point)
         if not dim:
@@ -33,7 +33,7 @@ class Strided(MemoryAccess):
             self.memo[key] = self.columns(read, point, guards, dim, base)
         return computed(self.tile.of(read).dtype), self.memo[key][at - base]
 
-    def near_dim(self, read: Node, point: Point) -> str:
+    def near_dim(self, read: TileExpr, point: Point) -> str:
         """Return the dim along which a read moves by 1 while its lanes lie far apart, or ""."""
         tile = self.tile
         if tile.of(read).shape is not None or self.n not in (4, 8, 16):
@@ -45,7 +45,9 @@ class Strided(MemoryAccess):
         near = [k for k, n in tile.dims if n >= WORTH and tile.slope(read.args[1], k) == 1]
         return near[0] if near and len(point[near[0]]) == 1 else ""
 
-    def columns(self, read: Node, point: Point, guards: Guards, dim: str, base: int) -> list[Any]:
+    def columns(
+        self, read: TileExpr, point: Point, guards: Guards, dim: str, base: int
+    ) -> list[Any]:
         """Return the vectors for `dim` = base, base + 1 ...: a row per lane, transposed."""
         name, dtype = read.args[0], self.tile.of(read).dtype
         count = min(self.n, dict(self.tile.dims)[dim] - base)

@@ -11,7 +11,7 @@ from ansorpy.loopir.hints import Hints
 Linear = tuple[dict[str, int], int]
 
 
-class Node:
+class TileExpr:
     """An expression: an operator and its arguments, which are nodes, names or numbers.
 
     `uses` are the tile variables and `reads` the buffers in it. `linear` is its form as integer
@@ -52,32 +52,32 @@ class Nodes:
 
     def __init__(self, variables: set[str]) -> None:
         self.variables = variables
-        self.made: dict[tuple[str, tuple[Any, ...]], Node] = {}
+        self.made: dict[tuple[str, tuple[Any, ...]], TileExpr] = {}
 
-    def make(self, op: str, *args: Any) -> Node:
+    def make(self, op: str, *args: Any) -> TileExpr:
         """Return the node of an operator and its arguments."""
         found = self.made.get((op, args))
         if found is None:
             uses, reads = set[str](), set[str]()
             for part in args:
-                if isinstance(part, Node):
+                if isinstance(part, TileExpr):
                     uses.update(part.uses)
                     reads.update(part.reads)
             if op == "name":
                 uses = {args[0]} & self.variables
             elif op == "read":
                 reads.add(args[0])
-            found = self.made[op, args] = Node(op, args, uses, reads)
+            found = self.made[op, args] = TileExpr(op, args, uses, reads)
         return found
 
-    def literal(self, value: float) -> Node:
+    def literal(self, value: float) -> TileExpr:
         """Return the node of a number; a negative one is the negation of a literal."""
         if isinstance(value, bool) or not str(value).startswith("-"):
             return self.make("const", type(value), value)
         return self.make("neg", self.make("const", type(value), -value))
 
 
-def accumulation(target: Node, value: Node) -> tuple[str, Node]:
+def accumulation(target: TileExpr, value: TileExpr) -> tuple[str, TileExpr]:
     """Return combiner and operand of `target = value`; `max(target, y)` and `min` combine."""
     if value.op in ("max", "min") and value.args[0] is target:
         return value.op, value.args[1]
@@ -94,13 +94,13 @@ class SimdTile:
     groups, and says whether the sum begins with 0.
     """
 
-    targets: tuple[Node, ...]
-    values: tuple[Node, ...]
+    targets: tuple[TileExpr, ...]
+    values: tuple[TileExpr, ...]
     combiner: str = ""
     spans: tuple[tuple[str, int], ...] = ()
     lane: str = ""
     lanes: int = 0
-    mask: Node | None = None
+    mask: TileExpr | None = None
     operands: dict[str, Operand] = field(default_factory=dict)
     dot: tuple[str, str] | None = None
     matrix: tuple[str, str, bool] | None = None
@@ -145,11 +145,11 @@ class SimdTile:
         """Return True if a symbol is a register tile."""
         return name in self.operands and self.operands[name].shape is not None
 
-    def of(self, read: Node) -> Operand:
+    def of(self, read: TileExpr) -> Operand:
         """Return the operand that a read or a target touches."""
         return self.operands[read.args[0]]
 
-    def slope(self, node: Node, var: str) -> int | None:
+    def slope(self, node: TileExpr, var: str) -> int | None:
         """Return the coefficient of `var` if `node` is linear in it, else None."""
         if var not in node.uses:
             return 0
@@ -160,7 +160,7 @@ class SimdTile:
         a, b = (self.slope(part, var) for part in node.args)
         return None if a is None or b is None else a + b if node.op == "+" else a - b
 
-    def shrinks(self, mask: Node) -> bool:
+    def shrinks(self, mask: TileExpr) -> bool:
         """Return True if a mask that holds at some tile point also holds at every smaller one."""
         if mask.op == "and":
             return all(self.shrinks(part) for part in mask.args)
@@ -171,16 +171,16 @@ class SimdTile:
         return all(x is not None and y is not None and x >= y for x, y in pairs)
 
 
-def structure(node: Node) -> tuple[Any, ...]:
+def structure(node: TileExpr) -> tuple[Any, ...]:
     """Return an expression as nested tuples; a literal is never negative, so that -0.0 is not 0."""
-    return (node.op, *(structure(a) if isinstance(a, Node) else a for a in node.args))
+    return (node.op, *(structure(a) if isinstance(a, TileExpr) else a for a in node.args))
 
 
-def preorder(root: Node, seen: set[int]) -> Iterator[Node]:
+def preorder(root: TileExpr, seen: set[int]) -> Iterator[TileExpr]:
     """Yield a node and those below it that were not `seen` (by id), parents first."""
     if id(root) not in seen:
         seen.add(id(root))
         yield root
         for part in root.args:
-            if isinstance(part, Node):
+            if isinstance(part, TileExpr):
                 yield from preorder(part, seen)

@@ -22,7 +22,7 @@ from ansorpy.codegen.simd.kinds import (
     whole_number,
     width,
 )
-from ansorpy.codegen.simd.tile import Linear, Node, SimdTile
+from ansorpy.codegen.simd.tile import Linear, SimdTile, TileExpr
 
 HOLDS: dict[str, Callable[[int, int], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -66,7 +66,7 @@ def is_zero(x: Any) -> bool:
 
 
 Point = dict[str, tuple[int, ...]]  # tile variable -> its value, or one per lane
-Guards = tuple[tuple[Node, bool], ...]  # conditions of enclosing selects, and whether they hold
+Guards = tuple[tuple[TileExpr, bool], ...]  # conditions of enclosing selects, and whether they hold
 
 
 class Expressions(Functions):
@@ -132,7 +132,7 @@ class Expressions(Functions):
                 lanes = tuple([k + scale * x for k, x in zip(lanes, at, strict=True)])
         return Index(terms, tuple([start + k for k in lanes]))
 
-    def compute(self, node: Node, point: Point, guards: Guards) -> Any:
+    def compute(self, node: TileExpr, point: Point, guards: Guards) -> Any:
         """Emit the code of one expression."""
         op, args = node.op, node.args
         if op == "const":
@@ -150,7 +150,7 @@ class Expressions(Functions):
             return self.single(op, parts[0])
         return self.pair(op, *parts)
 
-    def load(self, read: Node, point: Point, guards: Guards) -> tuple[str, Any]:
+    def load(self, read: TileExpr, point: Point, guards: Guards) -> tuple[str, Any]:
         """Return the dtype and the value of a read."""
         raise NotImplementedError(read)
 
@@ -274,7 +274,7 @@ class Expressions(Functions):
         a, b = self.level(x.ir, y.ir)
         return RuntimeValue("bool", (self.b.and_ if op == "and" else self.b.or_)(a, b))
 
-    def select(self, node: Node, point: Point, guards: Guards) -> Any:
+    def select(self, node: TileExpr, point: Point, guards: Guards) -> Any:
         """Return `a if cond else b`; the branch not taken reads no memory."""
         test, then, other = node.args
         cond = self.eval(test, point, guards)
@@ -299,7 +299,7 @@ class Expressions(Functions):
         wide = width(cond.ir, a)
         return RuntimeValue(dtype, self.b.select(*(self.splat(v, wide) for v in (cond.ir, a, b))))
 
-    def made_of(self, node: Node) -> str:
+    def made_of(self, node: TileExpr) -> str:
         """Return the dtype that the reads and casts of an expression give it, or ""."""
         if node.op == "read":
             return computed(self.tile.of(node).dtype)
@@ -321,7 +321,7 @@ class Expressions(Functions):
         old = x.dtype if isinstance(x, RuntimeValue) else "bool" if isinstance(x, bool) else "int64"
         return RuntimeValue(computed(dtype), self.convert(self.give(x, old), old, dtype))
 
-    def typed(self, node: Node, dtype: str, point: Point) -> Any:
+    def typed(self, node: TileExpr, dtype: str, point: Point) -> Any:
         """Return the LLVM value of an expression that has dtype `dtype`."""
         return self.give(self.eval(node, point), dtype)
 
@@ -356,7 +356,7 @@ class Expressions(Functions):
             )  # `value` stays alive, so that its id is not reused
         return self.memo[key][0]
 
-    def index(self, node: Node, point: Point) -> Any:
+    def index(self, node: TileExpr, point: Point) -> Any:
         """Return an offset: an Index, or a RuntimeValue of one int64 per lane."""
         found = self.eval(node, point)
         if isinstance(found, RuntimeValue) and not width(found.ir):
