@@ -1,0 +1,1 @@
+"""Whole models: the ladder of twelve, and their latency beside that of other runtimes."""
