@@ -5,7 +5,7 @@ int64. `facts` are bounds of linear forms, as `assume` makes them: within `0 <= 
 form `h + kh` is known to be at least 1, although neither variable is.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 from typing import Final
@@ -23,6 +23,7 @@ from ansorpy.expr.expr import (
     Select,
     Var,
 )
+from ansorpy.expr.interval_arithmetic import BINARY_INTERVALS, UNARY_INTERVALS, hull
 
 Interval = tuple[int, int]  # first and last value, inclusive
 Ranges = Mapping[str, Interval]
@@ -118,17 +119,13 @@ def _of_atom(expr: Expr, ranges: Ranges, facts: Facts) -> Interval:
         case Select(cond=cond, then=then, other=other):
             x = bounds(then, ranges, assume(cond, ranges, facts))
             y = bounds(other, ranges, assume(cond, ranges, facts, holds=False))
-            return min(x[0], y[0]), max(x[1], y[1])
+            return hull(x, y)
         case Binary():
             return _of_binary(expr, ranges, facts)
-        case Call(fn="not", a=a):
-            first, last = bounds(a, ranges, facts)
-            return 1 - last, 1 - first
         case Cast(a=a) if a.dtype not in FLOATS:
             return _as_dtype(bounds(a, ranges, facts), expr)
-        case Call(fn="abs", a=a) if a.dtype not in FLOATS:
-            first, last = bounds(a, ranges, facts)
-            return _as_dtype((max(0, first, -last), max(-first, last)), expr)
+        case Call(fn="neg" | "abs" | "not" as fn, a=a) if a.dtype not in FLOATS:
+            return _as_dtype(UNARY_INTERVALS[fn](bounds(a, ranges, facts)), expr)
         case _:
             return _any_value(expr)
 
@@ -151,39 +148,12 @@ def _as_dtype(interval: Interval, expr: Expr) -> Interval:
 def _of_binary(expr: Binary, ranges: Ranges, facts: Facts) -> Interval:
     if expr.op in COMPARISONS:
         return _of_comparison(expr, ranges, facts)
-    if expr.dtype in FLOATS or expr.op not in _INTERVAL_OPS:
+    if expr.dtype in FLOATS or expr.op not in BINARY_INTERVALS:
         return _any_value(expr)
     x, y = bounds(expr.a, ranges, facts), bounds(expr.b, ranges, facts)
     if expr.op in ("floordiv", "mod") and y[0] <= 0 <= y[1]:
         return _any_value(expr)
-    return _as_dtype(_INTERVAL_OPS[expr.op](x, y), expr)
-
-
-def _corners(op: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
-    def apply(x: Interval, y: Interval) -> Interval:
-        values = [op(p, q) for p in x for q in y]
-        return min(values), max(values)
-
-    return apply
-
-
-def _mod(x: Interval, y: Interval) -> Interval:
-    if y[0] == y[1] and x[0] // y[0] == x[1] // y[0]:
-        return (x[0] % y[0], x[1] % y[0]) if y[0] > 0 else (min(0, y[0] + 1), 0)
-    return min(0, y[0] + 1), max(0, y[1] - 1)
-
-
-_INTERVAL_OPS: Final[Mapping[str, Callable[[Interval, Interval], Interval]]] = {
-    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
-    "sub": lambda x, y: (x[0] - y[1], x[1] - y[0]),
-    "mul": _corners(lambda p, q: p * q),
-    "floordiv": _corners(lambda p, q: p // q),
-    "mod": _mod,
-    "min": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
-    "max": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
-    "and": lambda x, y: (x[0] & y[0], x[1] & y[1]),
-    "or": lambda x, y: (x[0] | y[0], x[1] | y[1]),
-}
+    return _as_dtype(BINARY_INTERVALS[expr.op](x, y), expr)
 
 
 def _of_comparison(expr: Binary, ranges: Ranges, facts: Facts) -> Interval:
@@ -193,7 +163,7 @@ def _of_comparison(expr: Binary, ranges: Ranges, facts: Facts) -> Interval:
         low, high = bounds_of_form(form(expr.a).plus(form(expr.b), -1), ranges, facts)
     else:
         x, y = bounds(expr.a, ranges, facts), bounds(expr.b, ranges, facts)
-        low, high = x[0] - y[1], x[1] - y[0]
+        low, high = BINARY_INTERVALS["sub"](x, y)
     always, never = {
         "lt": (high < 0, low >= 0),
         "le": (high <= 0, low > 0),

@@ -32,13 +32,16 @@ def over(body: Expr, dtype: str = "float32", combiner: str | None = None, extent
         (Call("exp", A), False),
         (Binary("div", A, Const(3.0, "float32")), False),
         (Call("abs", Call("neg", A)), True),
+        (Binary("mul", Binary("min", Const(9.0, "float32"), A), Const(2.0**21, "float32")), True),
+        (Cast("uint8", Binary("max", A, ZERO)), True),
+        (Cast("uint8", A), False),
         (Cast("float32", Var("i")), True),
         (Binary("mul", A, Const(2.0**24, "float32")), False),
     ],
     ids=str,
 )
 def test_exactness_of_expressions(body: Expr, exact: bool) -> None:
-    assert exact_on_integers(over(body)) is exact
+    assert exact_on_integers(over(body, body.dtype)) is exact
 
 
 def test_int8_is_exact_only_within_its_range() -> None:

@@ -23,6 +23,7 @@ from ansorpy.expr.expr import (
     Select,
     Var,
 )
+from ansorpy.expr.interval_arithmetic import BINARY_INTERVALS, UNARY_INTERVALS, hull
 from ansorpy.te.dag import Compute, ConstantTensor, Dag
 from ansorpy.te.tensor_data import constant_array
 
@@ -40,6 +41,10 @@ class _Range:
     low: float
     high: float
     integral: bool = True
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
 
     @property
     def size(self) -> float:
@@ -145,10 +150,8 @@ def _literal(value: float, dtype: str) -> _Range:
 
 def _call(fn: str, a: _Range) -> _Range:
     match fn:
-        case "neg":
-            return _Range(-a.high, -a.low, a.integral)
-        case "abs":
-            return _Range(0, a.size, a.integral)
+        case "neg" | "abs":
+            return _Range(*UNARY_INTERVALS[fn](a.ends), a.integral)
         case "not":
             return _BOOL
         case "floor" | "ceil" if a.integral:
@@ -161,21 +164,18 @@ def _binary(op: str, a: _Range, b: _Range, dtype: str) -> _Range:
     if op in COMPARISONS or op in LOGICAL:
         return _BOOL
     if op in ("min", "max"):
-        return _hull(a, b)
+        return _Range(*BINARY_INTERVALS[op](a.ends, b.ends), a.integral and b.integral)
     _need(a, dtype)
     _need(b, dtype)
     match op:
         case "add" | "sub":
-            if op == "sub":
-                b = _Range(-b.high, -b.low)
             # Sums may be done in any order: add the sizes, since terms may cancel later.
             _held(_around(a.size + b.size), dtype)
-            return _Range(a.low + b.low, a.high + b.high)
+            return _Range(*BINARY_INTERVALS[op](a.ends, b.ends))
         case "mul":
-            ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-            return _held(_Range(min(ends), max(ends)), dtype)
+            return _held(_Range(*BINARY_INTERVALS[op](a.ends, b.ends)), dtype)
         case "floordiv" | "mod" if dtype not in FLOATS and (b.low > 0 or b.high < 0):
-            return _around(a.size + 1 if op == "floordiv" else b.size)
+            return _Range(*BINARY_INTERVALS[op](a.ends, b.ends))
         case _:
             raise _InexactError
 
@@ -189,7 +189,7 @@ def _cast(a: _Range, dtype: str) -> _Range:
 
 
 def _hull(a: _Range, b: _Range) -> _Range:
-    return _Range(min(a.low, b.low), max(a.high, b.high), a.integral and b.integral)
+    return _Range(*hull(a.ends, b.ends), a.integral and b.integral)
 
 
 def _around(size: float) -> _Range:
