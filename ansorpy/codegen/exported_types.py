@@ -5,6 +5,7 @@ Values without numba or LLVM: they cross the borders of processes.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.link import LINKERS
@@ -31,13 +32,13 @@ class Library:
     """Machine code with the public functions of `runtime.c_entry`.
 
     `code` is a shared library, or an object file if `note` gives the reason why it is not linked.
+    `object_code` is the object file that it was linked from, to be linked with others.
     `buffers` are the arguments in order, the workspace last if there is one; `phases` the timed
-    ones, with public names. `object_sha256` is the digest before linking. The workspace is packed
-    weights of `packed_bytes`, then scratch.
+    ones, with public names. The workspace is packed weights of `packed_bytes`, then scratch.
     """
 
     code: bytes
-    object_sha256: str
+    object_code: bytes
     buffers: tuple[Buffer, ...]
     phases: tuple[PhaseInfo, ...]
     prefix: str
@@ -46,6 +47,11 @@ class Library:
     packed_bytes: int
     build_s: float
     note: str = ""
+
+    @property
+    def object_sha256(self) -> str:
+        """The sha256 of the object file, hex: the identity of the machine code."""
+        return sha256(self.object_code).hexdigest()
 
     @property
     def linked(self) -> bool:

@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,7 +63,7 @@ def build(
     timed = timed_loop(infos).phases
     return Library(
         code=code if isinstance(linked, str) else linked,
-        object_sha256=sha256(code).hexdigest(),
+        object_code=code,
         buffers=_arguments(export, addressing),
         phases=tuple(
             PhaseInfo(f"{export.prefix}_task{k}", info.tasks) for k, info in enumerate(timed)

@@ -33,7 +33,7 @@ BUFFERS: Final = (
 PHASES: Final = (PhaseInfo("pack", 3, True), PhaseInfo("matmul", 64))
 BUILT: Final = loader.Built((b"\x7fELF" * 40, b"code"), PHASES, BUFFERS, 0.01, True)
 LIBRARY: Final = Library(
-    b"\x7fELF" * 9, "0" * 64, BUFFERS, PHASES, "mm", ("avx2",), 4096, 1024, 0.2, "no linker"
+    b"\x7fELF" * 9, b"\x7fELF", BUFFERS, PHASES, "mm", ("avx2",), 4096, 1024, 0.2, "no linker"
 )
 BUILD: Final = "ansorpy.measure.workers.worker_main:build"
 TRIAL: Final = "ansorpy.measure.timing.trial"

@@ -1,0 +1,260 @@
+"""Plan of a bundle: the steps of a model, the kernels that they call, the values between them.
+
+The spine of whole models constructs a `ModelPlan` from partition and tuned kernels; the modules of
+this package make a memory plan, a native driver and a zip of it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Final
+
+from ansorpy.codegen.exported_types import Library
+from ansorpy.expr.expr import Const
+from ansorpy.graph.graph import Array, Output, ValueInfo, Weight
+from ansorpy.loopir.nodes import Buffer, Scope
+
+SYMBOL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKernel:
+    """The exported library of one task, verified, and its place in a model.
+
+    `name` is unique in a plan. `weights` are the numbers of the inputs that the phases ahead read
+    (placeholders that are `constant`): steps give weights there. `best_s` is the time of one call
+    alone, 0 if it is not known; `workload` the key of the task.
+    """
+
+    name: str
+    library: Library
+    weights: tuple[int, ...] = ()
+    best_s: float = 0.0
+    workload: str = ""
+
+    @property
+    def inputs(self) -> tuple[Buffer, ...]:
+        """The arguments that a call reads."""
+        return tuple(b for b in self.library.buffers if b.scope is Scope.INPUT)
+
+    @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        """The arguments that a call writes."""
+        return tuple(b for b in self.library.buffers if b.scope is Scope.OUTPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStep:
+    """A call of a kernel: values in the order of its arguments, as dense row-major arrays.
+
+    Dtypes and numbers of elements are those of the arguments; shapes may differ. `nodes` names the
+    nodes of the model that the step computes, for reports.
+    """
+
+    kernel: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostedStep:
+    """A call of a NumPy function: `function(arrays, **attributes) -> sequence of arrays`.
+
+    `attributes` is the text of a JSON object. Results have the shapes and dtypes of `writes`.
+    """
+
+    function: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    attributes: str = "{}"
+    nodes: tuple[str, ...] = ()
+
+
+Step = KernelStep | HostedStep
+
+
+@dataclass(frozen=True, slots=True)
+class HostedFunction:
+    """A NumPy function for steps that have no kernel; its text becomes part of the bundle.
+
+    `text` is Python of our own that defines a function called `name`; the bundle has imported
+    `numpy as np` and `math` ahead of it. Values of users reach it as arguments only.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """Inputs of a model and its expected outputs, from an oracle, not from the kernels.
+
+    `tolerances` are absolute, one per output. Arrays of bfloat16 hold uint16 bit patterns.
+    """
+
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    tolerances: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """A model as steps in order.
+
+    Args:
+        name: for people.
+        values: dtype and fixed shape of every value, by name.
+        inputs: values that the caller gives, in order.
+        outputs: results, in order: a public name, and the value. The value may be an input, a
+            weight or a view; then it is copied.
+        weights: values that lie in the bundle.
+        views: a value -> the value whose bytes it is, under another shape (Reshape).
+        steps: every value is written once, before it is read.
+        kernels: those of the steps; equal calls share one.
+        hosted: functions of the hosted steps.
+        source_digest: sha256 of the model's file, hex; "" if it came from no file.
+        threads: number of threads that the kernels were tuned for.
+        self_test: a case for `model.py --selftest`.
+
+    Raises:
+        ValueError: names the step and the value that do not fit.
+    """
+
+    name: str
+    values: Mapping[str, ValueInfo]
+    inputs: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    weights: Mapping[str, Weight]
+    views: Mapping[str, str]
+    steps: tuple[Step, ...]
+    kernels: tuple[ModelKernel, ...]
+    source_digest: str = ""
+    threads: int = 1
+    hosted: tuple[HostedFunction, ...] = ()
+    self_test: SelfTest | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        for problem in _problems(self):
+            raise ValueError(f"cannot plan model {self.name!r} because {problem}")
+
+    @cached_property
+    def by_name(self) -> Mapping[str, ModelKernel]:
+        """The kernels by name."""
+        return {kernel.name: kernel for kernel in self.kernels}
+
+    @cached_property
+    def functions(self) -> Mapping[str, HostedFunction]:
+        """The hosted functions by name."""
+        return {function.name: function for function in self.hosted}
+
+    @cached_property
+    def roots(self) -> Mapping[str, str]:
+        """The value that owns the bytes of each value: itself unless it is a view."""
+        found = {}
+        for name in self.values:
+            root, seen = name, {name}
+            while root in self.views:
+                root = self.views[root]
+                if root in seen:
+                    raise ValueError(f"cannot plan model {self.name!r}: view {name!r} is of itself")
+                seen.add(root)
+            found[name] = root
+        return found
+
+
+def _problems(plan: ModelPlan) -> Iterator[str]:
+    """Yield a reason for each defect of a plan; the later checks rely on the earlier ones."""
+    yield from _problems_of_names(plan)
+    yield from _problems_of_kernels(plan)
+    known = {*plan.inputs, *plan.weights}
+    for number, step in enumerate(plan.steps):
+        place = f"step {number} ({step.kernel if isinstance(step, KernelStep) else step.function})"
+        for name in step.reads:
+            if name not in plan.values or plan.roots[name] not in known:
+                yield f"{place} reads {name!r}, which is not written before"
+        for name in step.writes:
+            if name not in plan.values or name in plan.views or name in known:
+                yield f"{place} writes {name!r}; expected a value that is not yet written, no view"
+            known.add(name)
+        yield from (f"{place}: {problem}" for problem in _problems_of_step(plan, step))
+    for output in plan.outputs:
+        if output.value not in plan.values or plan.roots[output.value] not in known:
+            yield f"output {output.name!r} is {output.value!r}, which no step writes"
+
+
+def _problems_of_names(plan: ModelPlan) -> Iterator[str]:
+    given = [*plan.inputs, *plan.weights, *plan.views]
+    for name in given:
+        if name not in plan.values:
+            yield f"value {name!r} has no dtype and shape"
+    if len(set(given)) < len(given):
+        yield "two of its inputs, weights and views share a name"
+    names = [output.name for output in plan.outputs]
+    if len(set(names)) < len(names) or not names:
+        yield f"its outputs are {names}; expected at least one, each name once"
+    for name, source in plan.views.items():
+        view, of = plan.values[name], plan.values.get(source)
+        if of is None or (view.dtype, view.size_bytes) != (of.dtype, of.size_bytes):
+            yield f"view {name!r} has not the dtype and bytes of {source!r}"
+    for name, weight in plan.weights.items():
+        info = plan.values[name]
+        if (weight.dtype, weight.shape) != (info.dtype, info.fixed_shape):
+            yield f"weight {name!r} is {weight.dtype}{list(weight.shape)}; expected {info}"
+
+
+def _problems_of_kernels(plan: ModelPlan) -> Iterator[str]:
+    objects: dict[str, str] = {}
+    for kernel in plan.kernels:
+        library = kernel.library
+        if not SYMBOL.fullmatch(library.prefix):
+            yield f"kernel {kernel.name!r} has the prefix {library.prefix[:80]!r}"
+        if objects.setdefault(library.prefix, library.object_sha256) != library.object_sha256:
+            yield f"two kernels have the prefix {library.prefix}, and other machine code"
+        if any(not 0 <= number < len(kernel.inputs) for number in kernel.weights):
+            yield f"kernel {kernel.name!r} has {len(kernel.inputs)} inputs, not {kernel.weights}"
+    for names, kind in (
+        ([kernel.name for kernel in plan.kernels], "kernels"),
+        ([function.name for function in plan.hosted], "hosted functions"),
+    ):
+        if len(set(names)) < len(names):
+            yield f"two {kind} share a name"
+    for function in plan.hosted:
+        if not SYMBOL.fullmatch(function.name):
+            yield f"hosted function {function.name[:80]!r} has no name of a function"
+
+
+def _problems_of_step(plan: ModelPlan, step: Step) -> Iterator[str]:
+    match step:
+        case HostedStep():
+            if step.function not in plan.functions:
+                yield "there is no hosted function of this name"
+            if not isinstance(json.loads(step.attributes), dict):
+                yield f"attributes are {step.attributes[:80]}; expected a JSON object"
+        case KernelStep() if step.kernel not in plan.by_name:
+            yield "there is no kernel of this name"
+        case KernelStep():
+            yield from _problems_of_call(plan, step, plan.by_name[step.kernel])
+
+
+def _problems_of_call(plan: ModelPlan, step: KernelStep, kernel: ModelKernel) -> Iterator[str]:
+    for names, buffers in ((step.reads, kernel.inputs), (step.writes, kernel.outputs)):
+        if len(names) != len(buffers):
+            yield f"{len(names)} values for {len(buffers)} arguments"
+        for name, buffer in zip(names, buffers, strict=False):
+            yield from _misfit(plan.values[name], buffer)
+    for number in kernel.weights:
+        if plan.roots[step.reads[number]] not in plan.weights:
+            yield f"argument {number} is packed ahead, and {step.reads[number]!r} no weight"
+
+
+def _misfit(value: ValueInfo, buffer: Buffer) -> Iterator[str]:
+    extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
+    if value.dtype != buffer.dtype or prod(value.fixed_shape) != prod(extents):
+        yield (
+            f"{value.name!r} is {value.dtype}{list(value.fixed_shape)};"
+            f" expected {buffer.dtype}{extents}"
+        )
