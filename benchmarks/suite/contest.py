@@ -15,13 +15,14 @@ from typing import IO, Any, Final
 import numpy as np
 
 from ansorpy.measure.roofline import copy_bytes_per_s, peak_flop_per_s
+from ansorpy.measure.timing.turn_process import Answer
 from ansorpy.measure.workers.cores import exclusive, lock_folder
 from ansorpy.target import Target
 from benchmarks.common import Row, say
 from benchmarks.suite.cases import CASES
 from benchmarks.suite.contestants import Contestant
 from benchmarks.suite.forms import moved_bytes
-from benchmarks.suite.guest import Answer, Guest
+from benchmarks.suite.guest import Guest
 from benchmarks.suite.reference import random_inputs, reference
 
 TOLERANCE: Final = 1e-3  # relative to the largest value; a larger difference is a wrong result

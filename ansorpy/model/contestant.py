@@ -1,0 +1,210 @@
+"""A runtime in a process of its own, which runs one model when asked: a contestant of a race.
+
+    python -m ansorpy.model.contestant RUNTIME THREADS FILE [--module FILE:NAME]
+
+Reads one JSON object per line and answers in the same way:
+
+    {"do": "prepare", "inputs": NPZ, "outputs": NPZ}    load, run once, write the outputs
+    {"do": "visit", "seconds": S}                       run for S seconds: times in seconds
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ansorpy.errors import SpecError
+from ansorpy.graph.graph import Array
+
+WARM_CALLS: Final = 3  # untimed calls at the start of a visit
+MIN_CALLS: Final = 3  # timed calls of a visit, however long one takes
+MAX_TIMES: Final = 20_000  # times in an answer: lines stay short
+
+Call = Callable[[], Sequence[Array]]
+Opened = Callable[[Mapping[str, Array]], Call]
+
+
+def ansorpy(path: Path, threads: int, _module: str) -> Opened:
+    """Return our bundle."""
+    import ansorpy as ours
+
+    model = ours.load_model(path, threads=threads)
+
+    def bind(inputs: Mapping[str, Array]) -> Call:
+        return lambda: _listed(model(**inputs))
+
+    return bind
+
+
+def ort(path: Path, threads: int, _module: str) -> Opened:
+    """Return a session of ONNX Runtime with its default optimiser."""
+    return _ort(path, threads, optimise=True)
+
+
+def ort_plain(path: Path, threads: int, _module: str) -> Opened:
+    """Return a session of ONNX Runtime with its optimiser off: the reference of errors."""
+    return _ort(path, threads, optimise=False)
+
+
+def _ort(path: Path, threads: int, optimise: bool) -> Opened:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    known = {one.name for one in session.get_inputs()}
+
+    def bind(inputs: Mapping[str, Array]) -> Call:
+        given = {name: array for name, array in inputs.items() if name in known}
+        return lambda: session.run(None, given)
+
+    return bind
+
+
+def openvino(path: Path, threads: int, _module: str) -> Opened:
+    """Return a request of OpenVINO, compiled for latency with fixed shapes."""
+    import openvino as ov
+
+    core = ov.Core()
+    model = core.read_model(str(path))
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+
+    def bind(inputs: Mapping[str, Array]) -> Call:
+        by_port = {port.get_any_name(): port for port in model.inputs}
+        model.reshape({by_port[name]: inputs[name].shape for name in by_port})
+        request = core.compile_model(model, "CPU", settings).create_infer_request()
+        given = {name: inputs[name] for name in by_port}
+
+        def call() -> Sequence[Array]:
+            request.infer(given, share_inputs=True, share_outputs=True)
+            return [one.data for one in request.output_tensors]
+
+        return call
+
+    return bind
+
+
+def torch(_path: Path, threads: int, module: str) -> Opened:
+    """Return a module of the user, run eagerly."""
+    return _torch(threads, module, compiled=False)
+
+
+def inductor(_path: Path, threads: int, module: str) -> Opened:
+    """Return a module of the user through torch.compile, with frozen weights."""
+    return _torch(threads, module, compiled=True)
+
+
+def _torch(threads: int, module: str, compiled: bool) -> Opened:
+    import torch as peer
+
+    peer.set_num_threads(threads)
+    file, colon, name = module.rpartition(":")
+    if not colon:
+        raise SpecError(
+            f"cannot race torch because --module is {module!r}; expected FILE:NAME, a function"
+            " without arguments that returns the module"
+        )
+    spec = importlib.util.spec_from_file_location("raced_module", file)
+    if spec is None or spec.loader is None:
+        raise SpecError(f"cannot race torch because {file} is no Python file; expected FILE:NAME")
+    place = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(place)
+    peer.manual_seed(0)
+    net = getattr(place, name)().eval()
+    if compiled:
+        import torch._inductor.config as settings
+
+        settings.freezing = True
+        net = peer.compile(net)
+
+    def bind(inputs: Mapping[str, Array]) -> Call:
+        given = [peer.from_numpy(array) for array in inputs.values()]
+
+        def call() -> Sequence[Array]:
+            with peer.no_grad():
+                found = net(*given)
+            return [one.numpy() for one in (found if isinstance(found, tuple | list) else [found])]
+
+        return call
+
+    return bind
+
+
+RUNTIMES: Final[Mapping[str, Callable[[Path, int, str], Opened]]] = {
+    "ansorpy": ansorpy,
+    "ort": ort,
+    "ort_plain": ort_plain,
+    "openvino": openvino,
+    "torch": torch,
+    "inductor": inductor,
+}
+
+
+def _listed(found: Any) -> Sequence[Array]:
+    if isinstance(found, np.ndarray):
+        return [found]
+    return list(found.values()) if isinstance(found, Mapping) else list(found)
+
+
+def visit(call: Call, seconds: float) -> list[float]:
+    """Return the seconds of each call during a visit."""
+    for _ in range(WARM_CALLS):
+        call()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while (time.perf_counter() < end or len(times) < MIN_CALLS) and len(times) < MAX_TIMES:
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return times
+
+
+def main() -> None:
+    """Answer questions until standard input ends."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("runtime", choices=RUNTIMES)
+    parser.add_argument("threads", type=int)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--module", default="")
+    args = parser.parse_args()
+    # Libraries print to standard output: answers have a descriptor of their own.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    call: Call | None = None
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            if asked["do"] == "prepare":
+                begin = time.perf_counter()
+                opened = RUNTIMES[args.runtime](args.file, args.threads, args.module)
+                with np.load(asked["inputs"], allow_pickle=False) as file:
+                    inputs = {name: file[name] for name in file.files}
+                call = opened(inputs)
+                found = call()
+                np.savez(asked["outputs"], *found)
+                told: dict[str, Any] = {"open_s": time.perf_counter() - begin}
+            else:
+                assert call is not None, "a contestant prepares before its first visit"
+                told = {"times_s": visit(call, asked["seconds"])}
+        except Exception as error:  # noqa: BLE001  a runtime raises any kind: its reason is the answer
+            told = {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
+        print(json.dumps(told), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""The race of whole models: runtimes in processes of their own, timed in turns.
+
+While one is timed all others are stopped, so that no spinning thread disturbs it. Rounds alternate
+the order. The figure of a contestant is the median over its visits of the median call.
+"""
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import numpy as np
+
+from ansorpy.graph.graph import Array
+from ansorpy.measure.timing.turn_process import TurnProcess
+
+PREPARE_S: Final = 600.0  # seconds; torch.compile takes minutes for a large model
+VISIT_S: Final = 60.0  # seconds beyond the length of a visit until it counts as hung
+ROUNDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A contestant: a runtime of `model.contestant`, its file, and its module for torch."""
+
+    runtime: str
+    file: Path
+    module: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The result of a contestant; times in seconds per call.
+
+    `visits_s` has the median call of each visit, `least_s` the fastest call of all. `error` is the
+    largest distance to the first contestant, as a share of its largest element. `failed` is the
+    reason of a contestant without times.
+    """
+
+    runtime: str
+    visits_s: tuple[float, ...] = ()
+    least_s: float = 0.0
+    calls: int = 0
+    error: float | None = None
+    failed: str = ""
+
+    @property
+    def median_s(self) -> float:
+        """The median visit."""
+        return median(self.visits_s)
+
+
+def race(
+    entries: Sequence[Entry],
+    inputs: Mapping[str, Array],
+    threads: int,
+    seconds: float,
+    rounds: int = ROUNDS,
+) -> tuple[Standing, ...]:
+    """Return the standings in the order of the entries.
+
+    Args:
+        inputs: an array per input of the model.
+        seconds: of timing per contestant, over all rounds.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ansorpy-race-")))
+        np.savez(folder / "inputs.npz", **dict(inputs))  # type: ignore[arg-type]
+        log = stack.enter_context((folder / "log").open("wb"))
+        failed: dict[int, str] = {}
+        outputs: dict[int, list[Array]] = {}
+        running: dict[int, TurnProcess] = {}
+        for number, entry in enumerate(entries):
+            process = stack.enter_context(TurnProcess(_command(entry, threads), log))
+            answer = process.ask(
+                {
+                    "do": "prepare",
+                    "inputs": str(folder / "inputs.npz"),
+                    "outputs": str(folder / f"{number}.npz"),
+                },
+                PREPARE_S,
+            )
+            process.pause()
+            if "failed" in answer:
+                failed[number] = answer["failed"]
+                continue
+            running[number] = process
+            with np.load(folder / f"{number}.npz", allow_pickle=False) as file:
+                outputs[number] = [file[name] for name in file.files]
+        times: dict[int, list[list[float]]] = {number: [] for number in running}
+        for turn in range(rounds):
+            order = list(running) if turn % 2 == 0 else list(reversed(running))
+            for number in order:
+                process, visit_s = running[number], seconds / rounds
+                answer = process.ask({"do": "visit", "seconds": visit_s}, visit_s + VISIT_S)
+                process.pause()
+                if "failed" in answer:
+                    failed[number] = answer["failed"]
+                    del running[number]
+                else:
+                    times[number].append(answer["times_s"])
+    return tuple(
+        Standing(entry.runtime, failed=failed[number])
+        if number in failed
+        else Standing(
+            entry.runtime,
+            tuple(median(one) for one in times[number]),
+            min(min(one) for one in times[number]),
+            sum(map(len, times[number])),
+            distance(outputs[number], outputs[0]) if 0 in outputs else None,
+        )
+        for number, entry in enumerate(entries)
+    )
+
+
+def distance(found: Sequence[Array], wanted: Sequence[Array]) -> float:
+    """Return the largest difference of two results as a share of the largest wanted element.
+
+    Infinity if shapes differ or an element is finite in one only.
+    """
+    worst = 0.0
+    if len(found) != len(wanted):
+        return float("inf")
+    for one, other in zip(found, wanted, strict=True):
+        if one.shape != other.shape:
+            return float("inf")
+        if not one.size:
+            continue
+        a, b = one.astype(np.float64), other.astype(np.float64)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        largest = float(np.max(np.abs(b), initial=0.0, where=np.isfinite(b))) or 1.0
+        with np.errstate(invalid="ignore"):
+            apart = np.where(same, 0.0, np.abs(a - b))
+        worst = max(worst, float(np.max(np.where(np.isnan(apart), np.inf, apart))) / largest)
+    return worst
+
+
+def _command(entry: Entry, threads: int) -> list[str]:
+    command = [sys.executable, "-m", "ansorpy.model.contestant", entry.runtime, str(threads)]
+    return [*command, str(entry.file), "--module", entry.module]

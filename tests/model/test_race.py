@@ -1,0 +1,48 @@
+"""The race of whole models: distances of results, and contestants that fail."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ansorpy.graph.graph import Array
+from ansorpy.model.contestant import visit
+from ansorpy.model.race import Entry, distance, race
+
+
+def test_the_distance_is_a_share_of_the_largest_wanted_element() -> None:
+    wanted = [np.array([1.0, -4.0], np.float32)]
+    assert distance([np.array([1.0, -4.0], np.float32)], wanted) == 0
+    assert distance([np.array([1.0, -3.0], np.float32)], wanted) == pytest.approx(0.25)
+    assert distance([np.zeros(3, np.float32)], wanted) == np.inf
+    assert distance([], wanted) == np.inf
+
+
+def test_nan_and_infinity_must_be_where_they_are_wanted() -> None:
+    wanted = [np.array([np.nan, np.inf, 2.0], np.float32)]
+    assert distance([np.array([np.nan, np.inf, 2.0], np.float32)], wanted) == 0
+    assert distance([np.array([0.0, np.inf, 2.0], np.float32)], wanted) == np.inf
+    assert distance([np.array([np.nan, -np.inf, 2.0], np.float32)], wanted) == np.inf
+
+
+def test_empty_results_are_equal() -> None:
+    assert distance([np.zeros((0, 3))], [np.zeros((0, 3))]) == 0
+
+
+def test_a_visit_makes_calls_however_short_it_is() -> None:
+    calls: list[int] = []
+
+    def call() -> list[Array]:
+        calls.append(1)
+        return []
+
+    times = visit(call, 0.0)
+    assert len(times) >= 3
+    assert len(calls) > len(times)
+
+
+def test_a_contestant_that_fails_has_a_reason_and_no_times(tmp_path: Path) -> None:
+    entries = [Entry("torch", tmp_path / "absent.onnx"), Entry("ort", tmp_path / "absent.onnx")]
+    found = race(entries, {"x": np.zeros(2, np.float32)}, 1, 0.1, rounds=1)
+    assert [one.runtime for one in found] == ["torch", "ort"]
+    assert all(one.failed and not one.visits_s for one in found)
