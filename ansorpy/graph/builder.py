@@ -11,7 +11,17 @@ from ansorpy import te
 from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import DTYPES, SIZE_BYTES
 from ansorpy.graph import ops as _ops  # noqa: F401  it fills the table of operators
-from ansorpy.graph.graph import Array, Attribute, Extent, Graph, Node, Output, ValueInfo, Weight
+from ansorpy.graph.graph import (
+    Array,
+    Attribute,
+    Dim,
+    Extent,
+    Graph,
+    Node,
+    Output,
+    ValueInfo,
+    Weight,
+)
 from ansorpy.graph.interp import evaluate
 from ansorpy.graph.operator import constant_values, operator_of, tensors
 from ansorpy.te.tensor import Tensor
@@ -64,9 +74,7 @@ class GraphBuilder:
             GraphError: the operator is unknown or does not take these operands.
         """
         node = Node(op, tuple(inputs), tuple(outputs), attrs or {}, name)
-        for one in filter(None, node.inputs):
-            if one not in self.values:
-                raise GraphError(f"cannot add {node} because value {one!r} is not defined before")
+        self._check_inputs(node)
         known = constant_values(node, self._placeholder, self.weights)
         if known is not None:
             for one, array in zip(node.outputs, known, strict=False):
@@ -110,6 +118,18 @@ class GraphBuilder:
                 f" expected {', '.join(DTYPES)}"
             )
         self.values[value.name] = value
+
+    def _check_inputs(self, node: Node) -> None:
+        for one in filter(None, node.inputs):
+            if one not in self.values:
+                raise GraphError(f"cannot add {node} because value {one!r} is not defined before")
+            for extent in self.values[one].shape:
+                if isinstance(extent, Dim):
+                    raise GraphError(
+                        f"cannot compile {node} because extent {extent.name!r} of its input"
+                        f" {one!r} is symbolic; expected a number: bind it, as in"
+                        f" --bind {extent.name}=1"
+                    )
 
     def _placeholder(self, name: str) -> Tensor:
         value = self.values[name]

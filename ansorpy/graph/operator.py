@@ -47,16 +47,46 @@ class Operands:
         """Return an input as a tensor, None if it is absent."""
         return self.tensor(position) if self.given(position) else None
 
-    def operand(self, position: int) -> TensorOperand:
-        """Return an input of an element-wise operator: a known scalar is a literal, not a tensor.
+    def operand(self, position: int, rank: int = 0) -> TensorOperand:
+        """Return an input of an element-wise operator: a known element is a literal, not a tensor.
 
         An operator that gets literals only has no shape: ask for `tensor` of one operand.
+
+        Args:
+            rank: the rank of another operand, which the result has; a literal has no larger one.
         """
         weight = self._weight(position)
-        if weight is None or weight.shape != () or weight.load is None:
+        if weight is None or weight.load is None or weight.elements != 1:
             return self.tensor(position)
-        value = checked_array(weight.array, weight.dtype, str(self.node)).item()
+        if len(weight.shape) > rank:
+            return self.tensor(position)
+        return self.literal(position)
+
+    def literal(self, position: int) -> te.Scalar:
+        """Return an input that must be known and have one element, as a literal of its dtype.
+
+        Raises:
+            GraphError: it is computed at run time, or has another number of elements.
+        """
+        array, weight = self.array(position), self._weight(position)
+        if array.size != 1 or weight is None:
+            self.refuse(f"input {position} has {array.size} elements", "one element")
+        value = checked_array(array.reshape(-1), weight.dtype, str(self.node)).item()
         return te.const(value, weight.dtype)
+
+    def number(self, position: int, default: Any = None) -> Any:
+        """Return the element of a known input as a number of Python; `default` if it is absent."""
+        if not self.given(position):
+            return default
+        array = self.array(position)
+        if array.size != 1:
+            self.refuse(f"input {position} has {array.size} elements", "one element")
+        return array.reshape(-1)[0].item()
+
+    def empty(self, position: int) -> bool:
+        """Return True if an input is a constant without elements."""
+        weight = self._weight(position)
+        return weight is not None and weight.elements == 0
 
     def known(self, position: int) -> bool:
         """Return True if the values of an input are known now."""
@@ -82,6 +112,13 @@ class Operands:
     def ints(self, position: int) -> tuple[int, ...]:
         """Return the integers of an input that must be known, in row-major order."""
         return tuple(int(value) for value in self.array(position).reshape(-1))
+
+    def axes(self, position: int, name: str = "axes") -> tuple[int, ...] | None:
+        """Return the integers of an input or of an attribute, None if both are absent."""
+        if self.given(position):
+            return self.ints(position)
+        found = self.attribute(name)
+        return None if found is None else tuple(found)
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute, or `default` if it is absent."""

@@ -1,1 +1,7 @@
-"""Importers of models: ONNX files and PyTorch programs to graphs; extras of the installation."""
+"""Models in other formats become graphs; the only package that imports onnx.
+
+model_file.py   the entry: a file becomes a graph
+onnx_file.py    a file or a model in memory: opset, inputs, weights, external data
+onnx_nodes.py   the nodes of a graph, of inlined functions and of branches that are taken
+onnx_values.py  tensors, attributes and dtypes of ONNX as those of ansorpy
+"""

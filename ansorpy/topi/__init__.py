@@ -11,6 +11,7 @@ A line below is the registration of an operator. Dags by sizes alone are in
 the style: TVM's topi and NumPy.
 """
 
+from ansorpy.topi.activation import celu as celu
 from ansorpy.topi.activation import elu as elu
 from ansorpy.topi.activation import gelu as gelu
 from ansorpy.topi.activation import hard_sigmoid as hard_sigmoid
@@ -33,6 +34,7 @@ from ansorpy.topi.conv import conv3d as conv3d
 from ansorpy.topi.conv import depthwise_conv2d as depthwise_conv2d
 from ansorpy.topi.conv_transpose import conv1d_transpose as conv1d_transpose
 from ansorpy.topi.conv_transpose import conv2d_transpose as conv2d_transpose
+from ansorpy.topi.conv_transpose import conv3d_transpose as conv3d_transpose
 from ansorpy.topi.elementwise import abs as abs
 from ansorpy.topi.elementwise import add as add
 from ansorpy.topi.elementwise import bias_add as bias_add
@@ -47,6 +49,7 @@ from ansorpy.topi.elementwise import floor as floor
 from ansorpy.topi.elementwise import floor_divide as floor_divide
 from ansorpy.topi.elementwise import greater as greater
 from ansorpy.topi.elementwise import greater_equal as greater_equal
+from ansorpy.topi.elementwise import isinf as isinf
 from ansorpy.topi.elementwise import isnan as isnan
 from ansorpy.topi.elementwise import less as less
 from ansorpy.topi.elementwise import less_equal as less_equal
@@ -69,6 +72,8 @@ from ansorpy.topi.elementwise import sqrt as sqrt
 from ansorpy.topi.elementwise import square as square
 from ansorpy.topi.elementwise import subtract as subtract
 from ansorpy.topi.elementwise import tanh as tanh
+from ansorpy.topi.elementwise import truncate_divide as truncate_divide
+from ansorpy.topi.elementwise import truncate_mod as truncate_mod
 from ansorpy.topi.elementwise import where as where
 from ansorpy.topi.layout import broadcast_to as broadcast_to
 from ansorpy.topi.layout import depth_to_space as depth_to_space
@@ -93,6 +98,7 @@ from ansorpy.topi.normalization import softmax as softmax
 from ansorpy.topi.pool import avg_pool as avg_pool
 from ansorpy.topi.pool import global_avg_pool as global_avg_pool
 from ansorpy.topi.pool import global_max_pool as global_max_pool
+from ansorpy.topi.pool import lp_pool as lp_pool
 from ansorpy.topi.pool import max_pool as max_pool
 from ansorpy.topi.reduction import argmax as argmax
 from ansorpy.topi.reduction import argmin as argmin

@@ -46,6 +46,14 @@ def elu(data: Tensor, alpha: float = 1.0, *, name: str = "elu") -> Tensor:
     return elementwise(lambda x: te.select(x >= 0, x, (te.exp(x) - 1) * alpha), data, name=name)
 
 
+def celu(data: Tensor, alpha: float = 1.0, *, name: str = "celu") -> Tensor:
+    """Return x where x >= 0, else alpha * (exp(x / alpha) - 1), of floats (Barron, 2017)."""
+    require_float(data, "compute celu")
+    return elementwise(
+        lambda x: te.select(x >= 0, x, (te.exp(x * (1 / alpha)) - 1) * alpha), data, name=name
+    )
+
+
 def selu(data: Tensor, *, name: str = "selu") -> Tensor:
     """Return scale * elu(x, alpha) with the constants of Klambauer et al., 2017."""
     alpha, scale = 1.6732632423543772, 1.0507009873554805

@@ -2,7 +2,7 @@
 
 from ansorpy import te
 from ansorpy.te.tensor import Tensor
-from ansorpy.topi.common import multiplied, per_dimension, refuse, require_rank, shown
+from ansorpy.topi.common import multiplied, per_dimension, refuse, require_rank, shown, zero
 from ansorpy.topi.window import Extents, geometry
 
 
@@ -40,11 +40,27 @@ def conv2d_transpose(
     )
 
 
+def conv3d_transpose(
+    data: Tensor, weights: Tensor, *, stride: Extents = 1, padding: Extents = 0,
+    output_padding: Extents = 0, dilation: Extents = 1, groups: int = 1, name: str = "conv",
+) -> Tensor:  # fmt: skip
+    """Return the transposed convolution of data[n, c, d, h, w], as `conv2d_transpose` does.
+
+    The weights are [c, f / groups, kd, kh, kw].
+
+    Raises:
+        SpecError: ranks, channels, groups or the window do not fit.
+    """
+    return _conv_transpose(
+        3, data, weights, stride, padding, output_padding, dilation, groups, name
+    )
+
+
 def _conv_transpose(
     rank: int, data: Tensor, weights: Tensor, stride: Extents, padding: Extents,
     output_padding: Extents, dilation: Extents, groups: int, name: str,
 ) -> Tensor:  # fmt: skip
-    letters = "hw"[2 - rank :]
+    letters = "dhw"[3 - rank :]
     action = f"convolve {shown(data)} with transposed {shown(weights)}"
     require_rank(data, rank + 2, action, f"[n, c, {', '.join(letters)}]")
     require_rank(
@@ -76,12 +92,12 @@ def _conv_transpose(
         for i, extent, first, s in zip(at, extents, border, window.stride, strict=True):
             conditions += [i >= first, i < first + (extent - 1) * s + 1, (i - first) % s == 0]
             source.append((i - first) // s)
-        return te.select(te.all(*conditions), data[(n, c, *source)], 0)
+        return te.select(te.all(*conditions), data[(n, c, *source)], zero(data.dtype))
 
     zeros_between = te.compute((batch, inputs, *wide), spread, "spread", axes=("n", "c", *letters))
     depth = inputs // groups
     rc = te.reduce_axis((0, depth), "rc")
-    taps = window.taps(("ry", "rx")[2 - rank :])
+    taps = window.taps(("rz", "ry", "rx")[3 - rank :])
     turned = [k - 1 - r for k, r in zip(kernel, taps, strict=True)]
 
     def body(n: te.Scalar, f: te.Scalar, *at: te.Scalar) -> te.Reduction:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ansorpy import te
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.te.scalar import pair
 from ansorpy.te.tensor import Tensor, TensorOperand, elementwise
-from ansorpy.topi.common import axis_of, require_length
+from ansorpy.topi.common import axis_of, require_float, require_length
 
 
 class UnaryOperator(Protocol):
@@ -54,6 +56,21 @@ def _sign(x: te.Scalar) -> te.Scalar:
     return te.select(x > zero, one, te.select(x < zero, -one, x))
 
 
+def _quotient(a: te.Operand, b: te.Operand) -> te.Scalar:
+    a, b = pair(a, b, "truncate_divide")
+    down = a // b
+    inexact = te.all(a % b != 0, te.any(te.all(a < 0, b > 0), te.all(a > 0, b < 0)))
+    return te.select(inexact, down + 1, down)
+
+
+def _remainder(a: te.Operand, b: te.Operand) -> te.Scalar:
+    a, b = pair(a, b, "truncate_mod")
+    if a.dtype not in FLOATS:
+        return a - _quotient(a, b) * b
+    down = a / b
+    return a - te.select(down < 0, te.ceil(down), te.floor(down)) * b
+
+
 negative = _unary("negative", operator.neg, "Return -x; integers wrap around.")
 abs = _unary("abs", te.abs, "Return the absolute value.")
 sign = _unary("sign", _sign, "Return -1, 0 or 1 in the dtype of x; NaN stays NaN. Signed dtypes.")
@@ -79,6 +96,12 @@ mod = _binary("mod", operator.mod, "Return a - floor(a / b) * b, of integers.")
 power = _binary("power", te.pow, "Return a to the power of b, of floats.")
 maximum = _binary("maximum", te.maximum, "Return the larger element.")
 minimum = _binary("minimum", te.minimum, "Return the smaller element.")
+truncate_divide = _binary(
+    "truncate_divide", _quotient, "Return a / b of integers, rounded towards zero."
+)
+truncate_mod = _binary(
+    "truncate_mod", _remainder, "Return a - trunc(a / b) * b, of the sign of a, as C's fmod."
+)
 equal = _binary("equal", operator.eq, "Return a == b as bool.")
 not_equal = _binary("not_equal", operator.ne, "Return a != b as bool.")
 less = _binary("less", operator.lt, "Return a < b as bool.")
@@ -88,6 +111,26 @@ greater_equal = _binary("greater_equal", operator.ge, "Return a >= b as bool.")
 logical_and = _binary("logical_and", operator.and_, "Return a and b, of bool tensors.")
 logical_or = _binary("logical_or", operator.or_, "Return a or b, of bool tensors.")
 logical_xor = _binary("logical_xor", operator.ne, "Return True if a and b differ, of bool tensors.")
+
+
+def isinf(
+    data: Tensor, *, positive: bool = True, negative: bool = True, name: str = "isinf"
+) -> Tensor:
+    """Return True for the infinities of floats, of the signs that are asked for, as bool.
+
+    Raises:
+        SpecError: the dtype is not a float.
+    """
+    require_float(data, f"compute {name}")
+    low, high = te.min_value(data.dtype), te.max_value(data.dtype)
+
+    def body(x: te.Scalar) -> te.Scalar:
+        above, below = x > high, x < low
+        if positive and negative:
+            return te.any(above, below)
+        return above if positive else below if negative else te.all(above, below)
+
+    return elementwise(body, data, name=name)
 
 
 def cast(data: Tensor, dtype: str, *, name: str = "cast") -> Tensor:

@@ -113,24 +113,31 @@ def broadcast_to(data: Tensor, shape: Sequence[int], *, name: str = "broadcast_t
     return te.compute(result, lambda *i: data[broadcast_index(data.shape, result, i)], name)
 
 
-def depth_to_space(data: Tensor, block: int, *, name: str = "depth_to_space") -> Tensor:
-    """Return [n, c / block^2, h * block, w * block]: channels become blocks (ONNX mode DCR).
+def depth_to_space(
+    data: Tensor, block: int, *, mode: str = "DCR", name: str = "depth_to_space"
+) -> Tensor:
+    """Return [n, c / block^2, h * block, w * block]: channels become blocks (as in ONNX).
+
+    Args:
+        mode: the order of the channels: "DCR" block^2 runs of c / block^2, or "CRD" the reverse.
 
     Raises:
-        SpecError: not [n, c, h, w], or block^2 does not divide the channels.
+        SpecError: not [n, c, h, w], block^2 does not divide the channels, or an unknown mode.
     """
+    if mode not in ("DCR", "CRD"):
+        refuse(f"move channels of {shown(data)}", f"mode {mode!r} is not known", "DCR or CRD")
     action = f"move channels of {shown(data)} to blocks of {block}"
     if len(data.shape) != 4 or block < 1 or data.shape[1] % (block * block):
         refuse(action, "its shape does not fit", f"[n, c, h, w], c a multiple of {block * block}")
     n, c, h, w = data.shape
     depth = c // (block * block)
-    return te.compute(
-        (n, depth, h * block, w * block),
-        lambda b, f, y, x: data[
-            b, (y % block * block + x % block) * depth + f, y // block, x // block
-        ],
-        name,
-    )
+
+    def body(b: te.Scalar, f: te.Scalar, y: te.Scalar, x: te.Scalar) -> te.Scalar:
+        place = y % block * block + x % block
+        channel = place * depth + f if mode == "DCR" else f * (block * block) + place
+        return data[b, channel, y // block, x // block]
+
+    return te.compute((n, depth, h * block, w * block), body, name)
 
 
 def space_to_depth(data: Tensor, block: int, *, name: str = "space_to_depth") -> Tensor:

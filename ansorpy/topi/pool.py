@@ -4,6 +4,7 @@
 `padding` may also be all numbers in front, then all behind.
 """
 
+from dataclasses import replace
 from math import prod
 
 from ansorpy import te
@@ -15,49 +16,84 @@ from ansorpy.topi.window import Extents, Geometry, geometry
 
 def max_pool(
     data: Tensor, kernel: Extents = 2, stride: Extents | None = None, padding: Extents = 0,
-    *, dilation: Extents = 1, name: str = "max_pool",
+    *, dilation: Extents = 1, ceil_mode: bool = False, name: str = "max_pool",
 ) -> Tensor:  # fmt: skip
     """Return the maximum of every window; `stride` is `kernel` unless it is given.
 
-    Padding has the lowest finite value of the dtype.
+    Padding has the lowest finite value of the dtype. With `ceil_mode` the last window may reach
+    beyond the padding if it begins inside of it.
 
     Raises:
         SpecError: a rank other than 3 to 5, or a window that does not fit.
     """
     window = _window(data, kernel, stride, padding, dilation)
+    window = _reaching(window, data) if ceil_mode else window
     return _pool(data, window, "max", te.min_value(data.dtype), name)
 
 
 def avg_pool(
     data: Tensor, kernel: Extents = 2, stride: Extents | None = None, padding: Extents = 0,
-    *, count_include_pad: bool = True, name: str = "avg_pool",
+    *, dilation: Extents = 1, count_include_pad: bool = True, ceil_mode: bool = False,
+    name: str = "avg_pool",
 ) -> Tensor:  # fmt: skip
     """Return the mean of every window of floats; `stride` is `kernel` unless it is given.
 
     Args:
         count_include_pad: padding counts as zeros; otherwise the sum is divided by the number of
             elements of the window that are inside of `data`.
+        ceil_mode: the last window may reach beyond the padding if it begins inside of it; what
+            lies beyond the padding does not count.
 
     Raises:
         SpecError: not a float dtype, a rank other than 3 to 5, or a window that does not fit.
     """
     require_float(data, f"average {shown(data)}")
-    window = _window(data, kernel, stride, padding, 1)
+    given = _window(data, kernel, stride, padding, dilation)
+    window = _reaching(given, data) if ceil_mode else given
     total = _pool(data, window, "sum", zero(data.dtype), "pool")
     letters = "dhw"[5 - len(data.shape) :]
-    if count_include_pad or not any((*window.before, *window.after)):
+    whole = (
+        window.after == given.after
+        if count_include_pad
+        else not any((*window.before, *window.after))
+    )
+    if whole:
         share = 1 / prod(window.kernel)
         return te.compute(total.shape, lambda *i: total[i] * share, name, axes=("n", "c", *letters))
 
     def body(*i: te.Scalar) -> te.Scalar:
         count = te.const(1, "int64")
         for n, at in enumerate(i[2:]):
-            first = at * window.stride[n] - window.before[n]
-            last = te.minimum(first + window.kernel[n], data.shape[2 + n])
-            count = count * te.maximum(last - te.maximum(first, 0), 1)
+            low = given.before[n] if count_include_pad else 0
+            high = data.shape[2 + n] + (given.after[n] if count_include_pad else 0)
+            first, step = at * window.stride[n] - window.before[n], window.dilation[n]
+            if step == 1:
+                last = te.minimum(first + window.kernel[n], high)
+                inside = last - te.maximum(first, -low)
+            else:  # taps r with -low <= first + r * step < high
+                last = te.minimum((high - first + (step - 1)) // step, window.kernel[n])
+                inside = last - te.maximum((step - 1 - low - first) // step, 0)
+            count = count * te.maximum(inside, 1)
         return total[i] / te.cast(count, data.dtype)
 
     return te.compute(total.shape, body, name, axes=("n", "c", *letters))
+
+
+def lp_pool(
+    data: Tensor, kernel: Extents = 2, stride: Extents | None = None, padding: Extents = 0,
+    *, p: int = 2, dilation: Extents = 1, ceil_mode: bool = False, name: str = "lp_pool",
+) -> Tensor:  # fmt: skip
+    """Return (sum of |x|^p over every window)^(1 / p) of floats; padding counts as zeros.
+
+    Raises:
+        SpecError: not a float dtype, a rank other than 3 to 5, or a window that does not fit.
+    """
+    require_float(data, f"pool {shown(data)}")
+    window = _window(data, kernel, stride, padding, dilation)
+    window = _reaching(window, data) if ceil_mode else window
+    powers = te.elementwise(lambda x: te.pow(te.abs(x), float(p)), data, name="powers")
+    total = _pool(powers, window, "sum", zero(data.dtype), "pool")
+    return te.elementwise(lambda x: te.pow(x, 1 / p), total, name=name)
 
 
 def global_max_pool(data: Tensor, *, name: str = "global_max_pool") -> Tensor:
@@ -84,6 +120,20 @@ def _window(
     action = f"pool {shown(data)}"
     extents = per_dimension(kernel, len(_letters(data)), "kernel", action)
     return geometry(extents, extents if stride is None else stride, padding, dilation, action)
+
+
+def _reaching(window: Geometry, data: Tensor) -> Geometry:
+    """Return the window with padding behind, so that a last window that does not fit is there."""
+    after = []
+    for n, extent in enumerate(data.shape[2:]):
+        step, before = window.stride[n], window.before[n]
+        wide = extent + before + window.after[n]
+        reach = window.dilation[n] * (window.kernel[n] - 1) + 1
+        count = -(-(wide - reach) // step) + 1
+        if (count - 1) * step >= extent + before:  # it would begin in the padding behind
+            count -= 1
+        after.append(window.after[n] + max((count - 1) * step + reach - wide, 0))
+    return replace(window, after=tuple(after))
 
 
 def _pool(data: Tensor, window: Geometry, combiner: str, value: te.Scalar, name: str) -> Tensor:

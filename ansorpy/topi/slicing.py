@@ -1,7 +1,8 @@
 """Operators that take parts of tensors, join tensors and repeat elements, of any dtype."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from typing import Final
 
 from ansorpy import te
 from ansorpy.te.tensor import Tensor
@@ -127,7 +128,8 @@ def pad(
     Args:
         before, after: elements added per axis; `after` is `before` unless it is given.
         value: the added elements of mode "constant".
-        mode: "constant", or "edge": the nearest element of the data.
+        mode: "constant"; "edge": the nearest element of the data; "reflect": mirrored at the
+            elements of the border, which are not repeated; "wrap": the data again.
 
     Raises:
         SpecError: a negative or missing number, or an unknown mode.
@@ -137,8 +139,8 @@ def pad(
     for numbers in (before, behind):
         if len(numbers) != len(data.shape) or any(number < 0 for number in numbers):
             refuse(action, f"it gets {list(numbers)}", f"{len(data.shape)} numbers from 0 on")
-    if mode not in ("constant", "edge"):
-        refuse(action, f"mode {mode!r} is not known", "constant or edge")
+    if mode not in ("constant", *_SOURCES):
+        refuse(action, f"mode {mode!r} is not known", f"constant, {', '.join(_SOURCES)}")
     if not any(before) and not any(behind):
         return data
     places = list(zip(before, data.shape, behind, strict=True))
@@ -152,16 +154,32 @@ def pad(
         source = tuple(i - b if b else i for i, (b, _, _) in zip(at, places, strict=True))
         return te.select(te.all(*inside), data[source], value)
 
-    def edge(*at: te.Scalar) -> te.Scalar:
+    def moved(*at: te.Scalar) -> te.Scalar:
+        source = _SOURCES[mode]
         return data[
             tuple(
-                te.minimum(te.maximum(i - b, 0), n - 1)
-                for i, (b, n, _) in zip(at, places, strict=True)
+                source(i - b, n) if b or a else i for i, (b, n, a) in zip(at, places, strict=True)
             )
         ]
 
-    body = constant if mode == "constant" else edge
+    body = constant if mode == "constant" else moved
     return te.compute([sum(place) for place in places], body, name, axes=axes)
+
+
+def _clamped(i: te.Scalar, extent: int) -> te.Scalar:
+    return te.minimum(te.maximum(i, 0), extent - 1)
+
+
+def _mirrored(i: te.Scalar, extent: int) -> te.Scalar:
+    """Return the place of a position beyond the borders, mirrored as often as need be."""
+    period = max(2 * (extent - 1), 1)
+    there = i % period
+    return _clamped(te.minimum(there, period - there), extent)
+
+
+_SOURCES: Final[Mapping[str, Callable[[te.Scalar, int], te.Scalar]]] = {
+    "edge": _clamped, "reflect": _mirrored, "wrap": lambda i, extent: i % extent,
+}  # fmt: skip
 
 
 def tile(data: Tensor, repeats: Sequence[int], *, name: str = "tile") -> Tensor:

@@ -91,6 +91,7 @@ def logaddexp(x: Array) -> Array:
 UNARY: Final = {
     "abs": unary(topi.abs, np.abs, SIGNED),
     "ceil": unary(topi.ceil, np.ceil),
+    "celu": unary(lambda x: topi.celu(x, 2.0), lambda x: np.where(x >= 0, x, 2 * np.expm1(x / 2))),
     "elu": unary(topi.elu, elu),
     "erf": unary(topi.erf, scipy.special.erf),
     "exp": unary(topi.exp, np.exp),
@@ -145,6 +146,35 @@ def floor_divide(rng: Draw) -> Case:
 def mod(rng: Draw) -> Case:
     x, divisor = tensor(rng, shape(rng, 0, 3), ("int32", "int64", "int8")), int(rng.integers(1, 9))
     return topi.mod(x, divisor), (x,), lambda x: x % divisor
+
+
+def truncating(
+    operator: Callable[..., te.Tensor], want: Callable[[Array, Array], Any],
+    dtypes: Sequence[str] = ("int8", "int32", "int64"),
+) -> Callable[[Draw], Case]:  # fmt: skip
+    """Return the case of a division that rounds towards zero, by divisors of both signs."""
+
+    def case(rng: Draw) -> Case:
+        x, divisor = tensor(rng, shape(rng, 0, 3), dtypes), int(rng.integers(1, 9))
+        divisor = -divisor if rng.integers(2) else divisor
+        return operator(x, divisor), (x,), lambda x: want(x, np.array(divisor, x.dtype))
+
+    return case
+
+
+def quotient(a: Array, b: Array) -> Any:
+    return np.trunc(a / b).astype(a.dtype)
+
+
+def isinf(rng: Draw) -> Case:
+    x, (positive, negative) = tensor(rng, shape(rng, 0, 3)), rng.integers(2, size=2).astype(bool)
+    big = topi.multiply(topi.multiply(x, 1e30), 1e30) if x.dtype == "float32" else x
+    made = topi.isinf(topi.divide(big, 0.0), positive=bool(positive), negative=bool(negative))
+
+    def want(x: Array) -> Any:
+        return (x > 0) & positive | (x < 0) & negative
+
+    return made, (x,), want
 
 
 def cast(rng: Draw) -> Case:

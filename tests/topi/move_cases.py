@@ -52,11 +52,16 @@ def depth_to_space(rng: Draw) -> Case:
     n, c, h, w, b = (int(e) for e in rng.integers(1, 4, 5))
     x = tensor(rng, (n, c * b * b, h, w), ANY)
 
+    mode = ("DCR", "CRD")[int(rng.integers(2))]
+
     def want(x: Array) -> Array:
-        parts = x.reshape(n, b, b, c, h, w).transpose(0, 3, 4, 1, 5, 2)
+        if mode == "DCR":
+            parts = x.reshape(n, b, b, c, h, w).transpose(0, 3, 4, 1, 5, 2)
+        else:
+            parts = x.reshape(n, c, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
         return parts.reshape(n, c, h * b, w * b)
 
-    return topi.depth_to_space(x, b), (x,), want
+    return topi.depth_to_space(x, b, mode=mode), (x,), want
 
 
 def space_to_depth(rng: Draw) -> Case:
@@ -116,8 +121,9 @@ def pad(rng: Draw) -> Case:
     before, after = ([int(n) for n in rng.integers(0, 3, len(x.shape))] for _ in range(2))
     before[0] += 1
     pairs = list(zip(before, after, strict=True))
-    if rng.integers(2):
-        return topi.pad(x, before, after, mode="edge"), (x,), lambda x: np.pad(x, pairs, "edge")
+    if rng.integers(3):
+        mode: Any = ("edge", "reflect", "wrap")[int(rng.integers(3))]
+        return topi.pad(x, before, after, mode=mode), (x,), lambda x: np.pad(x, pairs, mode)
     made = topi.pad(x, before, after, value=2.5)
     return made, (x,), lambda x: np.pad(x, pairs, constant_values=2.5)
 

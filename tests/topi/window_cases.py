@@ -150,31 +150,64 @@ def max_pool(rng: Draw) -> Case:
     padding = [min(p, r - 1) for p, r in zip(padding, (*reach, *reach), strict=True)]
     x = tensor(rng, (2, 3, *(r + int(rng.integers(0, 4)) for r in reach)), (*FLOATS, "int8"))
     low: Any = -np.inf if x.dtype in FLOATS else -128
+    ceil = bool(rng.integers(2))
+    last = reaching(x, reach, stride, padding) if ceil else padding
 
     def want(x: Array) -> Array:
-        view = windows(around(x, padding, low), reach, stride, dilation)
+        view = windows(around(x, last, low), reach, stride, dilation)
         found = np.asarray(view.max(tuple(range(2 + rank, 2 + 2 * rank))))
         return np.where(found == -np.inf, np.finfo(x_dtype).min, found) if low != -128 else found
 
     x_dtype = x.dtype if x.dtype in FLOATS else "float32"
-    return topi.max_pool(x, kernel, stride, padding, dilation=dilation), (x,), want
+    made = topi.max_pool(x, kernel, stride, padding, dilation=dilation, ceil_mode=ceil)
+    return made, (x,), want
+
+
+def reaching(x: te.Tensor, reach: list[int], stride: list[int], padding: list[int]) -> list[int]:
+    """Return the padding with which a last window that begins inside of it is whole."""
+    rank, found = len(reach), list(padding)
+    for n, extent in enumerate(x.shape[2:]):
+        begin = range(0, extent + padding[n], stride[n])
+        ends = [b + reach[n] for b in begin]
+        wide = extent + padding[n] + padding[rank + n]
+        beyond = [end for end in ends if end >= wide]
+        found[rank + n] += beyond[0] - wide if beyond else 0
+    return found
+
+
+def lp_pool(rng: Draw) -> Case:
+    kernel, stride, dilation, padding = geometry(rng, 2)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    x, p = tensor(rng, (2, 3, *(r + int(rng.integers(0, 4)) for r in reach))), 3
+
+    def want(x: Array) -> Any:
+        view = windows(around(np.abs(x) ** p, padding), reach, stride, dilation)
+        return view.sum((4, 5)) ** (1 / p)
+
+    return topi.lp_pool(x, kernel, stride, padding, p=p, dilation=dilation), (x,), want
 
 
 def avg_pool(rng: Draw) -> Case:
     rank = int(rng.integers(1, 4))
-    kernel, stride, _, padding = geometry(rng, rank)
-    padding = [min(p, k - 1) for p, k in zip(padding, (*kernel, *kernel), strict=True)]
-    x = tensor(rng, (2, 3, *(k + int(rng.integers(0, 4)) for k in kernel)))
-    count = bool(rng.integers(2))
+    kernel, stride, dilation, padding = geometry(rng, rank)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    padding = [min(p, r - 1, d) for p, r, d in zip(padding, reach * 2, dilation * 2, strict=True)]
+    x = tensor(rng, (2, 3, *(r + int(rng.integers(0, 4)) for r in reach)))
+    count, ceil = bool(rng.integers(2)), bool(rng.integers(2))
+    last = reaching(x, reach, stride, padding) if ceil else padding
+    beyond = [0] * rank + [a - b for a, b in zip(last[rank:], padding[rank:], strict=True)]
 
     def want(x: Array) -> Array:
-        ones = [1] * rank
         inner = tuple(range(2 + rank, 2 + 2 * rank))
-        total = windows(around(x, padding), kernel, stride, ones).sum(inner)
-        counted = windows(around(np.ones_like(x), padding, int(count)), kernel, stride, ones)
-        return np.asarray(total / counted.sum(inner))
+        total = windows(around(x, last), reach, stride, dilation).sum(inner)
+        ones = around(around(np.ones_like(x), padding, int(count)), beyond)
+        counted = windows(ones, reach, stride, dilation)
+        return np.asarray(total / np.maximum(counted.sum(inner), 1))
 
-    return topi.avg_pool(x, kernel, stride, padding, count_include_pad=count), (x,), want
+    made = topi.avg_pool(
+        x, kernel, stride, padding, dilation=dilation, count_include_pad=count, ceil_mode=ceil
+    )
+    return made, (x,), want
 
 
 def over_all(

@@ -4,4 +4,12 @@ Each maps its operands and attributes to operators of `ansorpy.topi`, and builds
 itself.
 """
 
+from ansorpy.graph.ops import activations as activations
+from ansorpy.graph.ops import conv as conv
 from ansorpy.graph.ops import elementwise as elementwise
+from ansorpy.graph.ops import index as index
+from ansorpy.graph.ops import linear as linear
+from ansorpy.graph.ops import moves as moves
+from ansorpy.graph.ops import normal as normal
+from ansorpy.graph.ops import pool as pool
+from ansorpy.graph.ops import reduce as reduce

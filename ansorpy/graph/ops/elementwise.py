@@ -1,50 +1,122 @@
 """Operators that work element by element, with broadcasting."""
 
 from collections.abc import Callable
+from functools import reduce
 
 from ansorpy import topi
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.graph.operator import Operands, operator
 from ansorpy.te.tensor import Tensor, TensorOperand
+
+Binary = Callable[[TensorOperand, TensorOperand], Tensor]
 
 
 def _unary(name: str, fn: Callable[[Tensor], Tensor]) -> None:
     operator(name)(lambda on: fn(on.tensor(0)))
 
 
-def _binary(name: str, fn: Callable[[TensorOperand, TensorOperand], Tensor]) -> None:
+def pair(on: Operands, fn: Binary) -> Tensor:
+    """Return `fn` of two operands, of which one known element becomes a literal."""
+    b = on.operand(1, len(on.tensor(0).shape))
+    a = on.operand(0, len(b.shape)) if isinstance(b, Tensor) else on.tensor(0)
+    return fn(a, b)
+
+
+def _binary(name: str, fn: Binary) -> None:
+    operator(name)(lambda on: pair(on, fn))
+
+
+def _several(name: str, fn: Binary) -> None:
     def build(on: Operands) -> Tensor:
-        a, b = on.operand(0), on.operand(1)
-        if isinstance(a, Tensor) or isinstance(b, Tensor):
-            return fn(a, b)
-        return fn(on.tensor(0), b)
+        tensors = [on.tensor(i) for i in range(len(on))]
+        return reduce(fn, tensors) if len(tensors) > 1 else topi.cast(tensors[0], tensors[0].dtype)
 
     operator(name)(build)
 
 
-_unary("Relu", topi.relu)
-_unary("Sigmoid", topi.sigmoid)
-_unary("Tanh", topi.tanh)
-_unary("Exp", topi.exp)
-_unary("Log", topi.log)
-_unary("Sqrt", topi.sqrt)
-_unary("Erf", topi.erf)
-_unary("Abs", topi.abs)
-_unary("Neg", topi.negative)
-_unary("Floor", topi.floor)
-_unary("Ceil", topi.ceil)
-_unary("Reciprocal", topi.reciprocal)
-_unary("Sign", topi.sign)
-_unary("IsNaN", topi.isnan)
-_unary("Not", topi.logical_not)
+for _name, _fn in {
+    "Abs": topi.abs, "Neg": topi.negative, "Sqrt": topi.sqrt, "Exp": topi.exp, "Log": topi.log,
+    "Erf": topi.erf, "Tanh": topi.tanh, "Floor": topi.floor, "Ceil": topi.ceil,
+    "Reciprocal": topi.reciprocal, "IsNaN": topi.isnan, "Not": topi.logical_not,
+}.items():  # fmt: skip
+    _unary(_name, _fn)
 
-_binary("Add", topi.add)
-_binary("Sub", topi.subtract)
-_binary("Mul", topi.multiply)
-_binary("Equal", topi.equal)
-_binary("Less", topi.less)
-_binary("LessOrEqual", topi.less_equal)
-_binary("Greater", topi.greater)
-_binary("GreaterOrEqual", topi.greater_equal)
-_binary("And", topi.logical_and)
-_binary("Or", topi.logical_or)
-_binary("Xor", topi.logical_xor)
+for _name, _pair in {
+    "Add": topi.add, "Sub": topi.subtract, "Mul": topi.multiply, "Equal": topi.equal,
+    "Less": topi.less, "LessOrEqual": topi.less_equal, "Greater": topi.greater,
+    "GreaterOrEqual": topi.greater_equal, "And": topi.logical_and, "Or": topi.logical_or,
+    "Xor": topi.logical_xor,
+}.items():  # fmt: skip
+    _binary(_name, _pair)
+
+for _name, _pair in {"Max": topi.maximum, "Min": topi.minimum, "Sum": topi.add}.items():
+    _several(_name, _pair)
+
+
+@operator("Sign")
+def _sign(on: Operands) -> Tensor:
+    x = on.tensor(0)
+    if x.dtype == "uint8":
+        return topi.minimum(x, 1)
+    return topi.sign(x)
+
+
+@operator("Div")
+def _div(on: Operands) -> Tensor:
+    floats = on.tensor(0).dtype in FLOATS
+    return pair(on, topi.divide if floats else topi.truncate_divide)
+
+
+@operator("Mod", "fmod")
+def _mod(on: Operands) -> Tensor:
+    truncating = on.attribute("fmod", 0) or on.tensor(0).dtype in FLOATS
+    return pair(on, topi.truncate_mod if truncating else topi.mod)
+
+
+@operator("Pow")
+def _pow(on: Operands) -> Tensor:
+    x = on.tensor(0)
+    if on.known(1) and on.array(1).size == 1 and len(on.tensor(1).shape) <= len(x.shape):
+        exponent = on.number(1)
+        if exponent == 2:
+            return topi.square(x)
+        if exponent == 0.5 and x.dtype in FLOATS:
+            return topi.sqrt(x)
+        if x.dtype in FLOATS:
+            return topi.power(x, exponent)
+    wide = "float64" if x.dtype in ("int32", "int64") else x.dtype
+    base, power = (topi.cast(one, wide) for one in (x, on.tensor(1)))
+    return topi.cast(topi.power(base, power), x.dtype)
+
+
+@operator("Mean")
+def _mean(on: Operands) -> Tensor:
+    total = reduce(topi.add, [on.tensor(i) for i in range(len(on))])
+    return topi.multiply(total, 1 / len(on))
+
+
+@operator("Where")
+def _where(on: Operands) -> Tensor:
+    condition, rank = on.tensor(0), max(len(on.tensor(i).shape) for i in range(3))
+    a = on.operand(1, rank if rank > len(on.tensor(1).shape) else 0)
+    b = on.operand(2, rank if rank > len(on.tensor(2).shape) else 0)
+    return topi.where(condition, a, b)
+
+
+@operator("IsInf", "detect_negative", "detect_positive")
+def _isinf(on: Operands) -> Tensor:
+    return topi.isinf(
+        on.tensor(0),
+        positive=bool(on.attribute("detect_positive", 1)),
+        negative=bool(on.attribute("detect_negative", 1)),
+    )
+
+
+@operator("Cast", "to", "saturate", "round_mode")
+def _cast(on: Operands) -> Tensor:
+    return topi.cast(on.tensor(0), on.attribute("to"))
+
+
+@operator("CastLike", "saturate", "round_mode")
+def _cast_like(on: Operands) -> Tensor:
+    return topi.cast(on.tensor(0), on.tensor(1).dtype)

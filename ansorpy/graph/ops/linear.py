@@ -1,0 +1,78 @@
+"""Matrix products."""
+
+from ansorpy import te, topi
+from ansorpy.graph.operator import Operands, operator
+from ansorpy.te.tensor import Tensor
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Return the product of matrices, as `numpy.matmul`: a vector is a row or a column."""
+    row, column = len(a.shape) == 1, len(b.shape) == 1
+    left = topi.reshape(a, (1, *a.shape)) if row else a
+    right = topi.reshape(b, (*b.shape, 1)) if column else b
+    made = topi.matmul(left, right)
+    if not row and not column:
+        return made
+    shape = list(made.shape)
+    if column:
+        shape.pop()
+    if row:
+        shape.pop(-1 if column else -2)
+    return topi.reshape(made, shape)
+
+
+@operator("MatMul")
+def _matmul(on: Operands) -> Tensor:
+    return product(on.tensor(0), on.tensor(1))
+
+
+@operator("Gemm", "alpha", "beta", "transA", "transB")
+def _gemm(on: Operands) -> Tensor:
+    made = topi.matmul(
+        on.tensor(0), on.tensor(1),
+        transpose_a=bool(on.attribute("transA", 0)), transpose_b=bool(on.attribute("transB", 0)),
+    )  # fmt: skip
+    alpha, beta = on.attribute("alpha", 1.0), on.attribute("beta", 1.0)
+    made = made if alpha == 1 else topi.multiply(made, _factor(alpha))
+    if not on.given(2):
+        return made
+    c = on.operand(2, 2)
+    if beta != 1:
+        c = topi.multiply(on.tensor(2), _factor(beta))
+    return topi.add(made, c)
+
+
+@operator("Einsum", "equation")
+def _einsum(on: Operands) -> Tensor:
+    """Return the sum that an equation states; an ellipsis stands for letters of its own."""
+    equation = on.attribute("equation", "").replace(" ", "")
+    tensors = [on.tensor(n) for n in range(len(on))]
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if "..." in equation:
+        if len(terms) != len(tensors):
+            on.refuse(f"equation {equation[:80]!r} has {len(terms)} terms", f"{len(tensors)}")
+        free = [c for c in "ZYXWVUTSRQPONMLKJIHGFEDCBA" if c not in equation]
+        ranks = [
+            len(x.shape) - len(term.replace("...", "")) if "..." in term else 0
+            for x, term in zip(tensors, terms, strict=True)
+        ]
+        most = max(ranks)
+        if min(ranks) < 0 or most > len(free):
+            on.refuse(f"equation {equation[:80]!r} does not fit its operands", "one letter an axis")
+        letters = "".join(reversed(free[:most]))
+        terms = [
+            term.replace("...", letters[most - rank :])
+            for term, rank in zip(terms, ranks, strict=True)
+        ]
+        if not arrow:
+            text = "".join(terms)
+            right = letters + "".join(
+                sorted(c for c in set(text) - set(letters) if text.count(c) == 1)
+            )
+        arrow, right = "->", right.replace("...", letters)
+    return te.einsum(",".join(terms) + arrow + right, *tensors)
+
+
+def _factor(value: float) -> float | int:
+    return int(value) if value == int(value) else value

@@ -1,0 +1,94 @@
+"""Reductions over axes."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ansorpy import topi
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.graph.operator import Operands, operator
+from ansorpy.te.tensor import Tensor
+
+Reducer = Callable[..., Tensor]
+
+
+def _reduction(name: str, fn: Reducer, before: Callable[[Tensor], Tensor] | None = None) -> None:
+    """Enter the operator that reduces what `before` makes of the data by `fn`."""
+
+    def build(on: Operands) -> Tensor:
+        x = on.tensor(0)
+        axes = on.axes(1)
+        source = before(x) if before else x
+        if not axes and axes is not None and not on.attribute("noop_with_empty_axes", 0):
+            axes = None
+        if axes is None and on.attribute("noop_with_empty_axes", 0):
+            axes = ()
+        return fn(source, axes, keepdims=bool(on.attribute("keepdims", 1)))
+
+    operator(name, "axes", "keepdims", "noop_with_empty_axes")(build)
+
+
+def _of_bool(fn: Reducer) -> Reducer:
+    """Return a reduction that takes bool tensors as 0 and 1."""
+
+    def apply(x: Tensor, axes: Any, *, keepdims: bool) -> Tensor:
+        if x.dtype != "bool":
+            return fn(x, axes, keepdims=keepdims)
+        return topi.not_equal(fn(topi.cast(x, "uint8"), axes, keepdims=keepdims), 0)
+
+    return apply
+
+
+def _mean(x: Tensor, axes: Any, *, keepdims: bool) -> Tensor:
+    if x.dtype in FLOATS:
+        return topi.mean(x, axes, keepdims=keepdims)
+    total = topi.mean(topi.cast(x, "float64"), axes, keepdims=keepdims)
+    return topi.cast(total, x.dtype)
+
+
+def _norm(x: Tensor, axes: Any, *, keepdims: bool) -> Tensor:
+    if x.dtype in FLOATS:
+        return topi.norm(x, axes, keepdims=keepdims)
+    return topi.cast(topi.norm(topi.cast(x, "float64"), axes, keepdims=keepdims), x.dtype)
+
+
+def _log_sum(x: Tensor, axes: Any, *, keepdims: bool) -> Tensor:
+    return topi.log(topi.sum(x, axes, keepdims=keepdims))
+
+
+_reduction("ReduceSum", topi.sum)
+_reduction("ReduceProd", topi.prod)
+_reduction("ReduceMax", _of_bool(topi.max))
+_reduction("ReduceMin", _of_bool(topi.min))
+_reduction("ReduceMean", _mean)
+_reduction("ReduceL1", topi.sum, topi.abs)
+_reduction("ReduceL2", _norm)
+_reduction("ReduceSumSquare", topi.sum, topi.square)
+_reduction("ReduceLogSum", _log_sum)
+_reduction("ReduceLogSumExp", topi.logsumexp)
+
+
+def _index(name: str, fn: Reducer) -> None:
+    def build(on: Operands) -> Tensor:
+        x, axis = on.tensor(0), on.attribute("axis", 0)
+        keepdims = bool(on.attribute("keepdims", 1))
+        if not on.attribute("select_last_index", 0):
+            return fn(x, axis, keepdims=keepdims)
+        found = fn(topi.flip(x, axis), axis, keepdims=keepdims)
+        return topi.subtract(x.shape[axis] - 1, found)
+
+    operator(name, "axis", "keepdims", "select_last_index")(build)
+
+
+_index("ArgMax", topi.argmax)
+_index("ArgMin", topi.argmin)
+
+
+@operator("Hardmax", "axis")
+def _hardmax(on: Operands) -> Tensor:
+    """Return 1 at the first largest element along an axis, else 0."""
+    x, axis = on.tensor(0), on.attribute("axis", -1)
+    rank = len(x.shape)
+    encoded = topi.one_hot(topi.argmax(x, axis), x.shape[axis], x.dtype)
+    order = list(range(rank - 1))
+    order.insert(axis % rank, rank - 1)
+    return encoded if axis % rank == rank - 1 else topi.transpose(encoded, order)

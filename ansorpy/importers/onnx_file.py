@@ -1,0 +1,197 @@
+"""A file of ONNX becomes a graph of operators of opset 23."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import inliner
+
+from ansorpy.errors import GraphError
+from ansorpy.graph import Dim, Extent, Graph, Weight
+from ansorpy.graph.builder import GraphBuilder
+from ansorpy.importers.onnx_nodes import DOMAINS, NodeImporter
+from ansorpy.importers.onnx_values import dtype_of
+
+OPSET: Final = 23  # operators are defined for this version of ONNX's operator set
+KEPT_VALUES: Final = 1024  # elements; larger weights do not go through the version converter
+LARGEST_EXTENT: Final = 1 << 31  # of a symbolic dim
+
+Bindings = Mapping[str, float]
+Shapes = Mapping[str, Sequence[int]]
+
+
+def graph_of_file(path: Path, bind: Bindings | None = None, shapes: Shapes | None = None) -> Graph:
+    """Return the graph of a model in a file.
+
+    Args:
+        bind: values of symbolic extents by name, and of scalar inputs by name.
+        shapes: shapes of inputs by name.
+
+    Raises:
+        GraphError: the file is no model, or a node of it cannot be compiled.
+    """
+    try:
+        model = onnx.load_model(path, load_external_data=False)
+    except (DecodeError, OSError, ValueError) as error:
+        raise GraphError(f"cannot read {path} because {error}; expected an ONNX model") from error
+    return graph_of_model(model, bind, shapes, path.parent, path.stem)
+
+
+def graph_of_model(
+    model: onnx.ModelProto,
+    bind: Bindings | None = None,
+    shapes: Shapes | None = None,
+    folder: Path | None = None,
+    name: str = "model",
+) -> Graph:
+    """Return the graph of a model in memory; the arguments are those of `graph_of_file`.
+
+    Args:
+        folder: the folder that may hold external data.
+        name: the name of the graph.
+
+    Raises:
+        GraphError: a node cannot be compiled.
+    """
+    bind, shapes = bind or {}, shapes or {}
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    model, tensors = _at_opset(model)
+    builder = GraphBuilder(name)
+    nodes = NodeImporter(builder, _opset(model), folder)
+    scope: dict[str, str] = {}
+    given = {tensor.name for tensor in tensors}
+    values = [value for value in model.graph.input if value.name not in given]
+    _check_names(values, bind, shapes)
+    for value in values:
+        scope[value.name] = _input(builder, value, bind, shapes)
+    nodes.weights(tensors, scope)
+    nodes.nodes(model.graph.node, scope)
+    for output in model.graph.output:
+        if output.name not in scope:
+            raise GraphError(
+                f"cannot import {name!r} because output {output.name[:80]!r} is not defined;"
+                " expected a value of the graph"
+            )
+        builder.output(output.name, scope[output.name])
+    return builder.graph()
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    for one in model.opset_import:
+        if one.domain in DOMAINS:
+            return int(one.version)
+    return OPSET
+
+
+def _at_opset(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[onnx.TensorProto]]:
+    """Return a model at opset 23 or later, without its weights, and the weights.
+
+    Weights of more than KEPT_VALUES elements pass as inputs through the converter, which copies
+    what it gets. A model that the converter refuses is returned as it was.
+    """
+    tensors = list(model.graph.initializer)
+    if _opset(model) >= OPSET:
+        return model, tensors
+    large = [one for one in tensors if np.prod(one.dims, dtype=float) > KEPT_VALUES]
+    names = {one.name for one in large}
+    slim = onnx.ModelProto()
+    slim.CopyFrom(_without_weights(model, names))
+    inputs = {value.name for value in slim.graph.input}
+    for one in large:
+        if one.name not in inputs:
+            slim.graph.input.append(
+                onnx.helper.make_tensor_value_info(one.name, one.data_type, list(one.dims))
+            )
+    try:
+        made = onnx.version_converter.convert_version(slim, OPSET)
+    except (RuntimeError, ValueError, onnx.version_converter.ConvertError):
+        return model, tensors
+    return made, [*made.graph.initializer, *large]
+
+
+def _without_weights(model: onnx.ModelProto, names: set[str]) -> onnx.ModelProto:
+    """Return a model that shares its parts, without the initializers of the given names."""
+    made = onnx.ModelProto(ir_version=max(model.ir_version, 4))
+    made.opset_import.extend(model.opset_import)
+    graph = made.graph
+    graph.name = model.graph.name or "graph"
+    graph.node.extend(model.graph.node)
+    graph.input.extend(model.graph.input)
+    graph.output.extend(model.graph.output)
+    graph.initializer.extend(one for one in model.graph.initializer if one.name not in names)
+    return made
+
+
+def _check_names(values: Sequence[onnx.ValueInfoProto], bind: Bindings, shapes: Shapes) -> None:
+    """Refuse bindings and shapes whose names the model does not have."""
+    known = {value.name for value in values}
+    dims = {
+        extent.name for value in values for extent in _extents(value) if isinstance(extent, Dim)
+    }
+    for kind, names, expected in (("bind", bind, known | dims), ("shape", shapes, known)):
+        for one in names:
+            if one not in expected:
+                shown = ", ".join(sorted(expected)[:20]) or "none, all extents are numbers"
+                raise GraphError(
+                    f"cannot use --{kind} {one[:80]} because the model has no such input"
+                    f" or extent; expected one of {shown}"
+                )
+
+
+def _input(
+    builder: GraphBuilder, value: onnx.ValueInfoProto, bind: Bindings, shapes: Shapes
+) -> str:
+    """Add an input, or the constant that it is bound to, and return its name."""
+    place = f"input {value.name[:80]!r}"
+    if value.type.WhichOneof("value") != "tensor_type":
+        raise GraphError(
+            f"cannot import {place} because it is a {value.type.WhichOneof('value')};"
+            " expected a tensor"
+        )
+    kind = value.type.tensor_type
+    dtype = dtype_of(kind.elem_type, place)
+    extents = _extents(value)
+    if value.name in shapes:
+        wanted = tuple(shapes[value.name])
+        if kind.HasField("shape") and (
+            len(wanted) != len(extents)
+            or any(isinstance(n, int) and n != w for n, w in zip(extents, wanted, strict=True))
+        ):
+            raise GraphError(
+                f"cannot give {place} shape {list(wanted)} because it is declared otherwise;"
+                f" expected {[n.name if isinstance(n, Dim) else n for n in extents]}"
+            )
+        extents = wanted
+    elif not kind.HasField("shape"):
+        raise GraphError(
+            f"cannot import {place} because its rank is not declared;"
+            f" expected a shape, as in --shape {value.name[:80]}=1,3,224,224"
+        )
+    shape = tuple(_extent(extent, bind, place) for extent in extents)
+    if value.name in bind and all(extent == 1 for extent in shape):
+        number = np.array(bind[value.name], "float32" if dtype == "bfloat16" else dtype)
+        return builder.weight(value.name, Weight.of(number.reshape((1,) * len(shape))))
+    return builder.input(value.name, shape, dtype)
+
+
+def _extents(value: onnx.ValueInfoProto) -> tuple[Extent, ...]:
+    """Return the declared extents of an input; a nameless one is called INPUT.AXIS."""
+    return tuple(
+        dim.dim_value
+        if dim.HasField("dim_value")
+        else Dim(dim.dim_param or f"{value.name}.{axis}", 1, LARGEST_EXTENT)
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+    )
+
+
+def _extent(extent: Extent, bind: Bindings, place: str) -> Extent:
+    found = bind.get(extent.name, extent) if isinstance(extent, Dim) else extent
+    if isinstance(found, Dim):
+        return found
+    if int(found) != found or not 1 <= found <= LARGEST_EXTENT:
+        raise GraphError(f"cannot use extent {found} of {place}; expected a whole number from 1 on")
+    return int(found)

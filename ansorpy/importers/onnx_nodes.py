@@ -1,0 +1,229 @@
+"""Nodes of ONNX become nodes of a graph, in order; constants, aliases and branches go.
+
+A node whose operator is not in the table is replaced by the body that ONNX gives for it, if there
+is one. Names are data: they never reach generated source.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+
+from ansorpy.errors import GraphError
+from ansorpy.graph.builder import GraphBuilder
+from ansorpy.graph.graph import Weight
+from ansorpy.graph.operator import OPERATORS
+from ansorpy.importers.onnx_values import CODES, attributes_of, weight_of
+
+DOMAINS: Final = ("", "ai.onnx")
+MOST_DEPTH: Final = 16  # functions and branches inside one another
+MOST_NODES: Final = 100_000  # nodes after functions are replaced by their bodies
+
+Scope = dict[str, str]  # the name of a value in ONNX -> its name in the graph
+
+
+class NodeImporter:
+    """The nodes of a model, added to a builder.
+
+    Args:
+        folder: the folder of the model, which alone may hold external data.
+    """
+
+    def __init__(self, builder: GraphBuilder, opset: int, folder: Path | None) -> None:
+        self.builder, self.opset, self.folder = builder, opset, folder
+        self._count = 0
+        self._special: Mapping[str, Callable[[onnx.NodeProto, Scope, str, int], None]] = {
+            "Constant": self._constant, "Identity": self._identity, "Dropout": self._dropout,
+            "If": self._if,
+        }  # fmt: skip
+
+    def fresh(self, name: str) -> str:
+        """Return a name that no value has, as near to `name` as can be."""
+        found, number = name or "value", 1
+        while found in self.builder.values:
+            found, number = f"{name}:{number}", number + 1
+        return found
+
+    def weights(self, tensors: Iterable[onnx.TensorProto], scope: Scope) -> None:
+        """Add initializers.
+
+        Raises:
+            GraphError: one is damaged or has a dtype that ansorpy has not.
+        """
+        for tensor in tensors:
+            weight = weight_of(tensor, self.folder, f"initializer {tensor.name[:80]!r}")
+            self._define(tensor.name, weight, scope)
+
+    def nodes(
+        self, nodes: Sequence[onnx.NodeProto], scope: Scope, within: str = "", depth: int = 0
+    ) -> None:
+        """Add nodes in order.
+
+        Args:
+            scope: the values that are defined; those of the nodes are added.
+            within: the name of the node whose body this is.
+
+        Raises:
+            GraphError: a node cannot be compiled.
+        """
+        for node in nodes:
+            label = f"{within}/{node.name or node.op_type}" if within else node.name
+            place = _place(node, label)
+            self._count += 1
+            if self._count > MOST_NODES or depth > MOST_DEPTH:
+                raise GraphError(
+                    f"cannot import {place} because the model has more than {MOST_NODES} nodes or"
+                    f" {MOST_DEPTH} bodies inside one another; expected fewer"
+                )
+            for name in filter(None, node.input):
+                if name not in scope:
+                    raise GraphError(
+                        f"cannot import {place} because value {name[:80]!r} is not defined before"
+                        " it; expected nodes in topological order"
+                    )
+            if node.domain not in DOMAINS:
+                raise GraphError(
+                    f"cannot import {place} because its domain is {node.domain[:80]!r};"
+                    " expected an operator of ONNX itself"
+                )
+            self._node(node, scope, label, place, depth)
+
+    def _node(self, node: onnx.NodeProto, scope: Scope, label: str, place: str, depth: int) -> None:
+        special = self._special.get(node.op_type)
+        if special is not None:
+            special(node, scope, place, depth)
+        elif node.op_type in OPERATORS or not self._by_body(node, scope, label, place, depth):
+            outputs = [self.fresh(name) if name else "" for name in node.output]
+            attrs = attributes_of(node, place)
+            inputs = [scope[name] if name else "" for name in node.input]
+            while inputs and not inputs[-1]:
+                inputs.pop()
+            self.builder.add(node.op_type, inputs, outputs, attrs, label)
+            scope |= {name: made for name, made in zip(node.output, outputs, strict=True) if name}
+
+    def _by_body(
+        self, node: onnx.NodeProto, scope: Scope, label: str, place: str, depth: int
+    ) -> bool:
+        """Add the nodes of the body that ONNX gives for an operator; False if it has none."""
+        body = self._body(node, scope)
+        if body is None:
+            return False
+        given = {name: scope[actual] for name, actual in zip(body.input, node.input, strict=False)
+                 if actual}  # fmt: skip
+        attrs = {one.name: one for one in node.attribute}
+        defaults = {one.name: one for one in body.attribute_proto}
+        inner = [_bound(one, {**defaults, **attrs}, set(given)) for one in body.node]
+        local: Scope = dict(given)
+        self.nodes(inner, local, label or node.op_type, depth + 1)
+        for formal, name in zip(body.output, node.output, strict=False):
+            if name:
+                scope[name] = local[formal]
+        return True
+
+    def _body(self, node: onnx.NodeProto, scope: Scope) -> onnx.FunctionProto | None:
+        try:
+            schema: Any = onnx.defs.get_schema(node.op_type, self.opset, "")
+        except onnx.defs.SchemaError:
+            return None
+        if schema.has_function:
+            body = onnx.FunctionProto()
+            body.ParseFromString(schema.get_function_with_opset_version(schema.since_version))
+            return body
+        if not schema.has_context_dependent_function:
+            return None
+        types = []
+        for name in node.input:
+            made = onnx.TypeProto()
+            if name:
+                value = self.builder.values[scope[name]]
+                made = onnx.helper.make_tensor_type_proto(CODES[value.dtype], value.fixed_shape)
+            types.append(made.SerializeToString())
+        text = schema.get_context_dependent_function(node.SerializeToString(), types)
+        body = onnx.FunctionProto()
+        body.ParseFromString(text)
+        return body if body.node else None
+
+    def _define(self, name: str, weight: Weight, scope: Scope) -> None:
+        scope[name] = self.builder.weight(self.fresh(name), weight)
+
+    def _constant(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
+        for one in node.attribute:
+            match one.name:
+                case "value":
+                    self._define(node.output[0], weight_of(one.t, self.folder, place), scope)
+                case "value_float" | "value_floats":
+                    values = one.f if one.name == "value_float" else list(one.floats)
+                    self._define(node.output[0], Weight.of(np.array(values, np.float32)), scope)
+                case "value_int" | "value_ints":
+                    numbers = one.i if one.name == "value_int" else list(one.ints)
+                    self._define(node.output[0], Weight.of(np.array(numbers, np.int64)), scope)
+                case _:
+                    raise GraphError(
+                        f"cannot import {place} because attribute {one.name[:80]!r} is not"
+                        " supported; expected value, value_float(s) or value_int(s)"
+                    )
+
+    def _identity(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
+        scope[node.output[0]] = scope[node.input[0]]
+
+    def _dropout(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
+        """Pass the data on; all of the mask is True."""
+        if len(node.input) > 2 and node.input[2]:
+            weight = self.builder.weights.get(scope[node.input[2]])
+            if weight is None or weight.load is None or bool(weight.array.any()):
+                raise GraphError(
+                    f"cannot import {place} because training_mode is not known to be False;"
+                    " expected a model for inference"
+                )
+        scope[node.output[0]] = scope[node.input[0]]
+        if len(node.output) > 1 and node.output[1]:
+            shape = self.builder.values[scope[node.input[0]]].fixed_shape
+            self._define(node.output[1], Weight.of(np.ones(shape, np.bool_)), scope)
+
+    def _if(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
+        """Add the branch that a known condition takes."""
+        weight = self.builder.weights.get(scope[node.input[0]])
+        if weight is None or weight.load is None or weight.elements != 1:
+            raise GraphError(
+                f"cannot import {place} because its condition {node.input[0][:80]!r} is computed"
+                " at run time; expected a constant: an input can be bound, as in --bind NAME=VALUE"
+            )
+        taken = "then_branch" if bool(weight.array.reshape(-1)[0]) else "else_branch"
+        branch = next((one.g for one in node.attribute if one.name == taken), None)
+        if branch is None:
+            raise GraphError(f"cannot import {place} because {taken} is absent; expected a graph")
+        local = dict(scope)
+        self.weights(branch.initializer, local)
+        self.nodes(branch.node, local, node.name, depth + 1)
+        for output, name in zip(branch.output, node.output, strict=False):
+            if name:
+                if output.name not in local:
+                    raise GraphError(
+                        f"cannot import {place} because output {output.name[:80]!r} of {taken} is"
+                        " not defined; expected a value of the branch"
+                    )
+                scope[name] = local[output.name]
+
+
+def _place(node: onnx.NodeProto, label: str) -> str:
+    shown = label or next(iter(node.output), "")
+    return f"node {shown[:80]!r} ({node.op_type[:80]})"
+
+
+def _bound(
+    node: onnx.NodeProto, attrs: Mapping[str, onnx.AttributeProto], given: set[str]
+) -> onnx.NodeProto:
+    """Return a node of a function's body with the attributes of the call in place."""
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for one in node.attribute:
+        if not one.ref_attr_name:
+            made.attribute.add().CopyFrom(one)
+        elif one.ref_attr_name in attrs:
+            bound = made.attribute.add()
+            bound.CopyFrom(attrs[one.ref_attr_name])
+            bound.name = one.name
+    return made

@@ -1,0 +1,170 @@
+"""Tensors, attributes and dtypes of ONNX as those of ansorpy."""
+
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+
+from ansorpy.errors import GraphError
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.graph import Weight
+from ansorpy.graph.graph import Array, Attribute
+
+KINDS: Final[Mapping[int, str]] = {
+    onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.FLOAT16: "float16",
+    onnx.TensorProto.BFLOAT16: "bfloat16", onnx.TensorProto.DOUBLE: "float64",
+    onnx.TensorProto.INT8: "int8", onnx.TensorProto.UINT8: "uint8",
+    onnx.TensorProto.INT32: "int32", onnx.TensorProto.INT64: "int64",
+    onnx.TensorProto.BOOL: "bool",
+}  # fmt: skip
+CODES: Final[Mapping[str, int]] = {name: code for code, name in KINDS.items()}
+DTYPE_ATTRIBUTES: Final = ("to", "dtype", "output_dtype")  # integers that name a dtype
+LARGEST_TENSOR: Final = 1 << 34  # bytes; larger tensors do not occur in models for one machine
+
+
+def dtype_of(code: int, place: str) -> str:
+    """Return the dtype of a code of ONNX.
+
+    Raises:
+        GraphError: ansorpy has no such dtype.
+    """
+    if code not in KINDS:
+        known = onnx.TensorProto.DataType.values()
+        shown = onnx.TensorProto.DataType.Name(code) if code in known else str(code)
+        raise GraphError(
+            f"cannot import {place} because its dtype is {shown}; expected {', '.join(CODES)}"
+        )
+    return KINDS[code]
+
+
+def weight_of(tensor: onnx.TensorProto, folder: Path | None, place: str) -> Weight:
+    """Return the constant of a tensor; external data is mapped, not read.
+
+    Args:
+        folder: the folder of the model, which alone may hold external data.
+
+    Raises:
+        GraphError: the tensor is damaged, or its data lies outside of the folder.
+    """
+    dtype = dtype_of(tensor.data_type, place)
+    shape = tuple(tensor.dims)
+    if any(extent < 0 for extent in shape) or prod(shape) * SIZE_BYTES[dtype] > LARGEST_TENSOR:
+        raise GraphError(
+            f"cannot import {place} because its shape is {list(shape)};"
+            f" expected extents from 0 on and at most {LARGEST_TENSOR} bytes"
+        )
+    return Weight.of(_values(tensor, shape, dtype, folder, place), dtype)
+
+
+def _values(
+    tensor: onnx.TensorProto, shape: tuple[int, ...], dtype: str, folder: Path | None, place: str
+) -> Array:
+    storage = np.dtype("uint16" if dtype == "bfloat16" else dtype).newbyteorder("<")
+    size = prod(shape) * storage.itemsize
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return _external(tensor, folder, storage, size, place).reshape(shape)
+    if tensor.HasField("raw_data"):
+        if len(tensor.raw_data) != size:
+            raise GraphError(
+                f"cannot import {place} because it has {len(tensor.raw_data)} bytes;"
+                f" expected {size} for shape {list(shape)} of {dtype}"
+            )
+        return np.frombuffer(tensor.raw_data, storage).reshape(shape)
+    try:
+        array = onnx.numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise GraphError(
+            f"cannot import {place} because its values do not fit shape {list(shape)} of {dtype};"
+            f" expected {prod(shape)} values"
+        ) from error
+    return array.view(np.uint16) if dtype == "bfloat16" else array
+
+
+def _external(
+    tensor: onnx.TensorProto, folder: Path | None, storage: np.dtype[Any], size: int, place: str
+) -> Array:
+    """Return the mapped values of a tensor whose data lies in a file beside the model."""
+    facts = {entry.key: entry.value for entry in tensor.external_data}
+    location = facts.get("location", "")
+    action = f"read the external data {location[:200]!r} of {place}"
+    if folder is None:
+        raise GraphError(f"cannot {action} because the model has no folder; expected a file")
+    root = folder.resolve()
+    try:
+        path = (root / location).resolve(strict=True)
+        offset, length = int(facts.get("offset", "0")), int(facts.get("length", str(size)))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise GraphError(
+            f"cannot {action} because {error}; expected a file below the model's folder"
+        ) from error
+    if not path.is_relative_to(root) or not path.is_file():
+        raise GraphError(
+            f"cannot {action} because it is no file below the model's folder;"
+            " expected a relative path without links to other folders"
+        )
+    if length != size or offset < 0 or offset + size > path.stat().st_size:
+        raise GraphError(
+            f"cannot {action} because offset {offset} and length {length} do not fit;"
+            f" expected {size} bytes in a file of {path.stat().st_size}"
+        )
+    if not size:
+        return np.empty(0, storage)
+    return np.memmap(path, np.uint8, "r", offset, (size,)).view(storage)
+
+
+def number_of(tensor: onnx.TensorProto, place: str) -> tuple[float | int, str]:
+    """Return the value and the dtype of a tensor of one element.
+
+    Raises:
+        GraphError: it has another number of elements.
+    """
+    weight = weight_of(tensor, None, place)
+    if weight.elements != 1:
+        raise GraphError(
+            f"cannot import {place} because it has {weight.elements} elements; expected 1"
+        )
+    value = weight.array.reshape(-1)[0]
+    if weight.dtype == "bfloat16":
+        value = np.array([value], np.uint16).astype(np.uint32).__lshift__(16).view(np.float32)[0]
+    return (int(value) if weight.array.dtype.kind in "iub" and weight.dtype != "bfloat16"
+            else float(value)), weight.dtype  # fmt: skip
+
+
+def attributes_of(node: onnx.NodeProto, place: str) -> dict[str, Attribute]:
+    """Return the attributes of a node; a tensor of one element becomes a number and its dtype.
+
+    Raises:
+        GraphError: an attribute is a graph or a tensor of several elements.
+    """
+    found: dict[str, Attribute] = {}
+    kinds = onnx.AttributeProto
+    for one in node.attribute:
+        match one.type:
+            case kinds.INT:
+                found[one.name] = (
+                    dtype_of(one.i, f"attribute {one.name!r} of {place}")
+                    if one.name in DTYPE_ATTRIBUTES and one.i
+                    else int(one.i)
+                )
+            case kinds.FLOAT:
+                found[one.name] = float(one.f)
+            case kinds.STRING:
+                found[one.name] = one.s.decode("utf-8", "replace")
+            case kinds.INTS:
+                found[one.name] = tuple(one.ints)
+            case kinds.FLOATS:
+                found[one.name] = tuple(one.floats)
+            case kinds.STRINGS:
+                found[one.name] = tuple(text.decode("utf-8", "replace") for text in one.strings)
+            case kinds.TENSOR:
+                value, dtype = number_of(one.t, f"attribute {one.name!r} of {place}")
+                found[one.name], found[f"{one.name}_dtype"] = value, dtype
+            case _:
+                raise GraphError(
+                    f"cannot import {place} because attribute {one.name[:80]!r} is no number,"
+                    " text or tensor; expected one of these"
+                )
+    return found
