@@ -17,7 +17,7 @@ from ansorpy.importers.onnx_values import dtype_of
 
 OPSET: Final = 23  # operators are defined for this version of ONNX's operator set
 KEPT_VALUES: Final = 1024  # elements; larger weights do not go through the version converter
-LARGEST_EXTENT: Final = 1 << 31  # of a symbolic dim
+LARGEST_EXTENT: Final = 1 << 31  # largest value of a symbolic extent
 
 Bindings = Mapping[str, float]
 Shapes = Mapping[str, Sequence[int]]
@@ -91,7 +91,7 @@ def _at_opset(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[onnx.Tensor
     """Return a model at opset 23 or later, without its weights, and the weights.
 
     Weights of more than KEPT_VALUES elements pass as inputs through the converter, which copies
-    what it gets. A model that the converter refuses is returned as it was.
+    initializers. A model that the converter refuses is returned as it was.
     """
     tensors = list(model.graph.initializer)
     if _opset(model) >= OPSET:

@@ -41,8 +41,8 @@ def avg_pool(
     Args:
         count_include_pad: padding counts as zeros; otherwise the sum is divided by the number of
             elements of the window that are inside of `data`.
-        ceil_mode: the last window may reach beyond the padding if it begins inside of it; what
-            lies beyond the padding does not count.
+        ceil_mode: the last window may reach beyond the padding if it begins inside of it;
+            elements beyond the padding do not count.
 
     Raises:
         SpecError: not a float dtype, a rank other than 3 to 5, or a window that does not fit.

@@ -9,7 +9,7 @@ from ansorpy.graph.graph import Array
 from ansorpy.graph.operator import Operands, operator, value_operator
 from ansorpy.te.tensor import Tensor
 
-MOST_ELEMENTS: Final = 1 << 28  # of a constant that follows from a shape: 1 GiB of float32
+MOST_ELEMENTS: Final = 1 << 28  # elements of a constant made from a shape: 1 GiB of float32
 
 
 @value_operator("Shape", "start", "end")

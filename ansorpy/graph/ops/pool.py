@@ -9,7 +9,7 @@ from ansorpy.graph.ops.conv import WINDOW, numbers, pads_of
 from ansorpy.te.tensor import Tensor
 
 
-class Window(TypedDict):
+class PoolWindow(TypedDict):
     """The geometry of a window, as operators of topi take it."""
 
     kernel: tuple[int, ...]
@@ -18,7 +18,7 @@ class Window(TypedDict):
     dilation: tuple[int, ...]
 
 
-def _window(on: Operands) -> Window:
+def _window(on: Operands) -> PoolWindow:
     x, kernel = on.tensor(0), on.attribute("kernel_shape")
     rank = len(x.shape) - 2
     if kernel is None or len(kernel) != rank:

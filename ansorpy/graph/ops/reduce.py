@@ -12,7 +12,7 @@ Reducer = Callable[..., Tensor]
 
 
 def _reduction(name: str, fn: Reducer, before: Callable[[Tensor], Tensor] | None = None) -> None:
-    """Enter the operator that reduces what `before` makes of the data by `fn`."""
+    """Enter the operator that applies `before` to the data and reduces the result by `fn`."""
 
     def build(on: Operands) -> Tensor:
         x = on.tensor(0)
