@@ -4,6 +4,7 @@
     operator.py     the table of operators, and the operands of a node as an operator sees them
     ops/            operators of ONNX (opset 23), each a composition of `ansorpy.topi`
     builder.py      constructs a graph node by node: infers shapes, folds constants
+    passes/         passes over graphs, each one file, and their manager
     interp.py       runs a graph by the meaning of its operators: the oracle of every pass
 
 A node means tensor expressions, from which shape and dtype of its outputs follow.

@@ -39,6 +39,7 @@ class GraphBuilder:
         self._inputs: list[str] = []
         self._outputs: list[Output] = []
         self._nodes: list[Node] = []
+        self.producers: dict[str, Node] = {}
 
     def input(self, name: str, shape: Sequence[Extent], dtype: str) -> str:
         """Add an input of the model and return its name."""
@@ -91,7 +92,7 @@ class GraphBuilder:
             for one, tensor in zip(node.outputs, made, strict=False):
                 if one:
                     self._define(ValueInfo(one, tensor.shape, tensor.dtype))
-            self._nodes.append(node)
+            self._append(node)
         return node.outputs
 
     def graph(self) -> Graph:
@@ -106,6 +107,10 @@ class GraphBuilder:
         )  # fmt: skip
         made.check()
         return made
+
+    def _append(self, node: Node) -> None:
+        self._nodes.append(node)
+        self.producers |= {name: node for name in node.outputs if name}
 
     def _define(self, value: ValueInfo) -> None:
         if value.name in self.values or not value.name:

@@ -1,0 +1,141 @@
+"""The rewriter of graphs: a walk in topological order that keeps or replaces each node."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from ansorpy.graph.builder import GraphBuilder
+from ansorpy.graph.graph import Array, Graph, Node, Weight
+
+SCALAR_ELEMENTS: Final = 1 << 16  # elements of a constant that is searched for one common value
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A graph after a pass, and the number of sites at which the pass changed it."""
+
+    graph: Graph
+    sites: int
+
+
+class Rewriter(GraphBuilder):
+    """A graph that is built anew: a rule sees the nodes so far and adds to them.
+
+    A rule gets a node with the names of its inputs in the new graph. It returns None if it keeps
+    the node; otherwise the values of the new graph that stand for the outputs of the node. An
+    output that the rule defines under its old name stands for itself.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph.name)
+        self.before = graph
+        self.values = {name: graph.values[name] for name in (*graph.inputs, *graph.weights)}
+        self.weights = dict(graph.weights)
+        self._inputs = list(graph.inputs)
+        self._stands: dict[str, str] = {}
+        self._names: dict[str, list[str]] = {}
+        self._fresh = 0
+
+    def keep(self, node: Node) -> None:
+        """Add a node of the old graph as it is."""
+        self.values |= {name: self.before.values[name] for name in node.outputs if name}
+        self._append(node)
+
+    def stand(self, old: str, new: str) -> None:
+        """Let every later reader of `old` read `new`."""
+        if old and old != new:
+            self._stands[old] = new
+            self._names.setdefault(new, []).extend((old, *self._names.get(old, ())))
+
+    def now(self, name: str) -> str:
+        """Return the value of the new graph that stands for a value of the old one."""
+        return self._stands.get(name, name)
+
+    def fresh(self, stem: str) -> str:
+        """Return a name that no value of the old or the new graph has."""
+        while True:
+            self._fresh += 1
+            name = f"{stem.partition('~')[0]}~{self._fresh}"
+            if name not in self.values and name not in self.before.values:
+                return name
+
+    def new(self, op: str, inputs: Sequence[str], like: Node, **attrs: object) -> str:
+        """Add a node with one output of a fresh name, for a rewrite of node `like`."""
+        name = self.fresh(like.outputs[0])
+        return self.add(op, inputs, (name,), attrs, like.name)[0]  # type: ignore[arg-type]
+
+    def number(self, array: Array, like: Node, dtype: str | None = None) -> str:
+        """Add a constant of a fresh name, or return an equal small one of this walk."""
+        weight = Weight.of(array, dtype)
+        for name in reversed(self.weights):
+            if self.weights[name].digest == weight.digest:
+                return name
+        return self.weight(self.fresh(like.outputs[0]), weight)
+
+    def ints(self, values: Sequence[int], like: Node) -> str:
+        """Add a vector of int64, such as a shape, or return an equal constant."""
+        return self.number(np.array(values, np.int64).reshape(-1), like)
+
+    def maker(self, name: str, *ops: str) -> Node | None:
+        """Return the node that computes a value, if it is one of these operators."""
+        node = self.producers.get(name)
+        return node if node is not None and (not ops or node.op in ops) else None
+
+    def sole(self, name: str) -> bool:
+        """Return True if one node reads the value, and no output of the graph is this value.
+
+        A node that a rule has replaced counts as a reader until the pass `dead` removes it.
+        """
+        every = (name, *self._names.get(name, ()))
+        if any(one in self.before.wanted for one in every):
+            return False
+        return sum(len(self.before.readers.get(one, ())) for one in every) == 1
+
+    def known(self, name: str) -> Array | None:
+        """Return the values of a constant, None if they are not at hand."""
+        weight = self.weights.get(name)
+        return None if weight is None or weight.load is None else weight.array
+
+    def scalar(self, name: str) -> float | None:
+        """Return the number that all elements of a constant equal; None if there is no such.
+
+        Constants of more than SCALAR_ELEMENTS elements and of bfloat16 are not searched.
+        """
+        weight = self.weights.get(name)
+        if weight is None or weight.dtype in ("bfloat16", "bool"):
+            return None
+        if not 0 < weight.elements <= SCALAR_ELEMENTS or weight.load is None:
+            return None
+        array = weight.array
+        first = array.reshape(-1)[0]
+        return first.item() if bool(np.all(array == first)) else None
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a value in numbers."""
+        return self.values[name].fixed_shape
+
+
+Rule = Callable[[Node, Rewriter], Sequence[str] | None]
+
+
+def rewrite_nodes(graph: Graph, rule: Rule) -> Rewritten:
+    """Return the graph with a rule tried at every node, in topological order."""
+    made = Rewriter(graph)
+    sites = 0
+    for old in graph.nodes:
+        inputs = tuple(map(made.now, old.inputs))
+        node = old if inputs == old.inputs else replace(old, inputs=inputs)
+        found = rule(node, made)
+        if found is None:
+            made.keep(node)
+            continue
+        sites += 1
+        for name, new in zip(node.outputs, found, strict=True):
+            made.stand(name, new)
+    if not sites:
+        return Rewritten(graph, 0)
+    for output in graph.outputs:
+        made.output(output.name, made.now(output.value))
+    return Rewritten(made.graph(), sites)
