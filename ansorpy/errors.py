@@ -51,3 +51,16 @@ class PackageError(AnsorError):
 
 class WireError(AnsorError):
     """The bytes are no value of the expected type."""
+
+
+def shown(text: object, width: int = 72) -> str:
+    """Return at most `width` characters of an object, for the message of an error."""
+    whole = str(text)
+    return whole if len(whole) <= width else whole[: width - 3] + "..."
+
+
+def quoted(value: object) -> str:
+    """Return a short `repr` of any value that a request may hold."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    return shown(repr(value))

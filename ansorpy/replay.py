@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.errors import AnsorError, LoweringError, RecordError, StepError
+from ansorpy.errors import AnsorError, LoweringError, RecordError, StepError, shown
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import bind
@@ -19,7 +19,6 @@ from ansorpy.state.text import replay as replay_steps
 from ansorpy.state.text import steps_to_json
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
-from ansorpy.te.limits import shown
 
 # Exceptions that the plan of a hostile record may raise during rewriting and lowering.
 UNFIT: Final = (

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, TextIO, get_args
 
-from ansorpy.errors import RecordError
+from ansorpy.errors import RecordError, quoted
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.measure.outcome import Failed as Failure
 from ansorpy.measure.outcome import FailureKind, Measured, Outcome
 from ansorpy.records.record import FORMAT, Race, Record
-from ansorpy.te.limits import quoted
 
 MAX_LINE_BYTES: Final = 2**20  # about 100 times the size of a trial of a large Dag
 MAX_NAME: Final = 128  # characters of a key, a digest, a version; the width of the key's column

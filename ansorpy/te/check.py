@@ -7,13 +7,12 @@ within `DagLimits`, and every index of every read is proved to be in range.
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from ansorpy.errors import SpecError
+from ansorpy.errors import SpecError, quoted, shown
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.te.check_basics import check_dtypes, check_name, check_shape
+from ansorpy.te.check_basics import Tensors, check_dtypes, check_name, check_shape
 from ansorpy.te.check_compute import ComputeCheck
-from ansorpy.te.check_types import Tensors
 from ansorpy.te.dag import Compute, ConstantTensor, Dag, Node, Placeholder
-from ansorpy.te.limits import LIMITS, DagLimits, quoted, shown
+from ansorpy.te.limits import LIMITS, DagLimits
 
 __all__ = ["check", "check_node", "check_tasks", "signature"]
 

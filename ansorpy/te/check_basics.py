@@ -1,10 +1,13 @@
 """Checks of names, shapes and dtypes; each refusal is a SpecError."""
 
+from collections.abc import Mapping
 from math import prod
 
-from ansorpy.errors import SpecError
+from ansorpy.errors import SpecError, quoted
 from ansorpy.expr.dtypes import DTYPES
-from ansorpy.te.limits import NAME, DagLimits, quoted
+from ansorpy.te.limits import NAME, DagLimits
+
+Tensors = Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]  # shape and dtypes by node name
 
 
 def check_name(name: object, where: str) -> None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from ansorpy.errors import SpecError
+from ansorpy.errors import SpecError, quoted, shown
 from ansorpy.expr.affine import form
 from ansorpy.expr.bounds import Ranges, bounds, bounds_of_form
 from ansorpy.expr.dtypes import INDEX, INTEGER_RANGE
 from ansorpy.expr.expr import (
+    OPERANDS,
     Binary,
     Cast,
     Const,
@@ -22,11 +23,11 @@ from ansorpy.expr.expr import (
     variables,
     walk,
 )
-from ansorpy.te.check_basics import check_dtypes, check_extent, check_name, check_shape
+from ansorpy.expr.typecheck import TypeCheck
+from ansorpy.te.check_basics import Tensors, check_dtypes, check_extent, check_name, check_shape
 from ansorpy.te.check_ranges import check_ranges
-from ansorpy.te.check_types import Tensors, expect, type_of
 from ansorpy.te.dag import COMBINERS, Axis, Compute
-from ansorpy.te.limits import DagLimits, quoted, shown
+from ansorpy.te.limits import DagLimits
 
 ARG_COMBINERS: Final = ("argmax", "argmin")
 
@@ -63,6 +64,14 @@ class ComputeCheck:
     def _exprs(self) -> tuple[Expr, ...]:
         start = () if self.node.start is None else (self.node.start,)
         return (*self.node.body, *start)
+
+    @property
+    def _type_check(self) -> TypeCheck:
+        return TypeCheck(
+            tensor_dtype=lambda read: self.tensors[read.tensor][1][read.output],
+            error=lambda text: SpecError(f"{self.where}: {text}"),
+            operands=OPERANDS,
+        )
 
     def _axes(self) -> None:
         node, limits = self.node, self.limits
@@ -122,7 +131,7 @@ class ComputeCheck:
                         f"{self.where}: expressions nest deeper than {self.limits.depth}"
                     )
                 if isinstance(part, Const):
-                    type_of(part, self.tensors, self.where)
+                    self._type_check.dtype(part)
                 stack.extend((child, depth + 1) for child in children(part))
         return terms
 
@@ -157,12 +166,10 @@ class ComputeCheck:
         axes = spatial | {axis.name for axis in node.reduce_axes}
         for expr, dtype in zip(node.body, node.dtypes, strict=True):
             self._bound(expr, axes, "is not an axis of it")
-            expect(type_of(expr, self.tensors, self.where), dtype, expr, self.where)
+            self._type_check.expect(expr, dtype)
         if node.start is not None:
             self._bound(node.start, spatial, "cannot stand in the start value")
-            expect(
-                type_of(node.start, self.tensors, self.where), node.dtype, node.start, self.where
-            )
+            self._type_check.expect(node.start, node.dtype)
         if node.combiner is not None and node.dtype == "bool":
             raise SpecError(f"{self.where}: {node.combiner} of bool; cast it to a number")
         if len(node.dtypes) == 2 and node.dtypes[1] not in ("int32", "int64"):

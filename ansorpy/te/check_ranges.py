@@ -4,13 +4,12 @@ A read inside a `select` is proved under the condition of its branch. A read wit
 refused, never clamped.
 """
 
-from ansorpy.errors import SpecError
+from ansorpy.errors import SpecError, shown
 from ansorpy.expr.affine import form
 from ansorpy.expr.bounds import NO_FACTS, Facts, Ranges, assume, bounds
 from ansorpy.expr.dtypes import INDEX, INTEGER_RANGE
 from ansorpy.expr.expr import Binary, Call, Const, Expr, Read, Select, Var, children, walk
-from ansorpy.te.check_types import Tensors
-from ansorpy.te.limits import shown
+from ansorpy.te.check_basics import Tensors
 
 
 def check_ranges(

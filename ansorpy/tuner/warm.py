@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ansorpy.errors import RecordError
+from ansorpy.errors import RecordError, shown
 from ansorpy.events import Seeded
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.measure.outcome import Measured
@@ -18,7 +18,6 @@ from ansorpy.records import Record
 from ansorpy.replay import UNFIT, check_row, plan_from_text, plan_text
 from ansorpy.search import Candidate
 from ansorpy.state.text import steps_to_json
-from ansorpy.te.limits import shown
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.trust import is_trusted
 

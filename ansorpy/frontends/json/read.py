@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
-from ansorpy.errors import SpecError
+from ansorpy.errors import SpecError, quoted
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Attrs, Axis, Compute, ConstantTensor, Dag, Node, Placeholder
-from ansorpy.te.limits import LIMITS, quoted
+from ansorpy.te.limits import LIMITS
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.errors import SpecError
-from ansorpy.te.limits import NAME, quoted
+from ansorpy.errors import SpecError, quoted
+from ansorpy.te.limits import NAME
 
 TEXT_LIMIT_BYTES: Final = 2**18
 NUMBER_LIMIT: Final = 40  # characters

@@ -9,7 +9,7 @@ from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, substitute, variab
 from ansorpy.frontends.tc.ast import Apply, Hint, Name, Statement, Term, Where, written
 from ansorpy.frontends.tc.range_inference import infer_extents
 from ansorpy.frontends.tc.terms import ARGS, RESERVED, NameScope
-from ansorpy.te.check_types import Tensors
+from ansorpy.te.check_basics import Tensors
 from ansorpy.te.dag import Attrs, Axis, Compute
 
 COMBINERS: Final[Mapping[str, str]] = {"+": "sum", "*": "prod", "max": "max", "min": "min"}

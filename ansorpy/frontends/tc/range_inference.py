@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.errors import SpecError
+from ansorpy.errors import SpecError, shown
 from ansorpy.expr.affine import Form, form
 from ansorpy.expr.bounds import bounds_of_form
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Select, Var, children, variables
-from ansorpy.te.check_types import Tensors
-from ansorpy.te.limits import shown
+from ansorpy.te.check_basics import Tensors
 
 NO_NAMES: Final[frozenset[str]] = frozenset()
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ansorpy.errors import shown
 from ansorpy.expr.dtypes import FLOATS, INDEX, INTS
 from ansorpy.expr.expr import (
     COMPARISONS,
@@ -30,7 +31,6 @@ from ansorpy.frontends.tc.ast import (
     written,
 )
 from ansorpy.frontends.tc.lexer import At
-from ansorpy.te.limits import shown
 
 DTYPE_NAMES: Final[Mapping[str, str]] = {
     "float": "float32", "double": "float64", "half": "float16", "int": "int32",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from ansorpy.errors import SpecError
+from ansorpy.errors import SpecError, quoted
 from ansorpy.expr.expr import Read, Var
 from ansorpy.frontends.tc.ast import Def, Name, Parameter, Statement, Term, all_terms
 from ansorpy.frontends.tc.lexer import At
@@ -19,7 +19,7 @@ from ansorpy.frontends.tc.parser import definitions
 from ansorpy.frontends.tc.terms import DTYPE_NAMES, RESERVED, NameScope, Source
 from ansorpy.te.check import check, check_node, signature
 from ansorpy.te.dag import Axis, Compute, Dag, Node, Placeholder
-from ansorpy.te.limits import LIMITS, NAME, quoted
+from ansorpy.te.limits import LIMITS, NAME
 
 UPDATES: Final = ("+=", "*=", "max=", "min=")
 
