@@ -3,11 +3,12 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+TORCH  := .venv-torch
 SECONDS_DEMO ?= 60
 # Where PYTHONDONTWRITEBYTECODE is set, every process of a tuning would compile 290 modules for itself.
 COMPILE := $(BIN)/python -m compileall -q ansorpy
 
-.PHONY: help setup demo test check fix golden test-all bench bench-peers bench-suite columnar serve wheel lock clean load
+.PHONY: help setup demo test test-torch check fix golden test-all bench bench-peers bench-suite columnar serve wheel lock clean load
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -34,6 +35,12 @@ $(VENV)/bench.ok: pyproject.toml $(VENV)/dev.ok
 	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
 	touch $@
 
+# torch has an environment of its own: it is no dependency of the package or of its development.
+$(TORCH)/run.ok: pyproject.toml tests/torch/requirements.txt
+	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet -r tests/torch/requirements.txt --editable '.[torch]'
+	touch $@
+
 setup: $(VENV)/dev.ok  ## make .venv with all that development needs
 
 demo: $(VENV)/run.ok  ## tune a conv2d + bias + relu through the service, download it, check it, time it
@@ -43,8 +50,11 @@ serve: $(VENV)/run.ok  ## start the service on http://127.0.0.1:8720
 	$(BIN)/ansorpy serve
 
 test: $(VENV)/dev.ok  ## run the tests (under 15 minutes on two cores): in parallel, then what measures, alone
-	$(BIN)/python -m pytest -q -m 'not measure' -n 2 --dist loadfile; first=$$?; \
+	$(BIN)/python -m pytest -q -m 'not measure and not torch' -n 2 --dist loadfile; first=$$?; \
 	$(BIN)/python -m pytest -q -m measure && exit $$first
+
+test-torch: $(TORCH)/run.ok  ## the tests that need PyTorch, in an environment of their own (.venv-torch)
+	$(TORCH)/bin/python -m pytest -q -m torch tests/torch
 
 test-all: $(VENV)/dev.ok  ## the tests with the 2,000 random pairs of the night
 	ANSORPY_NIGHT=1 $(BIN)/python -m pytest -q --timeout 3600
@@ -54,7 +64,7 @@ check: $(VENV)/dev.ok  ## what must hold before a push: style, types, import flo
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -m 'not slow and not measure'
+	$(BIN)/python -m pytest -q -m 'not slow and not measure and not torch'
 
 fix: $(VENV)/dev.ok  ## format, and mend what can be mended by itself
 	$(BIN)/ruff format .
@@ -92,4 +102,4 @@ lock: $(VENV)/dev.ok  ## resolve the dependencies anew, for Python 3.11 to 3.13
 		-c requirements-dev.lock - -o requirements-build.lock
 
 clean:  ## remove the virtual environment and the caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .demo
+	rm -rf $(VENV) $(TORCH) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .demo

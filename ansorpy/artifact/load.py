@@ -37,6 +37,7 @@ class LoadedKernel:
         if file == NATIVE:
             check_native(package)
         self.digest = package.digest
+        self._file = file
         self.manifest: Mapping[str, Any] = package.manifest
         module = _imported(package, file)
         self.run: Callable[..., Any] = module.run
@@ -56,6 +57,21 @@ class LoadedKernel:
         result = self.run(*arrays)
         imported = importer_of(inputs)
         return tuple(map(imported, result)) if isinstance(result, tuple) else imported(result)
+
+    def as_torch_op(self) -> Callable[..., Any]:
+        """Return the kernel as an operator of PyTorch, usable in `torch.compile(fullgraph=True)`.
+
+        The operator takes and returns strided CPU tensors of the shapes and dtypes of the
+        manifest. Contiguous ones are not copied. torch knows it by a name that follows from the
+        digest of the package; equal packages give one operator. It has no gradient: `backward`
+        raises RuntimeError. Calls raise TypeError and ValueError, as those of the kernel do.
+
+        Raises:
+            PackageError: torch is not installed.
+        """
+        from ansorpy.artifact.torch_op import torch_op
+
+        return torch_op(self, f"ansorpy::{self._file.removesuffix('.py')}_{self.digest}")
 
     def __repr__(self) -> str:
         tensors = ", ".join(

@@ -1,5 +1,6 @@
 import io
 import os
+import sys
 import zipfile
 from pathlib import Path
 
@@ -159,6 +160,14 @@ def test_a_producer_without_a_library_gets_numpy(kernel: LoadedKernel) -> None:
 
 
 @pytest.mark.measure
+def test_without_torch_an_operator_of_torch_names_the_extra(
+    kernel: LoadedKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # importing it raises ImportError
+    with pytest.raises(PackageError, match=r"torch is not installed; expected the extra ansorpy\["):
+        kernel.as_torch_op()
+
+
 def test_memory_that_cannot_be_read_is_named(kernel: LoadedKernel) -> None:
     a, b = inputs()
     with pytest.raises(TypeError, match=r"B: on DLPack device \(2, 0\), not in CPU memory"):

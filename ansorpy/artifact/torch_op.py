@@ -1,0 +1,109 @@
+"""A loaded kernel as an operator of PyTorch, for use inside of `torch.compile`.
+
+torch is imported by `torch_op` only: the package neither needs nor installs it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from ansorpy.errors import PackageError
+
+if TYPE_CHECKING:
+    from ansorpy.artifact.load import LoadedKernel
+
+_operators: Final[dict[str, Callable[..., Any]]] = {}  # torch keeps an operator for ever
+_lock: Final = Lock()
+
+
+def torch_op(kernel: "LoadedKernel", name: str) -> Callable[..., Any]:
+    """Return the operator of a kernel, registered with torch at the first call for this name.
+
+    Args:
+        name: the qualified name for torch; it follows from the digest of the package.
+
+    Raises:
+        PackageError: torch is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise PackageError(
+            f"cannot make a torch operator of kernel {kernel.manifest['name']!r} because torch"
+            " is not installed; expected the extra ansorpy[torch]"
+        ) from error
+    with _lock:
+        if name not in _operators:
+            _operators[name] = _registered(torch, kernel, name)
+        return _operators[name]
+
+
+def _registered(torch: Any, kernel: "LoadedKernel", name: str) -> Callable[..., Any]:
+    """Register run, fake and refusal of gradients; parameters are x0, x1 ... by position."""
+    inputs, outputs = kernel.manifest["inputs"], kernel.manifest["outputs"]
+    label = kernel.manifest["name"]
+
+    def run(*tensors: Any) -> Any:
+        check(torch, label, inputs, tensors)
+        results = kernel.run(*(_array(torch, tensor) for tensor in tensors))
+        many = results if isinstance(results, tuple) else (results,)
+        made = tuple(
+            torch.from_numpy(array).view(getattr(torch, told["dtype"]))
+            for array, told in zip(many, outputs, strict=True)
+        )
+        return made if len(made) > 1 else made[0]
+
+    def fake(*tensors: Any) -> Any:
+        check(torch, label, inputs, tensors)
+        made = tuple(
+            torch.empty(told["shape"], dtype=getattr(torch, told["dtype"]), device="cpu")
+            for told in outputs
+        )
+        return made if len(made) > 1 else made[0]
+
+    def backward(context: Any, *gradients: Any) -> Any:
+        raise RuntimeError(
+            f"cannot differentiate kernel {label!r} because it has no gradient; expected inputs"
+            " that do not require one, or a call inside of torch.no_grad()"
+        )
+
+    takes = ", ".join(f"Tensor x{i}" for i in range(len(inputs)))
+    gives = ", ".join(["Tensor"] * len(outputs))
+    made = torch.library.custom_op(
+        name, run, mutates_args=(), schema=f"({takes}) -> {f'({gives})' if ',' in gives else gives}"
+    )
+    made.register_fake(fake)
+    made.register_autograd(backward)
+    return made  # type: ignore[no-any-return]
+
+
+def check(
+    torch: Any, label: str, wanted: Sequence[Mapping[str, Any]], tensors: Sequence[Any]
+) -> None:
+    """Verify layout, device, dtype and shape of every tensor.
+
+    Args:
+        label: the name of the kernel in messages.
+        wanted: `inputs` of the manifest.
+
+    Raises:
+        TypeError: a tensor is sparse, of another dtype, or not in CPU memory.
+        ValueError: a tensor has another shape.
+    """
+    for told, tensor in zip(wanted, tensors, strict=True):
+        name = f"cannot call kernel {label!r} because {told['name']}"
+        if tensor.layout != torch.strided:
+            raise TypeError(f"{name} has layout {tensor.layout}; expected torch.strided")
+        if tensor.device.type != "cpu":
+            raise TypeError(f"{name} is on device {tensor.device}; expected cpu")
+        if tensor.dtype != getattr(torch, told["dtype"]):
+            raise TypeError(f"{name} is {tensor.dtype}; expected torch.{told['dtype']}")
+        shape = [int(extent) for extent in tensor.shape]  # a symbolic extent becomes fixed
+        if shape != told["shape"]:
+            raise ValueError(f"{name} has shape {shape}; expected {told['shape']}")
+
+
+def _array(torch: Any, tensor: Any) -> Any:
+    """Return a NumPy view of a CPU tensor; only lazy conjugates and negatives are copied."""
+    bits = tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor
+    return bits.numpy(force=True)
