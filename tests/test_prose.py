@@ -27,6 +27,7 @@ EARLIER: Final = frozenset((
     "expr: one table of dtypes, one of operators",
     "expr: one affine form",
     "names: call loops of a domain AxisPart, dimensions of an access AccessIndex",
+    "importers, ops: word the docstrings by their objects",
 ))  # fmt: skip
 
 
