@@ -27,7 +27,7 @@ from ansorpy.artifact.kernel_file import (
     tensors,
 )
 from ansorpy.artifact.needs import needed_features
-from ansorpy.artifact.package import LIBRARY, STAMP, box
+from ansorpy.artifact.package import LIBRARY, box
 from ansorpy.artifact.rate import EFFECTIVE, rate_of
 from ansorpy.codegen.exported_types import Library
 from ansorpy.codegen.kernel import Kernel
@@ -39,6 +39,7 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
 
+STAMP: Final = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can name
 FIRST: Final = Raced(0.0, EFFECTIVE)  # the operations that a first answer executes are not known
 
 

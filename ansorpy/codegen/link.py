@@ -1,4 +1,4 @@
-"""Link an object file to a shared library with a linker of this machine."""
+"""Link object files to a shared library with a linker of this machine."""
 
 import shutil
 import subprocess
@@ -18,16 +18,18 @@ BY_HAND: Final = "cc -shared -o libkernel.so kernel.o"
 TIMEOUT_S: Final = 60.0
 
 
-def link(code: bytes, linkers: Sequence[Sequence[str]] = LINKERS) -> bytes | str:
-    """Return the shared library of an object file, or the reason of a failure in one line."""
+def link(codes: Sequence[bytes], linkers: Sequence[Sequence[str]] = LINKERS) -> bytes | str:
+    """Return the shared library of object files, or the reason of a failure in one line."""
     found = next((line for line in linkers if shutil.which(line[0])), None)
     if found is None:
         names = ", ".join(line[0] for line in linkers)
         return f"no linker on this machine (looked for {names}); link it with: {BY_HAND}"
     with tempfile.TemporaryDirectory(prefix="ansorpy-link-") as folder:
-        source, library = Path(folder) / "kernel.o", Path(folder) / "libkernel.so"
-        source.write_bytes(code)
-        command = [*found, "-o", library.name, source.name]
+        library = Path(folder) / "libkernel.so"
+        sources = [Path(folder) / f"kernel{number}.o" for number in range(len(codes))]
+        for source, code in zip(sources, codes, strict=True):
+            source.write_bytes(code)
+        command = [*found, "-o", library.name, *(source.name for source in sources)]
         try:
             done = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

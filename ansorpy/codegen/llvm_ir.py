@@ -350,6 +350,21 @@ def _kept_machine(target: Target) -> Any:
     return target_machine(target)
 
 
+def public_object(text: str, prefix: str, target: Target) -> bytes:
+    """Return the object file of LLVM IR text; only functions and data of a prefix are public.
+
+    Raises:
+        BuildError: LLVM refuses the text.
+    """
+    module = parse(text)
+    for part in (*module.functions, *module.global_variables):
+        if not part.is_declaration and not part.name.startswith((prefix, "llvm.")):
+            part.linkage = "internal"
+    machine = target_machine(target)
+    module.data_layout = str(machine.target_data)
+    return bytes(machine.emit_object(module))
+
+
 def parse(text: str) -> Any:
     """Return LLVM's module for a text; BuildError with LLVM's message if it is invalid."""
     initialize()

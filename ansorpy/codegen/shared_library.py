@@ -19,7 +19,7 @@ from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.link import link
-from ansorpy.codegen.llvm_ir import module_text, parse, target_machine
+from ansorpy.codegen.llvm_ir import module_text, public_object
 from ansorpy.codegen.loader import Loaded
 from ansorpy.codegen.phase_utilities import phase_infos, stored_names, touched_names
 from ansorpy.codegen.runtime.c_entry import (
@@ -59,7 +59,7 @@ def build(
     text = module_text(export.program, target)
     features = required(target.features or _host_features(), text)
     code = _object(export, target, text, addressing, features)
-    linked = link(code, export.linkers)
+    linked = link([code], export.linkers)
     timed = timed_loop(infos).phases
     return Library(
         code=code if isinstance(linked, str) else linked,
@@ -86,13 +86,7 @@ def _object(
         entry_text(export.prefix, addressing, phase_infos(export.program), triple),
         supported_text(f"{export.prefix}_supported", features, triple.startswith("x86_64")),
     ])  # fmt: skip
-    module = parse(text)
-    for part in (*module.functions, *module.global_variables):
-        if not part.is_declaration and not part.name.startswith((export.prefix, "llvm.")):
-            part.linkage = "internal"
-    machine = target_machine(target)
-    module.data_layout = str(machine.target_data)
-    return bytes(machine.emit_object(module))
+    return public_object(text, export.prefix, target)
 
 
 def _addressing(export: Export) -> Addressing:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import ansorpy
-from ansorpy.artifact import load_native, load_package, package, unbox
+from ansorpy.artifact import load_native, load_package, package, stored_zip, unbox
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import PREFIX, reap
 from ansorpy.artifact.package import LIBRARY, MANIFEST, box, read_bytes
@@ -86,17 +86,17 @@ def test_a_file_of_a_package_is_copied_once_however_often_the_directory_names_it
     data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attack = crafted(data)["60,000 central entries"]
-    good, files = package.LOCAL, unbox(data, "p").files
+    good, files = stored_zip.LOCAL, unbox(data, "p").files
     looked: list[int] = []
 
     class Counting:
-        size = good.size
+        size, pack = good.size, good.pack
 
         def unpack_from(self, data: bytes, at: int) -> tuple[Any, ...]:
             looked.append(at)
             return good.unpack_from(data, at)
 
-    monkeypatch.setattr(package, "LOCAL", Counting())
+    monkeypatch.setattr(stored_zip, "LOCAL", Counting())
     monkeypatch.setattr(zipfile.ZipFile, "read", None)  # and zipfile reads no member
     with pytest.raises(PackageError, match="not those that packing its files gives"):
         unbox(attack, "p")
@@ -109,7 +109,7 @@ def test_a_repeated_name_is_refused_before_its_content_is_read(data: bytes) -> N
 
 
 def test_a_long_manifest_is_not_parsed(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package, "MAX_MANIFEST_BYTES", 100)
+    monkeypatch.setattr(stored_zip, "MAX_MANIFEST_BYTES", 100)
     with pytest.raises(PackageError, match="not a kernel package"):
         unbox(data, "p")
 

@@ -22,12 +22,13 @@ from ansorpy.codegen.shared_library import build
 from ansorpy.graph import Output, ValueInfo, Weight
 from ansorpy.measure.host import local_target
 from ansorpy.plan.bind import bind
-from ansorpy.rules import CPU
+from ansorpy.plan.choices import naive
+from ansorpy.plan.plan import Plan
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
 from ansorpy.tuner.final_race import export_program
-from ansorpy.tuner.lowering import first_choice
 from ansorpy.tuner.task import Task
+from tests.plan.test_meaning import packing
 
 Array = npt.NDArray[Any]
 THREADS: Final = 2
@@ -69,30 +70,28 @@ def halved_sum(elements: int) -> Tensor:
     return te.compute((elements,), lambda i: a[i] * 0.5 + b[i], "c")
 
 
-def kernel_of(name: str, dag: Dag) -> ModelKernel:
-    """Build the first choice of the cost model for a Dag."""
+def kernel_of(name: str, dag: Dag, plan: Plan) -> ModelKernel:
+    """Build a plan of a Dag with its smallest sizes: many tasks."""
     target = local_target(THREADS)
+    row = [size.values[0] if size.values else size.multiple_of for size in plan.sizes]
     task = Task.of(dag, target, "cpu")
-    plan, row = first_choice(dag, target, CPU)
     library = build(export_program(task, bind(plan, row, target), f"{task.key} {row}"), target)
     assert library.linked, library.note
     weights = tuple(k for k, node in enumerate(dag.placeholders) if node.constant)
     return ModelKernel(name, library, weights, 1e-6, task.key)
 
 
-KERNELS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "conv": (convolution,),
-    "wide": (product, 8, 64, 16),
-    "square": (product, 8, 16, 16),
-    "add": (halved_sum, 128),
-}
-
-
 @cache
 def kernels() -> tuple[ModelKernel, ...]:
-    """Build the kernels of the model, once per process."""
-    return tuple(
-        kernel_of(name, te.dag(make(*sizes), name=name)) for name, (make, *sizes) in KERNELS.items()
+    """Build the kernels of the model, once per process: of products, plans that pack weights."""
+    target = local_target(THREADS)
+    wide, square = (
+        te.dag(product(8, inner, 16), name=name) for name, inner in (("wide", 64), ("square", 16))
+    )
+    others = te.dag(convolution(), name="conv"), te.dag(halved_sum(128), name="add")
+    return (
+        *(kernel_of(dag.name, dag, next(packing(dag, "b"))) for dag in (wide, square)),
+        *(kernel_of(dag.name, dag, naive(dag, target)) for dag in others),
     )
 
 

@@ -67,8 +67,8 @@ DEFECTS: dict[str, Change] = {
         plan, weights={**plan.weights, "w1": plan.weights["w2"]}
     ),
     "two kernels share a name": lambda plan: replace(plan, kernels=plan.kernels * 2),
-    r"kernel 'conv' has 2 inputs, not \(2,\)": lambda plan: kernel(plan, weights=(2,)),
-    "kernel 'conv' has the prefix": lambda plan: kernel(
+    r"kernel 'wide' has 3 inputs, not \(3,\)": lambda plan: kernel(plan, weights=(3,)),
+    "kernel 'wide' has the prefix": lambda plan: kernel(
         plan, library=replace(plan.kernels[0].library, prefix="a b")
     ),
     "two kernels have the prefix .* other machine code": lambda plan: kernel(

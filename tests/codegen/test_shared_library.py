@@ -167,7 +167,7 @@ def test_every_installed_linker_links_a_library(linker: tuple[str, ...]) -> None
 
 
 def test_the_error_for_a_damaged_object_quotes_the_linker() -> None:
-    found = link(b"nonsense")
+    found = link([b"nonsense"])
     assert isinstance(found, str)
     assert "did not link it" in found
 

@@ -75,7 +75,7 @@ def entry_text(
     parts += [_entry(f"{prefix}_{loop.name}", "", addressing, loop) for loop in (timed, ahead)]
     parts.append(_entry(f"{prefix}_pack", "", addressing, ahead, apart=True))
     parts.append(_entry(f"{prefix}_run_packed", ", ptr %pool", addressing, timed, apart=True))
-    parts += [_run_threads(prefix, addressing, timed), _pool(prefix)]
+    parts += [_run_threads(prefix, addressing, timed), pool_entries(prefix)]
     parts += [_task(prefix, k, info, addressing) for k, info in enumerate(timed.phases)]
     public = [(f"{prefix}_task{k}", info.tasks) for k, info in enumerate(timed.phases)]
     parts.append(f"@{prefix}_phases = constant {_table(public)}")
@@ -199,7 +199,8 @@ parallel:
 }}"""
 
 
-def _pool(prefix: str) -> str:
+def pool_entries(prefix: str) -> str:
+    """Return the IR of `pool *P_pool_open(int32_t n)` and `void P_pool_close(pool *)`."""
     return f"""declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 
