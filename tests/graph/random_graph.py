@@ -24,10 +24,11 @@ Maker = Callable[["Draft"], None]
 class Draft:
     """A graph under construction and the source of randomness."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, dtype: str = "float32") -> None:
+        self.dtype = dtype
         self.rng = np.random.default_rng(seed)
         self.builder = GraphBuilder(f"random{seed}")
-        self.live: list[str] = []  # float32 values, oldest first
+        self.live: list[str] = []  # values of `dtype`, oldest first
         self._count = 0
 
     def name(self) -> str:
@@ -48,16 +49,16 @@ class Draft:
         return bool(self.rng.random() < share)
 
     def constant(self, shape: tuple[int, ...], plain: bool = True) -> str:
-        """Add a float32 constant: often of one value, such as 0, -0 or 1."""
+        """Add a constant: often of one value, such as 0, -0 or 1."""
         if plain and self.chance(0.5):
             value = self.rng.choice(np.array([0.0, -0.0, 1.0, 2.0, 0.5, 3.0, -1.0]))
-            return self.builder.constant(self.name(), np.full(shape, value, np.float32))
+            return self.builder.constant(self.name(), np.full(shape, value, self.dtype))
         values = self.rng.uniform(0.25, 2, shape) * self.rng.choice([-1, 1], shape)
-        return self.builder.constant(self.name(), values.astype(np.float32))
+        return self.builder.constant(self.name(), values.astype(self.dtype))
 
     def positive(self, shape: tuple[int, ...]) -> str:
         return self.builder.constant(
-            self.name(), self.rng.uniform(0.25, 2, shape).astype(np.float32)
+            self.name(), self.rng.uniform(0.25, 2, shape).astype(self.dtype)
         )
 
     def ints(self, *values: int) -> str:
@@ -72,7 +73,7 @@ class Draft:
         except GraphError:
             return None
         value = self.builder.values[name]
-        if value.dtype == "float32" and 0 < prod(value.fixed_shape) <= 2048:
+        if value.dtype == self.dtype and 0 < prod(value.fixed_shape) <= 2048:
             self.live.append(name)
         return name
 
@@ -99,7 +100,7 @@ def _binary(on: Draft) -> None:
 
 def _cast(on: Draft) -> None:
     if x := on.pick():
-        on.node("Cast", x, to="float32")
+        on.node("Cast", x, to=on.dtype)
 
 
 def _twice(on: Draft) -> None:
@@ -215,11 +216,11 @@ MAKERS: tuple[Maker, ...] = (
 )  # fmt: skip
 
 
-def random_graph(seed: int, nodes: int = 14) -> Graph:
+def random_graph(seed: int, nodes: int = 14, dtype: str = "float32") -> Graph:
     """Return a graph of about `nodes` nodes; some of them are dead."""
-    on = Draft(seed)
+    on = Draft(seed, dtype)
     for shape in ((2, 3, 4, 4), (1, 4, 6), (3, 4)):
-        on.live.append(on.builder.input(on.name(), shape, "float32"))
+        on.live.append(on.builder.input(on.name(), shape, dtype))
     for _ in range(10 * nodes):
         if len(on.builder.producers) >= nodes:
             break
@@ -239,5 +240,5 @@ def random_inputs(graph: Graph, seed: int) -> Mapping[str, Array]:
         values = rng.standard_normal(graph.values[name].fixed_shape)
         values[rng.random(values.shape) < 0.1] = 0.0
         values[rng.random(values.shape) < 0.1] *= -0.0
-        found[name] = values.astype(np.float32)
+        found[name] = values.astype(graph.values[name].dtype)
     return found

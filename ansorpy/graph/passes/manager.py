@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.graph.graph import Graph
+from ansorpy.graph.passes.batch_norm import batch_norm
 from ansorpy.graph.passes.dead import dead
 from ansorpy.graph.passes.equal import equal
 from ansorpy.graph.passes.fold import fold
 from ansorpy.graph.passes.identity import identity
 from ansorpy.graph.passes.rewriter import Rewritten
+from ansorpy.graph.passes.views import views
 
 ROUNDS: Final = 32  # rounds of all passes; a graph of the ladder settles within 5
 
@@ -31,6 +33,8 @@ PASSES: Final[tuple[Pass, ...]] = (
     Pass("dead", dead),  # first: later passes look at less
     Pass("fold", fold),  # constants are conditions of the passes behind it
     Pass("identity", identity),
+    Pass("views", views),
+    Pass("batch_norm", batch_norm, exact=False),
     Pass("equal", equal),  # last: operands are in their final form
 )
 

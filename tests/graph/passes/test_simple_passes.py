@@ -7,13 +7,12 @@ import pytest
 
 from ansorpy.graph import Graph, Weight
 from ansorpy.graph.builder import GraphBuilder
-from ansorpy.graph.passes import PASSES, simplify
+from ansorpy.graph.passes import simplify
 from ansorpy.graph.passes.dead import dead
 from ansorpy.graph.passes.equal import equal
 from ansorpy.graph.passes.fold import fold
 from ansorpy.graph.passes.identity import identity
 from tests.graph.passes.common import after, assert_same_bits, built, ops
-from tests.graph.random_graph import random_graph
 
 
 def test_a_dead_node_and_its_constant_are_removed() -> None:
@@ -156,16 +155,3 @@ def test_the_manager_reports_the_passes_that_fired() -> None:
     assert made.settled
     assert made.sites == {"dead": 1, "identity": 1, "equal": 1}
     assert simplify(made.graph).fired == ()
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_exact_passes_keep_every_bit_of_random_graphs(seed: int) -> None:
-    graph = random_graph(seed)
-    for one in PASSES:
-        if one.exact:
-            made = one.apply(graph)
-            made.graph.check()
-            assert_same_bits(graph, made.graph, seed)
-    simplified = simplify(graph, [one for one in PASSES if one.exact])
-    assert simplified.settled
-    assert_same_bits(graph, simplified.graph, seed)
