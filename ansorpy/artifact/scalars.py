@@ -1,17 +1,10 @@
 """One scalar expression as Python text for numba, in float64 and wrapping integers."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from ansorpy.expr.dtypes import FLOATS, INDEX
 from ansorpy.expr.expr import SYMBOLS, Binary, Call, Cast, Const, Expr, Read, Select, Var
-
-_CALLS: Final[Mapping[str, str]] = {
-    "neg": "(-{})", "not": "(not {})", "abs": "abs({})", "floor": "np.floor({})",
-    "ceil": "np.ceil({})", "exp": "np.exp({})", "log": "np.log({})", "tanh": "np.tanh({})",
-    "erf": "math.erf({})", "sqrt": "np.sqrt({})", "rsqrt": "(1.0 / np.sqrt({}))",
-    "sigmoid": "(1.0 / (1.0 + np.exp(-{})))",
-}  # fmt: skip
+from ansorpy.expr.functions import FUNCTIONS
 
 
 def array_name(symbols: Mapping[str, str], tensor: str, output: int) -> str:
@@ -35,7 +28,7 @@ def scalar_text(expr: Expr, symbols: Mapping[str, str], names: Mapping[str, str]
         case Binary(op=op, a=a, b=b):
             return wrapped(_binary(op, text(a), text(b)), expr.dtype)
         case Call(fn=fn, a=a):
-            return wrapped(_CALLS[fn].format(text(a)), expr.dtype)
+            return wrapped(FUNCTIONS[fn].text.format(text(a)), expr.dtype)
         case Cast(dtype=dtype, a=a):
             return _cast(text(a), a.dtype, dtype)
         case Select(cond=cond, then=then, other=other):

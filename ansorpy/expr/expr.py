@@ -13,6 +13,7 @@ from itertools import chain
 from typing import ClassVar, Final, final
 
 from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTS, NUMBERS
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.expr.intern import InternTable, absent
 
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow")
@@ -20,10 +21,6 @@ COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGICAL: Final = ("and", "or")
 _BOOLEAN: Final = frozenset((*COMPARISONS, *LOGICAL))
 BINARY: Final = (*ARITHMETIC, *COMPARISONS, *LOGICAL)
-FUNCTIONS: Final = (
-    "neg", "not", "abs", "floor", "ceil",
-    "exp", "log", "tanh", "erf", "sqrt", "rsqrt", "sigmoid",
-)  # fmt: skip
 
 OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {  # the dtypes that an operator takes
     **dict.fromkeys(ARITHMETIC, NUMBERS),
@@ -31,8 +28,7 @@ OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {  # the dtypes that an operato
     **dict.fromkeys(("floordiv", "mod"), INTS),
     **dict.fromkeys(COMPARISONS, DTYPES),
     **dict.fromkeys(LOGICAL, ("bool",)),
-    **dict.fromkeys(FUNCTIONS, FLOATS),
-    "neg": NUMBERS, "abs": NUMBERS, "not": ("bool",),
+    **{name: function.operands for name, function in FUNCTIONS.items()},
 }  # fmt: skip
 SYMBOLS: Final[Mapping[str, str]] = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",

@@ -10,7 +10,6 @@ from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTEGER_RANGE, INTS, LARG
 from ansorpy.expr.expr import (
     BINARY,
     COMPARISONS,
-    FUNCTIONS,
     SYMBOLS,
     Binary,
     Call,
@@ -21,6 +20,7 @@ from ansorpy.expr.expr import (
     Select,
     Var,
 )
+from ansorpy.expr.functions import FUNCTIONS
 
 HINTS: Final = {"div": "; integers divide by floordiv", "floordiv": "; floats divide by div"}
 

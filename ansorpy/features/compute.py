@@ -20,6 +20,7 @@ from ansorpy.expr.expr import (
     variables,
     walk,
 )
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.integers import divides
 from ansorpy.features.walk import EnclosingLoop, StoreStatement
@@ -54,7 +55,8 @@ _BINARY_CLASS: Final[Mapping[str, str]] = {
     "mod": "divmod", "min": "cmp", "max": "cmp", "pow": "math_func",
 }  # fmt: skip
 _CALL_CLASS: Final[Mapping[str, str]] = {
-    "neg": "addsub", "abs": "other_func", "floor": "other_func", "ceil": "other_func",
+    "neg": "addsub", "abs": "other_func",
+    **{name: "other_func" for name, function in FUNCTIONS.items() if function.whole},
 }  # fmt: skip
 _COMBINER_CLASS: Final[Mapping[str, str]] = {
     "sum": "addsub", "prod": "mul", "max": "cmp", "min": "cmp", "argmax": "cmp", "argmin": "cmp",

@@ -16,6 +16,7 @@ from ansorpy.expr.expr import (
     variables,
     walk,
 )
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.integers import combines_integers, integers
 from ansorpy.features.occupancy import Caches
@@ -34,7 +35,7 @@ NAMES: Final = (
     "core.past_l3_bytes",
 )  # fmt: skip
 _ROOTS: Final = frozenset(("sqrt", "rsqrt"))  # one instruction, about as long as a division
-_FREE: Final = frozenset(("neg", "not", "abs", "floor", "ceil"))
+_FREE: Final = frozenset(name for name, function in FUNCTIONS.items() if not function.roundoffs)
 _HELD: Final = 32  # vectors of accumulators that are kept in registers; more stay in memory
 _WORTH: Final = 4  # vectors from which on a transpose is used in place of gathers
 _WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)

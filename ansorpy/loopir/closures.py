@@ -5,7 +5,6 @@ arithmetic rounds to float32 after every operation. Buffers are flat lists of su
 strict run, elements that are not written yet are None.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,6 +16,7 @@ from ansorpy.expr.affine import linear
 from ansorpy.expr.dtypes import FLOATS, INDEX
 from ansorpy.expr.evaluate import PYTHON_OPS
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, reads
+from ansorpy.expr.functions import FUNCTIONS
 
 Thunk = Callable[[], Any]
 
@@ -27,13 +27,16 @@ _BINARY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "max": lambda a, b: a if a >= b or a != a else b,
 }
 
+
+def _in_its_dtype(meaning: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function of arrays as a function of NumPy scalars that keeps their dtype."""
+    return lambda a: type(a)(meaning(a))
+
+
 _CALLS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    **PYTHON_OPS, "floor": np.floor, "ceil": np.ceil,
-    "exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt,
-    "erf": lambda a: type(a)(math.erf(a)),
-    "rsqrt": lambda a: type(a)(1) / np.sqrt(a),
-    "sigmoid": lambda a: type(a)(1) / (type(a)(1) + np.exp(-a)),
-}  # fmt: skip
+    **{name: _in_its_dtype(function.meaning) for name, function in FUNCTIONS.items()},
+    **PYTHON_OPS,
+}
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Values with a bound on the error of computing them in their own dtype, operator by operator.
 
 Sound for kernels that round every operation (unit roundoff u), fuse multiply and add, add in
-any order, divide by multiplying with an inverse, and compute exp, log, tanh, erf, rsqrt, sigmoid
-and pow within 8 machine epsilons.
+any order, divide by multiplying with an inverse, and compute functions within the errors of the
+table `expr.functions`, pow within 8 machine epsilons.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, chapters 2 and 3.
 """
 
@@ -14,12 +14,11 @@ import numpy as np
 
 from ansorpy.expr.dtypes import FLOATS, LARGEST, UNDERFLOW, UNIT_ROUNDOFF
 from ansorpy.expr.expr import COMPARISONS
+from ansorpy.expr.functions import FUNCTIONS, TRANSCENDENTAL_ROUNDOFFS
 from ansorpy.oracle import numeric
 from ansorpy.te.tensor_data import Array, FloatArray
 
-TRANSCENDENTAL_ROUNDOFFS: Final = 16  # 8 machine epsilons
 DIVISION_ROUNDOFFS: Final = 3  # a / b, or a * (1 / b) where many are divided by one b
-INEXACT_CALLS: Final = ("exp", "log", "tanh", "erf", "rsqrt", "sigmoid")
 
 ZERO: Final[FloatArray] = np.zeros(())
 
@@ -80,21 +79,20 @@ def binary(op: str, a: Bounded, b: Bounded, dtype: str) -> Bounded:
 
 def call(fn: str, a: Bounded, dtype: str) -> Bounded:
     """Return `fn(a)`; `dtype` is that of `a`."""
-    value = numeric.FUNCTION[fn](a.value)
-    if fn in ("neg", "abs", "not"):
-        return Bounded(value, a.error)
-    # All other functions are monotone, so the ends of the interval bound it.
+    function = FUNCTIONS[fn]
+    value = function.meaning(a.value)
     error = ZERO
-    if not a.exact:
+    if function.slope is not None:
+        error = a.error * function.slope
+    elif not a.exact:
+        # The ends of the interval bound a monotone function.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            ends = [numeric.FUNCTION[fn](x) for x in (a.value + a.error, a.value - a.error)]
+            ends = [function.meaning(x) for x in (a.value + a.error, a.value - a.error)]
             error = np.maximum(np.abs(ends[0] - value), np.abs(ends[1] - value))
         # An end outside of the domain (log of a negative number): a kernel may give anything.
         error = np.where(np.isnan(error) & ~np.isnan(value), np.inf, error)
-    if fn in INEXACT_CALLS:
-        error = _round(error, value, dtype, TRANSCENDENTAL_ROUNDOFFS)
-    elif fn == "sqrt":
-        error = _round(error, value, dtype, 2)
+    if function.roundoffs:
+        error = _round(error, value, dtype, function.roundoffs)
     return Bounded(value, error)
 
 

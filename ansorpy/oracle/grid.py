@@ -9,6 +9,7 @@ import numpy as np
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.oracle import error_bounds, numeric
 from ansorpy.oracle.error_bounds import ZERO, Bounded
 from ansorpy.te.dag import Compute
@@ -121,7 +122,7 @@ class Grid:
     def _call(self, fn: str, a: Bounded, dtype: str) -> Bounded:
         if self.tracked:
             return error_bounds.call(fn, a, dtype)
-        return Bounded(numeric.FUNCTION[fn](a.value))
+        return Bounded(FUNCTIONS[fn].meaning(a.value))
 
     def _cast(self, a: Bounded, source: str, dtype: str) -> Bounded:
         if self.tracked:

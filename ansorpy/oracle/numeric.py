@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.expr.dtypes import FLOATS, INTS
-from ansorpy.te.tensor_data import Array, FloatArray
+from ansorpy.te.tensor_data import Array
 
 
 def meaning(dtype: str) -> np.dtype[Any]:
@@ -33,29 +33,10 @@ def cast(values: Array, dtype: str) -> Array:
     return out
 
 
-def _erf(x: FloatArray) -> FloatArray:
-    """Return the error function; SciPy is loaded on first use, because few Dags need it."""
-    from scipy.special import erf
-
-    out: FloatArray = erf(x)
-    return out
-
-
-def _sigmoid(x: FloatArray) -> FloatArray:
-    small = np.exp(-np.abs(x))  # never overflows
-    return np.where(x >= 0, 1.0, small) / (1.0 + small)
-
-
 BINARY: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
     "floordiv": np.floor_divide, "mod": np.mod, "min": np.minimum, "max": np.maximum,
     "pow": np.power, "lt": np.less, "le": np.less_equal, "gt": np.greater,
     "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or,
-}  # fmt: skip
-
-FUNCTION: Final[Mapping[str, Callable[[Array], Array]]] = {
-    "neg": np.negative, "not": np.logical_not, "abs": np.abs, "floor": np.floor,
-    "ceil": np.ceil, "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": _erf,
-    "sqrt": np.sqrt, "rsqrt": lambda x: 1.0 / np.sqrt(x), "sigmoid": _sigmoid,
 }  # fmt: skip

@@ -20,6 +20,7 @@ from ansorpy.te.functions import (
     argmin,
     cast,
     ceil,
+    cos,
     erf,
     exp,
     floor,
@@ -32,12 +33,15 @@ from ansorpy.te.functions import (
     minimum,
     pow,
     prod,
+    round,
     rsqrt,
     select,
     sigmoid,
+    sin,
     sqrt,
     sum,
     tanh,
+    trunc,
 )
 from ansorpy.te.scalar import Operand, Scalar, const
 from ansorpy.te.tensor import (
@@ -96,6 +100,7 @@ __all__ = [
     "compute",
     "const",
     "constant",
+    "cos",
     "dag",
     "einsum",
     "elementwise",
@@ -117,13 +122,16 @@ __all__ = [
     "pow",
     "prod",
     "reduce_axis",
+    "round",
     "rsqrt",
     "select",
     "sigmoid",
+    "sin",
     "sqrt",
     "sum",
     "tanh",
     "to_json",
+    "trunc",
 ]
 
 

@@ -11,6 +11,7 @@ from functools import reduce
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTEGER_RANGE, INTS, LARGEST
 from ansorpy.expr.expr import Cast, Select, Var
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.te.scalar import Draft, Number, Operand, Scalar, binary, call, const, pair
 
 
@@ -47,26 +48,21 @@ class ArgReduction:
     sources: Mapping[str, Draft] = field(default_factory=dict)
 
 
-def _function(fn: str, doc: str) -> Callable[[Scalar], Scalar]:
+def _function(fn: str) -> Callable[[Scalar], Scalar]:
     def apply(x: Scalar) -> Scalar:
         if not isinstance(x, Scalar):
             raise SpecError(f"te.{fn} of {x!r}: it wants a scalar expression (te.const(x, dtype))")
         return call(fn, x)
 
-    apply.__name__, apply.__doc__ = fn, doc
+    apply.__name__, apply.__doc__ = fn, FUNCTIONS[fn].doc
     return apply
 
 
-exp = _function("exp", "e to the power of x.")
-log = _function("log", "The natural logarithm.")
-tanh = _function("tanh", "The hyperbolic tangent.")
-erf = _function("erf", "The error function.")
-sqrt = _function("sqrt", "The square root.")
-rsqrt = _function("rsqrt", "One over the square root.")
-sigmoid = _function("sigmoid", "1 / (1 + exp(-x)).")
-floor = _function("floor", "The largest whole number not above x, in the dtype of x.")
-ceil = _function("ceil", "The smallest whole number not below x, in the dtype of x.")
-abs = _function("abs", "The absolute value.")
+abs = _function("abs")
+floor, ceil, round, trunc = map(_function, ("floor", "ceil", "round", "trunc"))
+exp, log, sqrt, rsqrt = map(_function, ("exp", "log", "sqrt", "rsqrt"))
+tanh, sigmoid, erf = map(_function, ("tanh", "sigmoid", "erf"))
+sin, cos = map(_function, ("sin", "cos"))
 
 
 def pow(a: Operand, b: Operand) -> Scalar:

@@ -7,8 +7,9 @@ from typing import TypeAlias
 import numpy as np
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.dtypes import DTYPES, FLOATS, INTEGER_RANGE, INTS
+from ansorpy.expr.dtypes import DTYPES, FLOATS, INTEGER_RANGE, INTS, NUMBERS
 from ansorpy.expr.expr import Binary, Call, Const, Expr
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.te.dag import Node
 
 Number = int | float | bool
@@ -145,13 +146,9 @@ def binary(op: str, a: Operand, b: Operand) -> Scalar:
 
 def call(fn: str, a: Scalar) -> Scalar:
     """Return `fn(a)` (fn in expr.FUNCTIONS); SpecError if the dtype does not fit the function."""
-    if fn == "not":
-        fits, want = a.dtype == "bool", "bool"
-    elif fn in ("neg", "abs"):
-        fits, want = a.dtype != "bool", "a number"
-    else:
-        fits, want = a.dtype in FLOATS, "a float dtype (use te.cast)"
-    if not fits:
+    operands = FUNCTIONS[fn].operands
+    if a.dtype not in operands:
+        want = {FLOATS: "a float dtype (use te.cast)", NUMBERS: "a number"}.get(operands, "bool")
         raise SpecError(f"function {fn!r} on {a.dtype}: it wants {want}")
     return Scalar(Call(fn, a.expr), a.sources)
 

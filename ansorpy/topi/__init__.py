@@ -41,6 +41,7 @@ from ansorpy.topi.elementwise import bias_add as bias_add
 from ansorpy.topi.elementwise import cast as cast
 from ansorpy.topi.elementwise import ceil as ceil
 from ansorpy.topi.elementwise import clip as clip
+from ansorpy.topi.elementwise import cos as cos
 from ansorpy.topi.elementwise import divide as divide
 from ansorpy.topi.elementwise import equal as equal
 from ansorpy.topi.elementwise import erf as erf
@@ -66,12 +67,15 @@ from ansorpy.topi.elementwise import negative as negative
 from ansorpy.topi.elementwise import not_equal as not_equal
 from ansorpy.topi.elementwise import power as power
 from ansorpy.topi.elementwise import reciprocal as reciprocal
+from ansorpy.topi.elementwise import round as round
 from ansorpy.topi.elementwise import rsqrt as rsqrt
 from ansorpy.topi.elementwise import sign as sign
+from ansorpy.topi.elementwise import sin as sin
 from ansorpy.topi.elementwise import sqrt as sqrt
 from ansorpy.topi.elementwise import square as square
 from ansorpy.topi.elementwise import subtract as subtract
 from ansorpy.topi.elementwise import tanh as tanh
+from ansorpy.topi.elementwise import trunc as trunc
 from ansorpy.topi.elementwise import truncate_divide as truncate_divide
 from ansorpy.topi.elementwise import truncate_mod as truncate_mod
 from ansorpy.topi.elementwise import where as where

@@ -84,6 +84,12 @@ tanh = _unary("tanh", te.tanh, "Return the hyperbolic tangent of floats.")
 erf = _unary("erf", te.erf, "Return the error function of floats.")
 floor = _unary("floor", te.floor, "Return the largest whole number not above x, of floats.")
 ceil = _unary("ceil", te.ceil, "Return the smallest whole number not below x, of floats.")
+round = _unary(
+    "round", te.round, "Return the nearest whole number, of two the even one, of floats."
+)
+trunc = _unary("trunc", te.trunc, "Return the whole number next to x towards zero, of floats.")
+sin = _unary("sin", te.sin, "Return the sine of angles in radians, floats.")
+cos = _unary("cos", te.cos, "Return the cosine of angles in radians, floats.")
 isnan = _unary("isnan", lambda x: x != x, "Return True for NaN, as bool.")
 logical_not = _unary("logical_not", operator.invert, "Return True for False, of bool tensors.")
 

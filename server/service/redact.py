@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ansorpy.expr.dtypes import DTYPES
-from ansorpy.expr.expr import BINARY, FUNCTIONS
+from ansorpy.expr.expr import BINARY
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.frontends.tc.lexer import KEYWORDS
 from ansorpy.frontends.tc.terms import RESERVED
 from ansorpy.target import KINDS

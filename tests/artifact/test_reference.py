@@ -63,7 +63,23 @@ def test_the_reference_of_a_padded_matmul_with_bias_and_relu_equals_the_oracle()
 
 
 @pytest.mark.measure
-@pytest.mark.parametrize("fn", ["exp", "tanh", "erf", "sigmoid", "neg", "abs", "floor", "ceil"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        "exp",
+        "tanh",
+        "erf",
+        "sigmoid",
+        "neg",
+        "abs",
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+        "sin",
+        "cos",
+    ],
+)
 def test_the_reference_of_a_function_equals_the_oracle(fn: str) -> None:
     node = Compute("B", (Axis("i", 9),), (Call(fn, Read("A", (VI,), "float32")),), ("float32",))
     dag = Dag((Placeholder("A", (9,)), node), ("B",))

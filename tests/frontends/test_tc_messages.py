@@ -253,8 +253,8 @@ WRONG = (
     ),
     Wrong(
         "unknown function",
-        "def f(float(4, 8) A, float(8) B) -> (C) { C(i) = sin(B(i)) }",
-        "f.te:1:50: 'sin' is not a tensor, a function or a dtype",
+        "def f(float(4, 8) A, float(8) B) -> (C) { C(i) = gam(B(i)) }",
+        "f.te:1:50: 'gam' is not a tensor, a function or a dtype",
     ),
     Wrong(
         "too few arguments",

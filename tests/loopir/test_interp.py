@@ -159,12 +159,15 @@ def test_a_cast_has_the_expected_value(
     np.testing.assert_array_equal(got, np.array(expected, to))
 
 
-@pytest.mark.parametrize("fn", ["exp", "log", "tanh", "sqrt", "neg", "abs", "floor", "ceil"])
+@pytest.mark.parametrize(
+    "fn",
+    ["exp", "log", "tanh", "sqrt", "neg", "abs", "floor", "ceil", "round", "trunc", "sin", "cos"],
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_functions_keep_the_dtype(fn: str, dtype: str) -> None:
     a = np.array([0.25, 1.5, 2, 3], dtype)
     got = run(chain(Call(fn, read("A", v("i"), dtype=dtype)), dtype, A=dtype), {"A": a})["O"]
-    oracle = {"neg": np.negative}.get(fn) or getattr(np, fn)
+    oracle = {"neg": np.negative, "round": np.rint}.get(fn) or getattr(np, fn)
     eps = float(np.finfo(dtype).eps)  # NumPy's array and scalar loops may differ by an ulp
     np.testing.assert_allclose(got, oracle(a), rtol=2 * eps)
     assert got.dtype == a.dtype

@@ -21,6 +21,7 @@ CALLS: dict[str, Any] = {
     "ceil": math.ceil, "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf,
     "sqrt": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "round": round, "trunc": math.trunc, "sin": math.sin, "cos": math.cos,
 }  # fmt: skip
 BINARY: dict[str, Any] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,

@@ -7,6 +7,6 @@ order of MODULES (`codegen.simd_file`).
 """
 
 MODULES = (
-    "kinds", "tile", "parser", "arithmetic", "functions", "values", "memory", "transpose",
+    "kinds", "tile", "arithmetic", "functions", "parser", "values", "memory", "transpose",
     "strided", "dots", "matrices", "expansion", "operators",
 )  # fmt: skip

@@ -37,6 +37,12 @@ CLOSED = {
 }
 FIXED = {F32: ("ps", I32), F64: ("pd", I64)}
 
+# Functions that are an instruction; the thread rounds to the nearest whole number, of two the even.
+INTRINSICS = {
+    "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc",
+    "sqrt": "sqrt",
+}  # fmt: skip
+
 
 class Arithmetic:
     """LLVM code for the operators and functions of tiles, on scalars and vectors alike."""
@@ -271,8 +277,8 @@ class Arithmetic:
             return x
         if op == "neg":
             return b.fneg(x)
-        if op in ("abs", "floor", "ceil", "sqrt"):
-            return self.call({"abs": "fabs"}.get(op, op), x.type, x)
+        if op in INTRINSICS:
+            return self.call(INTRINSICS[op], x.type, x)
         if op == "rsqrt":
             return b.fdiv(self.like(x, 1.0), self.call("sqrt", x.type, x))
         return self.function(op, dtype, x)

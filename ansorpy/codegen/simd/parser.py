@@ -25,6 +25,8 @@ these two dimensions; if `zero`, `+=` means `=`. Every other argument is a hint 
 import ast
 from typing import Any
 
+from ansorpy.codegen.simd.arithmetic import INTRINSICS
+from ansorpy.codegen.simd.functions import POLYNOMIALS
 from ansorpy.codegen.simd.kinds import STORED, Operand
 from ansorpy.codegen.simd.tile import Nodes, SimdTile, TileExpr, accumulation
 from ansorpy.loopir.hints import Hints
@@ -34,10 +36,7 @@ SYMBOLS: dict[type, str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
     ast.And: "and", ast.Or: "or", ast.Not: "not", ast.USub: "neg",
 }  # fmt: skip
-CALLS = {
-    "min", "max", "pow", "abs", "floor", "ceil", "exp", "log", "tanh", "erf", "sqrt", "rsqrt",
-    "sigmoid", *STORED,
-}  # fmt: skip
+CALLS = {"min", "max", "pow", "rsqrt", "sigmoid", *INTRINSICS, *POLYNOMIALS, *STORED}
 
 
 def parse(

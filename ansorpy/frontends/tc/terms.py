@@ -8,7 +8,6 @@ from ansorpy.errors import shown
 from ansorpy.expr.dtypes import FLOATS, INDEX, INTS
 from ansorpy.expr.expr import (
     COMPARISONS,
-    FUNCTIONS,
     Binary,
     Call,
     Cast,
@@ -18,6 +17,7 @@ from ansorpy.expr.expr import (
     Select,
     Var,
 )
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.frontends.tc.ast import (
     Apply,
     Cond,

@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, walk
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.measure.timing.slices import slice_of
 from ansorpy.measure.verify.inputs import Array, Inputs, constants
-from ansorpy.oracle.numeric import BINARY, FUNCTION
+from ansorpy.oracle.numeric import BINARY
 from ansorpy.te.dag import Compute, Dag
 
 MAX_POINTS: Final = 1 << 24  # points of a reduction whose whole body is in memory
@@ -31,7 +32,7 @@ def _sigmoid(x: Any) -> Any:
 
 # Calls that a user would write: NumPy has no erf, and the oracle's sigmoid avoids overflows.
 _CALL: Final[Mapping[str, Callable[..., Any]]] = {
-    **{fn: call for fn, call in FUNCTION.items() if fn != "erf"},
+    **{name: function.meaning for name, function in FUNCTIONS.items() if name != "erf"},
     "sigmoid": _sigmoid,
 }
 _REDUCE: Final[Mapping[str, Callable[..., Any]]] = {

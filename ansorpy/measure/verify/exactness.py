@@ -23,6 +23,7 @@ from ansorpy.expr.expr import (
     Select,
     Var,
 )
+from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.expr.interval_arithmetic import BINARY_INTERVALS, UNARY_INTERVALS, hull
 from ansorpy.te.dag import Compute, ConstantTensor, Dag
 from ansorpy.te.tensor_data import constant_array
@@ -154,7 +155,7 @@ def _call(fn: str, a: _Range) -> _Range:
             return _Range(*UNARY_INTERVALS[fn](a.ends), a.integral)
         case "not":
             return _BOOL
-        case "floor" | "ceil" if a.integral:
+        case _ if FUNCTIONS[fn].whole and a.integral:
             return a
         case _:
             raise _InexactError
