@@ -45,7 +45,6 @@ class Library:
     features: tuple[str, ...]
     workspace_bytes: int
     packed_bytes: int
-    build_s: float
     note: str = ""
 
     @property

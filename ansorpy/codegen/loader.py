@@ -1,9 +1,8 @@
 """Build a program or a source to machine code, and load machine code into this process."""
 
 import ctypes
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.codegen.compile_cache import phase_objects
@@ -25,41 +24,34 @@ class Built:
     """Machine code that any process on the same kind of machine can load.
 
     `objects` are object files with one function per phase, of the phase's name. `matrices`: they
-    use the registers of AMX, which a process must request from Linux. `build_s` is no part of the
-    comparison: equal machine code is equal.
+    use the registers of AMX, which a process must request from Linux.
     """
 
     objects: tuple[bytes, ...]
     phases: tuple[PhaseInfo, ...]
     buffers: tuple[Buffer, ...]
-    build_s: float = field(compare=False)
     matrices: bool = False
 
 
 BUILT: Final = Built
 
 
-def build(
-    program: Program, target: Target, clock: Callable[[], float] = time.perf_counter
-) -> Built:
+def build(program: Program, target: Target) -> Built:
     """Compile a tiled program, the fast way.
 
     Raises:
         BuildError: the program has no code, or LLVM refuses it.
     """
-    start = clock()
     made = phase_objects(program, target)
     phases = tuple(
         replace(info, name=one.symbol) for info, one in zip(phase_infos(program), made, strict=True)
     )
     codes = {one.symbol: one.code for one in made}  # equal phases have one symbol
     matrices = any(map(uses_matrices, program.phases))
-    return Built(tuple(codes.values()), phases, program.buffers, clock() - start, matrices)
+    return Built(tuple(codes.values()), phases, program.buffers, matrices)
 
 
-def build_source(
-    kernel: Kernel, target: Target, clock: Callable[[], float] = time.perf_counter
-) -> Built:
+def build_source(kernel: Kernel, target: Target) -> Built:
     """Compile the source of a delivered kernel as numba compiles it.
 
     Raises:
@@ -68,10 +60,9 @@ def build_source(
     # Imported here: numba takes half a second to load, and a search does not need it.
     from ansorpy.codegen.numba_object import source_object
 
-    start = clock()
     code = source_object(kernel, target)
     matrices = MATRICES_READY in kernel.source
-    return Built((code,), kernel.phases, kernel.buffers, clock() - start, matrices)
+    return Built((code,), kernel.phases, kernel.buffers, matrices)
 
 
 class Loaded:

@@ -6,7 +6,6 @@ linker on this machine the result is the object file.
 
 import ctypes
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,15 +45,12 @@ THREADS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)
 ON_POOL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def build(
-    export: Export, target: Target, clock: Callable[[], float] = time.perf_counter
-) -> Library:
+def build(export: Export, target: Target) -> Library:
     """Compile and link.
 
     Raises:
         BuildError: the program has no code, or LLVM refuses it.
     """
-    start = clock()
     addressing, infos = _addressing(export), phase_infos(export.program)
     text = module_text(export.program, target)
     features = required(target.features or _host_features(), text)
@@ -72,7 +68,6 @@ def build(
         features=features,
         workspace_bytes=addressing.packed_bytes + addressing.scratch_bytes,
         packed_bytes=addressing.packed_bytes,
-        build_s=clock() - start,
         note=linked if isinstance(linked, str) else "",
     )
 

@@ -31,9 +31,9 @@ BUFFERS: Final = (
     Buffer("C", "bfloat16", (Const(8),), Scope.OUTPUT),
 )
 PHASES: Final = (PhaseInfo("pack", 3, True), PhaseInfo("matmul", 64))
-BUILT: Final = loader.Built((b"\x7fELF" * 40, b"code"), PHASES, BUFFERS, 0.01, True)
+BUILT: Final = loader.Built((b"\x7fELF" * 40, b"code"), PHASES, BUFFERS, True)
 LIBRARY: Final = Library(
-    b"\x7fELF" * 9, b"\x7fELF", BUFFERS, PHASES, "mm", ("avx2",), 4096, 1024, 0.2, "no linker"
+    b"\x7fELF" * 9, b"\x7fELF", BUFFERS, PHASES, "mm", ("avx2",), 4096, 1024, "no linker"
 )
 BUILD: Final = "ansorpy.measure.workers.worker_main:build"
 TRIAL: Final = "ansorpy.measure.timing.trial"

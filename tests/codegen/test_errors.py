@@ -73,12 +73,7 @@ def test_built_code_survives_a_pickle_and_damaged_code_is_refused() -> None:
     assert again == built
     assert load(again).phases == built.phases
     with pytest.raises(BuildError):
-        load(Built((b"no object",), built.phases, built.buffers, 0.0))
-
-
-def test_the_build_time_is_measured_with_the_given_clock() -> None:
-    ticks = iter([10.0, 12.5])
-    assert build(matmul(8, 48, 4), Target(), lambda: next(ticks)).build_s == 2.5
+        load(Built((b"no object",), built.phases, built.buffers))
 
 
 def test_offsets_are_printed_as_sums() -> None:

@@ -75,7 +75,7 @@ def machine_code(mutant: Mutant) -> Built:
     text = module_text(program, TARGET)
     changed = mutant.text(text)
     assert changed != text
-    return Built((object_bytes(changed, TARGET),), phase_infos(program), program.buffers, 0.0)
+    return Built((object_bytes(changed, TARGET),), phase_infos(program), program.buffers)
 
 
 def differs(mutant: Mutant) -> bool:
