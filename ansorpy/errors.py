@@ -3,6 +3,7 @@
 AnsorError
   + SpecError       the request is wrong               -> HTTP 422, exit code 2
       + GraphError  a model cannot be compiled: names the node, its operator, the attribute
+          + UnknownValueError  an operator needs a value that is computed at run time
   + StepError       a transform broke its condition    -> a bug in a rule or a mutation
   + LoweringError   a complete candidate cannot become loops
   + BuildError      the back end rejected the source   -> recorded as Failed("build")
@@ -23,6 +24,14 @@ class SpecError(AnsorError):
 
 class GraphError(SpecError):
     """A model cannot be compiled: the message names the node, its operator and the attribute."""
+
+
+class UnknownValueError(GraphError):
+    """An operator needs the elements of `value`, which is computed at run time."""
+
+    def __init__(self, message: str, value: str) -> None:
+        super().__init__(message)
+        self.value = value
 
 
 class StepError(AnsorError):

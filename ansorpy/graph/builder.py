@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
+import numpy as np
+
 from ansorpy import te
 from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import DTYPES, SIZE_BYTES
@@ -23,7 +25,7 @@ from ansorpy.graph.graph import (
     Weight,
 )
 from ansorpy.graph.interp import evaluate
-from ansorpy.graph.operator import constant_values, operator_of, tensors
+from ansorpy.graph.operator import EmptyResult, constant_values, operator_of, tensors
 from ansorpy.te.tensor import Tensor
 
 FOLD_BYTES: Final = 1 << 20  # bytes; a larger result is left to the pass that folds
@@ -82,7 +84,12 @@ class GraphBuilder:
                 if one:
                     self.constant(one, array)
             return node.outputs
-        made = tensors(node, self._placeholder, self.weights)
+        try:
+            made = tensors(node, self._placeholder, self.weights)
+        except EmptyResult as result:
+            storage = "uint16" if result.dtype == "bfloat16" else result.dtype
+            self.constant(node.outputs[0], np.empty(result.shape, storage), result.dtype)
+            return node.outputs
         if len(made) < len(node.outputs):
             raise GraphError(
                 f"cannot compile {node} because it has {len(node.outputs)} outputs;"

@@ -3,7 +3,7 @@
 The oracle of passes and of partitions: slow, and right by the same definition as kernels are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,16 +12,34 @@ from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.graph.graph import Array, Graph, Node, Weight
 from ansorpy.graph.operator import tensors
-from ansorpy.te.dag import Placeholder
+from ansorpy.te.dag import Dag, Placeholder
 from ansorpy.te.tensor import Tensor
 from ansorpy.te.tensor_data import tensor_bytes
 
+Compute = Callable[[Dag, Mapping[str, Array]], Sequence[Array]]
 
-def run(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+
+def reference(dag: Dag, inputs: Mapping[str, Array]) -> Sequence[Array]:
+    """Return the outputs of a Dag by its float64 meaning, rounded to their dtypes.
+
+    Args:
+        inputs: an array per placeholder, by its name.
+    """
+    made = [node for node in dag.computes if node.name in dag.outputs]
+    made.sort(key=lambda node: dag.outputs.index(node.name))
+    dtypes = [dtype for node in made for dtype in node.dtypes]
+    found = te.evaluate(dag, inputs)
+    return [_stored(values, dtype) for values, dtype in zip(found, dtypes, strict=True)]
+
+
+def run(
+    graph: Graph, inputs: Mapping[str, Array], compute: Compute = reference
+) -> dict[str, Array]:
     """Return the outputs of a graph by public name, in their own dtypes.
 
     Args:
         inputs: an array per input, of its shape and dtype; bfloat16 as uint16 bit patterns.
+        compute: returns the outputs of the Dag of a node; kernels in place of the reference.
 
     Raises:
         GraphError: an input is missing or has another shape; a node cannot be built.
@@ -36,7 +54,7 @@ def run(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
             )
         arrays[name] = inputs[name]
     for node in graph.nodes:
-        made = evaluate(node, arrays, graph.weights, graph)
+        made = evaluate(node, arrays, graph.weights, graph, compute)
         arrays |= {name: one for name, one in zip(node.outputs, made, strict=False) if name}
     return {output.name: arrays[output.value] for output in graph.outputs}
 
@@ -46,6 +64,7 @@ def evaluate(
     arrays: Mapping[str, Array],
     weights: Mapping[str, Weight],
     graph: Graph | None = None,
+    compute: Compute = reference,
 ) -> tuple[Array, ...]:
     """Return the outputs of one node, rounded to their dtypes.
 
@@ -53,6 +72,7 @@ def evaluate(
         arrays: the values of its inputs by name.
         weights: constants whose values the operator may need when it is built.
         graph: tells the dtypes of the inputs, which are those of the arrays otherwise.
+        compute: returns the outputs of a Dag.
     """
     made: dict[str, Tensor] = {}
 
@@ -80,8 +100,7 @@ def evaluate(
             for node in dag.placeholders
             if one.name == node.name
         }
-        result = te.evaluate(dag, given)[tensor.output]
-        found.append(_stored(result, tensor.dtype))
+        found.append(compute(dag, given)[tensor.output])
     return tuple(found)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from ansorpy import te
-from ansorpy.errors import GraphError, SpecError
+from ansorpy.errors import GraphError, SpecError, UnknownValueError
 from ansorpy.graph.graph import Array, Attribute, Node, Weight
 from ansorpy.te.tensor import Tensor, TensorOperand
 from ansorpy.te.tensor_data import checked_array
@@ -100,14 +100,16 @@ class Operands:
             GraphError: they are not known.
         """
         weight = self._weight(position)
-        if weight is None:
-            self.refuse(
-                f"input {position} ({self.node.inputs[position]!r}) is computed at run time"
-                if self.given(position)
-                else f"input {position} is absent",
-                "a constant; a scalar input can be bound, as in --bind NAME=VALUE",
-            )
-        return weight.array
+        if weight is not None:
+            return weight.array
+        if not self.given(position):
+            self.refuse(f"input {position} is absent", "a constant")
+        value = self.node.inputs[position]
+        raise UnknownValueError(
+            f"cannot compile {self.node} because input {position} ({value[:80]!r}) is computed at"
+            " run time; expected a constant: a scalar input can be bound, as in --bind NAME=VALUE",
+            value,
+        )
 
     def ints(self, position: int) -> tuple[int, ...]:
         """Return the integers of an input that must be known, in row-major order."""
@@ -130,6 +132,14 @@ class Operands:
 
     def _weight(self, position: int) -> Weight | None:
         return self._weights.get(self.node.inputs[position]) if self.given(position) else None
+
+
+class EmptyResult(Exception):  # noqa: N818  it is no failure
+    """The result of a node has no elements; it is a constant, and no tensor has such a shape."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        super().__init__(f"{list(shape)} of {dtype}")
+        self.shape, self.dtype = shape, dtype
 
 
 Build = Callable[[Operands], Tensor | Sequence[Tensor]]

@@ -12,6 +12,7 @@ from onnx import inliner
 from ansorpy.errors import GraphError
 from ansorpy.graph import Dim, Extent, Graph, Weight
 from ansorpy.graph.builder import GraphBuilder
+from ansorpy.graph.graph import Array
 from ansorpy.importers.onnx_nodes import DOMAINS, NodeImporter
 from ansorpy.importers.onnx_values import dtype_of
 
@@ -46,12 +47,14 @@ def graph_of_model(
     shapes: Shapes | None = None,
     folder: Path | None = None,
     name: str = "model",
+    constants: Mapping[str, Array] | None = None,
 ) -> Graph:
     """Return the graph of a model in memory; the arguments are those of `graph_of_file`.
 
     Args:
         folder: the folder that may hold external data.
         name: the name of the graph.
+        constants: values of inputs by name: the model is made for these.
 
     Raises:
         GraphError: a node cannot be compiled.
@@ -67,7 +70,11 @@ def graph_of_model(
     values = [value for value in model.graph.input if value.name not in given]
     _check_names(values, bind, shapes)
     for value in values:
-        scope[value.name] = _input(builder, value, bind, shapes)
+        scope[value.name] = (
+            builder.constant(value.name, constants[value.name])
+            if constants and value.name in constants
+            else _input(builder, value, bind, shapes)
+        )
     nodes.weights(tensors, scope)
     nodes.nodes(model.graph.node, scope)
     for output in model.graph.output:
@@ -192,6 +199,7 @@ def _extent(extent: Extent, bind: Bindings, place: str) -> Extent:
     found = bind.get(extent.name, extent) if isinstance(extent, Dim) else extent
     if isinstance(found, Dim):
         return found
-    if int(found) != found or not 1 <= found <= LARGEST_EXTENT:
+    least = 1 if isinstance(extent, Dim) else 0
+    if int(found) != found or not least <= found <= LARGEST_EXTENT:
         raise GraphError(f"cannot use extent {found} of {place}; expected a whole number from 1 on")
     return int(found)

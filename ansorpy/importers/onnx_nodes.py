@@ -36,7 +36,8 @@ class NodeImporter:
         self._count = 0
         self._special: Mapping[str, Callable[[onnx.NodeProto, Scope, str, int], None]] = {
             "Constant": self._constant, "Identity": self._identity, "Dropout": self._dropout,
-            "If": self._if,
+            "If": self._if, "CastLike": self._cast_like, "Split": self._split,
+            "OptionalHasElement": self._has_element, "OptionalGetElement": self._identity,
         }  # fmt: skip
 
     def fresh(self, name: str) -> str:
@@ -112,9 +113,14 @@ class NodeImporter:
             return False
         given = {name: scope[actual] for name, actual in zip(body.input, node.input, strict=False)
                  if actual}  # fmt: skip
-        attrs = {one.name: one for one in node.attribute}
-        defaults = {one.name: one for one in body.attribute_proto}
-        inner = [_bound(one, {**defaults, **attrs}, set(given)) for one in body.node]
+        schema: Any = onnx.defs.get_schema(node.op_type, self.opset, "")
+        attrs = {
+            **{name: one.default_value for name, one in schema.attributes.items()
+               if one.default_value.name},
+            **{one.name: one for one in body.attribute_proto},
+            **{one.name: one for one in node.attribute},
+        }  # fmt: skip
+        inner = [_bound(one, attrs) for one in body.node]
         local: Scope = dict(given)
         self.nodes(inner, local, label or node.op_type, depth + 1)
         for formal, name in zip(body.output, node.output, strict=False):
@@ -182,6 +188,35 @@ class NodeImporter:
             shape = self.builder.values[scope[node.input[0]]].fixed_shape
             self._define(node.output[1], Weight.of(np.ones(shape, np.bool_)), scope)
 
+    def _cast_like(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
+        dtype = self.builder.values[scope[node.input[1]]].dtype
+        name = self.fresh(node.output[0])
+        self.builder.add("Cast", [scope[node.input[0]]], [name], {"to": dtype}, node.name)
+        scope[node.output[0]] = name
+
+    def _has_element(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
+        there = bool(node.input) and bool(node.input[0])
+        self._define(node.output[0], Weight.of(np.array(there)), scope)
+
+    def _split(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
+        """Add a split; parts without elements are constants."""
+        attrs = attributes_of(node, place)
+        inputs = [scope[name] for name in node.input if name]
+        outputs = [self.fresh(name) for name in node.output]
+        scope |= dict(zip(node.output, outputs, strict=True))
+        weight = self.builder.weights.get(inputs[1]) if len(inputs) > 1 else None
+        if weight is not None and weight.load is not None and not weight.array.all():
+            value, axis = self.builder.values[inputs[0]], attrs.get("axis", 0)
+            shape = list(value.fixed_shape)
+            for name, part in zip(outputs, weight.array, strict=False):
+                if not part and isinstance(axis, int):
+                    shape[axis] = 0
+                    self.builder.constant(name, np.empty(shape, value.dtype), value.dtype)
+            outputs = [name for name, part in zip(outputs, weight.array, strict=False) if part]
+            sizes = self.fresh(f"{node.output[0]}.sizes")
+            inputs[1] = self.builder.constant(sizes, weight.array[weight.array != 0])
+        self.builder.add("Split", inputs, outputs, attrs, node.name)
+
     def _if(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
         """Add the branch that a known condition takes."""
         weight = self.builder.weights.get(scope[node.input[0]])
@@ -212,9 +247,7 @@ def _place(node: onnx.NodeProto, label: str) -> str:
     return f"node {shown[:80]!r} ({node.op_type[:80]})"
 
 
-def _bound(
-    node: onnx.NodeProto, attrs: Mapping[str, onnx.AttributeProto], given: set[str]
-) -> onnx.NodeProto:
+def _bound(node: onnx.NodeProto, attrs: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
     """Return a node of a function's body with the attributes of the call in place."""
     made = onnx.NodeProto()
     made.CopyFrom(node)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ansorpy import te
 from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.expr import Const
 from ansorpy.te.scalar import pair
 from ansorpy.te.tensor import Tensor, TensorOperand, elementwise
 from ansorpy.topi.common import axis_of, require_float, require_length
@@ -58,9 +59,10 @@ def _sign(x: te.Scalar) -> te.Scalar:
 
 def _quotient(a: te.Operand, b: te.Operand) -> te.Scalar:
     a, b = pair(a, b, "truncate_divide")
-    down = a // b
-    inexact = te.all(a % b != 0, te.any(te.all(a < 0, b > 0), te.all(a > 0, b < 0)))
-    return te.select(inexact, down + 1, down)
+    size = te.maximum(te.abs(b), 1)  # a divisor that is data may be 0
+    down = a // size
+    whole = te.select(te.all(a < 0, a % size != 0), down + 1, down)
+    return te.select(b < 0, -whole, whole)
 
 
 def _remainder(a: te.Operand, b: te.Operand) -> te.Scalar:
@@ -69,6 +71,17 @@ def _remainder(a: te.Operand, b: te.Operand) -> te.Scalar:
         return a - _quotient(a, b) * b
     down = a / b
     return a - te.select(down < 0, te.ceil(down), te.floor(down)) * b
+
+
+def _modulo(a: te.Operand, b: te.Operand) -> te.Scalar:
+    a, b = pair(a, b, "mod")
+    if a.dtype in FLOATS:
+        return a - te.floor(a / b) * b
+    if isinstance(b.expr, Const) and b.expr.value:
+        return a % b
+    size = te.maximum(te.abs(b), 1)  # a divisor that is data may be 0
+    rest = a % size
+    return te.select(te.all(b < 0, rest != 0), rest + b, rest)
 
 
 negative = _unary("negative", operator.neg, "Return -x; integers wrap around.")
@@ -98,12 +111,12 @@ subtract = _binary("subtract", operator.sub, "Return a - b.")
 multiply = _binary("multiply", operator.mul, "Return a * b.")
 divide = _binary("divide", operator.truediv, "Return a / b of floats.")
 floor_divide = _binary("floor_divide", operator.floordiv, "Return the floor of a / b, of integers.")
-mod = _binary("mod", operator.mod, "Return a - floor(a / b) * b, of integers.")
+mod = _binary("mod", _modulo, "Return a - floor(a / b) * b, of the sign of b.")
 power = _binary("power", te.pow, "Return a to the power of b, of floats.")
 maximum = _binary("maximum", te.maximum, "Return the larger element.")
 minimum = _binary("minimum", te.minimum, "Return the smaller element.")
 truncate_divide = _binary(
-    "truncate_divide", _quotient, "Return a / b of integers, rounded towards zero."
+    "truncate_divide", _quotient, "Return a / b of integers, rounded towards zero; a by 0 is a."
 )
 truncate_mod = _binary(
     "truncate_mod", _remainder, "Return a - trunc(a / b) * b, of the sign of a, as C's fmod."

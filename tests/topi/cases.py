@@ -148,6 +148,9 @@ def floor_divide(rng: Draw) -> Case:
 
 
 def mod(rng: Draw) -> Case:
+    if rng.integers(2):
+        made, tensors, _ = binary(topi.mod, np.mod, SIGNED)(rng)
+        return made, tensors, lambda a, b: np.where(b == 0, 0, np.mod(a, b)).astype(a.dtype)
     x, divisor = tensor(rng, shape(rng, 0, 3), ("int32", "int64", "int8")), int(rng.integers(1, 9))
     return topi.mod(x, divisor), (x,), lambda x: x % divisor
 

@@ -69,8 +69,7 @@ def _div(on: Operands) -> Tensor:
 
 @operator("Mod", "fmod")
 def _mod(on: Operands) -> Tensor:
-    truncating = on.attribute("fmod", 0) or on.tensor(0).dtype in FLOATS
-    return pair(on, topi.truncate_mod if truncating else topi.mod)
+    return pair(on, topi.truncate_mod if on.attribute("fmod", 0) else topi.mod)
 
 
 @operator("Pow")
@@ -115,8 +114,3 @@ def _isinf(on: Operands) -> Tensor:
 @operator("Cast", "to", "saturate", "round_mode")
 def _cast(on: Operands) -> Tensor:
     return topi.cast(on.tensor(0), on.attribute("to"))
-
-
-@operator("CastLike", "saturate", "round_mode")
-def _cast_like(on: Operands) -> Tensor:
-    return topi.cast(on.tensor(0), on.tensor(1).dtype)

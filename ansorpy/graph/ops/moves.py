@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ansorpy import te, topi
-from ansorpy.graph.operator import Operands, operator
+from ansorpy.graph.operator import EmptyResult, Operands, operator
 from ansorpy.te.broadcast import broadcast_shape
 from ansorpy.te.tensor import Tensor
 
@@ -65,6 +65,12 @@ def _slice(on: Operands) -> Tensor:
         if not -rank <= axis < rank:
             on.refuse(f"axis {axis} is not an axis of rank {rank}", f"{-rank} to {rank - 1}")
         begin[axis], end[axis], stride[axis] = first, last, step
+    spans = [
+        range(*slice(first, last, step or 1).indices(extent))
+        for first, last, step, extent in zip(begin, end, stride, x.shape, strict=True)
+    ]
+    if not all(spans):
+        raise EmptyResult(tuple(map(len, spans)), x.dtype)
     return topi.strided_slice(x, begin, end, stride)
 
 
