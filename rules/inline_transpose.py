@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ansorpy.expr.expr import Read, Var
 from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.steps import ComputeInline
-from ansorpy.te.analysis import Answer, no, yes
-from ansorpy.te.dag import Compute, Node
+from ansorpy.te.analysis import Answer, no, permutes, yes
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class InlineTranspose(Rule):
     def explain(self, at: Cursor) -> Answer:
         """Name the readers, or the obstacle."""
         name = at.name
-        if not _transposes(at.stage.node):
+        if not permutes(at.stage.node):
             return no(f"cannot inline {name}: it is not a transpose")
         if name in at.state.dag.outputs or at.facts.serves(name) or at.facts.divided(name):
             return no(
@@ -44,14 +42,3 @@ class InlineTranspose(Rule):
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the one successor."""
         yield at.before(at.state.do(ComputeInline(at.name)))
-
-
-def _transposes(node: Node) -> bool:
-    if not isinstance(node, Compute) or node.combiner is not None or len(node.body) != 1:
-        return False
-    (read,) = node.body
-    if not isinstance(read, Read):
-        return False
-    taken = [index.name for index in read.indices if isinstance(index, Var)]
-    axes = [axis.name for axis in node.axes]
-    return len(taken) == len(read.indices) and taken != axes and sorted(taken) == sorted(axes)

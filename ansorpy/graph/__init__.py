@@ -5,6 +5,9 @@
     ops/            operators of ONNX (opset 23), each a composition of `ansorpy.topi`
     builder.py      constructs a graph node by node: infers shapes, folds constants
     passes/         passes over graphs, each one file, and their manager
+    facts.py        facts about a node from its tensor expressions, by the predicates of the rules
+    partition.py    divides a graph into groups, each of which one kernel computes (groups.py)
+    lower.py        the Dag of a group, whose operands have canonical names
     interp.py       runs a graph by the meaning of its operators: the oracle of every pass
 
 A node means tensor expressions, from which shape and dtype of its outputs follow.

@@ -9,6 +9,7 @@ from ansorpy.te.analysis.predicates import (
     common_outer,
     elementwise,
     needs_tiling,
+    permutes,
     strictly_inlineable,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "flop_count",
     "needs_tiling",
     "no",
+    "permutes",
     "reads_by_producer",
     "strictly_inlineable",
     "workload_key",

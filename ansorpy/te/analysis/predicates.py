@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.expr.expr import Call, Expr, Select, variables, walk
+from ansorpy.expr.expr import Call, Expr, Read, Select, Var, variables, walk
 from ansorpy.te.analysis.access import access, reads_by_producer, shifted_axis, wide
 from ansorpy.te.analysis.answer import Answer, no, yes
 from ansorpy.te.dag import Compute, Dag, Node
@@ -35,6 +35,20 @@ def strictly_inlineable(node: Compute) -> Answer:
         if not fits:
             return fits
     return yes(f"{node.name} only takes its axes as they come, without exp or branch")
+
+
+def permutes(node: Node) -> Answer:
+    """Return if `node` is a copy of a whole tensor with its axes in another order."""
+    if not isinstance(node, Compute) or node.combiner is not None or len(node.body) != 1:
+        return no(f"{node.name} is not a transpose")
+    (read,) = node.body
+    if not isinstance(read, Read):
+        return no(f"{node.name} is not a transpose")
+    taken = [index.name for index in read.indices if isinstance(index, Var)]
+    axes = [axis.name for axis in node.axes]
+    if len(taken) < len(read.indices) or taken == axes or sorted(taken) != sorted(axes):
+        return no(f"{node.name} is not a transpose")
+    return yes(f"{node.name} is a transpose of {read.tensor}")
 
 
 def needs_tiling(node: Node) -> Answer:

@@ -1,0 +1,82 @@
+"""Groups of nodes, each of which one kernel computes, and their report."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ansorpy.graph.graph import Graph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that one kernel computes, producers first.
+
+    Args:
+        outputs: the values that nodes of other groups or the user read.
+        why: the reason for which no further node is in the group.
+    """
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...]
+    why: str = ""
+
+    @property
+    def title(self) -> str:
+        """The operators, in order: of a table, so without text of a user."""
+        return "+".join(node.op for node in self.nodes)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A graph as groups in an order in which they can run, and views, which need no kernel.
+
+    Args:
+        views: a value -> the value whose elements it has, in the same row-major order.
+    """
+
+    graph: Graph
+    groups: tuple[Group, ...]
+    views: Mapping[str, str]
+
+    def root(self, value: str) -> str:
+        """Return the value that owns the elements of a value."""
+        while value in self.views:
+            value = self.views[value]
+        return value
+
+    def __str__(self) -> str:
+        kinds = Counter(group.title for group in self.groups)
+        lines = [
+            f"{self.graph.name}: {len(self.graph.nodes)} nodes, {len(self.groups)} groups,"
+            f" {len(self.views)} views"
+        ]
+        lines += [f"  {count:4d}  {title}" for title, count in kinds.most_common()]
+        return "\n".join(lines)
+
+
+def group_of(graph: Graph, nodes: Sequence[Node], why: str = "") -> Group:
+    """Return the group of some nodes, whose outputs are the values that anything else reads."""
+    inside = {id(node) for node in nodes}
+    outputs = tuple(
+        name
+        for node in nodes
+        for name in node.outputs
+        if name
+        and (
+            name in graph.wanted
+            or any(id(reader) not in inside for reader in graph.readers.get(name, ()))
+        )
+    )
+    return Group(tuple(nodes), outputs, why)
+
+
+def halves(graph: Graph, group: Group) -> tuple[Group, Group]:
+    """Return a group of several nodes as two that run one after the other.
+
+    Source: a Dag whose derivation has too many sketches.
+    """
+    middle = len(group.nodes) // 2
+    why = "its Dag would have too many sketches"
+    return group_of(graph, group.nodes[:middle], why), group_of(
+        graph, group.nodes[middle:], group.why
+    )

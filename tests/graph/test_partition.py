@@ -1,0 +1,176 @@
+"""Partition and lowering: groups in order compute what the graph does; what joins and what not."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ansorpy import te
+from ansorpy.graph.builder import GraphBuilder
+from ansorpy.graph.groups import Partition, group_of, halves
+from ansorpy.graph.interp import run
+from ansorpy.graph.lower import lower
+from ansorpy.graph.partition import MAX_COMPUTES, partition
+from ansorpy.te.analysis import workload_key
+from tests.graph.random_graph import random_graph, random_inputs
+
+Arrays = Mapping[str, NDArray[np.float32]]
+
+
+def run_groups(made: Partition, inputs: Arrays) -> dict[str, NDArray[np.float32]]:
+    """Return the outputs of a graph by the Dags of its groups, in order."""
+    graph = made.graph
+    known = {name: weight.array for name, weight in graph.weights.items()} | dict(inputs)
+
+    def read(value: str) -> NDArray[np.float32]:
+        return known[made.root(value)].reshape(graph.values[value].fixed_shape)
+
+    for group in made.groups:
+        low = lower(graph, group.nodes, group.outputs)
+        pairs = zip(low.dag.placeholders, low.reads, strict=True)
+        found = te.evaluate(low.dag, {one.name: read(value) for one, value in pairs})
+        for value, array in zip(low.writes, found, strict=True):
+            if value:
+                known[value] = array.astype(np.float32)
+    return {output.name: read(output.value) for output in graph.outputs}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_groups_in_order_compute_the_graph(seed: int) -> None:
+    graph = random_graph(seed)
+    made = partition(graph)
+    inputs = random_inputs(graph, seed)
+    expected, found = run(graph, inputs), run_groups(made, inputs)
+    assert expected.keys() == found.keys()
+    for name, array in expected.items():
+        # Values inside a group are not rounded to float32; a few elements may amplify that.
+        close = np.isclose(found[name], array, rtol=1e-4, atol=1e-4, equal_nan=True)
+        assert close.mean() > 0.97, name
+
+
+@pytest.mark.parametrize("seed", range(60, 75))
+def test_every_node_is_in_one_group_or_a_view(seed: int) -> None:
+    made = partition(random_graph(seed))
+    grouped = [value for group in made.groups for node in group.nodes for value in node.outputs]
+    assert len(set(grouped)) == len(grouped)
+    assert not set(grouped) & made.views.keys()
+    produced = {*grouped, *made.views, *made.graph.inputs, *made.graph.weights}
+    assert {output.value for output in made.graph.outputs} <= produced
+    assert all(group.why for group in made.groups)
+
+
+def conv_block(builder: GraphBuilder, x: str, at: int) -> str:
+    """Add a convolution with a residual operand and an activation."""
+    w = builder.constant(f"w{at}", np.full((4, 4, 3, 3), 0.01 * (at + 1), np.float32))
+    builder.add("Conv", [x, w], [f"c{at}"], {"pads": (1, 1, 1, 1)})
+    builder.add("Add", [f"c{at}", x], [f"a{at}"])
+    return builder.add("Relu", [f"a{at}"], [f"r{at}"])[0]
+
+
+def titles(made: Partition) -> list[str]:
+    return [group.title for group in made.groups]
+
+
+def test_a_convolution_takes_what_follows_element_by_element() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (1, 4, 8, 8), "float32")
+    builder.output("y", conv_block(builder, conv_block(builder, x, 0), 1))
+    made = partition(builder.graph())
+    assert titles(made) == ["Conv+Add+Relu", "Conv+Add+Relu"]
+    assert "result of the model" in made.groups[1].why
+
+
+def test_groups_that_differ_in_weights_only_have_one_workload_key() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (1, 4, 8, 8), "float32")
+    builder.output("y", conv_block(builder, conv_block(builder, x, 0), 1))
+    graph = builder.graph()
+    dags = [lower(graph, g.nodes, g.outputs).dag for g in partition(graph).groups]
+    assert workload_key(dags[0]) == workload_key(dags[1])
+    assert [one.name for one in dags[0].placeholders] == ["x0", "w0"]
+    assert [one.constant for one in dags[0].placeholders] == [False, True]
+
+
+def test_a_gate_of_the_result_itself_joins_the_convolution() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (1, 4, 8, 8), "float32")
+    w = builder.constant("w", np.ones((4, 4, 1, 1), np.float32))
+    builder.add("Conv", [x, w], ["c"])
+    builder.add("Sigmoid", ["c"], ["s"])
+    builder.add("Mul", ["c", "s"], ["y"])
+    builder.output("y", "y")
+    assert titles(partition(builder.graph())) == ["Conv+Sigmoid+Mul"]
+
+
+def test_a_view_is_no_group_and_ends_the_group_before_it() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (4, 6), "float32")
+    builder.add("Relu", [x], ["a"])
+    builder.add("Reshape", ["a", builder.constant("s", np.array([3, 8], np.int64))], ["b"])
+    builder.add("Tanh", ["b"], ["y"])
+    builder.output("y", "y")
+    made = partition(builder.graph())
+    assert titles(made) == ["Relu", "Tanh"]
+    assert dict(made.views) == {"b": "a"}
+
+
+def test_a_transpose_in_front_of_a_matrix_product_joins_it() -> None:
+    builder = GraphBuilder()
+    x, y = (builder.input(name, (2, 8, 6), "float32") for name in "xy")
+    builder.add("Transpose", [y], ["t"], {"perm": (0, 2, 1)})
+    builder.add("MatMul", [x, "t"], ["z"])
+    builder.output("z", "z")
+    assert titles(partition(builder.graph())) == ["Transpose+MatMul"]
+
+
+def test_a_transpose_that_is_read_twice_is_a_group_of_its_own() -> None:
+    builder = GraphBuilder()
+    x, y = (builder.input(name, (2, 8, 6), "float32") for name in "xy")
+    builder.add("Transpose", [y], ["t"], {"perm": (0, 2, 1)})
+    builder.add("MatMul", [x, "t"], ["z"])
+    builder.output("z", "z")
+    builder.output("t", "t")
+    assert titles(partition(builder.graph())) == ["Transpose", "MatMul"]
+
+
+def test_a_layer_norm_spelt_out_is_one_group() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (4, 16, 32), "float32")
+    axes = builder.constant("axes", np.array([-1], np.int64))
+    epsilon = builder.constant("e", np.array(1e-5, np.float32))
+    builder.add("ReduceMean", [x, axes], ["m"], {"keepdims": 1})
+    builder.add("Sub", [x, "m"], ["d"])
+    builder.add("Mul", ["d", "d"], ["q"])
+    builder.add("ReduceMean", ["q", axes], ["v"], {"keepdims": 1})
+    builder.add("Add", ["v", epsilon], ["ve"])
+    builder.add("Sqrt", ["ve"], ["s"])
+    builder.add("Div", ["d", "s"], ["n"])
+    builder.add("Mul", ["n", builder.constant("g", np.ones(32, np.float32))], ["y"])
+    builder.output("y", "y")
+    (group,) = partition(builder.graph()).groups
+    assert len(group.nodes) == 8
+
+
+def test_a_long_chain_is_cut_at_the_limit_of_compute_nodes() -> None:
+    builder = GraphBuilder()
+    at = builder.input("x", (4, 4), "float32")
+    for n in range(2 * MAX_COMPUTES):
+        at = builder.add("Relu" if n % 2 else "Neg", [at], [f"v{n}"])[0]
+    builder.output("y", at)
+    made = partition(builder.graph())
+    assert [len(group.nodes) for group in made.groups] == [MAX_COMPUTES, MAX_COMPUTES]
+    assert "at most 32 compute nodes" in made.groups[0].why
+
+
+def test_a_group_falls_into_halves_that_hand_over_what_is_read() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (4, 4), "float32")
+    builder.output("y", builder.add("Exp", [x], ["a"])[0])
+    builder.add("Neg", ["a"], ["b"])
+    builder.add("Add", ["a", "b"], ["c"])
+    builder.add("Relu", ["c"], ["d"])
+    builder.output("z", "d")
+    graph = builder.graph()
+    first, second = halves(graph, group_of(graph, graph.nodes))
+    assert (first.outputs, second.outputs) == (("a", "b"), ("d",))
