@@ -13,7 +13,7 @@ from math import prod
 from ansorpy.expr.affine import linear
 from ansorpy.expr.expr import Call, Const, Read, Select, variables, walk
 from ansorpy.graph.graph import Graph, Node
-from ansorpy.graph.lower import Expressions, lowered
+from ansorpy.graph.lower import NodeTensors, lowered
 from ansorpy.te.analysis import (
     Answer,
     access,
@@ -179,17 +179,16 @@ class FactsOf:
         return self._known[key]
 
     def _facts(self, node: Node) -> Facts | None:
-        expressions = Expressions(self._graph)
-        expressions.add(node)
+        built = NodeTensors(self._graph)
+        built.add(node)
         outputs = [
             name
             for name in node.outputs
-            if name in expressions.made
-            and not isinstance(expressions.made[name].draft.node, Placeholder)
+            if name in built.made and not isinstance(built.made[name].draft.node, Placeholder)
         ]
         if not outputs:
             return None
-        made = lowered(expressions, outputs)
+        made = lowered(built, outputs)
         names = {
             value: one.name for value, one in zip(made.reads, made.dag.placeholders, strict=True)
         }

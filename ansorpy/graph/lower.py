@@ -30,7 +30,7 @@ class Lowered:
 
 
 @dataclass(slots=True)
-class Expressions:
+class NodeTensors:
     """The tensors of nodes, built one after the other.
 
     `made` has the tensor of every value: of an output of a node, or a placeholder. Placeholders
@@ -77,23 +77,23 @@ def lower(
         GraphError: a node cannot be built, or an output is an operand as it is.
         SpecError: the Dag exceeds a limit.
     """
-    expressions = Expressions(graph)
+    built = NodeTensors(graph)
     for node in nodes:
-        expressions.add(node)
-    return lowered(expressions, outputs, name)
+        built.add(node)
+    return lowered(built, outputs, name)
 
 
-def lowered(expressions: Expressions, outputs: Sequence[str], name: str = "main") -> Lowered:
-    """Return the Dag of some values of `expressions`; errors as `lower`."""
-    wanted = [expressions.made[value] for value in outputs]
+def lowered(built: NodeTensors, outputs: Sequence[str], name: str = "main") -> Lowered:
+    """Return the Dag of some values of `built`; errors as `lower`."""
+    wanted = [built.made[value] for value in outputs]
     for value, tensor in zip(outputs, wanted, strict=True):
         if isinstance(tensor.draft.node, Placeholder):
             raise GraphError(
                 f"cannot compute value {value!r} because its node changes nothing; expected a"
                 " graph without identities"
             )
-    operands = _read_by(wanted, expressions)
-    dag = te.dag(wanted, name, inputs=[expressions.operands[value] for value in operands])
+    operands = _read_by(wanted, built)
+    dag = te.dag(wanted, name, inputs=[built.operands[value] for value in operands])
     at = {(one.draft.node.name, one.output): v for one, v in zip(wanted, outputs, strict=True)}
     writes: list[str] = []
     for token in dict.fromkeys(one.draft.node.name for one in wanted):
@@ -103,7 +103,7 @@ def lowered(expressions: Expressions, outputs: Sequence[str], name: str = "main"
     return Lowered(dag, operands, tuple(writes))
 
 
-def _read_by(wanted: Sequence[Tensor], expressions: Expressions) -> tuple[str, ...]:
+def _read_by(wanted: Sequence[Tensor], built: NodeTensors) -> tuple[str, ...]:
     """Return the operands that the expressions read; an operator may ask for a shape only."""
     seen, stack = set[str](), [tensor.draft for tensor in wanted]
     while stack:
@@ -112,5 +112,5 @@ def _read_by(wanted: Sequence[Tensor], expressions: Expressions) -> tuple[str, .
             seen.add(draft.node.name)
             stack.extend(draft.sources.values())
     return tuple(
-        value for value, tensor in expressions.operands.items() if tensor.draft.node.name in seen
+        value for value, tensor in built.operands.items() if tensor.draft.node.name in seen
     )

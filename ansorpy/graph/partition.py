@@ -1,8 +1,8 @@
 """Partition of a graph into groups that the engine takes as one Dag each.
 
     reduction with reuse   takes the element-by-element nodes behind it, with residual operands;
-                           transposes and padding in front of it; what costs nothing to recompute
-                           in front of the nodes behind it
+                           transposes and padding in front of it; nodes that cost nothing to
+                           recompute in front of the nodes behind it
     other nodes            chains of element-by-element nodes, copies and reductions of rows
 
 A group grows from a node to the node that all readers of its result lead to (the immediate
@@ -22,7 +22,7 @@ from ansorpy.graph.operator import operator_of
 from ansorpy.te.analysis import Answer, needs_tiling, no, yes
 
 MAX_COMPUTES: Final = 32  # compute nodes of a group
-MAX_REDUCTIONS: Final = 6  # of a group: each has up to 3 sketches, and 2048 is the limit
+MAX_REDUCTIONS: Final = 6  # reductions of a group: each has up to 3 sketches, at most 2048 in all
 
 
 def partition(graph: Graph) -> Partition:

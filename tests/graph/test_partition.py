@@ -1,4 +1,4 @@
-"""Partition and lowering: groups in order compute what the graph does; what joins and what not."""
+"""Partition and lowering: groups in order compute the graph; which nodes join a group."""
 
 from collections.abc import Mapping
 
@@ -72,7 +72,7 @@ def titles(made: Partition) -> list[str]:
     return [group.title for group in made.groups]
 
 
-def test_a_convolution_takes_what_follows_element_by_element() -> None:
+def test_a_convolution_takes_the_element_by_element_nodes_behind_it() -> None:
     builder = GraphBuilder()
     x = builder.input("x", (1, 4, 8, 8), "float32")
     builder.output("y", conv_block(builder, conv_block(builder, x, 0), 1))
@@ -163,7 +163,7 @@ def test_a_long_chain_is_cut_at_the_limit_of_compute_nodes() -> None:
     assert "at most 32 compute nodes" in made.groups[0].why
 
 
-def test_a_group_falls_into_halves_that_hand_over_what_is_read() -> None:
+def test_the_first_half_of_a_group_hands_over_the_values_that_are_read() -> None:
     builder = GraphBuilder()
     x = builder.input("x", (4, 4), "float32")
     builder.output("y", builder.add("Exp", [x], ["a"])[0])
