@@ -8,7 +8,7 @@ from ansorpy.graph.graph import Graph, Node
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """Nodes that one kernel computes, producers first.
 
     Args:
@@ -35,7 +35,7 @@ class Partition:
     """
 
     graph: Graph
-    groups: tuple[Group, ...]
+    groups: tuple[NodeGroup, ...]
     views: Mapping[str, str]
 
     def root(self, value: str) -> str:
@@ -54,7 +54,7 @@ class Partition:
         return "\n".join(lines)
 
 
-def group_of(graph: Graph, nodes: Sequence[Node], why: str = "") -> Group:
+def group_of(graph: Graph, nodes: Sequence[Node], why: str = "") -> NodeGroup:
     """Return the group of some nodes, whose outputs are the values that anything else reads."""
     inside = {id(node) for node in nodes}
     outputs = tuple(
@@ -67,10 +67,10 @@ def group_of(graph: Graph, nodes: Sequence[Node], why: str = "") -> Group:
             or any(id(reader) not in inside for reader in graph.readers.get(name, ()))
         )
     )
-    return Group(tuple(nodes), outputs, why)
+    return NodeGroup(tuple(nodes), outputs, why)
 
 
-def halves(graph: Graph, group: Group) -> tuple[Group, Group]:
+def halves(graph: Graph, group: NodeGroup) -> tuple[NodeGroup, NodeGroup]:
     """Return a group of several nodes as two that run one after the other.
 
     Source: a Dag whose derivation has too many sketches.
