@@ -31,7 +31,7 @@ KEY_ELEMENTS = 256  # elements; the values of larger weights decide no expressio
 
 
 @dataclass(frozen=True)
-class Facts:
+class NodeFacts:
     """One node as a Dag.
 
     Args:
@@ -160,14 +160,14 @@ class Facts:
         return False
 
 
-class FactsOf:
+class NodeFactsOf:
     """Facts of the nodes of a graph; nodes of equal expressions share them."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._known: dict[object, Facts | None] = {}
+        self._known: dict[object, NodeFacts | None] = {}
 
-    def __call__(self, node: Node) -> Facts | None:
+    def __call__(self, node: Node) -> NodeFacts | None:
         """Return the facts of a node; None if it changes nothing.
 
         Raises:
@@ -178,7 +178,7 @@ class FactsOf:
             self._known[key] = self._facts(node)
         return self._known[key]
 
-    def _facts(self, node: Node) -> Facts | None:
+    def _facts(self, node: Node) -> NodeFacts | None:
         built = NodeTensors(self._graph)
         built.add(node)
         outputs = [
@@ -192,7 +192,7 @@ class FactsOf:
         names = {
             value: one.name for value, one in zip(made.reads, made.dag.placeholders, strict=True)
         }
-        return Facts(made.dag, tuple(names.get(value, "") for value in node.inputs))
+        return NodeFacts(made.dag, tuple(names.get(value, "") for value in node.inputs))
 
     def _key(self, node: Node) -> object:
         operands = []

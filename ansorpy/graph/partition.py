@@ -15,7 +15,7 @@ the rules TilingWithFusion, SkipPadding, InlineTranspose, AlwaysInline and Strea
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ansorpy.graph.facts import Facts, FactsOf
+from ansorpy.graph.facts import NodeFacts, NodeFactsOf
 from ansorpy.graph.graph import Graph, Node
 from ansorpy.graph.groups import Partition, group_of
 from ansorpy.graph.operator import operator_of
@@ -45,7 +45,7 @@ class _Partitioner:
         self.readers = [self._readers(node) for node in self.nodes]
         self.wanted = [bool(graph.wanted.intersection(node.outputs)) for node in self.nodes]
         self.ends = _postdominators(self.readers, self.wanted)
-        self.facts_of = FactsOf(graph)
+        self.facts_of = NodeFactsOf(graph)
         self.taken: set[int] = set()
 
     def run(self) -> Partition:
@@ -206,7 +206,7 @@ class _Partitioner:
         }
         return tuple(sorted(found))
 
-    def _facts(self, n: int) -> Facts:
+    def _facts(self, n: int) -> NodeFacts:
         facts = self.facts_of(self.nodes[n])
         assert facts is not None  # views are left out before
         return facts
