@@ -27,7 +27,7 @@ def cast(values: Array, dtype: str) -> Array:
         truth: Array = np.not_equal(values, 0)
         return truth
     if dtype in INTS and values.dtype.kind == "f":
-        safe = np.clip(np.nan_to_num(np.trunc(values)), -(2.0**62), 2.0**62)
+        safe = np.clip(np.nan_to_num(np.trunc(values)), -(2.0**63), 2.0**63 - 2.0**10)
         values = safe.astype(np.int64)
     out: Array = values.astype(meaning(dtype))
     return out

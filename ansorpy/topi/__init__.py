@@ -104,6 +104,9 @@ from ansorpy.topi.pool import global_avg_pool as global_avg_pool
 from ansorpy.topi.pool import global_max_pool as global_max_pool
 from ansorpy.topi.pool import lp_pool as lp_pool
 from ansorpy.topi.pool import max_pool as max_pool
+from ansorpy.topi.quantize import dequantize_linear as dequantize_linear
+from ansorpy.topi.quantize import quantize_linear as quantize_linear
+from ansorpy.topi.quantize import saturate_cast as saturate_cast
 from ansorpy.topi.reduction import argmax as argmax
 from ansorpy.topi.reduction import argmin as argmin
 from ansorpy.topi.reduction import logsumexp as logsumexp
