@@ -5,12 +5,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.graph.graph import Graph
+from ansorpy.graph.passes.activations import activations
+from ansorpy.graph.passes.arith import arith
 from ansorpy.graph.passes.batch_norm import batch_norm
 from ansorpy.graph.passes.dead import dead
 from ansorpy.graph.passes.equal import equal
 from ansorpy.graph.passes.fold import fold
 from ansorpy.graph.passes.identity import identity
+from ansorpy.graph.passes.normalizations import normalizations
+from ansorpy.graph.passes.products import products
 from ansorpy.graph.passes.rewriter import Rewritten
+from ansorpy.graph.passes.transposes import transposes
 from ansorpy.graph.passes.views import views
 
 ROUNDS: Final = 32  # rounds of all passes; a graph of the ladder settles within 5
@@ -34,7 +39,12 @@ PASSES: Final[tuple[Pass, ...]] = (
     Pass("fold", fold),  # constants are conditions of the passes behind it
     Pass("identity", identity),
     Pass("views", views),
-    Pass("batch_norm", batch_norm, exact=False),
+    Pass("transposes", transposes),  # after views: reshapes are the only views
+    Pass("products", products, exact=False),  # takes transposes that no other pass merged
+    Pass("batch_norm", batch_norm, exact=False),  # products have a bias now
+    Pass("arith", arith, exact=False),  # one form for the two passes behind it
+    Pass("activations", activations, exact=False),
+    Pass("normalizations", normalizations, exact=False),
     Pass("equal", equal),  # last: operands are in their final form
 )
 
