@@ -56,6 +56,9 @@ class Draft:
         values = self.rng.uniform(0.25, 2, shape) * self.rng.choice([-1, 1], shape)
         return self.builder.constant(self.name(), values.astype(self.dtype))
 
+    def scalar(self, number: float) -> str:
+        return self.builder.constant(self.name(), np.array(number, self.dtype))
+
     def positive(self, shape: tuple[int, ...]) -> str:
         return self.builder.constant(
             self.name(), self.rng.uniform(0.25, 2, shape).astype(self.dtype)
@@ -210,9 +213,39 @@ def _concat(on: Draft) -> None:
         on.node("Concat", *([x] if on.chance(0.5) else [x, x]), axis=0)
 
 
+def _formula(on: Draft) -> None:
+    """Add an activation or a normalisation, spelt out."""
+    if not (x := on.pick()) or not on.shape(x):
+        return
+    axes = on.ints(-1)
+    match on.rng.integers(0, 3):
+        case 0:
+            steps: list[tuple[str, tuple[str | float, ...]]] = [
+                ("Sigmoid", (x,)), ("Mul", (x, "")),
+            ]  # fmt: skip
+        case 1:
+            steps = [("Mul", (x, 0.5**0.5)), ("Erf", ("",)), ("Add", ("", 1.0)),
+                     ("Mul", ("", x)), ("Mul", (0.5, ""))]  # fmt: skip
+        case _:
+            if not (centred := on.node("Sub", x, on.node("ReduceMean", x, axes) or x)):
+                return
+            steps = [("Mul", (centred, centred)), ("ReduceMean", ("", axes)), ("Add", ("", 0.5)),
+                     ("Sqrt", ("",)), ("Div", (centred, "")),
+                     ("Mul", ("", 3.0))]  # fmt: skip
+    last: str | None = ""
+    for op, operands in steps:
+        inputs = [
+            last or "" if one == "" else one if isinstance(one, str) else on.scalar(one)
+            for one in operands
+        ]
+        last = on.node(op, *inputs)
+        if last is None:
+            return
+
+
 MAKERS: tuple[Maker, ...] = (
     _unary, _binary, _binary, _cast, _twice, _transpose, _transpose, _view, _view, _product, _conv,
-    _normal, _reduction, _concat,
+    _normal, _reduction, _concat, _formula, _formula,
 )  # fmt: skip
 
 
@@ -225,8 +258,9 @@ def random_graph(seed: int, nodes: int = 14, dtype: str = "float32") -> Graph:
         if len(on.builder.producers) >= nodes:
             break
         MAKERS[int(on.rng.integers(0, len(MAKERS)))](on)
-    made = [name for name in on.live if name in on.builder.producers]
-    ends = [name for name in made[-3:] if on.chance(0.8)] or on.live[-1:]
+    read = {name for node in on.builder.producers.values() for name in node.inputs}
+    made = [name for name in on.live if name in on.builder.producers and name not in read]
+    ends = [name for name in made if on.chance(0.9)] or on.live[-1:]
     for n, name in enumerate(ends):
         on.builder.output(f"y{n}", name)
     return on.builder.graph()
