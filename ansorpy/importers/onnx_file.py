@@ -48,6 +48,7 @@ def graph_of_model(
     folder: Path | None = None,
     name: str = "model",
     constants: Mapping[str, Array] | None = None,
+    weights: Mapping[str, Weight] | None = None,
 ) -> Graph:
     """Return the graph of a model in memory; the arguments are those of `graph_of_file`.
 
@@ -55,6 +56,7 @@ def graph_of_model(
         folder: the folder that may hold external data.
         name: the name of the graph.
         constants: values of inputs by name: the model is made for these.
+        weights: initializers that a model of opset 23 leaves out, by name.
 
     Raises:
         GraphError: a node cannot be compiled.
@@ -76,6 +78,8 @@ def graph_of_model(
             else _input(builder, value, bind, shapes)
         )
     nodes.weights(tensors, scope)
+    for key, weight in (weights or {}).items():
+        scope[key] = builder.weight(nodes.fresh(key), weight)
     nodes.nodes(model.graph.node, scope)
     for output in model.graph.output:
         if output.name not in scope:

@@ -1,0 +1,132 @@
+"""A module of PyTorch becomes a graph: torch.export, then ONNX in memory, then `onnx_file`.
+
+Parameters and buffers become weights in place: they must not change while the graph is in use.
+"""
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any, Final
+
+from ansorpy.errors import GraphError
+from ansorpy.graph import Graph, Weight
+
+KEPT_ELEMENTS: Final = 1024  # elements; the importer of ONNX reads smaller constants by value
+TARGET: Final = re.compile(r"target=torch\.ops\.([\w.]+)")  # the node in messages of the exporter
+PACKAGES: Final = ("torch", "onnxscript", "onnx")
+
+
+def export_module(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
+    """Return the `torch.export.ExportedProgram` of a module, shapes fixed to those of the examples.
+
+    Args:
+        module: a `torch.nn.Module` in evaluation mode.
+        args, kwargs: example arguments of its `forward`.
+
+    Raises:
+        GraphError: torch or onnxscript is absent, torch cannot export the module, or the module
+            writes to a buffer or to an argument.
+    """
+    require_torch()
+    import torch
+
+    try:
+        with torch.no_grad(), quiet():
+            program = torch.export.export(module, tuple(args), dict(kwargs or {}))
+            program = program.run_decompositions({})  # writes become outputs; nothing else
+    except Exception as error:  # torch.export raises errors of many kinds, of user code as well
+        raise GraphError(
+            f"cannot export {type(module).__name__} because {first_line(error)}; expected a module"
+            " that torch.export accepts"
+        ) from error
+    signature = program.graph_signature
+    written = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if written:
+        raise GraphError(
+            f"cannot compile {type(module).__name__} because it writes to {written[0]!r};"
+            " expected a module in evaluation mode (module.eval()) that changes no state"
+        )
+    return program
+
+
+def graph_of_program(program: Any, name: str = "model") -> Graph:
+    """Return the graph of an exported program; inputs and outputs are its tensors, in order.
+
+    Args:
+        program: a `torch.export.ExportedProgram` of fixed shapes.
+
+    Raises:
+        GraphError: torch has no ONNX form of an operator, or ansorpy has no kernel for it.
+    """
+    require_torch()
+    import onnx_ir
+    import torch
+
+    from ansorpy.importers.onnx_file import OPSET, graph_of_model
+
+    try:
+        with quiet():
+            exported = torch.onnx.export(program, dynamo=True, opset_version=OPSET, verbose=False)
+    except Exception as error:  # the exporter raises errors of many kinds
+        found = TARGET.search(str(error.__cause__ or error))
+        why = f"operator {found[1]!r}" if found else first_line(error.__cause__ or error)
+        raise GraphError(
+            f"cannot import {name!r} because torch.onnx does not translate {why};"
+            " expected operators that ONNX has"
+        ) from error
+    model = exported.model
+    weights: dict[str, Weight] = {}
+    for key, value in model.graph.initializers.items():
+        if value.const_value is not None and value.const_value.size > KEPT_ELEMENTS:
+            weights[key] = weight_of(value.const_value)
+            value.const_value = None  # leaves it out of the protocol buffer
+    return graph_of_model(onnx_ir.to_proto(model), name=name, weights=weights)
+
+
+def graph_of_module(
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    name: str = "",
+) -> Graph:
+    """Return the graph of a module; arguments and errors are those of the two functions above.
+
+    Args:
+        name: the name of the graph; that of the module's class unless given.
+    """
+    program = export_module(module, args, kwargs)
+    return graph_of_program(program, name or type(module).__name__)
+
+
+def weight_of(tensor: Any) -> Weight:
+    """Return the weight of a tensor of onnx_ir, which shares its memory if it is contiguous."""
+    array = tensor.numpy()
+    if array.dtype.name == "bfloat16":
+        return Weight.of(array.view("uint16"), "bfloat16")
+    return Weight.of(array)
+
+
+def require_torch() -> None:
+    """Raise GraphError unless torch and the packages of its exporter are installed."""
+    for package in PACKAGES:
+        if find_spec(package) is None:
+            raise GraphError(
+                f"cannot import a module of PyTorch because package {package} is not installed;"
+                " expected pip install 'ansorpy[torch]'"
+            )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Ignore the warnings of torch's exporters, which concern torch's own code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of a message with words in it, at most 300 characters."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300]
