@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ansorpy import te as te
     from ansorpy.artifact import load_native as load_native
+    from ansorpy.bundle.load import load_model as load_model
     from ansorpy.client import Client as Client
     from ansorpy.client import load as load
     from ansorpy.errors import AnsorError as AnsorError
@@ -36,6 +37,7 @@ _HOMES = {
     "SpecError": "ansorpy.errors",
     "Target": "ansorpy.target",
     "load": "ansorpy.client",
+    "load_model": "ansorpy.bundle.load",
     "load_native": "ansorpy.artifact",
     "local_target": "ansorpy.measure.host",
     "tune": "ansorpy.tuner.api",
@@ -50,6 +52,7 @@ __all__ = [
     "SpecError",
     "Target",
     "load",
+    "load_model",
     "load_native",
     "local_target",
     "te",

@@ -14,7 +14,7 @@ from ansorpy.tuner.api import tune as tune_function
 
 PUBLIC = [
     "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "SpecError", "Target", "load",
-    "load_native", "local_target", "te", "tune",
+    "load_model", "load_native", "local_target", "te", "tune",
 ]  # fmt: skip
 
 

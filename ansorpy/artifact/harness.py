@@ -101,18 +101,20 @@ def refill(goal: Array, source: Array) -> None:
 
 
 def matched(
-    tensors: Sequence[TensorSpec], given: Sequence[Any], who: str
+    tensors: Sequence[TensorSpec], given: Sequence[Any], place: str = ""
 ) -> list[tuple[TensorSpec, Array]]:
     """Return tensors and the arrays given for them, of the right dtypes and shapes."""
     if len(given) != len(tensors):
         names = ", ".join(tensor.name for tensor in tensors)
-        raise TypeError(f"{who} {len(tensors)} arrays ({names}), got {len(given)}")
+        count = f"{len(given)} arrays were given{place}"
+        raise TypeError(f"cannot run because {count}; expected {len(tensors)}: {names}")
     pairs = list(zip(tensors, map(np.asarray, given), strict=True))
     for tensor, array in pairs:
+        name = f"cannot run because {tensor.name}{place}"
         if array.dtype != stored_dtype(tensor.dtype):
-            raise TypeError(f"{tensor.name}: dtype {array.dtype} given, {tensor.dtype} needed")
+            raise TypeError(f"{name} has dtype {array.dtype}; expected {tensor.dtype}")
         if array.shape != tensor.shape:
-            raise ValueError(f"{tensor.name}: shape {array.shape} given, {tensor.shape} needed")
+            raise ValueError(f"{name} has shape {array.shape}; expected {tensor.shape}")
     return pairs
 
 
@@ -146,7 +148,7 @@ class Bound:
         self, runner: "Runner", room: dict[str, Any], inputs: Sequence[Any], out: Any
     ) -> None:
         self.runner, self.out, self.begun = runner, out, False
-        self.given = placed(room, matched(runner.inputs, inputs, "run takes"))
+        self.given = placed(room, matched(runner.inputs, inputs))
         self.wanted = [] if out is None else placed(room, self._targets())
         self.arrays = dict(runner.constants)
         self.arrays |= {tensor.name: own for tensor, own, _ in (*self.given, *self.wanted)}
@@ -164,10 +166,10 @@ class Bound:
         """Return the bare call if no array is copied or made anew at a call; else None."""
         if self.out is None or any(own is not a for _, own, a in (*self.given, *self.wanted)):
             return None
-        launch, order, out = self.runner.launch, self._ordered(), self.out
+        launch, out = self.runner.bound(self._ordered()), self.out
 
         def call() -> Any:
-            launch(*order)
+            launch()
             return out
 
         return call
@@ -201,13 +203,14 @@ class Bound:
         """Return the arrays for the results; none may overlap an input."""
         out = self.out if isinstance(self.out, tuple) else (self.out,)
         if not all(isinstance(each, np.ndarray) for each in out):
-            raise TypeError("out takes NumPy arrays")
-        pairs = matched(self.runner.outputs, out, "out takes")
+            raise TypeError("cannot run because out has other objects; expected NumPy arrays")
+        pairs = matched(self.runner.outputs, out, " in out")
         for tensor, array in pairs:
+            name = f"cannot run because {tensor.name} in out"
             if not array.flags.writeable:
-                raise ValueError(f"{tensor.name}: out may not be written to")
+                raise ValueError(f"{name} is read-only; expected an array to write to")
             if any(np.may_share_memory(array, read) for _, _, read in self.given):
-                raise ValueError(f"{tensor.name}: out overlaps an input")
+                raise ValueError(f"{name} overlaps an input; expected memory of its own")
         return pairs
 
 
@@ -268,6 +271,10 @@ class Runner:
         """
         bound = Bound(self, {}, inputs, out)
         return bound.plain() or bound
+
+    def bound(self, arrays: Sequence[Array]) -> Callable[[], None]:
+        """Return `launch` on these arrays, as a function without arguments."""
+        return lambda: self.launch(*arrays)
 
     def random_inputs(self, rng: np.random.Generator) -> list[Array]:
         """Return floats uniform in [test.low, test.high), integers over a wide range."""
@@ -358,7 +365,7 @@ class Runner:
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Run the command line; return the exit code."""
-        parser = argparse.ArgumentParser(description="A tuned kernel: self-test and bench.")
+        parser = argparse.ArgumentParser(description="Self-test and bench.")
         parser.add_argument("--selftest", action="store_true", help="compare with float64 loops")
         parser.add_argument("--bench", action="store_true", help="time calls for a second")
         options = parser.parse_args(arguments)

@@ -17,6 +17,17 @@ SHORT: Final = (
     "args", "packed_args", "phase", "supported", "ahead", "run", "run_threads", "pack",
     "run_packed", "pool_open", "pool_close", "phases",
 )  # fmt: skip
+POOL_TYPE: Final = """\
+/* A running pool of threads; `run` returns after it has run all tasks. */
+#ifndef ANSORPY_POOL
+#define ANSORPY_POOL
+typedef struct ansorpy_pool ansorpy_pool;
+struct ansorpy_pool {
+    void (*run)(ansorpy_pool *pool, void (*task)(void *context, int64_t index), void *context,
+                int64_t tasks);
+};
+#endif
+"""
 
 
 def header_text(dag: Dag, library: Library) -> str:
@@ -77,16 +88,7 @@ typedef struct {{
     void *packed, *scratch;
 }} {p}_packed_args;
 
-/* A running pool of threads; `run` returns after it has run all tasks. */
-#ifndef ANSORPY_POOL
-#define ANSORPY_POOL
-typedef struct ansorpy_pool ansorpy_pool;
-struct ansorpy_pool {{
-    void (*run)(ansorpy_pool *pool, void (*task)(void *context, int64_t index), void *context,
-                int64_t tasks);
-}};
-#endif
-
+{POOL_TYPE}
 typedef struct {{
     void (*task)(const {p}_args *args, int64_t task);
     int64_t tasks;
@@ -97,7 +99,7 @@ typedef struct {{
 #define {p.upper()}_SCRATCH_BYTES {library.scratch_bytes}
 #define {p.upper()}_PHASES {len(library.phases)} /* tasks: {tasks} */
 
-/* Whether this processor has: {_wrapped(library.features)}. */
+/* Whether this processor has: {wrapped(library.features)}. */
 int32_t {p}_supported(void);
 void {p}_ahead(const {p}_args *args);
 void {p}_run(const {p}_args *args);
@@ -136,7 +138,8 @@ def _fields(tensors: Sequence[Buffer], weights: set[str]) -> str:
     return "\n".join(lines)
 
 
-def _wrapped(features: Sequence[str]) -> str:
+def wrapped(features: Sequence[str]) -> str:
+    """Return names for a comment of C, in lines."""
     lines, line = [], ""
     for name in features or ("nothing special",):
         if len(line) + len(name) > 78:

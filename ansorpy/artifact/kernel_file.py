@@ -236,17 +236,23 @@ The SIMD compiler: `tile` makes an intrinsic of numba from one line of text; sec
 describes the text. The harness: `Runner` calls a kernel, tests it and times it."""
 
 
-@lru_cache(maxsize=1)
-def _harness() -> str:
-    """Return the harness for `native.py`, which needs no numba: its file below the marker."""
-    return "# " + "-" * 30 + " harness, the same in every zip\n" + _below("harness.py", MARKER)
+def caller_parts() -> tuple[str, str]:
+    """Return the texts of the harness and of the calls of libraries, which need no numba."""
+    harness = below("ansorpy.artifact", "harness.py", MARKER)
+    calls = below("ansorpy.artifact", "library_calls.py", _CALLS_MARKER)
+    return (
+        "# " + "-" * 30 + " harness, the same in every zip\n" + harness.rstrip(),
+        "# " + "-" * 30 + " calls of a library\n" + calls.rstrip(),
+    )
 
 
-def _below(name: str, marker: str) -> str:
-    text = files("ansorpy.artifact").joinpath(name).read_text(encoding="utf-8")
+def below(package: str, name: str, marker: str) -> str:
+    """Return the text of a file of a package below a marker line."""
+    text = files(package).joinpath(name).read_text(encoding="utf-8")
     return text.partition(marker)[2]
 
 
+_CALLS_MARKER: Final = "# --- library calls: the same in every zip ---\n"
 _NATIVE_MARKER: Final = "# --- native: the same in every kernel zip ---\n"
 _NATIVE_DOC: Final = '''"""The exported library, called from Python: needs numpy, and no numba.
 
@@ -276,5 +282,5 @@ if __name__ == "__main__":
 
 def native_text() -> str:
     """Return `native.py`, the same text in every zip."""
-    native = "# " + "-" * 30 + " native\n" + _below("native.py", _NATIVE_MARKER)
-    return "\n\n\n".join([_NATIVE_DOC, _harness().rstrip(), native.rstrip(), _NATIVE_MAIN])
+    native = "# " + "-" * 30 + " native\n" + below("ansorpy.artifact", "native.py", _NATIVE_MARKER)
+    return "\n\n\n".join([_NATIVE_DOC, *caller_parts(), native.rstrip(), _NATIVE_MAIN])

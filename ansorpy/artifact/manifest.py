@@ -61,6 +61,40 @@ LIBRARY: Final[Mapping[str, Check]] = {
 }
 
 
+def _is_step(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and (_is_text(value.get("kernel")) or _is_text(value.get("function")))
+        and all(_are(_is_text)(value.get(key)) for key in ("reads", "writes", "nodes"))
+        and ("function" not in value or isinstance(value.get("attributes"), dict))
+    )
+
+
+def _is_values(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _is_tensor(one) and _is_count(one.get("argument")) and _is_count(one.get("at"))
+        for one in value.values()
+    )
+
+
+MODEL: Final[Mapping[str, Check]] = {
+    "name": _is_text,
+    "inputs": _are(_is_tensor),
+    "outputs": _are(_is_tensor),
+    "threads": _is_count,
+    "prefix": _is_text,
+    "features": _are(_is_text),
+    "native_steps": _is_count,
+    "tolerances": _are(_is_number),
+    "memory.weights_bytes": _is_count,
+    "memory.packed_bytes": _is_count,
+    "memory.arena_bytes": _is_count,
+    "memory.scratch_bytes": _is_count,
+    "values": _is_values,
+    "steps": _are(_is_step),
+}
+
+
 def check_fields(manifest: Mapping[str, Any], fields: Mapping[str, Check], place: str) -> None:
     """Raise PackageError, which names the field, unless every field is there and of its kind."""
     for name, check in fields.items():

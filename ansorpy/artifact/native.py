@@ -1,23 +1,22 @@
 """Call the exported library of a kernel zip from Python: ctypes and numpy, no numba.
 
-The text of this file, below its marker line, is copied into the zip as `native.py`, behind that
-of `harness.py`.
+The text of this file, below its marker line, is copied into the zip as `native.py`, behind those
+of `harness.py` and `library_calls.py`.
 """
 
 import ctypes
 import json
-import os
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ansorpy.artifact.harness import Array, Raced, Runner, TensorSpec, Test
+from ansorpy.artifact.library_calls import Pool, function_of
 
 # --- native: the same in every kernel zip ---
 
 
-class LibraryPool:
+class LibraryPool(Pool):
     """A running pool of threads, which the kernels of any number of zips share.
 
     A process forked from this one has none of its threads: calls there run on their callers'.
@@ -28,35 +27,8 @@ class LibraryPool:
     """
 
     def __init__(self, folder: Path, threads: int) -> None:
-        if threads < 1:
-            raise ValueError(f"cannot open a pool of {threads} threads; expected at least 1")
         library, native, _ = _opened(folder)
-        start = _function(library, f"{native['prefix']}_pool_open", ctypes.c_int32)
-        close = _function(library, f"{native['prefix']}_pool_close", ctypes.c_void_p)
-        start.restype = ctypes.c_void_p
-        self.address: int | None = start(threads)
-        self._close = weakref.finalize(self, _close, close, self.address, os.getpid())
-
-    def close(self) -> None:
-        """End the threads; no kernel may be running. Later calls run on their callers' threads."""
-        self.address = None
-        self._close()
-
-    @property
-    def _as_parameter_(self) -> int | None:
-        """The pool as ctypes passes it; NULL if it is closed."""
-        return self.address
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _close(close: Any, address: int | None, process: int) -> None:
-    if os.getpid() == process:
-        close(address)
+        super().__init__(library, native["prefix"], threads)
 
 
 def open_library(
@@ -78,15 +50,15 @@ def open_library(
     count = facts["target"]["threads"] if threads is None else threads
     sizes = {".workspace": native["workspace_bytes"]}
     if pool is None:
-        run = _function(library, f"{prefix}_run_threads", ctypes.c_void_p, ctypes.c_int32)
+        run = function_of(library, f"{prefix}_run_threads", ctypes.c_void_p, ctypes.c_int32)
         launch = _caller(run, count)
-        ahead = _caller(_function(library, f"{prefix}_ahead", ctypes.c_void_p))
+        ahead = _caller(function_of(library, f"{prefix}_ahead", ctypes.c_void_p))
     else:
         packed = native["packed_bytes"]
         sizes = {".packed": packed, ".scratch": native["workspace_bytes"] - packed}
-        run = _function(library, f"{prefix}_run_packed", ctypes.c_void_p, ctypes.c_void_p)
+        run = function_of(library, f"{prefix}_run_packed", ctypes.c_void_p, ctypes.c_void_p)
         launch = _caller(run, pool)
-        ahead = _caller(_function(library, f"{prefix}_pack", ctypes.c_void_p))
+        ahead = _caller(function_of(library, f"{prefix}_pack", ctypes.c_void_p))
     memory = [TensorSpec(name, "uint8", (size,), "scratch") for name, size in sizes.items()]
     return Runner(
         tensors=(*given, *gives, *memory),
@@ -117,13 +89,6 @@ def _opened(folder: Path) -> tuple[ctypes.CDLL, Any, Any]:
 
 def _tensor(facts: Any, role: str) -> TensorSpec:
     return TensorSpec(facts["name"], facts["dtype"], tuple(facts["shape"]), role)
-
-
-def _function(library: ctypes.CDLL, symbol: str, *kinds: Any) -> Any:
-    """Return `void symbol(kinds)`."""
-    function = getattr(library, symbol)
-    function.restype, function.argtypes = None, kinds
-    return function
 
 
 def _caller(function: Any, *more: Any) -> Callable[..., None]:

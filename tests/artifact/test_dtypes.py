@@ -85,7 +85,7 @@ def test_float16_arrays_go_in_and_come_out(half: Path) -> None:
     out = np.zeros((16, 8), np.float16)
     assert kernel.prepare(np.asfortranarray(a), b, out=out)() is out
     np.testing.assert_array_equal(out, found)
-    with pytest.raises(TypeError, match="A: dtype uint16 given, float16 needed"):
+    with pytest.raises(TypeError, match="A has dtype uint16; expected float16"):
         kernel(a.view(np.uint16), b)
 
 

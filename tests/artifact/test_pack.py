@@ -166,14 +166,14 @@ def test_an_unsuitable_array_out_is_refused(kernel: LoadedKernel) -> None:
     a, b = inputs()
     fixed = np.zeros((5, 6), np.float32)
     fixed.flags.writeable = False
-    with pytest.raises(ValueError, match="C: out may not be written to"):
+    with pytest.raises(ValueError, match="C in out is read-only; expected an array to write to"):
         kernel.run(a, b, out=fixed)
     both = np.zeros(35 + 30, np.float32)
-    with pytest.raises(ValueError, match="C: out overlaps an input"):
+    with pytest.raises(ValueError, match="C in out overlaps an input; expected memory of its own"):
         kernel.run(both[:35].reshape(5, 7), b, out=both[30:60].reshape(5, 6))
-    with pytest.raises(TypeError, match="out takes NumPy arrays"):
+    with pytest.raises(TypeError, match="out has other objects; expected NumPy arrays"):
         kernel.run(a, b, out=[[0.0] * 6] * 5)
-    with pytest.raises(ValueError, match=r"C: shape \(6, 5\) given, \(5, 6\) needed"):
+    with pytest.raises(ValueError, match=r"C in out has shape \(6, 5\); expected \(5, 6\)"):
         kernel.run(a, b, out=np.zeros((6, 5), np.float32))
 
 
@@ -195,9 +195,13 @@ def test_concurrent_calls_do_not_share_state(kernel: LoadedKernel) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda a, b: (a,), TypeError, r"run takes 2 arrays \(A, B\), got 1"),
-        (lambda a, b: (a.astype(np.float64), b), TypeError, "A: dtype float64 given, float32"),
-        (lambda a, b: (a, b.T), ValueError, r"B: shape \(6, 7\) given, \(7, 6\) needed"),
+        (lambda a, b: (a,), TypeError, "1 arrays were given; expected 2: A, B"),
+        (
+            lambda a, b: (a.astype(np.float64), b),
+            TypeError,
+            "A has dtype float64; expected float32",
+        ),
+        (lambda a, b: (a, b.T), ValueError, r"B has shape \(6, 7\); expected \(7, 6\)"),
     ],
 )
 def test_wrong_inputs_are_named(

@@ -158,7 +158,7 @@ def model(hosted: bool = True) -> Model:
     )
 
 
-def tested(made: Model) -> ModelPlan:
+def with_self_test(made: Model) -> ModelPlan:
     """Return the plan with a self-test."""
     inputs = made.inputs(7)
     outputs = made.expected(*inputs)

@@ -96,7 +96,7 @@ def test_each_name_gets_a_kernel_with_its_own_names(tmp_path: Path) -> None:
     assert kernels["second"] is not None
     kernel = load(kernels["second"])
     assert kernel.selftest() == []
-    with pytest.raises(ValueError, match=r"D: shape \(31,\) given, \(32,\) needed"):
+    with pytest.raises(ValueError, match=r"D has shape \(31,\); expected \(32,\)"):
         kernel(*(np.ones(shape, np.float32) for shape in ((16, 24), (24, 32), (31,))))
 
 

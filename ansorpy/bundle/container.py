@@ -1,0 +1,170 @@
+"""The zip of a bundle: weights, one library, its header, the runner, and the manifest."""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from ansorpy.artifact.kernel_file import below, caller_parts
+from ansorpy.artifact.stored_zip import Buffer, packed
+from ansorpy.bundle.driver import driver_prefix
+from ansorpy.bundle.format import BUNDLE, HEADER, HOSTED, LIBRARY, RUNNER, SAMPLES, WEIGHTS
+from ansorpy.bundle.header import model_header
+from ansorpy.bundle.library import model_library
+from ansorpy.bundle.memory import ModelMemory, memory_of
+from ansorpy.bundle.plan import HostedStep, KernelStep, ModelPlan, SelfTest, Step
+from ansorpy.bundle.tensor_file import TensorFile, raw, tensor_file
+from ansorpy.graph.graph import Array, ValueInfo
+
+
+def write_bundle(path: Path, plan: ModelPlan) -> Path:
+    """Link the library of a model and write its bundle; equal plans give equal bytes.
+
+    Raises:
+        BuildError: the library cannot be linked.
+        GraphError: values of a weight are not at hand.
+        ValueError: the bundle would be larger than 4 GiB.
+    """
+    memory = memory_of(plan)
+    prefix = driver_prefix(plan, memory)
+    content: dict[str, Sequence[Buffer]] = {
+        RUNNER: [runner_text().encode()],
+        HEADER: [model_header(plan, memory, prefix).encode()],
+        LIBRARY: [model_library(plan, memory, prefix)],
+        WEIGHTS: _stored(memory.weights, {n: plan.weights[n].array for n in memory.weights.order}),
+    }
+    if plan.hosted:
+        content[HOSTED] = [hosted_text(plan).encode()]
+    if plan.self_test is not None:
+        content[SAMPLES] = _samples(plan, plan.self_test)
+    partial = path.with_suffix(".partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with partial.open("wb") as file:
+            file.writelines(packed(content, manifest_of(plan, memory, prefix), BUNDLE))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, Any]:
+    """Return the fields of `model.json`, but for the digests of the files."""
+    test = plan.self_test
+    return {
+        "name": plan.name,
+        "inputs": [_tensor(plan, name, name) for name in plan.inputs],
+        "outputs": [_output(plan, out.name, out.value) for out in plan.outputs],
+        "threads": plan.threads,
+        "prefix": prefix,
+        "features": sorted({name for k in plan.kernels for name in k.library.features}),
+        "native_steps": len(plan.steps) + bool(memory.copies),
+        "tolerances": [0.0] * len(plan.outputs) if test is None else list(test.tolerances),
+        "memory": {
+            "weights_bytes": memory.weights.size_bytes,
+            "packed_bytes": memory.packed_bytes,
+            "arena_bytes": memory.arena.size_bytes,
+            "arena_bound_bytes": memory.arena.bound_bytes,
+            "arena_sum_bytes": memory.arena.sum_bytes,
+            "scratch_bytes": memory.scratch_bytes,
+        },
+        "values": {
+            name: {
+                **_tensor(plan, name, name), "argument": place.argument, "at": place.at,
+            }
+            for name, place in memory.places.items()
+        },
+        "steps": [_step(plan, step) for step in plan.steps],
+        "kernels": [
+            {
+                "name": kernel.name,
+                "workload": kernel.workload,
+                "object_sha256": kernel.library.object_sha256,
+                "prefix": kernel.library.prefix,
+                "best_s": kernel.best_s,
+                "packed_bytes": kernel.library.packed_bytes,
+                "scratch_bytes": kernel.library.scratch_bytes,
+                "tasks": [phase.tasks for phase in kernel.library.phases],
+            }
+            for kernel in plan.kernels
+        ],
+        "source_sha256": plan.source_digest or None,
+        "ansorpy": version("ansorpy"),
+    }  # fmt: skip
+
+
+def _tensor(plan: ModelPlan, name: str, value: str) -> dict[str, Any]:
+    info = plan.values[value]
+    return {"name": name, "dtype": info.dtype, "shape": list(info.fixed_shape)}
+
+
+def _output(plan: ModelPlan, name: str, value: str) -> dict[str, Any]:
+    facts = _tensor(plan, name, value)
+    return facts | {"key": f"{name} (output)"} if name in plan.inputs else facts
+
+
+def _step(plan: ModelPlan, step: Step) -> dict[str, Any]:
+    facts = {"reads": list(step.reads), "writes": list(step.writes), "nodes": list(step.nodes)}
+    match step:
+        case KernelStep():
+            return {"kernel": step.kernel, "best_s": plan.by_name[step.kernel].best_s, **facts}
+        case HostedStep():
+            attributes = json.loads(step.attributes)
+            return {"function": step.function, "attributes": attributes, **facts}
+
+
+def _samples(plan: ModelPlan, test: SelfTest) -> Sequence[Buffer]:
+    """Return the self-test's file: in0, in1 ..., out0, out1 ..."""
+    infos, arrays = [], {}
+    values = [output.value for output in plan.outputs]
+    for mark, names, given in (("in", plan.inputs, test.inputs), ("out", values, test.outputs)):
+        for number, (name, array) in enumerate(zip(names, given, strict=True)):
+            info = plan.values[name]
+            infos.append(ValueInfo(f"{mark}{number}", info.shape, info.dtype))
+            arrays[f"{mark}{number}"] = array
+    return _stored(tensor_file(infos), arrays)
+
+
+def _stored(file: TensorFile, arrays: Mapping[str, Array]) -> Sequence[Buffer]:
+    return [file.header, *(raw(arrays[name]) for name in file.order)]
+
+
+def hosted_text(plan: ModelPlan) -> str:
+    """Return `hosted.py`."""
+    texts = [function.text.strip("\n") for function in plan.hosted]
+    return "\n\n\n".join([_HOSTED_DOC, *texts]) + "\n"
+
+
+def runner_text() -> str:
+    """Return `model.py`, the same text in every bundle of a version."""
+    runner = "# " + "-" * 30 + " runner\n" + below("ansorpy.bundle", "runner.py", _MARKER).rstrip()
+    return "\n\n\n".join([_RUNNER_DOC, *caller_parts(), runner, _RUNNER_MAIN])
+
+
+_MARKER: Final = "# --- runner: the same in every bundle ---\n"
+_HOSTED_DOC: Final = '''"""The steps of the model that run in NumPy."""
+
+import math
+
+import numpy as np'''
+_RUNNER_DOC: Final = '''"""A whole model, called from Python: needs numpy and ctypes only.
+
+    import model
+    run = model.open_model(folder, threads=2).run
+    outputs = run(*inputs)
+    python model.py --selftest --bench [--threads N]
+"""
+
+import ctypes
+import importlib.util
+import json
+import os
+import weakref
+from functools import partial
+from pathlib import Path
+from typing import Self'''
+_RUNNER_MAIN: Final = """\
+if __name__ == "__main__":
+    raise SystemExit(main())
+"""

@@ -1,0 +1,15 @@
+"""Names of the files of a bundle, in order, and the version of its manifest."""
+
+from typing import Final
+
+from ansorpy.artifact.stored_zip import ZipKind
+
+MANIFEST: Final = "model.json"
+RUNNER: Final = "model.py"
+HEADER: Final = "model.h"
+LIBRARY: Final = "libmodel.so"
+WEIGHTS: Final = "weights.safetensors"
+SAMPLES: Final = "selftest.safetensors"
+HOSTED: Final = "hosted.py"
+NAMES: Final = (RUNNER, HOSTED, HEADER, LIBRARY, SAMPLES, MANIFEST, WEIGHTS)
+BUNDLE: Final = ZipKind("bundle", NAMES, MANIFEST, format=1, align_bytes=64)

@@ -1,0 +1,185 @@
+"""Load a bundle as a callable model."""
+
+import ctypes
+import mmap
+import os
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from ansorpy.artifact import manifest
+from ansorpy.artifact.arrays import importer_of, to_numpy
+from ansorpy.artifact.elf import check_library
+from ansorpy.artifact.folder import new_folder, remove
+from ansorpy.artifact.harness import TensorSpec
+from ansorpy.artifact.stored_zip import opened
+from ansorpy.bundle.format import BUNDLE, HOSTED, LIBRARY, SAMPLES, WEIGHTS
+from ansorpy.bundle.runner import ModelRunner, hosted_functions
+from ansorpy.errors import PackageError
+
+
+class LoadedModel:
+    """A model of this process.
+
+    Calling it takes arrays in the order of `inputs` or by their names, from NumPy or any library
+    that speaks DLPack, and returns the same kind: an array, or a tuple if there are several. Calls
+    of several threads may overlap; each thread has its own intermediates.
+    """
+
+    def __init__(self, runner: ModelRunner) -> None:
+        self._runner = runner
+        self.manifest: Mapping[str, Any] = runner.facts
+        self.name: str = runner.facts["name"]
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of each input, in order; bfloat16 arrays are uint16 bits."""
+        return self._runner.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of each output, in order."""
+        return self._runner.outputs
+
+    def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """Return the output array, or a tuple of several.
+
+        Args:
+            inputs: arrays in order, or one mapping of names to arrays.
+            out: NumPy array (or tuple of arrays) to write to and return; new ones unless given.
+            named: arrays by name of the input.
+
+        Raises:
+            TypeError: a missing or unknown input, another dtype, or memory that cannot be read.
+            ValueError: another shape; `out` is read-only or overlaps an input.
+        """
+        given = self._ordered(inputs, named)
+        labels = [tensor.name for tensor in self.inputs]
+        labels = labels if len(labels) == len(given) else [f"input {k}" for k in range(len(given))]
+        arrays = [to_numpy(array, label) for array, label in zip(given, labels, strict=True)]
+        result = self._runner.run(*arrays, out=out)
+        if out is not None:
+            return result
+        imported = importer_of(given)
+        return tuple(map(imported, result)) if isinstance(result, tuple) else imported(result)
+
+    def prepare(self, *inputs: Any, out: Any = None) -> Any:
+        """Return a function without arguments that runs on these very NumPy arrays.
+
+        That is the fastest way to call a model. The arrays may change in place between calls.
+        With `out`, and arrays that are contiguous, a call copies nothing.
+        """
+        return self._runner.prepare(*inputs, out=out)
+
+    def selftest(self) -> list[str]:
+        """Return one line per wrong output of the stored self-test; none if all are right."""
+        return self._runner.selftest()
+
+    def bench(self, seconds: float = 1.0) -> list[float]:
+        """Return the wall times of calls in seconds, fastest first."""
+        return self._runner.bench(seconds)
+
+    def close(self) -> None:
+        """End the threads; no call may be running. Later calls run on their callers' threads."""
+        self._runner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        given, made = (
+            ", ".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in tensors)
+            for tensors in (self.inputs, self.outputs)
+        )
+        return f"<model {self.name}({given}) -> {made}>"
+
+    def _ordered(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the given arrays in the order of the inputs."""
+        first = inputs[0] if len(inputs) == 1 else None
+        if isinstance(first, Mapping):
+            inputs, named = (), {**first, **named}
+        if not named:
+            return inputs
+        names = [tensor.name for tensor in self.inputs]
+        if inputs or sorted(named) != sorted(names):
+            got = [*(["positional arrays"] if inputs else []), *named]
+            raise TypeError(
+                f"cannot run {self.name} because {', '.join(got)} were given;"
+                f" expected {', '.join(names)}"
+            )
+        return tuple(named[name] for name in names)
+
+
+def load_model(path: Path | str, threads: int | None = None, *, verify: bool = True) -> LoadedModel:
+    """Open a bundle. This runs its code: load only trusted files, and leave them unchanged.
+
+    Weights are mapped, not read into memory, and packed once for the kernels.
+
+    Args:
+        threads: number of threads with the caller's; as tuned unless given.
+        verify: check the digest of the weights; those of all other files are always checked.
+
+    Raises:
+        PackageError: a byte is not as it was packed, or this processor lacks a feature.
+        ValueError: fewer than one thread.
+    """
+    if threads is not None and threads < 1:
+        raise ValueError(f"cannot run a model on {threads} threads; expected at least 1")
+    path = Path(path)
+    place = path.name
+    data = _mapped(path)
+    facts, files = opened(memoryview(data), place, BUNDLE, () if verify else (WEIGHTS,))
+    manifest.check_fields(facts, manifest.MODEL, place)
+    missing = {LIBRARY, WEIGHTS} - set(files)
+    if missing:
+        raise PackageError(f"{place}: it has no {', '.join(sorted(missing))}")
+    if len(files[WEIGHTS]) != facts["memory"]["weights_bytes"]:
+        raise PackageError(f"{place}: its manifest tells another size of {WEIGHTS}")
+    runner = _runner(facts, files, place, threads)
+    data.madvise(mmap.MADV_DONTNEED)  # packed by now: the pages that steps read come back
+    return LoadedModel(runner)
+
+
+def _runner(
+    facts: Mapping[str, Any], files: Mapping[str, memoryview], place: str, threads: int | None
+) -> ModelRunner:
+    """Return the runner of a checked bundle; the folder of its library lasts as long."""
+    check_library(bytes(files[LIBRARY]), f"{place}: {LIBRARY}")
+    folder = new_folder()
+    try:
+        for name in {LIBRARY, HOSTED} & set(files):
+            (folder / name).write_bytes(files[name])
+        runner = ModelRunner(
+            facts,
+            ctypes.CDLL(str(folder / LIBRARY)),
+            np.frombuffer(files[WEIGHTS], np.uint8),
+            hosted_functions(folder, facts),
+            facts["threads"] if threads is None else threads,
+            bytes(files.get(SAMPLES, b"")),
+        )
+    except Exception as error:  # the files are code of the bundle: they may raise anything
+        remove(folder, os.getpid())
+        raise PackageError(f"cannot load {place}: {error}") from error
+    weakref.finalize(runner, remove, folder, os.getpid())
+    return runner
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    """Return a file as memory.
+
+    Raises:
+        PackageError: it cannot be read, or is no plain file.
+    """
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise PackageError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # an empty file, or a null byte in its name
+        raise PackageError(f"cannot read {str(path)[:80]!r}: {error}") from error

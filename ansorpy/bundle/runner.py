@@ -1,0 +1,239 @@
+"""The runner of a bundle: NumPy and ctypes only.
+
+The text of this file, below its marker line, is copied into the bundle as `model.py`, behind those
+of the harness and of the calls of libraries.
+"""
+
+import argparse
+import ctypes
+import importlib.util
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ansorpy.artifact.harness import (
+    Array,
+    Runner,
+    TensorSpec,
+    Test,
+    fresh,
+    stored_dtype,
+    widened,
+)
+from ansorpy.artifact.library_calls import Pool, function_of
+
+# --- runner: the same in every bundle ---
+
+Hosted = Callable[..., Sequence[Any]]
+
+
+class ModelRunner(Runner):
+    """Runs the steps of a model on arrays.
+
+    Args:
+        facts: the manifest, `model.json`.
+        library: the opened `libmodel.so`.
+        weights: uint8, the bytes of `weights.safetensors`, at a multiple of 64 bytes.
+        functions: the hosted functions, by name.
+        threads: number of threads with the caller's.
+        samples: the bytes of `selftest.safetensors`; b"": there is no self-test.
+
+    Raises:
+        RuntimeError: this processor lacks a feature that a kernel needs.
+    """
+
+    def __init__(
+        self,
+        facts: Mapping[str, Any],
+        library: ctypes.CDLL,
+        weights: Array,
+        functions: Mapping[str, Hosted],
+        threads: int,
+        samples: bytes = b"",
+    ) -> None:
+        self.facts, self.weights, self.functions = facts, weights, functions
+        prefix, memory = facts["prefix"], facts["memory"]
+        if not getattr(library, f"{prefix}_supported")():
+            needed = ", ".join(facts["features"])
+            raise RuntimeError(f"cannot run the model because this processor lacks one of {needed}")
+        self.pool = Pool(library, prefix, threads) if threads != 1 else None
+        self.packed = fresh((memory["packed_bytes"],), "uint8")
+        scratch = fresh((memory["scratch_bytes"],), "uint8")
+        prepare = function_of(library, f"{prefix}_prepare", *[ctypes.c_void_p] * 3)
+        prepare(weights.ctypes.data, self.packed.ctypes.data, scratch.ctypes.data)
+        self._calls = self._ranges(library, prefix)
+        self._samples = read_tensors(samples) if samples else {}
+        tensors = [
+            *(_tensor(one, "input") for one in facts["inputs"]),
+            *(_tensor(one, "output") for one in facts["outputs"]),
+            *(
+                TensorSpec(f" {area}", "uint8", (memory[f"{area}_bytes"],), "scratch")
+                for area in ("arena", "scratch")
+            ),
+        ]
+        names = [tensor.name for tensor in tensors]
+        given, made = len(facts["inputs"]), len(facts["outputs"])
+        super().__init__(
+            tensors, names[:given], names[given : given + made], {}, self._launch, _nothing,
+            self._expected, Test(-1.0, 1.0, tuple(facts["tolerances"]), 0), 0,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End the threads; no call may be running. Later calls run on their callers' threads."""
+        if self.pool is not None:
+            self.pool.close()
+
+    def bound(self, arrays: Sequence[Array]) -> Callable[[], None]:
+        """Return a call without arguments that runs all steps on these arrays."""
+        arena, scratch = arrays[-2:]
+        order = [*arrays[:-2], self.weights, self.packed, arena, scratch]
+        words = (ctypes.c_void_p * len(order))(*(array.ctypes.data for array in order))
+        calls = [
+            partial(run, words, self.pool) if step is None else self._hosted(step, order)
+            for run, step in self._calls
+        ]
+
+        def call(_alive: object = order) -> None:
+            for each in calls:
+                each()
+
+        return call
+
+    def _launch(self, *arrays: Array) -> None:
+        self.bound(arrays)()
+
+    def _ranges(self, library: ctypes.CDLL, prefix: str) -> list[tuple[Any, Any]]:
+        """Return native calls of (words, pool), and hosted steps, in order."""
+        steps, count = self.facts["steps"], self.facts["native_steps"]
+        hosted = [k for k, step in enumerate(steps) if "function" in step]
+        if not hosted:
+            return [(function_of(library, f"{prefix}_run", *[ctypes.c_void_p] * 2), None)]
+        bounds = [ctypes.c_int64] * 2
+        run = function_of(library, f"{prefix}_run_steps", *[ctypes.c_void_p] * 2, *bounds)
+        found: list[tuple[Any, Any]] = []
+        begin = 0
+        for end in (*hosted, count):
+            if begin < end:
+                found.append((_range(run, begin, end), None))
+            if end < count and end in hosted:
+                found.append((None, steps[end]))
+            begin = end + 1
+        return found
+
+    def _hosted(self, step: Mapping[str, Any], order: Sequence[Array]) -> Callable[[], None]:
+        """Return a call of a hosted step on views of the driver's arguments."""
+        function = self.functions[step["function"]]
+        reads, writes = ([self._view(n, order) for n in step[key]] for key in ("reads", "writes"))
+        attributes = step["attributes"]
+
+        def call() -> None:
+            results = [np.asarray(one) for one in function(reads, **attributes)]
+            if [(r.dtype, r.shape) for r in results] != [(w.dtype, w.shape) for w in writes]:
+                wanted = ", ".join(f"{w.dtype}{list(w.shape)}" for w in writes)
+                got = ", ".join(f"{r.dtype}{list(r.shape)}" for r in results)
+                raise RuntimeError(
+                    f"cannot go on because hosted function {step['function']} returned {got};"
+                    f" expected {wanted}"
+                )
+            for goal, result in zip(writes, results, strict=True):
+                np.copyto(goal, result)
+
+        return call
+
+    def _view(self, name: str, order: Sequence[Array]) -> Array:
+        """Return a value of a step, where it lies."""
+        value = self.facts["values"][name]
+        kind, at = stored_dtype(value["dtype"]), value["at"]
+        shape = tuple(value["shape"])
+        size_bytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        whole = order[value["argument"]].reshape(-1).view(np.uint8)
+        found: Array = whole[at : at + size_bytes].view(kind).reshape(shape)
+        return found
+
+    def random_inputs(self, rng: np.random.Generator) -> list[Array]:
+        """Return the inputs of the self-test; random ones if there is none."""
+        stored = [self._samples.get(f"in{k}") for k in range(len(self.inputs))]
+        drawn = super().random_inputs(rng)
+        return [d if s is None else s for s, d in zip(stored, drawn, strict=True)]
+
+    def selftest(self) -> list[str]:
+        """Return one line per wrong output; none if all are within their tolerances."""
+        if not self._samples:
+            return ["this bundle has no self-test"]
+        return self.mistakes(self.random_inputs(np.random.default_rng(0)), exact=False)
+
+    def _expected(self, _inputs: list[Array], _constants: list[Array]) -> tuple[Array, ...]:
+        stored = [self._samples[f"out{k}"] for k in range(len(self.outputs))]
+        return tuple(widened(a, t.dtype) for a, t in zip(stored, self.outputs, strict=True))
+
+
+def _range(run: Any, begin: int, end: int) -> Callable[..., None]:
+    return lambda words, pool: run(words, pool, begin, end)
+
+
+def _tensor(facts: Mapping[str, Any], role: str) -> TensorSpec:
+    # A model may give an input back under its own name: outputs have keys of their own.
+    name = facts["name"] if role == "input" else facts.get("key", facts["name"])
+    return TensorSpec(name, facts["dtype"], tuple(facts["shape"]), role)
+
+
+def _nothing(*_arrays: Array) -> None:
+    """Do no work ahead: weights were packed when the model was opened."""
+
+
+def read_tensors(data: bytes) -> dict[str, Array]:
+    """Return the arrays of a file in the layout of safetensors."""
+    size = int.from_bytes(data[:8], "little")
+    kinds = {
+        "BOOL": "bool", "I8": "int8", "U8": "uint8", "I32": "int32", "I64": "int64",
+        "F16": "float16", "BF16": "uint16", "F32": "float32", "F64": "float64",
+    }  # fmt: skip
+    found = {}
+    for name, facts in json.loads(data[8 : 8 + size]).items():
+        begin, end = (8 + size + at for at in facts["data_offsets"])
+        array: Array = np.frombuffer(data[begin:end], kinds[facts["dtype"]])
+        found[name] = array.reshape(facts["shape"])
+    return found
+
+
+def hosted_functions(folder: Path, facts: Mapping[str, Any]) -> dict[str, Hosted]:
+    """Return the functions of `hosted.py` that the steps name."""
+    names = {step["function"] for step in facts["steps"] if "function" in step}
+    if not names:
+        return {}
+    spec = importlib.util.spec_from_file_location(f"{facts['prefix']}_hosted", folder / "hosted.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {name: getattr(module, name) for name in names}
+
+
+def open_model(folder: Path, threads: int | None = None) -> ModelRunner:
+    """Return the runner of an unpacked bundle.
+
+    Args:
+        threads: as tuned unless given.
+    """
+    facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    samples = folder / "selftest.safetensors"
+    return ModelRunner(
+        facts,
+        ctypes.CDLL(str(folder / "libmodel.so")),
+        np.memmap(folder / "weights.safetensors", np.uint8, "r"),
+        hosted_functions(folder, facts),
+        facts["threads"] if threads is None else threads,
+        samples.read_bytes() if samples.exists() else b"",
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line on the folder of this file; return the exit code."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--threads", type=int, help="number of threads; as tuned unless given")
+    options, rest = parser.parse_known_args(arguments)
+    return open_model(Path(__file__).parent, options.threads).main(rest)
