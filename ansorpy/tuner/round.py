@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.cost.model import CostModel, Costs, ForTask, Sample
+from ansorpy.cost.model import CostModel, ForTask, Sample
 from ansorpy.cost.quality import assess
 from ansorpy.events import Improved, RoundDone, TimeSpent
 from ansorpy.measure.outcome import Outcome
@@ -134,9 +134,9 @@ def update(
     Returns:
         The samples, and how well the model predicted them before.
     """
-    quality = quality_of(task, chosen, costs_of(outcomes), ForTask(model, task.key))
     task.learn(chosen, outcomes)
     samples = tuple(task.samples(chosen))
+    quality = quality_of(samples, ForTask(model, task.key))
     model.update(samples)
     return samples, quality
 
@@ -160,19 +160,10 @@ def append(
     yield told
 
 
-def quality_of(
-    task: Task, chosen: Sequence[Candidate], costs_s: Costs, model: ForTask
-) -> Mapping[str, float]:
-    """Return how well the model predicts a round."""
-    if not chosen:
+def quality_of(samples: Sequence[Sample], model: ForTask) -> Mapping[str, float]:
+    """Return how well the model predicts a round before it learns from it."""
+    if not samples:
         return {}
-    scores = np.zeros(len(chosen))
-    numbers = sorted({candidate.plan for candidate in chosen})
-    places = [[i for i, c in enumerate(chosen) if c.plan == number] for number in numbers]
-    batches = [
-        task.features(number, [chosen[i] for i in place])
-        for number, place in zip(numbers, places, strict=True)
-    ]
-    for place, found in zip(places, model.predict(batches), strict=True):
-        scores[place] = found
+    scores = np.concatenate(model.predict([sample.batch for sample in samples]))
+    costs_s = np.concatenate([sample.costs_s for sample in samples])
     return {name: float(value) for name, value in asdict(assess(scores, costs_s)).items()}
