@@ -17,7 +17,6 @@ from ansorpy.artifact.harness import Raced, Runner, TensorSpec, Test
 from ansorpy.artifact.reference import reference_source
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simd_file import joined, simd_paths
-from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.verify.exactness import exact_magnitude
 from ansorpy.measure.verify.inputs import Array, constants, decode
@@ -77,16 +76,11 @@ def tensors(dag: Dag, buffers: Sequence[Buffer]) -> tuple[TensorSpec, ...]:
         TensorSpec(
             buffer.name,
             buffer.dtype,
-            tuple(_number(extent) for extent in buffer.shape),
+            buffer.extents,
             "weight" if buffer.name in weights else roles[buffer.scope],
         )
         for buffer in buffers
     )
-
-
-def _number(extent: object) -> int:
-    assert isinstance(extent, Const)
-    return int(extent.value)
 
 
 def output_names(dag: Dag) -> tuple[str, ...]:

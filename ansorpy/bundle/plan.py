@@ -13,7 +13,6 @@ from math import prod
 from typing import Final
 
 from ansorpy.codegen.exported_types import Library
-from ansorpy.expr.expr import Const
 from ansorpy.graph.graph import Array, Output, ValueInfo, Weight
 from ansorpy.loopir.nodes import Buffer, Scope
 
@@ -252,9 +251,8 @@ def _problems_of_call(plan: ModelPlan, step: KernelStep, kernel: ModelKernel) ->
 
 
 def _misfit(value: ValueInfo, buffer: Buffer) -> Iterator[str]:
-    extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
-    if value.dtype != buffer.dtype or prod(value.fixed_shape) != prod(extents):
+    if value.dtype != buffer.dtype or prod(value.fixed_shape) != prod(buffer.extents):
         yield (
             f"{value.name!r} is {value.dtype}{list(value.fixed_shape)};"
-            f" expected {buffer.dtype}{extents}"
+            f" expected {buffer.dtype}{list(buffer.extents)}"
         )

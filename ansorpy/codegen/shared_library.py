@@ -8,6 +8,7 @@ import ctypes
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +32,6 @@ from ansorpy.codegen.runtime.c_entry import (
 )
 from ansorpy.codegen.runtime.native_launcher import NO_POOL, native_call, word_array
 from ansorpy.codegen.runtime.phase_loop import timed_loop
-from ansorpy.codegen.symbols import extents
 from ansorpy.errors import BuildError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const
@@ -95,9 +95,7 @@ def _addressing(export: Export) -> Addressing:
         elif buffer.scope is Scope.GLOBAL:
             area = Area.PACKED if buffer.name in packed else Area.SCRATCH
             locations.append(Location(area, ends[area]))
-            size_bytes = SIZE_BYTES[buffer.dtype]
-            for extent in extents(buffer):
-                size_bytes *= extent
+            size_bytes = prod(buffer.extents) * SIZE_BYTES[buffer.dtype]
             ends[area] += -(-size_bytes // ALIGN_BYTES) * ALIGN_BYTES
         else:
             locations.append(Location(Area.ARGUMENT, order.index(buffer.name)))

@@ -6,7 +6,7 @@ from math import prod
 
 from ansorpy.codegen.simd.kinds import Operand
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Const, Expr, Var, reads
+from ansorpy.expr.expr import Expr, Var, reads
 from ansorpy.expr.intervals import Interval, bounds
 from ansorpy.loopir.nodes import Buffer, Stmt, Tile
 from ansorpy.loopir.rewrite import walk_stmt
@@ -80,26 +80,18 @@ class SymbolTable:
 
 def memory(buffer: Buffer, symbol: str) -> SymbolBuffer:
     """Return the entry of a buffer that lives in memory."""
-    return SymbolBuffer(symbol, buffer.dtype, extents(buffer), Operand(buffer.dtype, 0, None))
+    return SymbolBuffer(symbol, buffer.dtype, buffer.extents, Operand(buffer.dtype, 0, None))
 
 
 def register_tile(buffer: Buffer, symbol: str, body: Stmt) -> SymbolBuffer:
     """Return the entry of a REGISTER buffer; the tiles in `body` say whether it holds vectors."""
-    shape = extents(buffer)
+    shape = buffer.extents
     lanes = any(
         isinstance(stmt, Tile) and _along_lane(stmt, buffer.name) for stmt in walk_stmt(body)
     )
     rest = (shape[:-1] if lanes else shape) or (() if lanes else (1,))
     operand = Operand(buffer.dtype, shape[-1] if lanes else 0, rest)
     return SymbolBuffer(symbol, buffer.dtype, shape, operand)
-
-
-def extents(buffer: Buffer) -> tuple[int, ...]:
-    """Return the shape of a bound buffer; BuildError if an extent is no number."""
-    for extent in buffer.shape:
-        if not isinstance(extent, Const):
-            raise BuildError(f"{buffer.name}: extent {extent} is not a number")
-    return tuple(int(extent.value) for extent in buffer.shape if isinstance(extent, Const))
 
 
 def _along_lane(tile: Tile, name: str) -> bool:

@@ -14,7 +14,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
-from ansorpy.expr.expr import Expr
+from ansorpy.errors import LoweringError
+from ansorpy.expr.expr import Const, Expr
 from ansorpy.loopir.hints import Hints
 from ansorpy.te.dag import Dag
 
@@ -53,6 +54,16 @@ class Buffer:
     dtype: str
     shape: tuple[Expr, ...]
     scope: Scope
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape as numbers; LoweringError if an extent is not bound."""
+        return tuple(map(self._number, self.shape))
+
+    def _number(self, extent: Expr) -> int:
+        if not isinstance(extent, Const):
+            raise LoweringError(f"{self.name}: extent {extent} is not a number")
+        return int(extent.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Binary, Const, Read, Var
 from ansorpy.loopir.nodes import Buffer, Program, Scope
-from ansorpy.measure.verify.guard_pages import extents
 from ansorpy.target import Target
 from ansorpy.te.dag import Axis, Compute, Dag, Placeholder
 
@@ -113,7 +112,7 @@ class Fake:
 
 
 def _view(address: int, buffer: Buffer) -> Array:
-    shape = extents(buffer)
+    shape = buffer.extents
     kind = np.ctypeslib.as_ctypes_type(np.dtype(buffer.dtype))
     pointer = ctypes.cast(address, ctypes.POINTER(kind))
     return np.ctypeslib.as_array(pointer, shape)

@@ -44,26 +44,33 @@ def slot_of(cores: int, outcomes: list[Outcome]) -> tuple[LocalSlot, Scripted]:
     return LocalSlot(cast(WorkerPool, workers), cast(CaseFolders, cases), MeasureSettings()), worker
 
 
+def answer_of(slot: LocalSlot, request: TrialRequest | CheckRequest) -> Outcome | Checked:
+    slot.submit(request)
+    while (answer := slot.advance()) is None:
+        pass
+    return answer
+
+
 def asked(cores: int, best_s: float | None, *found: Outcome) -> tuple[Outcome, int]:
     """Return the outcome of a trial whose timings are given, and how many were used."""
     left = list(found)
     slot, _ = slot_of(cores, left)
-    outcome = slot.run(TrialRequest(BUILT, None, best_s, fresh=True))
+    outcome = answer_of(slot, TrialRequest(BUILT, None, best_s, fresh=True))
     assert not isinstance(outcome, Checked)
     return outcome, len(found) - len(left)
 
 
 def test_a_check_runs_every_case_or_only_the_first_in_a_fresh_child() -> None:
     slot, worker = slot_of(1, [])
-    assert isinstance(slot.run(CheckRequest(BUILT, None)), Checked)
-    assert isinstance(slot.run(CheckRequest(BUILT, None, 2.5)), Checked)
+    assert isinstance(answer_of(slot, CheckRequest(BUILT, None)), Checked)
+    assert isinstance(answer_of(slot, CheckRequest(BUILT, None, 2.5)), Checked)
     race_s = MeasureSettings().race_timeout_s
     assert worker.calls == [("check", race_s, True), ("glance_at", 2.5, True)]
 
 
 def test_a_trial_on_several_threads_is_timed_between_two_checks() -> None:
     slot, worker = slot_of(2, [QUICK])
-    assert slot.run(TrialRequest(BUILT, None)) == QUICK
+    assert answer_of(slot, TrialRequest(BUILT, None)) == QUICK
     functions = [function for function, _, _ in worker.calls]
     assert functions == ["glance_at", "prepare", "time_parallel", "check"]
 

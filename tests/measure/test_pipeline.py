@@ -288,18 +288,17 @@ def flow(
         builders[0].nap_s = 10 * NAP_S
         queue.start(builders[0], asked[:batch], 5.0)
         builders[0].nap_s = NAP_S
-    built: dict[int, Span] = {}
 
     def request_of(number: int, done: BuildResult) -> TrialRequest:
         assert isinstance(done.built, Nap)
         assert done.built.number == str(number)
-        built[number] = done.built.span
         return TrialRequest(done.built, None)
 
-    def result_of(number: int, answer: Outcome | Checked) -> tuple[Span, Span]:
+    def result_of(_: int, done: BuildResult, answer: Outcome | Checked) -> tuple[Span, Span]:
         assert isinstance(answer, Measured)
+        assert isinstance(done.built, Nap)
         begin, end = answer.times_s
-        return built[number], (begin, end)
+        return done.built.span, (begin, end)
 
     pipeline = BuildRunPipeline[tuple[Span, Span]](queue, slot, request_of, result_of)
     found = pipeline.run(asked, 5.0)

@@ -67,23 +67,22 @@ class BatchMeasurer:
                 known = self.queue.cache.outcome(meaning, done)
                 if known is not None:
                     return known
-            built[number] = done
             first, fresh = fresh, False
             return TrialRequest(done.built, meaning, best_s, self.reference, first)
 
-        def outcome_of(number: int, outcome: Outcome | Checked) -> Outcome | None:
+        def outcome_of(
+            number: int, done: BuildResult, outcome: Outcome | Checked
+        ) -> Outcome | None:
             nonlocal best_s
             assert not isinstance(outcome, Checked)
             if isinstance(outcome, Failed):
                 return outcome
-            done, meaning = built[number], candidates[number].meaning
             self.note_reference(done.built, outcome)
             if outcome.slowdown <= QUIET:
-                self.queue.cache.put_outcome(meaning, done.built, outcome)
+                self.queue.cache.put_outcome(candidates[number].meaning, done.built, outcome)
             best_s = outcome.cost_s if best_s is None else min(best_s, outcome.cost_s)
             return replace(outcome, build_s=done.build_s)
 
-        built: dict[int, BuildResult] = {}
         self.slot.prepare({one.meaning for one in candidates})
         pipeline = BuildRunPipeline[Outcome | None](
             self.queue, self.slot, trial_of, outcome_of, (late, None)
@@ -101,19 +100,17 @@ class BatchMeasurer:
         Args:
             glance_s: None to run every case, else the time-out of the first one.
         """
-        built: dict[int, BuildResult] = {}
 
         def check_of(number: int, done: BuildResult) -> CheckRequest:
-            built[number] = done
             return CheckRequest(done.built, candidates[number].meaning, glance_s[number])
 
         def verdict_of(
-            number: int, answer: Outcome | Checked
+            _number: int, done: BuildResult, answer: Outcome | Checked
         ) -> tuple[BuildResult, Checked] | Failed:
             if isinstance(answer, Failed):
                 return answer
             assert isinstance(answer, Checked)
-            return built[number], answer
+            return done, answer
 
         pipeline = BuildRunPipeline[tuple[BuildResult, Checked] | Failed](
             self.queue, self.slot, check_of, verdict_of

@@ -92,13 +92,6 @@ class LocalSlot:
             return answer
         return None
 
-    def run(self, request: TrialRequest | CheckRequest) -> Outcome | Checked:
-        """Return the answer to a request, waiting for it."""
-        self.submit(request)
-        while (answer := self.advance()) is None:
-            pass
-        return answer
-
     def try_library(self, library: Library, cases: Path) -> Outcome:
         """Check and time a library through its own functions; wait for the outcome.
 

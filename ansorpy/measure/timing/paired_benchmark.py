@@ -9,7 +9,7 @@ from ansorpy.measure.backend import MachineCode, backend
 from ansorpy.measure.timing.interleave import interleave
 from ansorpy.measure.timing.numpy_baseline import numpy_call
 from ansorpy.measure.timing.sampling import SamplingOptions
-from ansorpy.measure.timing.workplace import workplace
+from ansorpy.measure.timing.workplace import BoundKernel, workplace
 from ansorpy.measure.verify.guard_pages import aligned_empty
 from ansorpy.measure.verify.inputs import Array, Inputs
 from ansorpy.measure.workers.worker_main import watch
@@ -37,7 +37,7 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
     watch("race")
     place = workplace(job.folder)
     calls: dict[str, Callable[[], object]] = {}
-    alive: list[object] = []  # the memory and code behind the addresses in the calls
+    kernels: list[BoundKernel] = []  # the memory behind the addresses in the calls
     if job.numpy is not None:
         watch("the NumPy baseline")
         # NumPy first: BLAS starts its threads before an OpenMP runtime binds this one to a core.
@@ -46,14 +46,8 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
         watch("race")
     for name, built in job.kernels:
         loaded = backend(job.backend).load(built)
-        memory = place.memory(built.buffers, place.cases[0])
-        loaded.run_ahead(memory.addresses)
-        alive.append((loaded, memory))
-        calls[name] = (
-            loaded.bind_parallel(memory.addresses, job.threads)
-            if job.threads > 1
-            else loaded.bind(memory.addresses)
-        )
+        kernels.append(place.bind(loaded, built.buffers, place.cases[0], job.threads))
+        calls[name] = kernels[-1].call
 
     def pause(before: str, after: str) -> None:
         # Kernels share one thread runtime, whose spinning threads serve the next kernel as well.

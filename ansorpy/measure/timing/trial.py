@@ -11,7 +11,7 @@ from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.protocols import Checked
 from ansorpy.measure.timing.drift import FIRST_SAMPLES, Reference, time_with_reference
 from ansorpy.measure.timing.sampling import SamplingOptions, time_call
-from ansorpy.measure.timing.workplace import KernelMemory, workplace
+from ansorpy.measure.timing.workplace import BoundKernel, workplace
 from ansorpy.measure.verify.cases import Case
 from ansorpy.measure.verify.check import compare_all, glance, verify
 from ansorpy.measure.verify.inputs import decode
@@ -61,9 +61,8 @@ def trial(job: Trial) -> Measured | Failed:
     watch("time")
     start = time.perf_counter()
     place = workplace(job.folder)
-    memory = place.memory(job.built.buffers, place.cases[0])
-    loaded.run_ahead(memory.addresses)
-    measured = _timed(loaded.bind(memory.addresses), job)
+    bound = place.bind(loaded, job.built.buffers, place.cases[0])
+    measured = _timed(bound.call, job)
     run_s = time.perf_counter() - start
     if job.led_by(measured):
         start = time.perf_counter()
@@ -82,13 +81,13 @@ def time_parallel(job: Trial) -> Measured | Failed:
     loaded, load_s = _load(job)
     start = time.perf_counter()
     first, *others = workplace(job.folder).cases
-    call, failed = _in_parallel(loaded, job, first)
+    bound, failed = _in_parallel(loaded, job, first)
     if failed is not None:
         return failed
     check_s = time.perf_counter() - start
     watch("time in parallel")
     start = time.perf_counter()
-    measured = _timed(call, job)
+    measured = _timed(bound.call, job)
     run_s = time.perf_counter() - start
     if job.led_by(measured):
         start = time.perf_counter()
@@ -116,22 +115,10 @@ def _reference(job: Trial, built: MachineCode, usual_s: float) -> Reference:
     place = workplace(job.folder)
     if built not in place.references:
         loaded = backend(job.backend).load(built)
-        memory = place.memory(built.buffers, place.cases[0])
-        loaded.run_ahead(memory.addresses)
+        bound = place.bind(loaded, built.buffers, place.cases[0], job.threads)
         place.references.clear()
-        place.references[built] = Reference(_bound(loaded, memory, job.threads), usual_s)
-    return place.references[built]
-
-
-def _bound(loaded: CallableCode, memory: KernelMemory, threads: int) -> Callable[[], None]:
-    """Return a call that keeps its memory alive."""
-    addresses = memory.addresses
-    bound = loaded.bind_parallel(addresses, threads) if threads > 1 else loaded.bind(addresses)
-
-    def call(_alive: object = (loaded, memory)) -> None:
-        bound()
-
-    return call
+        place.references[built] = Reference(bound.call, usual_s), bound
+    return place.references[built][0]
 
 
 def _checked(job: Trial, how: Callable[[CallableCode, Trial], Failed | None]) -> Checked | Failed:
@@ -162,34 +149,29 @@ def _errors(job: Trial) -> tuple[float, ...]:
     """Return the largest finite error of every output of the first case."""
     loaded, _ = _load(job)
     place = workplace(job.folder)
-    memory = place.memory(job.built.buffers, place.cases[0])
-    loaded.run_ahead(memory.addresses)
-    loaded.run(memory.addresses)
+    bound = place.bind(loaded, job.built.buffers, place.cases[0])
+    bound.call()
     found = []
     for one in place.cases[0].expected:
-        got = decode(memory.array(one.name), one.dtype).astype(np.float64)
+        got = decode(bound.memory.array(one.name), one.dtype).astype(np.float64)
         with np.errstate(invalid="ignore"):
             apart = np.abs(got - one.value)
         found.append(float(np.max(apart, initial=0.0, where=np.isfinite(apart))))
     return tuple(found)
 
 
-def _in_parallel(
-    loaded: CallableCode, job: Trial, case: Case
-) -> tuple[Callable[[], None], Failed | None]:
-    """Run one case twice on several threads; return the call and its failure, if any."""
+def _in_parallel(loaded: CallableCode, job: Trial, case: Case) -> tuple[BoundKernel, Failed | None]:
+    """Run one case twice on several threads; return the bound kernel and its failure, if any."""
     watch("check in parallel")
     place = workplace(job.folder)
-    memory = place.memory(job.built.buffers, case)
-    loaded.run_ahead(memory.addresses)
-    call = _bound(loaded, memory, job.threads)
+    bound = place.bind(loaded, job.built.buffers, case, job.threads)
     for _ in range(2):
-        call()
-        failed = compare_all(case, memory.array, memory.buffers)
+        bound.call()
+        failed = compare_all(case, bound.memory.array, bound.memory.buffers)
         if failed is not None:
             place.clear()
-            return call, Failed("wrong", f"on {job.threads} threads, {failed.message}")
-    return call, None
+            return bound, Failed("wrong", f"on {job.threads} threads, {failed.message}")
+    return bound, None
 
 
 def _load(job: Trial) -> tuple[CallableCode, float]:

@@ -1,5 +1,6 @@
 """Cases and memory that the candidates of one task share in one process."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -7,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure.backend import MachineCode
+from ansorpy.measure.backend import CallableCode, MachineCode
 from ansorpy.measure.timing.drift import Reference
 from ansorpy.measure.verify.cases import Case, load_cases
-from ansorpy.measure.verify.guard_pages import GuardedBuffers, aligned_empty, extents, poison
+from ansorpy.measure.verify.guard_pages import GuardedBuffers, aligned_empty, poison
 from ansorpy.measure.verify.inputs import Array, Inputs, storage
 
 WRITTEN_LINE: Final = 1  # cache line of a page at which written buffers start; read ones: 0
@@ -38,6 +39,14 @@ class KernelMemory:
 
 
 @dataclass(frozen=True)
+class BoundKernel:
+    """A kernel as a call without arguments, and the memory that the call works on."""
+
+    call: Callable[[], None]
+    memory: KernelMemory
+
+
+@dataclass(frozen=True)
 class Workplace:
     """The cases of one task, their constants, and memory that its candidates use in turns.
 
@@ -48,12 +57,24 @@ class Workplace:
     constants: Inputs
     guarded: GuardedBuffers = field(default_factory=GuardedBuffers)
     arrays: dict[tuple[object, ...], Array] = field(default_factory=dict)
-    references: dict[MachineCode, Reference] = field(default_factory=dict)  # at most one
+    # At most one, with its memory.
+    references: dict[MachineCode, tuple[Reference, BoundKernel]] = field(default_factory=dict)
 
     def memory(self, buffers: tuple[Buffer, ...], case: Case) -> KernelMemory:
         """Return memory with the inputs of a case and poison in all other buffers."""
         arrays = {buffer.name: self._array(buffer, case) for buffer in buffers}
         return KernelMemory({buffer.name: buffer for buffer in buffers}, arrays)
+
+    def bind(
+        self, code: CallableCode, buffers: tuple[Buffer, ...], case: Case, threads: int = 1
+    ) -> BoundKernel:
+        """Return a kernel on memory as of `memory`; its phases ahead have been run."""
+        memory = self.memory(buffers, case)
+        at = memory.addresses
+        code.run_ahead(at)
+        return BoundKernel(
+            code.bind_parallel(at, threads) if threads > 1 else code.bind(at), memory
+        )
 
     def clear(self) -> None:
         """Free all memory."""
@@ -66,7 +87,7 @@ class Workplace:
         key = (buffer, case.name if given is case.inputs else "")
         array = self.arrays.get(key)
         if array is None:
-            shape = extents(buffer)
+            shape = buffer.extents
             line = 0 if given is not None else WRITTEN_LINE
             array = aligned_empty(prod(shape), storage(buffer.dtype), line).reshape(shape)
             if given is not None:

@@ -60,16 +60,19 @@ class CaseFolders:
             RunError: a file of the folder was changed since it was written.
         """
         cases = self.all() if cases is None else cases
+        folder = cases if meaning is None else self._reformulated.get((cases, meaning))
+        if folder is None:
+            assert meaning is not None
+            folder = self._reformulated[cases, meaning] = self._reformulate(cases, meaning)
+        self._sealed.check(folder)
+        return folder
+
+    def _reformulate(self, cases: Path, meaning: Dag) -> Path:
         self._sealed.check(cases)
-        if meaning is None:
-            return cases
-        if (cases, meaning) not in self._reformulated:
-            folder = self._sealed.folder()
-            known, fixed = load_cases(cases)
-            self._sealed.keep(folder, save_cases(reformulated(known, meaning), fixed, folder))
-            self._reformulated[cases, meaning] = folder
-        self._sealed.check(self._reformulated[cases, meaning])
-        return self._reformulated[cases, meaning]
+        folder = self._sealed.folder()
+        known, fixed = load_cases(cases)
+        self._sealed.keep(folder, save_cases(reformulated(known, meaning), fixed, folder))
+        return folder
 
     def _save(self, cases: Sequence[Case], folder: Path) -> None:
         self._sealed.keep(folder, save_cases(cases, constants(self._dag), folder))

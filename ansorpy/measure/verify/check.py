@@ -9,7 +9,7 @@ from ansorpy.measure.backend import CallableCode
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.verify.accept import inside, is_right
 from ansorpy.measure.verify.cases import Case, Expected
-from ansorpy.measure.verify.guard_pages import Arena, GuardedBuffers, extents, poison
+from ansorpy.measure.verify.guard_pages import Arena, GuardedBuffers, poison
 from ansorpy.measure.verify.inputs import Array, Inputs, decode
 from ansorpy.measure.verify.poison import PATTERNS as STACK_PATTERNS
 from ansorpy.measure.verify.poison import scribbler
@@ -104,8 +104,8 @@ def compare_all(
     """Compare every output of a run with the expected one."""
     for expected in case.expected:
         buffer = buffers.get(expected.name)
-        if buffer is None or extents(buffer) != expected.value.shape:
-            shape = "missing" if buffer is None else extents(buffer)
+        if buffer is None or buffer.extents != expected.value.shape:
+            shape = "missing" if buffer is None else buffer.extents
             return Failed("wrong", f"output {expected.name} is {shape}, not {expected.value.shape}")
         message = compare(expected, array(expected.name), case.nans)
         if message is not None:

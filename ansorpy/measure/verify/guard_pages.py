@@ -15,7 +15,6 @@ import numpy as np
 
 from ansorpy.errors import RunError
 from ansorpy.expr.dtypes import FLOATS
-from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.verify.inputs import Array, storage
 
@@ -126,7 +125,7 @@ class Arena:
     def array(self, name: str) -> Array:
         """Return a buffer as an array of its dtype and shape."""
         buffer = self.buffers[name]
-        return self._memory[name].data.view(storage(buffer.dtype)).reshape(extents(buffer))
+        return self._memory[name].data.view(storage(buffer.dtype)).reshape(buffer.extents)
 
     def fill(self, values: Mapping[str, Array], pattern: Literal["nan", "bytes"]) -> None:
         """Copy `values` in; poison every other buffer."""
@@ -157,15 +156,9 @@ class Arena:
         return None
 
 
-def extents(buffer: Buffer) -> tuple[int, ...]:
-    """Return the shape of a bound buffer as numbers."""
-    assert all(isinstance(extent, Const) for extent in buffer.shape)
-    return tuple(int(e.value) for e in buffer.shape if isinstance(e, Const))
-
-
 def size_bytes(buffer: Buffer) -> int:
     """Return the size of a bound buffer."""
-    return prod(extents(buffer)) * storage(buffer.dtype).itemsize
+    return prod(buffer.extents) * storage(buffer.dtype).itemsize
 
 
 def poison(array: Array, dtype: str, pattern: Literal["nan", "bytes"]) -> None:

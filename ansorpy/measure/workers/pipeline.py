@@ -36,7 +36,7 @@ class BuildRunPipeline(Generic[T]):
         slot: None if nothing is to be measured.
         request_of: the request to the slot for number i, or already its result. It is called when
             the slot is free, so that it can use all earlier outcomes.
-        result_of: the result of number i from the answer of the slot.
+        result_of: the result of number i from its machine code and the answer of the slot.
         stop: once the first is true nothing more is built, and the second is the result of every
             number that was not built.
     """
@@ -46,7 +46,7 @@ class BuildRunPipeline(Generic[T]):
         queue: BuildQueue,
         slot: Slot | None,
         request_of: Callable[[int, BuildResult], TrialRequest | CheckRequest | T],
-        result_of: Callable[[int, Outcome | Checked], T],
+        result_of: Callable[[int, BuildResult, Outcome | Checked], T],
         stop: tuple[Callable[[], bool], T] | None = None,
     ) -> None:
         self._queue, self._slot = queue, slot
@@ -55,7 +55,7 @@ class BuildRunPipeline(Generic[T]):
         self._numbers: dict[BuildRequest, list[int]] = {}  # numbers by unfinished request
         self._waiting: deque[BuildRequest] = deque()
         self._ready: deque[tuple[int, BuildResult]] = deque()
-        self._measured: int | None = None  # number in the slot
+        self._measured: tuple[int, BuildResult] | None = None  # in the slot
         self._reserved = False
 
     def run(self, requests: Sequence[BuildRequest], timeout_s: float) -> list[T | Failed]:
@@ -105,7 +105,7 @@ class BuildRunPipeline(Generic[T]):
             if isinstance(request, TrialRequest | CheckRequest):
                 assert self._slot is not None
                 self._slot.submit(request)
-                self._measured = number
+                self._measured = number, built
             else:
                 self._results[number] = request
 
@@ -141,8 +141,8 @@ class BuildRunPipeline(Generic[T]):
         assert self._measured is not None
         answer = self._slot.advance()
         if answer is not None:
-            number, self._measured = self._measured, None
-            self._results[number] = self._result_of(number, answer)
+            (number, built), self._measured = self._measured, None
+            self._results[number] = self._result_of(number, built, answer)
 
     def _wait(self) -> None:
         """Wait for a builder or the slot; take the answers that are there."""
@@ -171,5 +171,5 @@ def build_all(
     return pipeline.run(requests, timeout_s)
 
 
-def _no_answer(number: int, answer: object) -> BuildResult:
+def _no_answer(number: int, _built: BuildResult, answer: object) -> BuildResult:
     raise AssertionError(f"request {number} of a pipeline without a slot was answered: {answer}")

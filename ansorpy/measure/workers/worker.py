@@ -2,7 +2,7 @@
 
 import os
 import pickle
-import selectors
+import select
 import signal
 import subprocess
 import time
@@ -193,9 +193,9 @@ class Worker:
         return frames.receive(self.fileno(), limit)
 
     def _readable(self, timeout_s: float) -> bool:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.fileno(), selectors.EVENT_READ)
-            return bool(selector.select(timeout_s))
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return bool(poll.poll(timeout_s * 1e3))
 
     def _stderr_excerpt(self) -> str:
         assert self._process is not None
