@@ -202,6 +202,7 @@ def _about(
                 "dtype": node.dtype,
                 "shape": list(node.shape),
                 "constant": node.constant,
+                **({"span": by_name[node.name].span} if by_name[node.name].span else {}),
             }
             for node in dag.placeholders
         ],

@@ -20,12 +20,16 @@ READY = " ready"  # key of a room whose work on constants is done (no tensor has
 
 
 class TensorSpec(NamedTuple):
-    """One buffer of the kernel. `role`: input, weight, constant, output or scratch."""
+    """One buffer of the kernel. `role`: input, weight, constant, output or scratch.
+
+    `span` is the range (first, last + 1) of random integers for an input that chooses indices.
+    """
 
     name: str
     dtype: str  # bfloat16 arrays are uint16 bit patterns
     shape: tuple[int, ...]
     role: str
+    span: tuple[int, int] | None = None
 
 
 class Test(NamedTuple):
@@ -281,7 +285,8 @@ class Runner:
         spans = {"int8": (-128, 128), "uint8": (0, 256), "bool": (0, 2)}
         drawn = []
         for tensor in self.inputs:
-            values: Any = rng.integers(*spans.get(tensor.dtype, (-1000, 1000)), tensor.shape)
+            span = tensor.span or spans.get(tensor.dtype, (-1000, 1000))
+            values: Any = rng.integers(*span, tensor.shape)
             if stored_dtype(tensor.dtype).kind == "f" or tensor.dtype == "bfloat16":
                 values = rng.uniform(self.test.low, self.test.high, tensor.shape)
             drawn.append(narrowed(np.asarray(values), tensor.dtype))

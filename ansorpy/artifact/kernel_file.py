@@ -19,7 +19,7 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simd_file import joined, simd_paths
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.verify.exactness import exact_magnitude
-from ansorpy.measure.verify.inputs import Array, constants, decode
+from ansorpy.measure.verify.inputs import Array, constants, decode, index_spans
 from ansorpy.oracle.reference import evaluate_bounded
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Compute, Dag, Placeholder
@@ -72,12 +72,14 @@ def tensors(dag: Dag, buffers: Sequence[Buffer]) -> tuple[TensorSpec, ...]:
         Scope.GLOBAL: "scratch",
     }
     weights = {node.name for node in dag.placeholders if node.constant}
+    spans = index_spans(dag)
     return tuple(
         TensorSpec(
             buffer.name,
             buffer.dtype,
             buffer.extents,
             "weight" if buffer.name in weights else roles[buffer.scope],
+            spans.get(buffer.name),
         )
         for buffer in buffers
     )
@@ -117,8 +119,9 @@ def make_test(dag: Dag, meaning: Dag | None = None) -> Test:
 
 
 def _tolerances(dag: Dag, low: float, high: float) -> tuple[float, ...]:
+    spans = index_spans(dag)
     listed = [
-        TensorSpec(node.name, node.dtype, node.shape, "input")
+        TensorSpec(node.name, node.dtype, node.shape, "input", spans.get(node.name))
         for node in dag.nodes
         if isinstance(node, Placeholder)
     ]

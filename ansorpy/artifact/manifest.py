@@ -36,7 +36,11 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_input(value: Any) -> bool:
-    return _is_tensor(value) and type(value.get("constant")) is bool
+    return (
+        _is_tensor(value)
+        and type(value.get("constant")) is bool
+        and ("span" not in value or _is_span(value["span"]))
+    )
 
 
 def _is_span(value: Any) -> bool:

@@ -88,7 +88,7 @@ def _opened(folder: Path) -> tuple[ctypes.CDLL, Any, Any]:
 
 
 def _tensor(facts: Any, role: str) -> TensorSpec:
-    return TensorSpec(facts["name"], facts["dtype"], tuple(facts["shape"]), role)
+    return TensorSpec(facts["name"], facts["dtype"], tuple(facts["shape"]), role, facts.get("span"))
 
 
 def _caller(function: Any, *more: Any) -> Callable[..., None]:

@@ -22,6 +22,7 @@ from ansorpy.expr.expr import (
     Expr,
     Select,
     Var,
+    reads,
 )
 from ansorpy.expr.interval_arithmetic import BINARY_INTERVALS, UNARY_INTERVALS, hull
 
@@ -56,8 +57,21 @@ def bounds(expr: Expr, ranges: Ranges, facts: Facts = NO_FACTS) -> Interval:
         SpecError: `expr` is a float.
     """
     if expr.dtype == INDEX:
-        return bounds_of_form(form(expr), ranges, facts)
+        found = bounds_of_form(form(expr), ranges, facts)
+        return INTEGER_RANGE[INDEX] if may_wrap(expr, ranges) else found
     return _of_atom(expr, ranges, facts)
+
+
+def may_wrap(expr: Expr, ranges: Ranges) -> bool:
+    """Return True if an int64 that depends on data may leave int64, and then wraps around.
+
+    Arithmetic on axes never does: `te.check` has proved it. Nothing follows from a condition, nor
+    for a min or max, of an operand that may wrap: its form is not the number that is computed.
+    """
+    if not reads(expr):
+        return False
+    low, high = bounds_of_form(form(expr), ranges)
+    return low < INTEGER_RANGE[INDEX][0] or high > INTEGER_RANGE[INDEX][1]
 
 
 def bounds_of_form(of: Form, ranges: Ranges, facts: Facts = NO_FACTS) -> Interval:
@@ -159,6 +173,8 @@ def _of_binary(expr: Binary, ranges: Ranges, facts: Facts) -> Interval:
 def _of_comparison(expr: Binary, ranges: Ranges, facts: Facts) -> Interval:
     if expr.a.dtype in FLOATS:
         return 0, 1
+    if expr.a.dtype == INDEX and (may_wrap(expr.a, ranges) or may_wrap(expr.b, ranges)):
+        return 0, 1
     if expr.a.dtype == INDEX:
         low, high = bounds_of_form(form(expr.a).plus(form(expr.b), -1), ranges, facts)
     else:
@@ -194,6 +210,8 @@ def assume(cond: Expr, ranges: Ranges, facts: Facts = NO_FACTS, *, holds: bool =
                     return assume(open_side, ranges, facts, holds=holds)
             return facts
         case Binary(op=op, a=a, b=b) if op in COMPARISONS and a.dtype == INDEX:
+            if may_wrap(a, ranges) or may_wrap(b, ranges):
+                return facts
             difference = form(a).plus(form(b), -1)
             return _compared(difference, op if holds else NEGATED[op], ranges, facts)
         case _:

@@ -3,7 +3,15 @@
 from math import gcd
 
 from ansorpy.expr.affine import Form, form
-from ansorpy.expr.bounds import NO_FACTS, Facts, Ranges, assume, bounds, bounds_of_form
+from ansorpy.expr.bounds import (
+    NO_FACTS,
+    Facts,
+    Ranges,
+    assume,
+    bounds,
+    bounds_of_form,
+    may_wrap,
+)
 from ansorpy.expr.dtypes import INDEX
 from ansorpy.expr.expr import (
     Binary,
@@ -83,11 +91,15 @@ def _fold_bool(expr: Expr, ranges: Ranges, facts: Facts) -> Expr:
 
 def _fold_index(expr: Expr, ranges: Ranges, facts: Facts) -> Expr:
     match expr:
+        case Binary(op="floordiv" | "mod", a=a) if may_wrap(a, ranges):
+            return expr
         case Binary(op="floordiv", a=a, b=Const(value=size)) if size > 0:
             return _quotient(form(a), int(size), ranges, facts).expr()
         case Binary(op="mod", a=a, b=Const(value=size)) if size > 0:
             return _remainder(form(a), int(size), ranges, facts).expr()
         case Binary(op="min" | "max" as op, a=a, b=b):
+            if may_wrap(a, ranges) or may_wrap(b, ranges):
+                return expr
             low, high = bounds_of_form(form(a).plus(form(b), -1), ranges, facts)
             if high <= 0:
                 return a if op == "min" else b

@@ -13,10 +13,13 @@ from ansorpy.expr.expr import (
     Binary,
     Call,
     Expr,
+    Read,
+    reads,
     variables,
     walk,
 )
 from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.expr.gathers import index_reads
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.integers import combines_integers, integers
 from ansorpy.features.occupancy import Caches
@@ -92,8 +95,6 @@ class _Core:
         self.target = target
         self.statement: StoreStatement = found.made.statements[position]
         self.footprints: Sequence[Footprint] = found.footprints[position]
-        widest = max(access.element_bytes for access in self.statement.accesses)
-        self.lanes = max(1, target.vector_bits // 8 // widest)
         # A dot-product instruction is one step: its loop is none, and its elements are adjacent.
         self.loops = loops = [x for x in self.statement.loops if x.kind is not LoopKind.DOT]
         self.summed = [x for x in self.statement.loops if x.kind is LoopKind.DOT]
@@ -101,6 +102,17 @@ class _Core:
         while first > 0 and loops[first - 1].kind in _WRITTEN_OUT:
             first -= 1
         self.outer, self.tile = loops[:first], loops[first:]
+        self.lanes = max(1, target.vector_bits // 8 // self._widest())
+
+    def _widest(self) -> int:
+        """Return the bytes of the widest element, without indices that all lanes share."""
+        lane, store = self._vector, self.statement.store
+        inner = frozenset[Read]().union(*map(index_reads, store.values))
+        names = {*store.buffers}
+        for read in (read for value in store.values for read in reads(value)):
+            if read not in inner or (lane is not None and lane.var in variables(read)):
+                names.add(read.tensor)
+        return max(a.element_bytes for a in self.statement.accesses if a.buffer in names)
 
     def features(self) -> list[ColumnValue]:
         count = self._counted()

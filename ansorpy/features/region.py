@@ -6,7 +6,8 @@ from math import gcd
 from typing import Final
 
 from ansorpy.expr.affine import affine_in
-from ansorpy.expr.expr import Binary, Expr, Select, variables
+from ansorpy.expr.expr import Binary, Expr, Select, reads, variables
+from ansorpy.expr.gathers import data_parts, without_data
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.walk import BufferAccess, EnclosingLoop, ProgramStores, StoreStatement
 
@@ -19,13 +20,15 @@ class AccessIndex:
     """One dimension of an access: base + sum of coefficient * loop variable + spans of the rest.
 
     `rest` are sub-expressions that are not affine (divisions, clamps), of which only the range is
-    known.
+    known. An index that depends on data counts as 0 in the base, and as many different elements
+    as it is computed times.
     """
 
     base: ColumnValue
     coefficients: dict[str, ColumnValue]
     rest: tuple[tuple[ColumnValue, Expr], ...]
     variables: frozenset[str]  # the loop variables that occur
+    jumps: frozenset[str]  # those that occur where the index depends on data
 
     def moves_with(self, var: str) -> bool:
         """Return True if the loop variable occurs."""
@@ -91,7 +94,14 @@ class Footprint:
         depth = self._inner[depth]
         if depth not in self._rows:
             factors, whole = [], self.builder.const(1)
-            for extent, limit in zip(self.dims[depth][::-1], self.access.shape[::-1], strict=True):
+            for extent, limit, index in zip(
+                self.dims[depth][::-1],
+                self.access.shape[::-1],
+                self._indices[0][::-1],
+                strict=True,
+            ):
+                if index.jumps:
+                    break
                 factors.append(self.builder.where(whole, extent, 1))
                 whole = self.builder.where(whole, extent.same(limit), 0)
                 if whole.equals(0):
@@ -140,7 +150,10 @@ class Footprint:
         answer = self.builder.const(0)
         step = self.builder.const(1)
         for part, extent in zip(self._indices[0][::-1], self.access.shape[::-1], strict=True):
-            answer = answer + self._coefficient(part, loop.var) * step
+            if loop.var in part.jumps:
+                answer = answer + _jump(extent) * step
+            else:
+                answer = answer + self._coefficient(part, loop.var) * step
             step = step * extent
         return answer.unary("abs")
 
@@ -148,9 +161,12 @@ class Footprint:
         """Return the move of the first access by the first iteration of the loop, in elements."""
         one = {**self._values, loop.var: self.builder.const(1)}
         answer, pitch = self.builder.const(0), self.builder.const(1)
-        indices = self.access.indices[0]
-        for part, extent in zip(indices[::-1], self.access.shape[::-1], strict=True):
-            if loop.var in variables(part):
+        indices = zip(self.access.indices[0][::-1], self._indices[0][::-1], strict=True)
+        for (part, index), extent in zip(indices, self.access.shape[::-1], strict=True):
+            if loop.var in index.jumps:
+                answer = answer + _jump(extent) * pitch
+            elif loop.var in variables(part):
+                part = without_data(part)
                 moved = self.builder.of(part, one) - self.builder.of(part, self._values)
                 answer = answer + moved * pitch
             pitch = pitch * extent
@@ -161,7 +177,10 @@ class Footprint:
         of = partial(self.builder.of, variables=self._values)
         coefficients = {var: of(factor) for var, factor in split.coefficients.items()}
         rest = tuple((of(factor), part) for factor, part in split.rest)
-        return AccessIndex(of(expr), coefficients, rest, variables(expr) & loops)
+        jumps = frozenset[str]().union(*map(variables, data_parts(expr))) & loops
+        return AccessIndex(
+            of(without_data(expr)), coefficients, rest, variables(expr) & loops, jumps
+        )
 
     def _coefficient(self, index: AccessIndex, var: str) -> ColumnValue:
         """Return index(var = 1, others 0) - index(all 0), or 1 if a division makes that 0."""
@@ -210,6 +229,14 @@ class Footprint:
         return tuple(answer)
 
 
+def _jump(extent: ColumnValue) -> ColumnValue:
+    """Return the distance of two elements that data chooses along a dimension.
+
+    It is more than 2, so that no such elements count as adjacent.
+    """
+    return extent.at_least(3)
+
+
 def _reach(
     builder: ColumnBuilder,
     expr: Expr,
@@ -219,6 +246,9 @@ def _reach(
     """Return an upper bound of (largest - smallest) value of `expr` while the loops run."""
     if not variables(expr) & running.keys():
         return builder.const(0)
+    if reads(expr):
+        times = (running[var] + 1 for var in sorted(variables(expr) & running.keys()))
+        return reduce(ColumnValue.__mul__, times) - 1
     match expr:
         case Binary(op="add" | "sub", a=a, b=b):
             return _reach(builder, a, running, values) + _reach(builder, b, running, values)

@@ -135,9 +135,9 @@ def value_thunk(expr: Expr, frame: Frame, strict: bool) -> Thunk:
             raise LoweringError(f"not a value: {expr}")
 
 
-def place_thunk(array: Array, index: tuple[Expr, ...], frame: Frame) -> Thunk:
+def place_thunk(array: Array, index: tuple[Expr, ...], frame: Frame, strict: bool = False) -> Thunk:
     """Compile an access; it answers the row-major offset, LoweringError outside the shape."""
-    parts = [index_thunk(e, frame) for e in index]
+    parts = [_gathered(e, frame, strict) if reads(e) else index_thunk(e, frame) for e in index]
     if len(parts) == 1:
         (x,), (n,) = parts, array.shape
 
@@ -179,7 +179,7 @@ def unwritten(array: Array) -> LoweringError:
 
 def _read(expr: Read, frame: Frame, strict: bool) -> Thunk:
     array = frame.arrays[expr.tensor]
-    place, data = place_thunk(array, expr.indices, frame), array.data
+    place, data = place_thunk(array, expr.indices, frame, strict), array.data
     if not strict:
         return lambda: data[place()]
 
@@ -190,6 +190,12 @@ def _read(expr: Read, frame: Frame, strict: bool) -> Thunk:
         return value
 
     return checked
+
+
+def _gathered(expr: Expr, frame: Frame, strict: bool) -> Thunk:
+    """Compile an index that depends on data."""
+    value = value_thunk(expr, frame, strict)
+    return lambda: int(value())
 
 
 def _cast(dtype: str, a: Expr, frame: Frame, strict: bool) -> Thunk:

@@ -44,8 +44,6 @@ def value_type(expr: Expr, find: Find) -> str:
             )
         if read.output != 0:
             raise LoweringError(f"{read} is output {read.output} of a buffer, which has one")
-        for index in read.indices:
-            index_type(index)
         return buffer.dtype
 
     return TypeCheck(buffer_dtype, LoweringError, _OPERANDS).dtype(expr)

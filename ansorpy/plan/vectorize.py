@@ -7,6 +7,7 @@ from ansorpy.errors import LoweringError
 from ansorpy.expr.build import ONE
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Expr, Read, Var
+from ansorpy.expr.gathers import index_reads
 from ansorpy.expr.identity import identity
 from ansorpy.loopir.nodes import Alloc, Buffer, For, LoopKind, Scope, Seq, Stmt, Store
 from ansorpy.plan.domain import AxisPart, Domain
@@ -140,10 +141,14 @@ def _tiled(made: Domain, lane: AxisPart) -> Domain:
 
 
 def lanes_of(work: Work, target: Target) -> int:
-    """Return the number of lanes of a stage, by the widest dtype that it reads or writes."""
+    """Return the number of lanes of a stage, by the widest dtype that it reads or writes.
+
+    The indices of a gather do not count: all lanes often share one.
+    """
     return min(target.lanes(dtype) for dtype in _dtypes(work))
 
 
 def _dtypes(work: Work) -> Sequence[str]:
-    found = (*work.dtypes, *(read.dtype for read in work.reads))
+    inner = frozenset[Read]().union(*map(index_reads, work.bodies))
+    found = (*work.dtypes, *(read.dtype for read in work.reads if read not in inner))
     return sorted(set(found), key=lambda dtype: SIZE_BYTES[dtype])

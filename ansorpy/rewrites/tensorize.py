@@ -23,6 +23,7 @@ from typing import Final
 from ansorpy.expr.affine import linear
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import Binary, Cast, Const, Expr, Read, Select, Var, transform, variables
+from ansorpy.expr.gathers import gathers
 from ansorpy.rewrites.intrinsics import LEFT, RIGHT, Intrinsic, unify
 from ansorpy.te.analysis import Answer, no, yes
 from ansorpy.te.dag import Axis, Compute, Node
@@ -76,6 +77,8 @@ def find_dot(node: Node, one: Intrinsic) -> tuple[Dot | None, Answer]:
     if found is None:
         return None, no(f"{node.name} is not a sum of products as {one.name} computes")
     reads = (found[LEFT], found[RIGHT])
+    if any(map(gathers, reads)):
+        return None, no(f"{node.name} gathers: {one.name} needs operands at known distances")
     why = no(f"no two axes of {node.name} lie as {one.name} needs them")
     for axis in sorted(node.reduce_axes, key=lambda axis: -axis.extent):
         if axis.extent < one.steps or not all(_stands_alone(read, axis.name) for read in reads):

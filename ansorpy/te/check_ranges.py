@@ -1,14 +1,16 @@
 """The proof that every index is in range, by interval arithmetic in Python ints.
 
 A read inside a `select` is proved under the condition of its branch. A read without a proof is
-refused, never clamped.
+refused, never clamped. An index may depend on data only inside a clamp, whose two constants are
+the proof.
 """
 
 from ansorpy.errors import SpecError, shown
 from ansorpy.expr.affine import form
 from ansorpy.expr.bounds import NO_FACTS, Facts, Ranges, assume, bounds
 from ansorpy.expr.dtypes import INDEX, INTEGER_RANGE
-from ansorpy.expr.expr import Binary, Call, Const, Expr, Read, Select, Var, children, walk
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Read, Select, Var, children, reads
+from ansorpy.expr.gathers import outside_clamps
 from ansorpy.te.check_basics import Tensors
 
 
@@ -62,7 +64,7 @@ def _inside(read: Read, position: int, interval: tuple[int, int], extent: int, w
 
 
 def _no_overflow(expr: Binary, ranges: Ranges, where: str) -> None:
-    if any(isinstance(part, Read) for part in walk(expr)):
+    if reads(expr):
         return  # data wraps around as int64 does everywhere
     low, high = bounds(expr, ranges)
     first, last = INTEGER_RANGE[INDEX]
@@ -71,7 +73,7 @@ def _no_overflow(expr: Binary, ranges: Ranges, where: str) -> None:
 
 
 def _affine(index: Expr, read: Read, where: str) -> None:
-    for part in walk(index):
+    for part in outside_clamps(index):
         match part:
             case Const() | Var() | Call(fn="neg") | Binary(op="add" | "sub" | "min" | "max"):
                 continue
@@ -79,6 +81,11 @@ def _affine(index: Expr, read: Read, where: str) -> None:
                 continue
             case Binary(op="floordiv" | "mod", b=b) if not form(b).terms and form(b).const > 0:
                 continue
+            case Read():
+                raise SpecError(
+                    f"{where}: {shown(read)}: index part {shown(part)} is data without a range; "
+                    "expected it inside min(max(..., low), high) with two constants"
+                )
             case _:
                 raise SpecError(
                     f"{where}: {shown(read)}: index part {shown(part)} is not affine (sums and "

@@ -80,6 +80,22 @@ def minimum(a: Operand, b: Operand) -> Scalar:
     return binary("min", a, b)
 
 
+def clamped(value: Operand, low: int, high: int) -> Scalar:
+    """The integer `value` as int64, at least `low` and at most `high`: an index from data.
+
+    `T[te.clamped(ids[i], 0, rows - 1), j]` gathers rows of T: the clamp proves that the read is
+    in range for any elements of `ids`.
+
+    Raises:
+        SpecError: `value` is no integer, or `low` is above `high`.
+    """
+    if isinstance(value, Scalar) and value.dtype not in INTS:
+        raise SpecError(f"te.clamped of {value.dtype}: it wants an integer (use te.cast)")
+    if low > high:
+        raise SpecError(f"te.clamped: low {low} is above high {high}")
+    return minimum(maximum(cast(value, INDEX), low), high)
+
+
 def all(*conditions: Scalar) -> Scalar:
     """True if every condition holds; evaluation ends at the first condition that fails."""
     return reduce(lambda a, b: binary("and", a, b), conditions)

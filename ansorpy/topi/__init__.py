@@ -79,6 +79,9 @@ from ansorpy.topi.elementwise import trunc as trunc
 from ansorpy.topi.elementwise import truncate_divide as truncate_divide
 from ansorpy.topi.elementwise import truncate_mod as truncate_mod
 from ansorpy.topi.elementwise import where as where
+from ansorpy.topi.gather import gather_elements as gather_elements
+from ansorpy.topi.gather import gather_nd as gather_nd
+from ansorpy.topi.gather import take as take
 from ansorpy.topi.layout import broadcast_to as broadcast_to
 from ansorpy.topi.layout import depth_to_space as depth_to_space
 from ansorpy.topi.layout import expand_dims as expand_dims

@@ -152,8 +152,8 @@ WRONG = (
     Wrong(
         "data as index",
         "def f(int64(4) I, float(9) T) -> (C) { C(i) = T(I(i)) }",
-        "f.te:1:40: node 'C': T[I[i]]: index part I[i] is not affine (sums and multiples of "
-        "axes, min, max, // and % by a positive constant)",
+        "f.te:1:40: node 'C': T[I[i]]: index part I[i] is data without a range; expected it "
+        "inside min(max(..., low), high) with two constants",
     ),
     Wrong(
         "axis as value",

@@ -10,7 +10,7 @@ import scipy.special
 from ansorpy import te, topi
 from ansorpy.oracle.reference import evaluate
 from tests.random_dag import random_inputs
-from tests.topi import cases, move_cases, quantize_cases, window_cases
+from tests.topi import cases, gather_cases, move_cases, quantize_cases, window_cases
 from tests.topi.cases import FLOATS, SIGNED, Case, position, reduction
 
 CASES: Final[Mapping[str, Callable[[np.random.Generator], Case]]] = {
@@ -41,6 +41,9 @@ CASES: Final[Mapping[str, Callable[[np.random.Generator], Case]]] = {
     "dequantize_linear": quantize_cases.dequantize_linear,
     "quantize_linear": quantize_cases.quantize_linear,
     "saturate_cast": quantize_cases.saturate_cast,
+    "gather_elements": gather_cases.gather_elements,
+    "gather_nd": gather_cases.gather_nd,
+    "take": gather_cases.take,
     "avg_pool": window_cases.avg_pool,
     "batch_norm": window_cases.batch_norm,
     "capsule_conv2d": window_cases.capsule,

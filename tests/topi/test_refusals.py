@@ -19,6 +19,19 @@ def w(*shape: int) -> te.Tensor:
 
 
 REFUSED: Final[dict[str, Callable[[], object]]] = {
+    "cannot take from X[3, 4] at W[2] because W is float32; "
+    "expected integers: int8, uint8, int32, int64": lambda: topi.take(x(3, 4), w(2)),
+    "cannot gather from X[3, 4] at X[3] because their ranks differ; "
+    "expected indices of rank 2": lambda: topi.gather_elements(x(3, 4), x(3, dtype="int64")),
+    "cannot gather from X[3, 4] at X[2, 5] because axis 1 has 5 indices; "
+    "expected at most 4": lambda: topi.gather_elements(x(3, 4), x(2, 5, dtype="int64")),
+    "cannot gather from X[3, 4] at X[2, 3] because a vector has 3 indices; "
+    "expected at most 2": lambda: topi.gather_nd(x(3, 4), x(2, 3, dtype="int64")),
+    "cannot gather from X[3, 4] at X[2, 1] because the first 1 axes differ; "
+    "expected equal extents there": lambda: topi.gather_nd(x(3, 4), x(2, 1, dtype="int64"), 1),
+    "cannot gather from X[3, 4] at X[2, 1] because batch_dims is 2; expected 0 to 1": lambda: (
+        topi.gather_nd(x(3, 4), x(2, 1, dtype="int64"), 2)
+    ),
     "cannot broadcast the operands of add because shapes [3, 4] and [5] differ in axis -1; "
     "expected equal extents, or 1": lambda: x(3, 4) + w(5),
     "cannot convolve X[1, 4, 8, 8] with W[8, 3, 3, 3] because the weights take 3 channels; "

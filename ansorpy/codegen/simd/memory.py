@@ -181,7 +181,7 @@ class MemoryAccess(Expressions):
         """Return the dtype and the value of a read: one element, or a vector of them."""
         operand, name = self.tile.of(read), read.args[0]
         if operand.shape is None:
-            index = self.index(read.args[1], point)
+            index = self.index(read.args[1], point, guards)
             allowed = self.allowed(guards, point, read.uses)
             vector = not isinstance(index, Index) or len(index.lanes) > 1
             fetch = self.fetch_vector if vector else self.fetch_scalar

@@ -56,7 +56,7 @@ class Strided(MemoryAccess):
         for k in range(self.n):
             turned = {**point, dim: tuple(range(base, base + wide)), self.tile.lane: (k,)}
             guard = self.shortened(self.allowed(guards, turned, read.uses), count, wide)
-            row = self.fetch_vector(name, dtype, self.index(read.args[1], turned), guard)
+            row = self.fetch_vector(name, dtype, self.index(read.args[1], turned, guards), guard)
             rows.append(self.shuffle(row, row, [j % wide for j in range(self.n)]))
         return transpose(self, rows, whole=count == self.n)
 

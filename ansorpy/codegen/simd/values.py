@@ -28,6 +28,7 @@ HOLDS: dict[str, Callable[[int, int], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
+DATA = "%d"  # begins the name of an int64 of memory: any number, whose sums wrap around
 
 
 class Index:
@@ -204,23 +205,28 @@ class Expressions(Functions):
             and x.dtype == "int64"
             and isinstance(partner, Index | RuntimeValue)
         )
-        return Index({self.term(x.ir): 1}, (0,)) if whole and not width(x.ir) else x
+        return Index({self.term(x.ir, DATA): 1}, (0,)) if whole and not width(x.ir) else x
 
     def linear(self, op: str, x: Index, y: Index) -> Any:
-        """Return x op y as an Index or a condition; None if it needs run-time vectors."""
+        """Return x op y as an Index or a condition; None if it is computed at run time.
+
+        Sums of data wrap around: neither their difference nor their quotient is linear.
+        """
         if op in ("+", "-"):
             return x.plus(y, 1 if op == "+" else -1)
+        data = any(name.startswith(DATA) for name in (*x.terms, *y.terms))
         if op in HOLDS:
-            return self.compare_index(op, x.plus(y, -1))
+            return None if data else self.compare_index(op, x.plus(y, -1))
         known = not y.terms and len(y.lanes) == 1
         if op == "*" and known:
             return Index({}, (0,)).plus(x, y.lanes[0])
         if op == "*" and not x.terms and len(x.lanes) == 1:
             return Index({}, (0,)).plus(y, x.lanes[0])
-        if op in ("//", "%") and known and y.lanes[0] > 0:
+        if op in ("//", "%") and known and y.lanes[0] > 0 and not data:
             return self.divide_index(op, x, y.lanes[0])
         gap = x.plus(y, -1)
-        if op in ("max", "min") and not gap.terms and (min(gap.lanes) >= 0 or max(gap.lanes) <= 0):
+        decided = not gap.terms and (min(gap.lanes) >= 0 or max(gap.lanes) <= 0)
+        if op in ("max", "min") and decided and not data:
             return x if (min(gap.lanes) >= 0) == (op == "max") else y
         if len(x.lanes) == len(y.lanes) == 1:
             value = self.binary(op, "int64", self.whole(x), self.whole(y))
@@ -356,17 +362,21 @@ class Expressions(Functions):
             )  # `value` stays alive, so that its id is not reused
         return self.memo[key][0]
 
-    def index(self, node: TileExpr, point: Point) -> Any:
+    def index(self, node: TileExpr, point: Point, guards: Guards = ()) -> Any:
         """Return an offset: an Index, or a RuntimeValue of one int64 per lane."""
-        found = self.eval(node, point)
+        found = self.eval(node, point, guards)
         if isinstance(found, RuntimeValue) and not width(found.ir):
             return Index({self.term(self.convert(found.ir, found.dtype, "int64")): 1}, (0,))
         return found
 
-    def term(self, value: Any) -> str:
-        """Return a name for a run-time int64, by which an Index refers to it."""
-        name = f"%{len(self.values)}"
-        self.values[name] = value
+    def term(self, value: Any, kind: str = "%") -> str:
+        """Return a name for a run-time int64, by which an Index refers to it; one for each value.
+
+        Args:
+            kind: the beginning of the name; DATA if sums of the value may wrap around.
+        """
+        name: str = self.memo.setdefault((kind, id(value)), f"{kind}{len(self.values)}")
+        self.values[name] = value  # the value stays alive, so that its id is not reused
         return name
 
     def whole(self, index: Index) -> Any:
@@ -387,11 +397,12 @@ class Expressions(Functions):
         key, known = ("scalar", frozenset(terms.items())), self.memo_of(terms)
         if key not in known:
             total = None
+            flags = () if any(name.startswith(DATA) for name in terms) else ("nsw",)
             for name, scale in terms.items():
                 part = self.values[name]
                 if scale != 1:
-                    part = self.b.mul(part, whole_number(scale), flags=("nsw",))
-                total = part if total is None else self.b.add(total, part, flags=("nsw",))
+                    part = self.b.mul(part, whole_number(scale), flags=flags)
+                total = part if total is None else self.b.add(total, part, flags=flags)
             known[key] = whole_number(0) if total is None else total
         return known[key]
 

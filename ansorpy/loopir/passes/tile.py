@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.expr.expr import Binary, Const, Expr, Var, reads, substitute, variables
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, reads, substitute, variables
+from ansorpy.expr.gathers import index_reads
 from ansorpy.expr.intervals import Interval, bounds, linear
 from ansorpy.loopir.nodes import (
     WRITTEN_OUT,
@@ -95,7 +96,7 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     lanes, count = 1, 1
     if vector is not None:
         most = bounds(vector.extent, ranges)[1]
-        lanes = min(_lanes(store, how), _power_of_two(most))
+        lanes = min(_lanes(store, vector.var, how), _power_of_two(most))
         count = -(-most // lanes)
         cut = _cut(chain, vector, cond, store, (lanes, count))
         if cut is not None:
@@ -233,9 +234,12 @@ def _chain(loop: For) -> tuple[list[For], Expr | None, Store | None]:
     return chain, cond, stmt if isinstance(stmt, Store) and vectors <= 1 else None
 
 
-def _lanes(store: Store, how: _Tiling) -> int:
+def _lanes(store: Store, lane: str, how: _Tiling) -> int:
+    """Return the lanes of the widest dtype, without the indices of a row that all lanes share."""
+    taken = [read for value in store.values for read in reads(value)]
+    inner = frozenset[Read]().union(*map(index_reads, store.values))
     found = {how.buffers[name].dtype for name in store.buffers}
-    found |= {read.dtype for value in store.values for read in reads(value)}
+    found |= {r.dtype for r in taken if r not in inner or lane in variables(r)}
     found |= {value.dtype for value in store.values if reads(value)}
     return how.target.lanes(max(found, key=lambda dtype: SIZE_BYTES[dtype]))
 

@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE
 from ansorpy.rewrites.padding import spared
+from ansorpy.te.analysis import index_ranges
 from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
 from ansorpy.te.tensor_data import tensor_bytes
 
@@ -94,11 +95,13 @@ def ordered_inputs(dag: Dag, rising: bool) -> dict[str, Array]:
     beyond zero: a lost tail and a wrong identity show.
     """
 
+    spans = index_spans(dag)
+
     def draw(node: Placeholder) -> Array:
         ramp = np.linspace(-1.0, -0.5, prod(node.shape)).reshape(node.shape)
         if node.dtype in FLOATS:
             return encode(ramp if rising else -ramp, node.dtype)
-        low, high = (0, 2) if node.dtype == "bool" else INT_SPAN[node.dtype]
+        low, high = (0, 2) if node.dtype == "bool" else spans.get(node.name, INT_SPAN[node.dtype])
         if low < 0:
             values = np.floor(ramp * -low) if rising else np.ceil(-ramp * (high - 1))
         else:
@@ -161,10 +164,27 @@ def constants(dag: Dag) -> dict[str, Array]:
     return found
 
 
+def index_spans(dag: Dag) -> dict[str, tuple[int, int]]:
+    """Return, by input that chooses indices, the first number to draw and the one after the last.
+
+    A third of the numbers are no index, or count from the end: they show that a kernel clamps.
+    """
+    found = {}
+    for name, (low, high) in index_ranges(dag).items():
+        beyond = (high - low + 1) // 4 + 1
+        first, last = INTEGER_RANGE[dag.node(name).dtype]
+        found[name] = max(first, low - beyond), min(last, high + beyond) + 1
+    return found
+
+
 def _each(dag: Dag, rng: Rng, floats: Callable[[tuple[int, ...]], Array]) -> dict[str, Array]:
+    spans = index_spans(dag)
+
     def draw(node: Placeholder) -> Array:
         if node.dtype == "bool":
             return rng.integers(0, 2, node.shape).astype(bool)
+        if node.name in spans:
+            return rng.integers(*spans[node.name], node.shape).astype(storage(node.dtype))
         if node.dtype in INT_SPAN:
             return rng.integers(*INT_SPAN[node.dtype], node.shape).astype(storage(node.dtype))
         return encode(np.asarray(floats(node.shape)), node.dtype)

@@ -5,6 +5,7 @@ from typing import Final
 
 from ansorpy.expr.affine import linear
 from ansorpy.expr.expr import Binary, Expr, Read, Var, variables
+from ansorpy.expr.gathers import gathers
 from ansorpy.rewrites.winograd.dilate import parted
 from ansorpy.te.analysis.answer import Answer, no, yes
 from ansorpy.te.dag import Compute, Node
@@ -75,6 +76,8 @@ def _recognised(node: Compute) -> tuple[Convolution | None, Answer]:
 
 
 def _as_convolution(node: Compute, data: Read, weights: Read) -> tuple[Convolution | None, Answer]:
+    if gathers(weights):
+        return None, no(f"{node.name} gathers its weights: {weights}")
     extents = {axis.name: axis.extent for axis in (*node.axes, *node.reduce_axes)}
     spatial = [axis.name for axis in node.axes]
     reduced = [axis.name for axis in node.reduce_axes]

@@ -3,6 +3,7 @@
 from ansorpy.te.analysis.access import Access, access, reads_by_producer
 from ansorpy.te.analysis.answer import Answer, no, yes
 from ansorpy.te.analysis.flops import flop_count
+from ansorpy.te.analysis.indices import index_ranges
 from ansorpy.te.analysis.key import workload_key
 from ansorpy.te.analysis.predicates import (
     Common,
@@ -21,6 +22,7 @@ __all__ = [
     "common_outer",
     "elementwise",
     "flop_count",
+    "index_ranges",
     "needs_tiling",
     "no",
     "permutes",
