@@ -119,6 +119,7 @@ from ansorpy.topi.reduction import min as min
 from ansorpy.topi.reduction import norm as norm
 from ansorpy.topi.reduction import prod as prod
 from ansorpy.topi.reduction import sum as sum
+from ansorpy.topi.resize import resample as resample
 from ansorpy.topi.resize import resize_linear as resize_linear
 from ansorpy.topi.resize import resize_nearest as resize_nearest
 from ansorpy.topi.slicing import concat as concat
@@ -129,3 +130,14 @@ from ansorpy.topi.slicing import split as split
 from ansorpy.topi.slicing import stack as stack
 from ansorpy.topi.slicing import strided_slice as strided_slice
 from ansorpy.topi.slicing import tile as tile
+from ansorpy.topi.spectrum import dft as dft
+from ansorpy.topi.spectrum import frames as frames
+from ansorpy.topi.trigonometry import acos as acos
+from ansorpy.topi.trigonometry import acosh as acosh
+from ansorpy.topi.trigonometry import asin as asin
+from ansorpy.topi.trigonometry import asinh as asinh
+from ansorpy.topi.trigonometry import atan as atan
+from ansorpy.topi.trigonometry import atanh as atanh
+from ansorpy.topi.trigonometry import cosh as cosh
+from ansorpy.topi.trigonometry import sinh as sinh
+from ansorpy.topi.trigonometry import tan as tan

@@ -5,9 +5,11 @@ A position of the result lies at i * scale in the data with `coordinates` "asymm
 index arithmetic is in whole numbers, so that no position is rounded.
 """
 
+import numpy as np
+
 from ansorpy import te
 from ansorpy.te.tensor import Tensor
-from ansorpy.topi.common import refuse, require_float, require_rank, shown
+from ansorpy.topi.common import axis_of, refuse, require_float, require_rank, shown
 
 
 def resize_nearest(
@@ -79,6 +81,28 @@ def resize_linear(
         return above * (1 - down) + below * down
 
     return te.compute((*data.shape[:2], *size), body, name)
+
+
+def resample(
+    data: Tensor, weights: "np.typing.ArrayLike", axis: int, *, name: str = "resample"
+) -> Tensor:
+    """Return data with an axis multiplied by a constant matrix weights[new extent, old extent].
+
+    Raises:
+        SpecError: the matrix does not fit the axis.
+    """
+    action = f"resample {shown(data)}"
+    at, matrix = axis_of(axis, len(data.shape), action), np.asarray(weights)
+    if matrix.ndim != 2 or matrix.shape[1] != data.shape[at]:
+        refuse(action, f"the weights are {list(matrix.shape)}", f"[new, {data.shape[at]}]")
+    table = te.constant(matrix.astype("float32" if data.dtype == "bfloat16" else data.dtype),
+                        "weights", data.dtype)  # fmt: skip
+    k = te.reduce_axis((0, data.shape[at]), "k")
+    return te.compute(
+        (*data.shape[:at], matrix.shape[0], *data.shape[at + 1 :]),
+        lambda *i: te.sum(data[(*i[:at], k, *i[at + 1 :])] * table[i[at], k], axis=k),
+        name,
+    )
 
 
 def _check(data: Tensor, size: tuple[int, int], coordinates: str) -> None:

@@ -90,10 +90,19 @@ def logaddexp(x: Array) -> Array:
 
 UNARY: Final = {
     "abs": unary(topi.abs, np.abs, SIGNED),
+    "acos": unary(topi.acos, np.arccos),
+    "acosh": unary(
+        lambda x: topi.acosh(topi.add(topi.abs(x), 1.25)), lambda x: np.arccosh(np.abs(x) + 1.25)
+    ),
+    "asin": unary(topi.asin, np.arcsin),
+    "asinh": unary(lambda x: topi.asinh(topi.multiply(x, 4)), lambda x: np.arcsinh(4 * x)),
+    "atan": unary(lambda x: topi.atan(topi.multiply(x, 4)), lambda x: np.arctan(4 * x)),
+    "atanh": unary(lambda x: topi.atanh(topi.multiply(x, 0.75)), lambda x: np.arctanh(0.75 * x)),
     "ceil": unary(topi.ceil, np.ceil),
     "celu": unary(lambda x: topi.celu(x, 2.0), lambda x: np.where(x >= 0, x, 2 * np.expm1(x / 2))),
     "cos": unary(topi.cos, np.cos),
     "elu": unary(topi.elu, elu),
+    "cosh": unary(topi.cosh, np.cosh),
     "erf": unary(topi.erf, scipy.special.erf),
     "exp": unary(topi.exp, np.exp),
     "floor": unary(topi.floor, np.floor),
@@ -119,6 +128,8 @@ UNARY: Final = {
     "softsign": unary(topi.softsign, lambda x: x / (1 + np.abs(x))),
     "sqrt": unary(topi.sqrt, np.sqrt),
     "square": unary(topi.square, np.square, NUMBERS),
+    "sinh": unary(topi.sinh, np.sinh),
+    "tan": unary(topi.tan, np.tan),
     "tanh": unary(topi.tanh, np.tanh),
     "trunc": unary(lambda x: topi.trunc(x * 3), lambda x: np.trunc(x * 3)),
 }

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ansorpy import topi
+from ansorpy import te, topi
 from tests.topi.cases import ANY, FLOATS, Array, Case, Draw, narrowed, shape, some_axes, tensor
 
 
@@ -73,6 +73,44 @@ def space_to_depth(rng: Draw) -> Case:
         return parts.reshape(n, c * b * b, h, w)
 
     return topi.space_to_depth(x, b), (x,), want
+
+
+def dft(rng: Draw) -> Case:
+    n, m, parts, length = (int(e) for e in rng.integers((1, 1, 1, 1), (7, 4, 3, 8)))
+    x, (inverse, onesided) = tensor(rng, (n, m, parts)), rng.integers(2, size=2).astype(bool)
+    made = topi.dft(x, 0, length=length, inverse=bool(inverse), onesided=bool(onesided))
+
+    def want(x: Array) -> Any:
+        complex_ = x[..., 0] + 1j * (x[..., 1] if parts == 2 else 0)
+        found = (np.fft.ifft if inverse else np.fft.fft)(complex_, length, axis=0)
+        found = found[: length // 2 + 1] if onesided else found
+        return np.stack([found.real, found.imag], -1)
+
+    return made, (x,), want
+
+
+def frames(rng: Draw) -> Case:
+    size, step = (int(e) for e in rng.integers(1, 5, 2))
+    x = tensor(rng, (2, size + int(rng.integers(0, 6)), int(rng.integers(1, 3))))
+    window = te.placeholder((size,), "window", x.dtype)
+
+    def want(x: Array, window: Array) -> Any:
+        view = np.lib.stride_tricks.sliding_window_view(x, size, axis=1)[:, ::step]
+        return view.swapaxes(2, 3) * window[:, None]
+
+    return topi.frames(x, window, size, step), (x, window), want
+
+
+def resample(rng: Draw) -> Case:
+    x = tensor(rng, shape(rng, 1, 4))
+    axis = int(rng.integers(len(x.shape)))
+    matrix = rng.standard_normal((int(rng.integers(1, 6)), x.shape[axis])).round(1)
+
+    def want(x: Array) -> Any:
+        return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.astype(x_dtype).T, -1, axis)
+
+    x_dtype = x.dtype
+    return topi.resample(x, matrix, axis), (x,), want
 
 
 def concat(rng: Draw) -> Case:

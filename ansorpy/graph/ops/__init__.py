@@ -12,4 +12,7 @@ from ansorpy.graph.ops import linear as linear
 from ansorpy.graph.ops import moves as moves
 from ansorpy.graph.ops import normal as normal
 from ansorpy.graph.ops import pool as pool
+from ansorpy.graph.ops import quant as quant
 from ansorpy.graph.ops import reduce as reduce
+from ansorpy.graph.ops import resize as resize
+from ansorpy.graph.ops import spectrum as spectrum

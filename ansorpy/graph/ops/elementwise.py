@@ -37,6 +37,9 @@ def _several(name: str, fn: Binary) -> None:
 for _name, _fn in {
     "Abs": topi.abs, "Neg": topi.negative, "Sqrt": topi.sqrt, "Exp": topi.exp, "Log": topi.log,
     "Erf": topi.erf, "Tanh": topi.tanh, "Floor": topi.floor, "Ceil": topi.ceil,
+    "Round": topi.round, "Sin": topi.sin, "Cos": topi.cos, "Tan": topi.tan, "Asin": topi.asin,
+    "Acos": topi.acos, "Atan": topi.atan, "Sinh": topi.sinh, "Cosh": topi.cosh,
+    "Asinh": topi.asinh, "Acosh": topi.acosh, "Atanh": topi.atanh,
     "Reciprocal": topi.reciprocal, "IsNaN": topi.isnan, "Not": topi.logical_not,
 }.items():  # fmt: skip
     _unary(_name, _fn)

@@ -1,0 +1,191 @@
+"""Resize: every axis by itself, as a table of source elements and weights made ahead of time.
+
+Positions follow the specification of ONNX, opset 19: the coordinate transformation, then the
+nearest element or the weights of its neighbours.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, floor
+from typing import Final
+
+import numpy as np
+
+from ansorpy import te, topi
+from ansorpy.expr.dtypes import FLOATS
+from ansorpy.graph.graph import Array
+from ansorpy.graph.operator import Operands, operator
+from ansorpy.te.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One axis: extents before and after, the scale, and the region of interest."""
+
+    old: int
+    new: int
+    scale: float
+    first: float = 0.0
+    last: float = 1.0
+
+    def position(self, i: int, mode: str) -> float:
+        """Return the position in the data of an element of the result."""
+        old, scale = self.old, self.scale
+        new = scale * old  # not rounded down, as the specification has it
+        middle = (i + 0.5) / scale - 0.5
+        match mode:
+            case "half_pixel":
+                return middle
+            case "half_pixel_symmetric":
+                return old / 2 * (1 - self.new / new) + middle
+            case "pytorch_half_pixel":
+                return middle if new > 1 else 0.0
+            case "align_corners":
+                return i * (old - 1) / (new - 1) if new > 1 else 0.0
+            case "asymmetric":
+                return i / scale
+            case _:  # tf_crop_and_resize
+                if new <= 1:
+                    return 0.5 * (self.first + self.last) * (old - 1)
+                step = (self.last - self.first) * (old - 1) / (new - 1)
+                return self.first * (old - 1) + i * step
+
+
+MODES: Final = (
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+    "tf_crop_and_resize",
+)  # fmt: skip
+ROUNDINGS: Final[Mapping[str, Callable[[float], int]]] = {
+    "round_prefer_floor": lambda x: ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: floor(x + 0.5),
+    "floor": floor,
+    "ceil": ceil,
+}
+
+
+@operator(
+    "Resize", "antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a",
+    "exclude_outside", "extrapolation_value", "keep_aspect_ratio_policy", "mode", "nearest_mode",
+)  # fmt: skip
+def _resize(on: Operands) -> Tensor:
+    x = on.tensor(0)
+    for name, default, allowed in (
+        ("coordinate_transformation_mode", "half_pixel", MODES),
+        ("mode", "nearest", ("nearest", "linear", "cubic")),
+        ("nearest_mode", "round_prefer_floor", tuple(ROUNDINGS)),
+    ):
+        if on.attribute(name, default) not in allowed:
+            on.refuse(f"attribute {name!r} is {on.attribute(name)!r}", ", ".join(allowed))
+    axes = on.attribute("axes", tuple(range(len(x.shape))))
+    dtype = x.dtype
+    lines = _lines(on, x, axes)
+    if on.attribute("mode", "nearest") != "nearest" and dtype not in FLOATS:
+        x = topi.cast(x, "float32")
+    for axis, line in zip(axes, lines, strict=True):
+        x = _along(on, x, axis, line)
+    return topi.cast(x, dtype)
+
+
+def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[Line]:
+    extents = [x.shape[axis] for axis in axes]
+    if on.given(3) and on.array(3).size:
+        sizes = list(on.ints(3))
+        if len(sizes) != len(axes):
+            on.refuse(f"there are {len(sizes)} sizes", f"{len(axes)}, one per axis")
+        scales = [new / old for new, old in zip(sizes, extents, strict=True)]
+        policy = on.attribute("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            scale = min(scales) if policy == "not_larger" else max(scales)
+            scales = [scale] * len(axes)
+            sizes = [floor(scale * old + 0.5) for old in extents]
+    else:
+        scales = [float(value) for value in on.array(2).reshape(-1)]
+        if len(scales) != len(axes) or min(scales) <= 0:
+            on.refuse(f"its scales are {scales[:8]}", f"{len(axes)} positive numbers")
+        sizes = [floor(scale * old) for scale, old in zip(scales, extents, strict=True)]
+    if min(sizes) < 1:
+        on.refuse(f"its sizes are {sizes[:8]}", "extents from 1 on")
+    crop = on.attribute("coordinate_transformation_mode") == "tf_crop_and_resize"
+    roi = [float(v) for v in on.array(1).reshape(-1)] if crop else [0.0, 1.0]
+    count = len(axes) if crop else 1
+    if len(roi) != 2 * count:
+        on.refuse(f"roi has {len(roi)} numbers", f"{2 * count}")
+    return [
+        Line(old, new, scale, *((roi[n], roi[count + n]) if crop else (0.0, 1.0)))
+        for n, (old, new, scale) in enumerate(zip(extents, sizes, scales, strict=True))
+    ]
+
+
+def _along(on: Operands, x: Tensor, axis: int, line: Line) -> Tensor:
+    """Return the tensor with one axis resized."""
+    mode = on.attribute("coordinate_transformation_mode", "half_pixel")
+    positions = [line.position(i, mode) for i in range(line.new)]
+    if on.attribute("mode", "nearest") == "nearest":
+        rounding = ROUNDINGS[on.attribute("nearest_mode", "round_prefer_floor")]
+        places = [min(max(rounding(at), 0), line.old - 1) for at in positions]
+        return _picked(x, axis, places)
+    matrix = np.zeros((line.new, line.old))
+    for row, at in zip(matrix, positions, strict=True):
+        for place, weight in _neighbours(on, at, line):
+            row[min(max(place, 0), line.old - 1)] += weight
+    outside = np.array([mode == "tf_crop_and_resize" and not 0 <= at <= line.old - 1
+                        for at in positions])  # fmt: skip
+    matrix[outside] = 0
+    if line.new == line.old and np.array_equal(matrix, np.eye(line.old)):
+        return x
+    made = topi.resample(x, matrix, axis)
+    if not outside.any():
+        return made
+    shape = [1] * len(x.shape)
+    shape[axis] = line.new
+    return topi.where(
+        te.constant(outside.reshape(shape)), on.attribute("extrapolation_value", 0.0), made
+    )
+
+
+def _picked(x: Tensor, axis: int, places: Sequence[int]) -> Tensor:
+    """Return the elements at positions of an axis, by an affine index where there is one."""
+    old, new = x.shape[axis], len(places)
+    if list(places) == list(range(old)):
+        return x
+    if new % old == 0 and list(places) == [i // (new // old) for i in range(new)]:
+        return topi.repeat(x, new // old, axis)
+    step = places[1] - places[0] if new > 1 else 1
+    if step > 0 and list(places) == [places[0] + step * i for i in range(new)]:
+        begin, end, stride = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
+        begin[axis], end[axis], stride[axis] = places[0], places[-1] + 1, step
+        return topi.strided_slice(x, begin, end, stride)
+    return topi.resample(x, np.eye(old)[list(places)], axis)
+
+
+def _neighbours(on: Operands, at: float, line: Line) -> list[tuple[int, float]]:
+    """Return source elements and their weights; a whole position counts to its left neighbour."""
+    low = floor(at)
+    ratio = at - low
+    if ratio == 0:
+        low, ratio = low - 1, 1.0
+    scale = min(line.scale, 1.0) if on.attribute("antialias", 0) else 1.0
+    if on.attribute("mode") == "linear":
+        reach = 1
+        weights_of: Callable[[Array], Array] = _triangle
+    else:
+        reach, weights_of = 2, partial(_cubic, on.attribute("cubic_coeff_a", -0.75))
+    first = floor(-reach / scale) + 1
+    taps = np.arange(first, 2 - first)
+    weights = weights_of(np.abs(taps - ratio) * scale)
+    places = low + taps
+    if on.attribute("exclude_outside", 0):
+        weights = np.where((places >= 0) & (places < line.old), weights, 0)
+    weights = weights / weights.sum()
+    return list(zip(places.tolist(), weights.tolist(), strict=True))
+
+
+def _triangle(x: Array) -> Array:
+    return np.asarray(np.clip(1 - x, 0, 1))
+
+
+def _cubic(a: float, x: Array) -> Array:
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))

@@ -1,0 +1,72 @@
+"""Discrete Fourier transforms as products with constant matrices; the last axis is complex.
+
+A real number is one element of the last axis, a complex one two: real and imaginary part.
+"""
+
+import numpy as np
+
+from ansorpy import te
+from ansorpy.te.tensor import Tensor
+from ansorpy.topi.common import axis_of, refuse, require_float, shown
+
+
+def dft(
+    data: Tensor, axis: int = -2, *, length: int | None = None, inverse: bool = False,
+    onesided: bool = False, name: str = "dft",
+) -> Tensor:  # fmt: skip
+    """Return the transform of data[..., parts] along an axis; its parts are two.
+
+    Args:
+        length: elements of the axis that are transformed: the others are left out, or are zeros.
+        inverse: the sign of the exponent is plus, and the result is divided by `length`.
+        onesided: only the first length // 2 + 1 frequencies.
+
+    Raises:
+        SpecError: not a float dtype, another last extent than 1 or 2, or an axis that is the last.
+    """
+    action = f"transform {shown(data)}"
+    require_float(data, action)
+    rank = len(data.shape)
+    at = axis_of(axis, rank, action)
+    if rank < 2 or data.shape[-1] not in (1, 2) or at == rank - 1:
+        refuse(action, f"its axis {axis} or its last extent does not fit", "[..., n, 1 or 2]")
+    count = data.shape[at] if length is None else length
+    if count < 1:
+        refuse(action, f"the length is {count}", "1 or more")
+    shown_count = count // 2 + 1 if onesided else count
+    taps = min(count, data.shape[at])
+    grid = np.outer(np.arange(taps), np.arange(shown_count)) % count
+    angle = 2 * np.pi * grid / count * (1 if inverse else -1)
+    share = 1 / count if inverse else 1.0
+    # weights[part of the result, part of the data, tap, frequency]
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) * share
+    weights = te.constant(turn[:, : data.shape[-1]].astype("float64"), "turn", data.dtype)
+    n, part = te.reduce_axis((0, taps), "n"), te.reduce_axis((0, data.shape[-1]), "part")
+
+    def body(*i: te.Scalar) -> te.Reduction:
+        source = (*i[:at], n, *i[at + 1 : -1], part)
+        return te.sum(data[source] * weights[i[-1], part, n, i[at]], axis=(n, part))
+
+    return te.compute((*data.shape[:at], shown_count, *data.shape[at + 1 : -1], 2), body, name)
+
+
+def frames(
+    data: Tensor, window: Tensor | None, size: int, step: int, *, name: str = "frames"
+) -> Tensor:
+    """Return [batch, frames, size, parts] of data[batch, n, parts], multiplied by a window.
+
+    Raises:
+        SpecError: another rank, a window of another shape, or no frame fits.
+    """
+    action = f"cut frames of {shown(data)}"
+    if len(data.shape) != 3 or step < 1 or not 1 <= size <= data.shape[1]:
+        refuse(action, f"size is {size}, step {step}", "data [batch, n, parts], size at most n")
+    if window is not None and window.shape != (size,):
+        refuse(action, f"the window is {shown(window)}", f"shape [{size}]")
+    batch, total, parts = data.shape
+
+    def body(b: te.Scalar, f: te.Scalar, t: te.Scalar, p: te.Scalar) -> te.Scalar:
+        element = data[b, f * step + t, p]
+        return element if window is None else element * window[t]
+
+    return te.compute((batch, (total - size) // step + 1, size, parts), body, name)
