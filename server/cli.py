@@ -16,7 +16,7 @@ import typer
 
 import ansorpy
 from ansorpy.errors import SpecError
-from ansorpy.server.commands import keys, records, remote
+from ansorpy.server.commands import keys, models, records, remote
 from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
@@ -30,6 +30,7 @@ from ansorpy.server.commands.options import takes_options
 from ansorpy.tuner.options import LocalOptions
 
 TUNE = "Tune on this machine"
+MODEL = "Use the bundle of a model"
 SERVICE = "Use a service (ANSORPY_URL)"
 HOST = "Run a service"
 DATA = "Manage data"
@@ -335,6 +336,8 @@ def as_text(last: Any) -> str:
     return "\n".join([summary(last.results), *steps])
 
 
+app.command(rich_help_panel=MODEL)(models.run)
+app.command(rich_help_panel=MODEL)(models.bench)
 for command in (
     remote.submit, remote.status, remote.watch, remote.cancel, remote.pause, remote.resume,
 ):  # fmt: skip

@@ -74,6 +74,11 @@ class LoadedModel:
         """
         return self._runner.prepare(*inputs, out=out)
 
+    def sample(self) -> dict[str, Any]:
+        """Return the inputs of the stored self-test by name; random ones if there is none."""
+        arrays = self._runner.random_inputs(np.random.default_rng(0))
+        return {tensor.name: a for tensor, a in zip(self.inputs, arrays, strict=True)}
+
     def selftest(self) -> list[str]:
         """Return one line per wrong output of the stored self-test; none if all are right."""
         return self._runner.selftest()
