@@ -45,14 +45,20 @@ class Over:
             {i: te.reduce_axis((0, data.shape[i]), names[i]) for i in reduced},
         )
 
-    def place(self, index: Sequence[te.Scalar]) -> tuple[te.Scalar, ...]:
+    def place(self, index: Sequence[te.Scalar], reverse: bool = False) -> tuple[te.Scalar, ...]:
         """Return the index of the data for an index of the result."""
-        found = {**dict(zip(self.kept, index, strict=True)), **self.taps}
+        taps = {i: tap.extent - 1 - tap if reverse else tap for i, tap in self.taps.items()}
+        found = {**dict(zip(self.kept, index, strict=True)), **taps}
         return tuple(found[i] for i in sorted(found) if i >= 0)
 
-    def body(self, data: Tensor, fn: Callable[..., Reduced]) -> Callable[..., Reduced]:
-        """Return the body of the reduction, where `fn` takes an element and the reduced axes."""
-        return lambda *i: fn(data[self.place(i)], tuple(self.taps.values()))
+    def body(
+        self, data: Tensor, fn: Callable[..., Reduced], reverse: bool = False
+    ) -> Callable[..., Reduced]:
+        """Return the body of the reduction, where `fn` takes an element and the reduced axes.
+
+        With `reverse` the last element of the data along the reduced axes is the first.
+        """
+        return lambda *i: fn(data[self.place(i, reverse)], tuple(self.taps.values()))
 
 
 class Reducer(Protocol):
@@ -162,17 +168,21 @@ def argmax(
     axis: Axes = None,
     *,
     keepdims: bool = False,
+    select_last_index: bool = False,
     name: str = "argmax",
     axes: Sequence[str] | None = None,
 ) -> Tensor:
     """Return the int64 index of the largest element; the first of equal ones, as in NumPy.
 
-    Over several axes the index counts in row-major order.
+    Over several axes the index counts in row-major order. With `select_last_index` it is that of
+    the last of equal elements (ONNX ArgMax).
 
     Raises:
         SpecError: there is no such axis, or the dtype is bool.
     """
-    return _index(te.argmax, data, axis, keepdims, name, axes)
+    return _index(
+        te.argmax, data, Over.of(data, axis, keepdims, name, axes), select_last_index, name
+    )
 
 
 def argmin(
@@ -180,6 +190,7 @@ def argmin(
     axis: Axes = None,
     *,
     keepdims: bool = False,
+    select_last_index: bool = False,
     name: str = "argmin",
     axes: Sequence[str] | None = None,
 ) -> Tensor:
@@ -188,7 +199,9 @@ def argmin(
     Raises:
         SpecError: there is no such axis, or the dtype is bool.
     """
-    return _index(te.argmin, data, axis, keepdims, name, axes)
+    return _index(
+        te.argmin, data, Over.of(data, axis, keepdims, name, axes), select_last_index, name
+    )
 
 
 def _reduce(
@@ -208,13 +221,15 @@ def _reduce(
 def _index(
     fn: Callable[[te.Scalar, te.Axes], te.ArgReduction],
     data: Tensor,
-    axis: Axes,
-    keepdims: bool,
+    over: Over,
+    last: bool,
     name: str,
-    axes: Sequence[str] | None,
 ) -> Tensor:
-    over = Over.of(data, axis, keepdims, name, axes)
     if not over.taps:
         refuse(f"compute {name} of {shown(data)}", "no axis is reduced", "one axis or more")
-    _, index = te.compute(over.shape, over.body(data, fn), name, axes=over.names)
-    return index
+    body = over.body(data, fn, reverse=last)
+    if not last:
+        return te.compute(over.shape, body, name, axes=over.names)[1]
+    _, found = te.compute(over.shape, body, f"{name}_reversed", axes=over.names)
+    count = product(data.shape[i] for i in over.taps)
+    return te.elementwise(lambda at: count - 1 - at, found, name=name, axes=over.names)

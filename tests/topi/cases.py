@@ -277,11 +277,17 @@ def position(
         x = tensor(rng, shape(rng, 1, 4), ("int8", "float32"))
         axis = None if rng.integers(4) == 0 else int(rng.integers(len(x.shape)))
         keep = bool(rng.integers(2))
-        coarse = x if x.dtype != "int8" else topi.floor_divide(x, 60)
-        return (
-            operator(coarse, axis, keepdims=keep), (x,),
-            lambda x: want(x // 60 if x.dtype.kind == "i" else x, axis=axis, keepdims=keep),
-        )  # fmt: skip
+        last = bool(rng.integers(2))
+        coarse = x if x.dtype != "int8" else topi.floor_divide(x, 3)
+
+        def formula(x: Array) -> Any:
+            values = x // 3 if x.dtype.kind == "i" else x
+            if not last:
+                return want(values, axis=axis, keepdims=keep)
+            count = values.size if axis is None else values.shape[axis]
+            return count - 1 - want(np.flip(values, axis), axis=axis, keepdims=keep)
+
+        return operator(coarse, axis, keepdims=keep, select_last_index=last), (x,), formula
 
     return case
 

@@ -70,11 +70,8 @@ _reduction("ReduceLogSumExp", topi.logsumexp)
 def _index(name: str, fn: Reducer) -> None:
     def build(on: Operands) -> Tensor:
         x, axis = on.tensor(0), on.attribute("axis", 0)
-        keepdims = bool(on.attribute("keepdims", 1))
-        if not on.attribute("select_last_index", 0):
-            return fn(x, axis, keepdims=keepdims)
-        found = fn(topi.flip(x, axis), axis, keepdims=keepdims)
-        return topi.subtract(x.shape[axis] - 1, found)
+        keepdims, last = bool(on.attribute("keepdims", 1)), bool(on.attribute("select_last_index"))
+        return fn(x, axis, keepdims=keepdims, select_last_index=last)
 
     operator(name, "axis", "keepdims", "select_last_index")(build)
 
