@@ -20,7 +20,7 @@ from ansorpy.te.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ResizedAxis:
     """One axis: extents before and after, the scale, and the region of interest."""
 
     old: int
@@ -87,7 +87,7 @@ def _resize(on: Operands) -> Tensor:
     return topi.cast(x, dtype)
 
 
-def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[Line]:
+def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[ResizedAxis]:
     extents = [x.shape[axis] for axis in axes]
     if on.given(3) and on.array(3).size:
         sizes = list(on.ints(3))
@@ -112,12 +112,12 @@ def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[Line]:
     if len(roi) != 2 * count:
         on.refuse(f"roi has {len(roi)} numbers", f"{2 * count}")
     return [
-        Line(old, new, scale, *((roi[n], roi[count + n]) if crop else (0.0, 1.0)))
+        ResizedAxis(old, new, scale, *((roi[n], roi[count + n]) if crop else (0.0, 1.0)))
         for n, (old, new, scale) in enumerate(zip(extents, sizes, scales, strict=True))
     ]
 
 
-def _along(on: Operands, x: Tensor, axis: int, line: Line) -> Tensor:
+def _along(on: Operands, x: Tensor, axis: int, line: ResizedAxis) -> Tensor:
     """Return the tensor with one axis resized."""
     mode = on.attribute("coordinate_transformation_mode", "half_pixel")
     positions = [line.position(i, mode) for i in range(line.new)]
@@ -159,7 +159,7 @@ def _picked(x: Tensor, axis: int, places: Sequence[int]) -> Tensor:
     return topi.resample(x, np.eye(old)[list(places)], axis)
 
 
-def _neighbours(on: Operands, at: float, line: Line) -> list[tuple[int, float]]:
+def _neighbours(on: Operands, at: float, line: ResizedAxis) -> list[tuple[int, float]]:
     """Return source elements and their weights; a whole position counts to its left neighbour."""
     low = floor(at)
     ratio = at - low
