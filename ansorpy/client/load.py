@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from platformdirs import user_cache_path
 
 from ansorpy.artifact.load import LoadedKernel, check_machine, load_package
-from ansorpy.artifact.package import DIGEST_PREFIX, parse_digest, read_bytes, unbox
+from ansorpy.artifact.package import DIGEST_PREFIX, Package, parse_digest, read_bytes, unbox
 from ansorpy.client.connection import address_of
 from ansorpy.client.service import Client
 
@@ -33,8 +33,8 @@ class KernelCache:
         """Return the path of the package of a digest, which need not exist."""
         return self.folder / f"{digest}{SUFFIX}"
 
-    def get(self, digest: str) -> bytes | None:
-        """Return a package; None if it is not in the cache.
+    def get(self, digest: str) -> Package | None:
+        """Return a checked package; None if it is not in the cache.
 
         Raises:
             PackageError: the file has another digest than its name.
@@ -44,12 +44,10 @@ class KernelCache:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
-        unbox(data, str(path), digest)
-        return data
+        return unbox(data, str(path), digest)
 
     def put(self, data: bytes, digest: str) -> Path:
-        """Keep a package; PackageError if it has another digest."""
-        unbox(data, digest[:12], digest)
+        """Keep a package that `unbox` has checked for this digest."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=self.folder, delete=False) as file:
             file.write(data)
@@ -86,15 +84,19 @@ def load(
         return load_package(read_bytes(path), path.name)
     digest = parse_digest(what)
     kept = KernelCache() if cache is None else cache
-    data = kept.get(digest)
-    if data is None:
-        data = _fetch(digest, url, key, source)
-        check_machine(unbox(data, what[:19], digest), what[:19])
-        kept.put(data, digest)
-    return load_package(data, what[:19], digest)
+    package = kept.get(digest)
+    if package is not None:
+        check_machine(package, package.place)
+        return LoadedKernel(package)
+    data = _fetch(digest, url, key, source)
+    package = unbox(data, what[:19], digest)
+    check_machine(package, package.place)
+    kept.put(data, digest)
+    return LoadedKernel(package)
 
 
 def _fetch(digest: str, url: str | None, key: str | None, source: PackageSource | None) -> bytes:
+    """Return bytes that are not checked yet."""
     if source is not None:
         return source.package(digest)
     place = address_of(url, key)

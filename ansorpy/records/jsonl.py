@@ -36,11 +36,13 @@ class JsonlStore(MemoryStore):
             text = path.read_bytes().rpartition(b"\n")[0].decode(errors="surrogateescape")
             measured = self._measured_ids()
             for record in import_jsonl(text.split("\n"), str(path)):
-                super().append([record], MEASURED if record.id in measured else IMPORTED)
+                key = record.id
+                self._add({key: record}, MEASURED if key in measured else IMPORTED)
 
     def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
         """Write and fsync the records that are new."""
-        new = {record.id: record for record in records if record.id not in self._records}
+        asked = {record.id: record for record in records}
+        new = {key: record for key, record in asked.items() if key not in self._records}
         if not new:
             return
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,7 +54,7 @@ class JsonlStore(MemoryStore):
             if origin == MEASURED:
                 with open(self.measured_path, "ab+", opener=_open_private) as ids:
                     _append(ids, "".join(f"{id_}\n" for id_ in new).encode())
-        super().append(tuple(new.values()), origin)
+        self._add(new, origin)
 
     def _measured_ids(self) -> frozenset[str]:
         if not self.measured_path.exists():

@@ -1,6 +1,6 @@
 """Stores of records: append-only, and the source of each record's origin."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -59,8 +59,12 @@ class MemoryStore:
 
     def append(self, records: Sequence[Record], origin: Origin = IMPORTED) -> None:
         """Keep `records` until the process ends."""
-        for record in records:
-            self._records.setdefault(record.id, replace(record, origin=origin))
+        self._add({record.id: record for record in records}, origin)
+
+    def _add(self, records: Mapping[str, Record], origin: Origin) -> None:
+        """Keep records by id; to compute one takes the JSON of its record."""
+        for key, record in records.items():
+            self._records.setdefault(key, replace(record, origin=origin))
 
     def all(self, key: str) -> tuple[Record, ...]:
         """Return the records of one task, oldest first."""

@@ -77,11 +77,12 @@ class Experience:
         path = self.folder / f"{_stem(target)}-{_digest(samples[0].task)}{SUFFIX}"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            known = _known(path)
+            known, is_new = _known(path), not path.exists()
             partial = path.with_suffix(f".{os.getpid()}")
             partial.write_bytes(encode(_latest([*known, *samples])))
             partial.replace(path)
-            self._forget()
+            if is_new:
+                self._forget()
         except OSError as error:
             return f"{path}: {error.strerror}"
         return ""

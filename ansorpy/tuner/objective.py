@@ -7,6 +7,7 @@ sum of the costs. Gradients are analytic: the released scheduler takes differenc
 Source: Ansor, OSDI 2020, table 2 (f1 to f4).
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +16,30 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 Networks = tuple[tuple[float, ...], ...]  # one row per network, one weight per task
+
+
+class Timed(Protocol):
+    """A task, or the result of one."""
+
+    @property
+    def name(self) -> str:
+        """The name of the Dag."""
+        ...
+
+    @property
+    def best_s(self) -> float | None:
+        """The best time in seconds, None if there is none yet."""
+        ...
+
+
+def weighted_latency_s(tasks: Iterable[Timed], weights: Mapping[str, float]) -> float | None:
+    """Return the weighted sum of the times, weight 1 unless given; None if one misses."""
+    total_s = 0.0
+    for task in tasks:
+        if task.best_s is None:
+            return None
+        total_s += weights.get(task.name, 1.0) * task.best_s
+    return total_s
 
 
 class Objective(Protocol):

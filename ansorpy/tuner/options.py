@@ -120,6 +120,18 @@ class TuneOptions:
         ),
     ] = ()
 
+    def check_weights(self, names: Sequence[str]) -> None:
+        """Refuse a weight of a name that no task has.
+
+        Raises:
+            SpecError: names the weight and the tasks.
+        """
+        for name in self.weights:
+            if name not in names:
+                raise SpecError(
+                    f"cannot weight {name} because it is no task; expected {', '.join(names)}"
+                )
+
     def __post_init__(self) -> None:
         for name, one in definitions(TuneOptions).items():
             match value := getattr(self, name):

@@ -37,12 +37,7 @@ class Request(LocalOptions):
         require_back_end(self.target.kind)
         if not 1 <= self.target.cores <= MAX_CORES:
             raise SpecError(f"cannot tune for {self.target.cores} cores; expected 1 to {MAX_CORES}")
-        names = [dag.name for dag in self.dags]
-        for name in self.weights:
-            if name not in names:
-                raise SpecError(
-                    f"cannot weight {name} because it is no task; expected {', '.join(names)}"
-                )
+        self.check_weights([dag.name for dag in self.dags])
 
 
 def read_dags(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple[Dag, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from ansorpy.cost.model import Sample
 from ansorpy.events import Stopped, TimeSpent
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch, set_state, state_of
+from ansorpy.tuner.objective import weighted_latency_s
 from ansorpy.tuner.scheduler import LARGE_ROUND, Settings, TaskScheduler
 from ansorpy.tuner.share import Share, Turn
 from ansorpy.tuner.task import Task
@@ -50,9 +51,8 @@ class StopCriteria:
 
     def latency_s(self, tasks: Sequence[Task]) -> float | None:
         """Return the weighted sum of the best times; None if a task has none yet."""
-        bests = [(self._weights.get(task.name, 1.0), task.best_s) for task in tasks]
-        known = [weight * best_s for weight, best_s in bests if best_s is not None]
-        return self._rest_s + sum(known) if len(known) == len(bests) else None
+        searched_s = weighted_latency_s(tasks, self._weights)
+        return None if searched_s is None else self._rest_s + searched_s
 
     @property
     def reached(self) -> bool:

@@ -204,4 +204,7 @@ def writable(folder: Path) -> Path:
         with TemporaryFile(dir=folder):
             return folder
     except OSError as error:
-        raise SpecError(f"out {folder}: {error.strerror}") from error
+        raise SpecError(
+            f"cannot write kernels to {folder} because of {error.strerror!r}; expected a folder"
+            " for new files"
+        ) from error

@@ -212,7 +212,6 @@ class JobDetails:
     job: JobRow
     submission: Submission
     failures: tuple[FailureCount, ...] = ()
-    trials: int = 0
     target: Mapping[str, Any] = field(default_factory=dict)  # facts of a worker of the job's target
 
 
@@ -233,9 +232,7 @@ def explain(tx: Session, tenant_id: int, job_id: str) -> JobDetails:
         if kind is not None
     )
     facts = tx.scalar(select(WorkerRow.facts).where(WorkerRow.target == job.target).limit(1))
-    return JobDetails(
-        job, Submission.of(job.request), failures, job.trials_done, json.loads(facts or "{}")
-    )
+    return JobDetails(job, Submission.of(job.request), failures, json.loads(facts or "{}"))
 
 
 def kernels_of(tx: Session, tenant_id: int, job_id: str) -> Sequence[KernelRow]:
@@ -321,7 +318,7 @@ def _add_job(tx: Session, tenant_id: int, submission: Submission, now_s: float) 
         tenant_id=tenant_id,
         state="queued",
         priority=submission.priority,
-        request=submission.document(),
+        request=submission.document,
         request_sha256=submission.sha256,
         workload=submission.workload,
         target=submission.target,

@@ -3,22 +3,26 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 from ansorpy.errors import SpecError
 from ansorpy.frontends.json.write import from_json, to_json
 from ansorpy.frontends.tc.text import parse
-from ansorpy.target import listed
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options import TuneOptions, job_fields, later_budget, options_of, values
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Submission(TuneOptions):
-    """The request of a job. `target` is a name (ansorpy.target), or "" for any worker."""
+    """The request of a job. `target` is a name (ansorpy.target), or "" for any worker.
+
+    The document and its digests are computed once, so that a caller that holds a lock can have
+    them before (`digested`).
+    """
 
     dags: tuple[Dag, ...]
     target: str = field(default="", kw_only=True)
@@ -28,20 +32,16 @@ class Submission(TuneOptions):
     def __post_init__(self) -> None:
         TuneOptions.__post_init__(self)
         names = [dag.name for dag in self.dags]
-        for name in self.weights:
-            if name not in names:
-                raise SpecError(
-                    f"cannot weight {name!r} because no task has this name; expected"
-                    f" {listed(sorted(names))}"
-                )
+        self.check_weights(names)
         if self.trials < len(names):
             raise SpecError(
                 f"cannot tune {len(names)} tasks with {self.trials} trials because each needs one;"
                 f" expected at least {len(names)}"
             )
 
+    @cached_property
     def document(self) -> str:
-        """Return the canonical JSON."""
+        """The canonical JSON."""
         document = {
             "dags": [to_json(dag) for dag in self.dags],
             "target": self.target,
@@ -59,12 +59,17 @@ class Submission(TuneOptions):
         dags = tuple(map(from_json, fields["dags"]))
         return Submission(dags, **own, **values(options_of(fields)))
 
-    @property
+    def digested(self) -> Self:
+        """Return the submission with the document and its digests computed."""
+        _ = self.sha256, self.workload
+        return self
+
+    @cached_property
     def sha256(self) -> str:
         """The digest of the document: equal requests have equal digests."""
-        return sha256(self.document().encode()).hexdigest()
+        return sha256(self.document.encode()).hexdigest()
 
-    @property
+    @cached_property
     def workload(self) -> str:
         """The digest of the tasks, their names, weights and threads, and of some options.
 

@@ -99,7 +99,7 @@ class ExplainService:
             visits=visits,
             visit_count=len(look.derivation.visits),
             next=following,
-            trials=look.known.trials,
+            trials=look.known.job.trials_done,
             failures=look.failures,
         )
 

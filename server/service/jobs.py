@@ -18,7 +18,7 @@ from ansorpy.server.jobs.events import last_events, read_events
 from ansorpy.server.jobs.states import ENDED, State
 from ansorpy.server.jobs.submission import Submission, read_dags
 from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted
-from ansorpy.server.service.limits import RequestLimits, check_parts, check_request
+from ansorpy.server.service.limits import RequestLimits, check_dags, check_parts
 from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.serializers import job_reply, job_summary
 from ansorpy.tuner.options import values
@@ -73,7 +73,7 @@ class JobService:
             KeyReusedError: the key belongs to another request.
             QuotaError: a quota of the tenant is used up.
         """
-        submission = self._submission(request)
+        submission = self._submission(request).digested()
         with transaction(self.engine) as tx:
             now_s = now(tx)
             found = queries.submit(
@@ -92,7 +92,7 @@ class JobService:
             check_parts(request.dags or (), self.limits)
             dags = read_dags(request.text, request.dags, request.bind)
             find_rules("cpu", options.allow, options.without)
-            check_request(dags, options.trials, options.seconds, self.limits)
+            check_dags(dags, self.limits)
             return Submission(
                 dags,
                 target=request.target,

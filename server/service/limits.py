@@ -16,13 +16,11 @@ CHECKING_TIMES: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Inclusive limits of one request."""
+    """Inclusive limits of one request; the schema has those of its options."""
 
     tasks: int = 64
     parts: int = 4096  # objects of the JSON form; parsing and checking one takes about 25 us
     tensor_bytes: int = 1 << 28  # bytes of all tensors of one task
-    trials: int = 100_000
-    seconds: float = 86_400.0
 
 
 def check_parts(dags: Sequence[Any], limits: RequestLimits) -> None:
@@ -42,19 +40,13 @@ def check_parts(dags: Sequence[Any], limits: RequestLimits) -> None:
             )
 
 
-def check_request(
-    dags: Sequence[Dag], trials: int, seconds: float | None, limits: RequestLimits
-) -> None:
-    """Raise SpecError for too many tasks, a budget beyond its limit, or too large tensors."""
+def check_dags(dags: Sequence[Dag], limits: RequestLimits) -> None:
+    """Raise SpecError for too many tasks or too large tensors."""
     if len(dags) > limits.tasks:
         raise SpecError(
             f"cannot take {len(dags)} tasks because of the limit of a request; expected at most"
             f" {limits.tasks}"
         )
-    if trials > limits.trials:
-        raise SpecError(f"budget.trials {trials}, limit {limits.trials}")
-    if seconds is not None and seconds > limits.seconds:
-        raise SpecError(f"budget.seconds {seconds}, limit {limits.seconds}")
     for number, dag in enumerate(dags):
         size_bytes = tensor_bytes(dag)
         if size_bytes > limits.tensor_bytes:

@@ -20,6 +20,7 @@ from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.server.worker.packages import package_of
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
+from ansorpy.tuner.objective import weighted_latency_s
 from ansorpy.tuner.twins import leaders, summed
 
 
@@ -129,7 +130,8 @@ class JobJournal:
         made = [result for result in end.results if result.kernel is not None]
 
         def store(tx: Session, row: JobRow, now_s: float) -> None:
-            row.best_s, row.seconds_done = _latency_s(end.results, self._weights), end.seconds
+            row.best_s = weighted_latency_s(end.results, self._weights)
+            row.seconds_done = end.seconds
             for result in made:
                 assert result.kernel is not None
                 package = package_of(result.kernel, now_s)
@@ -196,13 +198,6 @@ def _replace_best(row: JobRow, weights: Mapping[str, float], event: Delivered) -
     row.progress = _json(progress)
     if row.best_s is not None and before_s is not None:
         row.best_s += weights.get(event.task, 1.0) * (event.best_s - before_s)
-
-
-def _latency_s(results: Sequence[TaskResult], weights: Mapping[str, float]) -> float | None:
-    """Return the weighted sum of the task times, or None if a task has no time."""
-    times_s = [(weights.get(result.name, 1.0), result.best_s) for result in results]
-    known = [weight * best_s for weight, best_s in times_s if best_s is not None]
-    return sum(known) if len(known) == len(times_s) else None
 
 
 def _note(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:

@@ -84,7 +84,7 @@ def test_documents_and_digests_of_stored_jobs_are_those_of_release_0_1() -> None
 
 def test_a_later_option_tells_jobs_apart() -> None:
     assert Submission(MM, patience=9).workload != Submission(MM).workload
-    assert Submission.of(Submission(MM, patience=9).document()).patience == 9
+    assert Submission.of(Submission(MM, patience=9).document).patience == 9
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ THREAD_COUNTS: Final = (
     "NUMBA_NUM_THREADS",
 )
 NUMBA: Final = "ansorpy.codegen.numba_object"  # loads numba's front end
-WARM: Final = (f"{MAIN}:warm",)
+ARM: Final = (f"{MAIN}:arm",)  # before the first fork of a process that builds
+WARM: Final = (f"{MAIN}:warm",)  # ... and of a process that runs kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,7 @@ class WorkerPool:
         places = usable_cores()
         count = settings.builders or len(places)
         self.builders = [
-            LocalBuilder(self.worker({places[i % len(places)]}, programs=True))
-            for i in range(count)
+            LocalBuilder(self.worker({places[i % len(places)]}, builds=True)) for i in range(count)
         ]
         self.slot = self.worker(self._cores)
         self.runner = self.worker(self._cores, threads=cores, bare=True, early=True)
@@ -155,7 +155,7 @@ class WorkerPool:
         cores: "frozenset[int] | set[int]",
         threads: int = 1,
         bare: bool = False,
-        programs: bool = False,
+        builds: bool = False,
         early: bool = False,
         numba: bool = False,
     ) -> Worker:
@@ -163,7 +163,7 @@ class WorkerPool:
 
         Args:
             bare: its fork server imports nothing: its only child starts threads.
-            programs: its children may start other programs.
+            builds: it runs no kernel; its children may start other programs: the linker.
             early: it compiles the launcher that other workers of several threads copy.
             numba: its fork server loads numba too, on the cores of the worker.
         """
@@ -178,12 +178,13 @@ class WorkerPool:
         if threads > 1:
             # Without the binding a launch after a pause takes milliseconds.
             env |= {"OMP_PROC_BIND": "true", "NUMBA_THREADING_LAYER": "omp"}
+        warm = ARM if builds else WARM
         return Worker(
             WorkerSpec(
                 frozenset(cores),
                 importing=frozenset() if bare or numba else importing_cores(frozenset(cores)),
                 preload=() if bare else (self.settings.backend, *([NUMBA] if numba else [])),
-                warm=() if bare else (*WARM, *([f"{NUMBA}:warm"] if numba else [])),
+                warm=() if bare else (*warm, *([f"{NUMBA}:warm"] if numba else [])),
                 env=tuple(env.items()),
                 limits=self.settings.limits,
                 folder=scratch,
@@ -191,7 +192,7 @@ class WorkerPool:
                 early=compiled if early else "",
                 seeds=compiled if threads > 1 and not early else "",
                 sandbox=self.settings.sandbox,
-                programs=programs,
+                programs=builds,
                 binds=threads > 1,
             )
         )

@@ -47,9 +47,14 @@ class _State:
     phase = "start"
 
 
-def warm(box: mmap) -> None:
-    """Prepare before the first fork: crash handler, poison functions, kernel driver."""
+def arm(box: mmap) -> None:
+    """Prepare a process that builds, before the first fork: the crash handler."""
     _State.recorder = Recorder(box)
+
+
+def warm(box: mmap) -> None:
+    """Prepare a process that runs kernels: crash handler, poison functions, kernel driver."""
+    arm(box)
     scribbler()
     native_runtime()
 
