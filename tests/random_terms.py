@@ -36,6 +36,8 @@ FLOAT_FUNCTIONS: Final[tuple[_Make, ...]] = (
     (te.trunc, lambda size: size),
     (te.sin, lambda size: 1.0),
     (te.cos, lambda size: 1.0),
+    (te.atan, lambda size: 1.6),
+    (lambda x: te.log1p(abs(x)), lambda size: float(np.log1p(size))),
     (lambda x: te.pow(te.sigmoid(x) + 0.5, 1.5), lambda size: 2.0),
     (lambda x: -abs(x), lambda size: size),
     (lambda x: x * 0.75 - 0.25, lambda size: size + 1),

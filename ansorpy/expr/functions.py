@@ -69,6 +69,7 @@ FUNCTIONS: Final[Mapping[str, ScalarFunction]] = {
     "ceil": _rounding(np.ceil, "The smallest whole number not below x, in the dtype of x."),
     "exp": _numpy(np.exp, "e to the power of x."),
     "log": _numpy(np.log, "The natural logarithm."),
+    "log1p": _numpy(np.log1p, "The natural logarithm of 1 + x."),
     "tanh": _numpy(np.tanh, "The hyperbolic tangent."),
     "erf": ScalarFunction(_erf, "math.erf({})", "The error function."),
     "sqrt": ScalarFunction(np.sqrt, "np.sqrt({})", "The square root.", roundoffs=2),
@@ -82,4 +83,5 @@ FUNCTIONS: Final[Mapping[str, ScalarFunction]] = {
     "trunc": _rounding(np.trunc, "The whole number next to x towards zero, in the dtype of x."),
     "sin": _numpy(np.sin, "The sine of an angle in radians.", slope=1.0),
     "cos": _numpy(np.cos, "The cosine of an angle in radians.", slope=1.0),
+    "atan": _numpy(np.arctan, "The angle from -pi / 2 to pi / 2 whose tangent is x."),
 }

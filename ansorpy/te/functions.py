@@ -60,9 +60,9 @@ def _function(fn: str) -> Callable[[Scalar], Scalar]:
 
 abs = _function("abs")
 floor, ceil, round, trunc = map(_function, ("floor", "ceil", "round", "trunc"))
-exp, log, sqrt, rsqrt = map(_function, ("exp", "log", "sqrt", "rsqrt"))
+exp, log, log1p, sqrt, rsqrt = map(_function, ("exp", "log", "log1p", "sqrt", "rsqrt"))
 tanh, sigmoid, erf = map(_function, ("tanh", "sigmoid", "erf"))
-sin, cos = map(_function, ("sin", "cos"))
+sin, cos, atan = map(_function, ("sin", "cos", "atan"))
 
 
 def pow(a: Operand, b: Operand) -> Scalar:

@@ -37,6 +37,7 @@ from ansorpy.topi.conv_transpose import conv2d_transpose as conv2d_transpose
 from ansorpy.topi.conv_transpose import conv3d_transpose as conv3d_transpose
 from ansorpy.topi.elementwise import abs as abs
 from ansorpy.topi.elementwise import add as add
+from ansorpy.topi.elementwise import atan as atan
 from ansorpy.topi.elementwise import bias_add as bias_add
 from ansorpy.topi.elementwise import cast as cast
 from ansorpy.topi.elementwise import ceil as ceil
@@ -55,6 +56,7 @@ from ansorpy.topi.elementwise import isnan as isnan
 from ansorpy.topi.elementwise import less as less
 from ansorpy.topi.elementwise import less_equal as less_equal
 from ansorpy.topi.elementwise import log as log
+from ansorpy.topi.elementwise import log1p as log1p
 from ansorpy.topi.elementwise import logical_and as logical_and
 from ansorpy.topi.elementwise import logical_not as logical_not
 from ansorpy.topi.elementwise import logical_or as logical_or
@@ -136,7 +138,6 @@ from ansorpy.topi.trigonometry import acos as acos
 from ansorpy.topi.trigonometry import acosh as acosh
 from ansorpy.topi.trigonometry import asin as asin
 from ansorpy.topi.trigonometry import asinh as asinh
-from ansorpy.topi.trigonometry import atan as atan
 from ansorpy.topi.trigonometry import atanh as atanh
 from ansorpy.topi.trigonometry import cosh as cosh
 from ansorpy.topi.trigonometry import sinh as sinh

@@ -32,7 +32,9 @@ class BinaryOperator(Protocol):
         ...
 
 
-def _unary(name: str, fn: Callable[[te.Scalar], te.Scalar], doc: str) -> UnaryOperator:
+def unary(name: str, fn: Callable[[te.Scalar], te.Scalar], doc: str) -> UnaryOperator:
+    """Return the operator `name` that applies `fn` to each element."""
+
     def apply(data: Tensor, *, name: str = name) -> Tensor:
         return elementwise(fn, data, name=name)
 
@@ -84,27 +86,27 @@ def _modulo(a: te.Operand, b: te.Operand) -> te.Scalar:
     return te.select(te.all(b < 0, rest != 0), rest + b, rest)
 
 
-negative = _unary("negative", operator.neg, "Return -x; integers wrap around.")
-abs = _unary("abs", te.abs, "Return the absolute value.")
-sign = _unary("sign", _sign, "Return -1, 0 or 1 in the dtype of x; NaN stays NaN. Signed dtypes.")
-square = _unary("square", lambda x: x * x, "Return x * x.")
-reciprocal = _unary("reciprocal", lambda x: 1 / x, "Return 1 / x of floats.")
-exp = _unary("exp", te.exp, "Return e to the power of x, of floats.")
-log = _unary("log", te.log, "Return the natural logarithm of floats.")
-sqrt = _unary("sqrt", te.sqrt, "Return the square root of floats.")
-rsqrt = _unary("rsqrt", te.rsqrt, "Return 1 / sqrt(x) of floats.")
-tanh = _unary("tanh", te.tanh, "Return the hyperbolic tangent of floats.")
-erf = _unary("erf", te.erf, "Return the error function of floats.")
-floor = _unary("floor", te.floor, "Return the largest whole number not above x, of floats.")
-ceil = _unary("ceil", te.ceil, "Return the smallest whole number not below x, of floats.")
-round = _unary(
-    "round", te.round, "Return the nearest whole number, of two the even one, of floats."
-)
-trunc = _unary("trunc", te.trunc, "Return the whole number next to x towards zero, of floats.")
-sin = _unary("sin", te.sin, "Return the sine of angles in radians, floats.")
-cos = _unary("cos", te.cos, "Return the cosine of angles in radians, floats.")
-isnan = _unary("isnan", lambda x: x != x, "Return True for NaN, as bool.")
-logical_not = _unary("logical_not", operator.invert, "Return True for False, of bool tensors.")
+negative = unary("negative", operator.neg, "Return -x; integers wrap around.")
+abs = unary("abs", te.abs, "Return the absolute value.")
+sign = unary("sign", _sign, "Return -1, 0 or 1 in the dtype of x; NaN stays NaN. Signed dtypes.")
+square = unary("square", lambda x: x * x, "Return x * x.")
+reciprocal = unary("reciprocal", lambda x: 1 / x, "Return 1 / x of floats.")
+exp = unary("exp", te.exp, "Return e to the power of x, of floats.")
+log = unary("log", te.log, "Return the natural logarithm of floats.")
+log1p = unary("log1p", te.log1p, "Return log(1 + x) of floats.")
+sqrt = unary("sqrt", te.sqrt, "Return the square root of floats.")
+rsqrt = unary("rsqrt", te.rsqrt, "Return 1 / sqrt(x) of floats.")
+tanh = unary("tanh", te.tanh, "Return the hyperbolic tangent of floats.")
+erf = unary("erf", te.erf, "Return the error function of floats.")
+floor = unary("floor", te.floor, "Return the largest whole number not above x, of floats.")
+ceil = unary("ceil", te.ceil, "Return the smallest whole number not below x, of floats.")
+round = unary("round", te.round, "Return the nearest whole number, of two the even one, of floats.")
+trunc = unary("trunc", te.trunc, "Return the whole number next to x towards zero, of floats.")
+sin = unary("sin", te.sin, "Return the sine of angles in radians, floats.")
+cos = unary("cos", te.cos, "Return the cosine of angles in radians, floats.")
+atan = unary("atan", te.atan, "Return the angle in [-pi / 2, pi / 2] whose tangent is x.")
+isnan = unary("isnan", lambda x: x != x, "Return True for NaN, as bool.")
+logical_not = unary("logical_not", operator.invert, "Return True for False, of bool tensors.")
 
 add = _binary("add", operator.add, "Return a + b.")
 subtract = _binary("subtract", operator.sub, "Return a - b.")

@@ -22,6 +22,7 @@ CALLS: dict[str, Any] = {
     "sqrt": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "round": round, "trunc": math.trunc, "sin": math.sin, "cos": math.cos,
+    "atan": math.atan, "log1p": math.log1p,
 }  # fmt: skip
 BINARY: dict[str, Any] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,

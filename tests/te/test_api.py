@@ -51,7 +51,7 @@ def test_operators_read_as_python_and_numbers_take_the_other_dtype() -> None:
 def test_functions_and_casts_print_as_written() -> None:
     x = te.placeholder((3,), "x", "float64")
     unary = (te.exp, te.log, te.tanh, te.erf, te.sqrt, te.rsqrt, te.sigmoid, te.floor, te.ceil,
-             te.round, te.trunc, te.sin, te.cos)  # fmt: skip
+             te.round, te.trunc, te.sin, te.cos, te.atan, te.log1p)  # fmt: skip
     for function in unary:
         assert body(te.compute((3,), lambda i, f=function: f(x[i]))).endswith("(x[i])")
     shown = body(te.compute((3,), lambda i: te.cast(te.pow(te.abs(x[i]), 2), "int32") % 5))

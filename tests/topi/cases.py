@@ -89,6 +89,7 @@ def logaddexp(x: Array) -> Array:
 
 
 UNARY: Final = {
+    "log1p": unary(topi.log1p, np.log1p),
     "abs": unary(topi.abs, np.abs, SIGNED),
     "acos": unary(topi.acos, np.arccos),
     "acosh": unary(

@@ -24,6 +24,11 @@ PI = (
     1.078060505991553e-14,
 )  # a sum of positive parts: -0.0 stays -0.0
 LARGEST_ANGLE = 2.0**18  # radians: below it three parts of pi suffice; libm reduces larger angles
+ATAN = (2.9203598387539387e-3, -1.6366520896553993e-2, 4.320942610502243e-2,
+        -7.551993429660797e-2, 1.066589280962944e-1, -1.4211024343967438e-1,
+        1.9993768632411957e-1, -3.3333152532577515e-1)  # fmt: skip
+HALF_PI = (1.57079637050628662109375, -4.37113900018624283e-8)  # a float32 and the rest
+SQRT_HALF = 0x3F3504F3  # bits of sqrt(1/2) as a float32
 ERF_SMALL = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1,
              1.28379166e-1)  # fmt: skip
 
@@ -32,9 +37,9 @@ class Functions(Arithmetic):
     """Polynomials for float32, within 4 units in the last place; libm, lane by lane, for float64.
 
     exp, tanh: our own minimax fits (relative error of e**r 0.77, of e**r - 1 0.12 machine
-    epsilons for |r| <= log(2) / 2); sin, cos: our own minimax fit (0.11 machine epsilons for
-    |r| <= pi / 2); log: the Cephes library (S. Moshier); erf: N. Juffa's two-interval minimax.
-    NaN and infinity keep their meaning.
+    epsilons for |r| <= log(2) / 2); sin, cos (0.11 for |r| <= pi / 2), atan (0.28 for |r| <= 1);
+    log, log1p: the Cephes library (S. Moshier); erf: N. Juffa's two-interval minimax. NaN and
+    infinity keep their meaning.
     """
 
     def function(self, op: str, dtype: str, x: Any) -> Any:
@@ -107,24 +112,62 @@ class Functions(Arithmetic):
 
     def log(self, x: Any) -> Any:
         """Return the natural logarithm; x = m * 2**e with sqrt(1/2) <= m < sqrt(2)."""
-        b, like, fma = self.b, self.like, self.fma
+        b, like = self.b, self.like
         bits_type = reshaped(x.type, I32)
         tiny = b.fcmp_ordered("<", x, like(x, 1.1754943508222875e-38))
         scaled = b.select(tiny, b.fmul(x, like(x, 8388608.0)), x)
         bits = b.bitcast(scaled, bits_type)
-        shifted = b.sub(bits, self.like(bits, 0x3F3504F3))  # the bits of sqrt(1/2)
+        shifted = b.sub(bits, self.like(bits, SQRT_HALF))
         e = b.sitofp(b.ashr(shifted, self.like(bits, 23)), x.type)
         e = b.fadd(e, b.select(tiny, like(x, -23.0), like(x, 0.0)))
-        m = b.add(b.and_(shifted, self.like(bits, 0x7FFFFF)), self.like(bits, 0x3F3504F3))
+        m = b.add(b.and_(shifted, self.like(bits, 0x7FFFFF)), self.like(bits, SQRT_HALF))
         f = b.fsub(b.bitcast(m, x.type), like(x, 1.0))
+        return self.with_ends_of_log(x, self.log_of_parts(f, e), 0.0)
+
+    def log_of_parts(self, f: Any, e: Any) -> Any:
+        """Return log((1 + f) * 2**e) with sqrt(1/2) <= 1 + f < sqrt(2)."""
+        b, like, fma = self.b, self.like, self.fma
         square = b.fmul(f, f)
         y = b.fmul(b.fmul(self.poly(f, LOG), f), square)
-        y = fma(e, like(x, -2.12194440e-4), y)
-        y = b.fadd(f, fma(square, like(x, -0.5), y))
-        y = fma(e, like(x, 0.693359375), y)
+        y = fma(e, like(f, -2.12194440e-4), y)
+        y = b.fadd(f, fma(square, like(f, -0.5), y))
+        return fma(e, like(f, 0.693359375), y)
+
+    def with_ends_of_log(self, x: Any, y: Any, pole: float) -> Any:
+        """Return the logarithm `y` with its meaning at infinity, at NaN, and from the pole down."""
+        b, like = self.b, self.like
         y = b.select(b.fcmp_ordered("<", x, like(x, math.inf)), y, x)  # inf, NaN
-        y = b.select(b.fcmp_ordered("==", x, like(x, 0.0)), like(x, -math.inf), y)
-        return b.select(b.fcmp_ordered("<", x, like(x, 0.0)), like(x, math.nan), y)
+        y = b.select(b.fcmp_ordered("==", x, like(x, pole)), like(x, -math.inf), y)
+        return b.select(b.fcmp_ordered("<", x, like(x, pole)), like(x, math.nan), y)
+
+    def log1p(self, x: Any) -> Any:
+        """Return log(1 + x), without the rounding of 1 + x.
+
+        1 + x = (1 + f) * 2**e, where e is that of the rounded sum, and f = x / 2**e + 1 / 2**e - 1.
+        """
+        b, like, fma = self.b, self.like, self.fma
+        kind = reshaped(x.type, I32)
+        bits = b.bitcast(b.fadd(x, like(x, 1.0)), kind)
+        shifted = b.sub(bits, self.like(bits, SQRT_HALF))
+        power = b.and_(shifted, self.like(bits, 0xFF800000 - 2**32))  # e << 23
+        four = b.bitcast(b.sub(self.like(bits, 129 << 23), power), x.type)  # 4 / 2**e: normal
+        quarter = like(x, 0.25)
+        f = fma(b.fmul(x, four), quarter, fma(four, quarter, like(x, -1.0)))
+        e = b.sitofp(b.ashr(shifted, self.like(bits, 23)), x.type)
+        y = self.call("copysign", x.type, self.log_of_parts(f, e), x)  # -0.0 stays
+        return self.with_ends_of_log(x, y, -1.0)
+
+    def atan(self, x: Any) -> Any:
+        """Return the arcus tangent: of r = |x|, or pi / 2 less that of r = 1 / |x|, r <= 1."""
+        b, like = self.b, self.like
+        size, one = self.call("fabs", x.type, x), like(x, 1.0)
+        large = b.fcmp_ordered(">", size, one)
+        r = b.fdiv(b.select(large, one, size), b.select(large, size, one))
+        square = b.fmul(r, r)
+        y = self.fma(b.fmul(self.poly(square, ATAN), square), r, r)
+        high, low = (like(x, part) for part in HALF_PI)
+        y = b.select(large, b.fadd(b.fsub(high, y), low), y)
+        return self.call("copysign", x.type, y, x)
 
     def tanh(self, x: Any) -> Any:
         """Return tanh: d / (d + 2) with d = e**2|x| - 1 = 2**n * (e**r - 1) + (2**n - 1)."""
@@ -231,5 +274,5 @@ class Functions(Arithmetic):
 
 POLYNOMIALS: dict[str, Callable[[Functions, Any], Any]] = {  # for float32
     "exp": Functions.exp, "log": Functions.log, "tanh": Functions.tanh, "erf": Functions.erf,
-    "sin": Functions.sin, "cos": Functions.cos,
+    "log1p": Functions.log1p, "sin": Functions.sin, "cos": Functions.cos, "atan": Functions.atan,
 }  # fmt: skip
