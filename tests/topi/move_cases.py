@@ -103,14 +103,15 @@ def frames(rng: Draw) -> Case:
 
 def resample(rng: Draw) -> Case:
     x = tensor(rng, shape(rng, 1, 4))
-    axis = int(rng.integers(len(x.shape)))
-    matrix = rng.standard_normal((int(rng.integers(1, 6)), x.shape[axis])).round(1)
+    axis, x_dtype = int(rng.integers(len(x.shape))), x.dtype
+    size = tuple(int(n) for n in rng.integers(1, 5, 2))
+    places, weights = rng.integers(0, x.shape[axis], size), rng.standard_normal(size)
 
     def want(x: Array) -> Any:
-        return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.astype(x_dtype).T, -1, axis)
+        parts = np.take(np.moveaxis(x, axis, -1), places, -1) * weights.astype(x_dtype)
+        return np.moveaxis(parts.sum(-1), -1, axis)
 
-    x_dtype = x.dtype
-    return topi.resample(x, matrix, axis), (x,), want
+    return topi.resample(x, places, weights, axis), (x,), want
 
 
 def concat(rng: Draw) -> Case:

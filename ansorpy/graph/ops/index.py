@@ -6,7 +6,7 @@ import numpy as np
 
 from ansorpy import topi
 from ansorpy.graph.graph import Array
-from ansorpy.graph.operator import Operands, operator, value_operator
+from ansorpy.graph.operator import EmptyResult, Operands, operator, value_operator
 from ansorpy.te.tensor import Tensor
 
 MOST_ELEMENTS: Final = 1 << 28  # elements of a constant made from a shape: 1 GiB of float32
@@ -51,6 +51,38 @@ def _eye_like(on: Operands) -> Array:
         on.refuse(f"its input has rank {len(x.shape)}", "rank 2")
     dtype = on.attribute("dtype", x.dtype)
     return np.eye(*x.shape, k=on.attribute("k", 0)).astype(dtype)
+
+
+@operator("Gather", "axis")
+def _gather(on: Operands) -> Tensor:
+    """Take parts along an axis; known indices at equal distances are a slice."""
+    x, axis = on.tensor(0), on.attribute("axis", 0)
+    if not on.known(1) or not -len(x.shape) <= axis < len(x.shape):
+        return topi.take(x, on.tensor(1), axis)
+    extent, at = x.shape[axis], axis % len(x.shape)
+    if on.empty(1):
+        raise EmptyResult((*x.shape[:at], *on.array(1).shape, *x.shape[at + 1 :]), x.dtype)
+    places = [place + extent if place < 0 else place for place in on.ints(1)]
+    if not 0 <= min(places) <= max(places) < extent:
+        on.refuse(f"an index is beyond axis {axis} of {extent}", f"{-extent} to {extent - 1}")
+    step = places[1] - places[0] if len(places) > 1 else 1
+    if step == 0 or places != [places[0] + step * n for n in range(len(places))]:
+        return topi.take(x, on.tensor(1), axis)
+    begin, end, stride = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
+    last = places[-1] + (1 if step > 0 else -1)
+    begin[at], end[at], stride[at] = places[0], last if last >= 0 else -extent - 1, step
+    part = topi.strided_slice(x, begin, end, stride)
+    return topi.reshape(part, (*x.shape[:at], *on.array(1).shape, *x.shape[at + 1 :]))
+
+
+@operator("GatherElements", "axis")
+def _gather_elements(on: Operands) -> Tensor:
+    return topi.gather_elements(on.tensor(0), on.tensor(1), on.attribute("axis", 0))
+
+
+@operator("GatherND", "batch_dims")
+def _gather_nd(on: Operands) -> Tensor:
+    return topi.gather_nd(on.tensor(0), on.tensor(1), on.attribute("batch_dims", 0))
 
 
 @operator("Trilu", "upper")

@@ -123,18 +123,16 @@ def _along(on: Operands, x: Tensor, axis: int, line: ResizedAxis) -> Tensor:
     positions = [line.position(i, mode) for i in range(line.new)]
     if on.attribute("mode", "nearest") == "nearest":
         rounding = ROUNDINGS[on.attribute("nearest_mode", "round_prefer_floor")]
-        places = [min(max(rounding(at), 0), line.old - 1) for at in positions]
-        return _picked(x, axis, places)
-    matrix = np.zeros((line.new, line.old))
-    for row, at in zip(matrix, positions, strict=True):
-        for place, weight in _neighbours(on, at, line):
-            row[min(max(place, 0), line.old - 1)] += weight
-    outside = np.array([mode == "tf_crop_and_resize" and not 0 <= at <= line.old - 1
-                        for at in positions])  # fmt: skip
-    matrix[outside] = 0
-    if line.new == line.old and np.array_equal(matrix, np.eye(line.old)):
+        return _picked(x, axis, [min(max(rounding(at), 0), line.old - 1) for at in positions])
+    tables = [_neighbours(on, at, line) for at in positions]
+    places = np.clip([places for places, _ in tables], 0, line.old - 1)
+    weights = np.array([weights for _, weights in tables])
+    outside = np.array([not 0 <= at <= line.old - 1 for at in positions])
+    if mode != "tf_crop_and_resize":
+        outside[:] = False
+    if line.new == line.old and positions == list(range(line.old)):
         return x
-    made = topi.resample(x, matrix, axis)
+    made = topi.resample(x, places, weights, axis)
     if not outside.any():
         return made
     shape = [1] * len(x.shape)
@@ -156,10 +154,10 @@ def _picked(x: Tensor, axis: int, places: Sequence[int]) -> Tensor:
         begin, end, stride = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
         begin[axis], end[axis], stride[axis] = places[0], places[-1] + 1, step
         return topi.strided_slice(x, begin, end, stride)
-    return topi.resample(x, np.eye(old)[list(places)], axis)
+    return topi.take(x, te.constant(np.array(places)), axis)
 
 
-def _neighbours(on: Operands, at: float, line: ResizedAxis) -> list[tuple[int, float]]:
+def _neighbours(on: Operands, at: float, line: ResizedAxis) -> tuple[Array, Array]:
     """Return source elements and their weights; a whole position counts to its left neighbour."""
     low = floor(at)
     ratio = at - low
@@ -177,8 +175,7 @@ def _neighbours(on: Operands, at: float, line: ResizedAxis) -> list[tuple[int, f
     places = low + taps
     if on.attribute("exclude_outside", 0):
         weights = np.where((places >= 0) & (places < line.old), weights, 0)
-    weights = weights / weights.sum()
-    return list(zip(places.tolist(), weights.tolist(), strict=True))
+    return places, weights / weights.sum()
 
 
 def _triangle(x: Array) -> Array:
