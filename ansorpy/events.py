@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ansorpy.artifact.rate import Rate
+from ansorpy.codegen.exported_types import Library
 
 # The reason for the end of a search: a budget, the target latency, too small a recent gain, no task
 # with an expected gain, Ctrl-C, or an answer from the store.
@@ -101,7 +102,8 @@ class FirstAnswer:
     """The first choice of the cost model was built, checked and written, before any trial.
 
     The zip holds a library and no `kernel.py`. It passed the `cases` named; `best_s` is its time
-    in these cases, `seconds` the age of the tuning.
+    in these cases, `seconds` the age of the tuning. `library` is the library, to be linked with
+    others.
     """
 
     task: str
@@ -109,6 +111,7 @@ class FirstAnswer:
     best_s: float
     seconds: float
     cases: tuple[str, ...]
+    library: Library | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,8 @@ class TaskResult:
 
     `best_s` is None if no candidate survived; `baseline_s` is the faster of the untuned kernel
     and NumPy, measured in the same interleaved run as `best_s`. `rate` is None without a race, and
-    if it exceeds the peak of the machine.
+    if it exceeds the peak of the machine. `library` is the delivered library if the task was not
+    raced, to be linked with others.
     """
 
     name: str
@@ -181,6 +185,7 @@ class TaskResult:
     from_store: bool = False
     rate: Rate | None = None
     same_as: str = ""  # the equal task that was tuned; trials, time and failures are counted there
+    library: Library | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

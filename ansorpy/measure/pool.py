@@ -44,17 +44,45 @@ class Exported:
     outcome: Measured
 
 
-class MeasurePool:
-    """The measuring processes of one task; a context manager that leaves none behind."""
+class SharedProcesses:
+    """Workers and the queue of their builders, for the pools of tasks of one target.
 
-    def __init__(self, dag: Dag, target: Target, settings: MeasureSettings | None = None) -> None:
+    To start them takes longer than to check a kernel.
+    """
+
+    def __init__(self, target: Target, settings: MeasureSettings) -> None:
+        self.workers = WorkerPool(target.cores, settings)
+        self.queue = BuildQueue(self.workers.builders, self.workers.quiet, CodeCache())
+
+    def close(self) -> None:
+        """End every process and remove the folder; may be called twice."""
+        self.workers.close()
+
+
+class MeasurePool:
+    """The measuring processes of one task; a context manager that leaves none behind.
+
+    Args:
+        shared: processes that pools of other tasks use, too, one pool after the other; they stay
+            open when this pool is closed.
+    """
+
+    def __init__(
+        self,
+        dag: Dag,
+        target: Target,
+        settings: MeasureSettings | None = None,
+        shared: "SharedProcesses | None" = None,
+    ) -> None:
         self.dag = dag
         self.target = target
         self.settings = settings or MeasureSettings()
-        self.workers = WorkerPool(target.cores, self.settings)
+        self._owned = SharedProcesses(target, self.settings) if shared is None else None
+        processes = shared or self._owned
+        assert processes is not None  # one or the other
+        self.workers, self.queue = processes.workers, processes.queue
         self.cases = CaseFolders(dag, self.settings.seed, self.settings.edges, self.workers.sealed)
         self.slot = LocalSlot(self.workers, self.cases, self.settings)
-        self.queue = BuildQueue(self.workers.builders, self.slot.cores, CodeCache())
         self.batches = BatchMeasurer(self.queue, self.slot, self.settings.backend, target)
         try:
             self.workers.start()  # they import while the first case is computed
@@ -71,7 +99,8 @@ class MeasurePool:
     def close(self) -> None:
         """End every process and remove the folder; may be called twice."""
         self.cases.close()
-        self.workers.close()
+        if self._owned is not None:
+            self._owned.close()
 
     def measure(
         self,

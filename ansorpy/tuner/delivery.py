@@ -36,6 +36,7 @@ class Deliveries:
         out: folder of the zips.
         hasty: the first answer is final, because there will be no trials.
         stored_races: of an earlier, interrupted attempt at this tuning, by task.
+        libraries: deliver the verified library of the best candidate, without a race.
     """
 
     def __init__(
@@ -47,7 +48,9 @@ class Deliveries:
         budget: TimeBudget,
         hasty: bool = False,
         stored_races: Mapping[str, Record] | None = None,
+        libraries: bool = False,
     ) -> None:
+        self._libraries = libraries
         self._stored_races = stored_races or {}
         self._pools, self._journal, self._hasty = pools, journal, hasty
         self._digest, self._out, self._budget = digest, out, budget
@@ -78,13 +81,15 @@ class Deliveries:
 
         Nothing is timed meanwhile, and all cores but one would idle.
         """
-        if task.rounds == 1 and task.name not in self._raced:
+        if task.rounds == 1 and task.name not in self._raced and not self._libraries:
             entry = untuned(task)
             if isinstance(entry, Contestant):
                 self._pools.of(task).prebuild_source(entry.kernel)
 
     def intermediate(self, task: Task) -> Iterator[Delivered]:
         """Race, check and deliver the best kernel so far, if that is worth its time."""
+        if self._libraries:
+            return
         before = self._raced.get(task.name)
         leaders = self._leaders(task)
         stale = before is None or before[0][:1] != leaders[:1]
@@ -98,7 +103,9 @@ class Deliveries:
     def end(self, task: Task) -> Generator[Event, None, TaskResult]:
         """Race a task unless its result is known; then remove the zips that came before."""
         result = self.result_without_race(task, self._stored_races.get(task.name))
-        if result is None:
+        if result is None and self._libraries:
+            result = self.finish_library(task)
+        elif result is None:
             yield Racing(task.name)
             result = self.finish(task)
         yield TaskDone(result)
@@ -129,6 +136,20 @@ class Deliveries:
             return final_race.empty_result(task, raced)
         sealed = final_race.sealed(task, raced, self._digest)
         return final_race.result_of(task, sealed.record, self._write(task, sealed))
+
+    def finish_library(self, task: Task) -> TaskResult:
+        """Deliver the library of the leader that is fastest when timed in turns."""
+        leaders = self._leaders(task)
+        pool = self._pools.of(task)
+        if len(leaders) > 1 and not self._is_late():
+            times = pool.rerank([task.unbound(candidate) for candidate in leaders], RERANK_S, None)
+            cost_s = {c: t.cost_s for c, t in zip(leaders, times, strict=True) if t is not None}
+            leaders = sorted(cost_s, key=cost_s.__getitem__) or leaders
+        done = first_answer.deliver_library(task, leaders[:RACES], pool, self._out)
+        if done is None:
+            return final_race.empty_result(task, [])
+        self._written.setdefault(task.name, set()).add(done.kernel)
+        return done.result(task, self._budget.spent_s)
 
     def remove_superseded(self, task: Task, result: TaskResult) -> None:
         """Remove the zips of this tuning that a zip of the result replaces."""

@@ -4,7 +4,7 @@ Source: docs/adr/0058-first-answer.md.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ import numpy as np
 
 from ansorpy.artifact.archive import pack_native
 from ansorpy.artifact.rate import Rate
+from ansorpy.codegen.exported_types import Library
 from ansorpy.cost.model import CostModel, ForTask
 from ansorpy.errors import LoweringError
 from ansorpy.events import FirstAnswer, TaskResult
@@ -39,10 +40,13 @@ class First:
     candidate: Candidate
     kernel: Path
     best_s: float
+    library: Library
 
     def event(self, task: Task, seconds: float) -> FirstAnswer:
         """Return the event of the answer, `seconds` after the tuning began."""
-        return FirstAnswer(task.name, self.kernel, self.best_s, seconds, CASES)
+        return FirstAnswer(
+            task.name, self.kernel, self.best_s, seconds, CASES, library=self.library
+        )
 
     def result(self, task: Task, seconds: float) -> TaskResult:
         """Return the result of a tuning without trials."""
@@ -51,13 +55,16 @@ class First:
             key=task.key,
             best_s=self.best_s,
             baseline_s=None,
-            trials=0,
+            trials=task.trials,
             seconds=seconds,
             verified=True,
             winner="tuned",
             kernel=self.kernel,
             flop=task.flop,
+            failures=dict(task.failures),
+            examples=dict(task.examples),
             rate=Rate(task.flop / self.best_s, effective=True) if task.flop else None,
+            library=self.library,
         )
 
 
@@ -84,25 +91,44 @@ def answer(
     clock: Callable[[], float] = time.time,
 ) -> First | None:
     """Build and check the best choice and write its zips; None if every attempt failed."""
-    for candidate in choose(task, model, seed):
-        done = _exported(task, candidate, pool)
+    return deliver_library(task, choose(task, model, seed), pool, out, clock, first_only=True)
+
+
+def deliver_library(
+    task: Task,
+    candidates: Sequence[Candidate],
+    pool: MeasurePool,
+    out: Path,
+    clock: Callable[[], float] = time.time,
+    first_only: bool = False,
+) -> First | None:
+    """Write the zips of the first candidate whose library passes; None if none does.
+
+    Args:
+        first_only: the cases of a first answer, instead of all.
+    """
+    for candidate in candidates:
+        done = _exported(task, candidate, pool, first_only)
         if done is not None:
             (record,) = task.records([candidate], [done.outcome], clock)
             became = "; ".join(map(str, reformulations(task.plans[candidate.plan].state)))
             paths = []
             for dag in (task.dag, *task.twins):
                 library = replace(done.library, buffers=renamed(done.library.buffers, task, dag))
-                paths.append(pack_native(out, dag, library, record, task.target, CASES, became))
-            return First(candidate, paths[0], done.outcome.best_s)
+                cases = CASES if first_only else ("all",)
+                paths.append(pack_native(out, dag, library, record, task.target, cases, became))
+            return First(candidate, paths[0], done.outcome.best_s, done.library)
     return None
 
 
-def _exported(task: Task, candidate: Candidate, pool: MeasurePool) -> Exported | None:
+def _exported(
+    task: Task, candidate: Candidate, pool: MeasurePool, first_only: bool
+) -> Exported | None:
     """Return the checked library of a candidate, None if it cannot be called."""
     try:
         program = bind(task.plans[candidate.plan], candidate.row, task.target)
     except LoweringError:
         return None
     text = f"{task.texts[candidate.plan]} {candidate.row}"
-    done = pool.export(export_program(task, program, text), first_only=True)
+    done = pool.export(export_program(task, program, text), first_only)
     return done if isinstance(done, Exported) and done.library.linked else None

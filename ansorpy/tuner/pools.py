@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
-from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -39,6 +39,23 @@ class Pools:
             self._pools.popitem()[1].close()
 
 
-def small_pools() -> Pools:
-    """Return pools that build and check one kernel after the other, and start fast."""
-    return Pools(partial(MeasurePool, settings=ONE_KERNEL))
+class SharedPools(Pools):
+    """Pools whose tasks, all of one target, use the same processes one after the other."""
+
+    def __init__(self, target: Target, settings: MeasureSettings) -> None:
+        self._shared = SharedProcesses(target, settings)
+        super().__init__(partial(MeasurePool, settings=settings, shared=self._shared))
+
+    def close(self) -> None:
+        """Close every pool and end the processes; may be called twice."""
+        super().close()
+        self._shared.close()
+
+
+def shared_pools(target: Target, trials: int) -> Pools:
+    """Return pools for tasks of one target.
+
+    Args:
+        trials: 0: pools that build and check one kernel after the other, and start fast.
+    """
+    return SharedPools(target, MeasureSettings() if trials else ONE_KERNEL)

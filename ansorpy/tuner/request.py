@@ -19,18 +19,27 @@ class Request(LocalOptions):
 
     The threads of the kernels are those of `target`. `first_answer` asks for an answer before the
     first trial, if no more tasks are tuned than have open pools (`tuner.first_answer`).
+    `libraries` asks for the verified library of the best candidate of each task, without a race:
+    the tasks are parts of a model.
     """
 
     dags: tuple[Dag, ...]
     target: Target
     first_answer: bool = field(default=True, kw_only=True)
+    libraries: bool = field(default=False, kw_only=True)
 
     @staticmethod
     def of(
-        options: TuneOptions, dags: tuple[Dag, ...], target: Target, *, first_answer: bool = True
+        options: TuneOptions,
+        dags: tuple[Dag, ...],
+        target: Target,
+        *,
+        first_answer: bool = True,
+        libraries: bool = False,
     ) -> "Request":
         """Return the request with the options of a call or of a stored job."""
-        return Request(dags, target, first_answer=first_answer, **values(options, LocalOptions))
+        told = values(options, LocalOptions)
+        return Request(dags, target, first_answer=first_answer, libraries=libraries, **told)
 
     def __post_init__(self) -> None:
         LocalOptions.__post_init__(self)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -20,7 +21,7 @@ from ansorpy.tuner import record_lookup
 from ansorpy.tuner.checkpoint import Journal, StoredSearch, StoreJournal
 from ansorpy.tuner.delivery import Deliveries
 from ansorpy.tuner.experience import Experience, Transfer
-from ansorpy.tuner.pools import OPEN_POOLS, Pools, small_pools
+from ansorpy.tuner.pools import OPEN_POOLS, Pools, shared_pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.scheduler import Settings
@@ -141,7 +142,9 @@ class Context:
         model = model or default_model(request.target, request.seed, transfer.prior)
         hasty = not request.trials
         races = setup.stored.races
-        deliveries = Deliveries(pools, setup.journal, setup.digest, setup.out, budget, hasty, races)
+        deliveries = Deliveries(
+            pools, setup.journal, setup.digest, setup.out, budget, hasty, races, request.libraries
+        )
         return Context(setup, tasks, model, pools, budget, deliveries, transfer, clock)
 
     def openings(self, request: Request) -> dict[str, Opening]:
@@ -190,7 +193,7 @@ def local_pools(request: Request) -> Callable[[], Pools]:
         SpecError: the kernel has more threads than this machine has cores.
     """
     require_cores(request.target.cores, len(usable_cores()), "this machine")
-    return Pools if request.trials else small_pools
+    return partial(shared_pools, request.target, request.trials)
 
 
 def writable(folder: Path) -> Path:

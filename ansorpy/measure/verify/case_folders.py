@@ -6,6 +6,7 @@ The first case is computed in a thread beside other work, the others when they a
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from shutil import rmtree
 
 from ansorpy.measure.sandbox.seals import Sealed
 from ansorpy.measure.verify.cases import Case, each_case, load_cases, save_cases
@@ -79,5 +80,8 @@ class CaseFolders:
         self._made.add(folder)
 
     def close(self) -> None:
-        """End the thread once its present computation is done."""
+        """Remove the folders; end the thread once its present computation is done."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+        for folder in (self._whole, self._one, *self._reformulated.values()):
+            if folder is not None:
+                rmtree(folder, ignore_errors=True)
