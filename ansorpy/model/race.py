@@ -75,7 +75,7 @@ def race(
         outputs: dict[int, list[Array]] = {}
         running: dict[int, TurnProcess] = {}
         for number, entry in enumerate(entries):
-            process = stack.enter_context(TurnProcess(_command(entry, threads), log))
+            process = stack.enter_context(TurnProcess(command_of(entry, threads), log))
             answer = process.ask(
                 {
                     "do": "prepare",
@@ -139,6 +139,7 @@ def distance(found: Sequence[Array], wanted: Sequence[Array]) -> float:
     return worst
 
 
-def _command(entry: Entry, threads: int) -> list[str]:
+def command_of(entry: Entry, threads: int) -> list[str]:
+    """Return the command of a contestant."""
     command = [sys.executable, "-m", "ansorpy.model.contestant", entry.runtime, str(threads)]
     return [*command, str(entry.file), "--module", entry.module]

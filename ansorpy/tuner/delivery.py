@@ -8,7 +8,9 @@ from typing import Final
 from ansorpy.cost.model import CostModel
 from ansorpy.events import Delivered, Event, FirstAnswer, Racing, TaskDone, TaskResult
 from ansorpy.measure.outcome import Failed
+from ansorpy.plan.choices import naive
 from ansorpy.records import Record
+from ansorpy.replay import plan_text
 from ansorpy.search import Candidate
 from ansorpy.tuner import final_race, first_answer, record_lookup
 from ansorpy.tuner.checkpoint import Journal
@@ -138,14 +140,22 @@ class Deliveries:
         return final_race.result_of(task, sealed.record, self._write(task, sealed))
 
     def finish_library(self, task: Task) -> TaskResult:
-        """Deliver the library of the leader that is fastest when timed in turns."""
+        """Deliver the library of the leader that is fastest when timed in turns.
+
+        The library of the naive loops is delivered if no leader passes every case. A task that was
+        interrupted before its search space was opened has no result.
+        """
+        if not task.plans:
+            return final_race.empty_result(task, [])
         leaders = self._leaders(task)
         pool = self._pools.of(task)
         if len(leaders) > 1 and not self._is_late():
             times = pool.rerank([task.unbound(candidate) for candidate in leaders], RERANK_S, None)
             cost_s = {c: t.cost_s for c, t in zip(leaders, times, strict=True) if t is not None}
             leaders = sorted(cost_s, key=cost_s.__getitem__) or leaders
-        done = first_answer.deliver_library(task, leaders[:RACES], pool, self._out)
+        plan = naive(task.dag, task.target)
+        plain = Candidate(task.add_plan(plan, plan_text(plan)), plan.smallest_row)
+        done = first_answer.deliver_library(task, [*leaders[:RACES], plain], pool, self._out)
         if done is None:
             return final_race.empty_result(task, [])
         self._written.setdefault(task.name, set()).add(done.kernel)

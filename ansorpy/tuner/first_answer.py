@@ -129,6 +129,6 @@ def _exported(
         program = bind(task.plans[candidate.plan], candidate.row, task.target)
     except LoweringError:
         return None
-    text = f"{task.texts[candidate.plan]} {candidate.row}"
+    text = f"{task.workload} {task.texts[candidate.plan]} {candidate.row}"
     done = pool.export(export_program(task, program, text), first_only)
     return done if isinstance(done, Exported) and done.library.linked else None

@@ -1,0 +1,83 @@
+"""From the parts of a model and the libraries of its tasks to the plan of a bundle."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ansorpy.bundle.plan import KernelStep, ModelKernel, ModelPlan, SelfTest
+from ansorpy.codegen.exported_types import Library
+from ansorpy.graph.graph import ValueInfo
+from ansorpy.graph.groups import Partition
+from ansorpy.model.tasks import ModelTasks
+from ansorpy.te.analysis import workload_key
+from ansorpy.te.dag import Dag
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLibrary:
+    """The verified library of a task, and the time of one call alone."""
+
+    library: Library
+    best_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The file that a model came from, and the number of threads that it is tuned for."""
+
+    digest: str = ""
+    threads: int = 1
+
+
+def plan_of(
+    partition: Partition,
+    tasks: ModelTasks,
+    libraries: Mapping[str, TaskLibrary],
+    origin: Origin,
+    self_test: SelfTest | None = None,
+) -> ModelPlan:
+    """Return the plan of a bundle.
+
+    Args:
+        libraries: by task; every task has one.
+    """
+    graph = partition.graph
+    values = dict(graph.values)
+    steps = []
+    for number, part in enumerate(tasks.parts):
+        writes = []
+        for place, value in enumerate(part.lowered.writes):
+            if not value:  # the kernel computes more than the model needs
+                value = f"{number}.{place}"
+                values[value] = _unread(part.lowered.dag, place, value)
+            writes.append(value)
+        nodes = tuple(node.name or next(iter(node.outputs), "") for node in part.group.nodes)
+        steps.append(KernelStep(part.task, part.lowered.reads, tuple(writes), nodes))
+    read = {partition.root(name) for step in steps for name in step.reads}
+    read |= {partition.root(output.value) for output in graph.outputs}
+    return ModelPlan(
+        name=graph.name,
+        values=values,
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        weights={name: weight for name, weight in graph.weights.items() if name in read},
+        views=partition.views,
+        steps=tuple(steps),
+        kernels=tuple(_kernel(dag, libraries[dag.name]) for dag in tasks.dags),
+        source_digest=origin.digest,
+        threads=origin.threads,
+        self_test=self_test,
+    )
+
+
+def _kernel(dag: Dag, made: TaskLibrary) -> ModelKernel:
+    constant = [n for n, one in enumerate(dag.placeholders) if one.constant]
+    packed = tuple(constant) if made.library.packed_bytes else ()
+    return ModelKernel(dag.name, made.library, packed, made.best_s, workload_key(dag))
+
+
+def _unread(dag: Dag, place: int, name: str) -> ValueInfo:
+    """Return the value of an output of a Dag that the graph has no name for."""
+    nodes = {node.name: node for node in dag.computes}
+    facts = [(nodes[name].shape, dtype) for name in dag.outputs for dtype in nodes[name].dtypes]
+    shape, dtype = facts[place]
+    return ValueInfo(name, shape, dtype)

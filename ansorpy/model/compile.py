@@ -1,0 +1,303 @@
+"""The spine of a whole model: passes, partition, first answers, search, bundle, verification."""
+
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from ansorpy.bundle.container import write_bundle
+from ansorpy.errors import RunError, SpecError
+from ansorpy.events import Finished, FirstAnswer, Improved, Stopped, TaskResult
+from ansorpy.graph.graph import Graph
+from ansorpy.graph.groups import Partition
+from ansorpy.graph.partition import partition
+from ansorpy.graph.passes import Simplified, simplify
+from ansorpy.model.assemble import Origin, TaskLibrary, plan_of
+from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
+from ansorpy.model.options import ModelOptions
+from ansorpy.model.tasks import ModelTasks, tasks_of
+from ansorpy.model.verify import ModelReference, error_of, reference_of
+from ansorpy.records import RecordStore, task_key
+from ansorpy.sketch import derive
+from ansorpy.state.rule import Rule
+from ansorpy.target import Target
+from ansorpy.te.analysis import workload_key
+from ansorpy.te.dag import Dag
+from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.request import Request
+from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.task import rules_name
+from ansorpy.tuner.trust import is_trusted
+from ansorpy.tuner.tune import run
+
+LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
+LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
+MANY_REDUCTIONS: Final = 3  # reductions from which on the sketches of a Dag are counted
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """A model to tune.
+
+    Args:
+        graph: as imported.
+        out: path of the bundle.
+        file: the model's file, which ONNX Runtime can run; None if there is none.
+        digest: sha256 of the file, hex.
+    """
+
+    graph: Graph
+    target: Target
+    options: ModelOptions
+    out: Path
+    file: Path | None = None
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResult:
+    """A written bundle, and the parts that it consists of.
+
+    `model_s` is the sum of the kernels' best times. `error` and `bound` are shares of the largest
+    element of the reference.
+    """
+
+    bundle: Path
+    model_s: float
+    error: float
+    bound: float
+    reference: str
+    parts: int
+    tasks: tuple[TaskResult, ...]
+    trials: int
+    seconds: float
+    stopped: Stopped
+
+
+@dataclass(slots=True)
+class Compilation:
+    """A model that becomes a bundle: its tasks, and the best library of each so far."""
+
+    request: ModelRequest
+    tasks: ModelTasks
+    partition: Partition
+    begin_s: float
+    clock: Callable[[], float]
+    reference: ModelReference | None = None
+    libraries: dict[str, TaskLibrary] = field(default_factory=dict)
+    results: dict[str, TaskResult] = field(default_factory=dict)
+    best_s: dict[str, float] = field(default_factory=dict)  # also of trials without a library
+    trials: int = 0
+
+    @property
+    def model_s(self) -> float:
+        """The sum of the best times of all parts that have one."""
+        weights = self.tasks.weights
+        return sum(weights[name] * best_s for name, best_s in self.best_s.items())
+
+    def follow(
+        self, events: Generator[ModelEvent, None, None]
+    ) -> Generator[ModelEvent, None, Finished]:
+        """Yield the events of a tuning of tasks, with estimates; return the last one."""
+        event: ModelEvent | None = next(events)
+        while not isinstance(event, Finished):
+            assert event is not None
+            try:
+                yield event
+                if isinstance(event, FirstAnswer | Improved) and self._improves(event):
+                    yield ModelEstimate(self.model_s, len(self.best_s), len(self.tasks.dags))
+                event = next(events)
+            except KeyboardInterrupt:
+                event = events.throw(KeyboardInterrupt())
+        for result in event.results:
+            self._keep(result)
+        return event
+
+    def _improves(self, event: FirstAnswer | Improved) -> bool:
+        before_s = self.best_s.get(event.task)
+        if before_s is not None and before_s <= event.best_s:
+            return False
+        self.best_s[event.task] = event.best_s
+        return True
+
+    def _keep(self, result: TaskResult) -> None:
+        """Keep the library of a result if it is the fastest of its task."""
+        self.trials += result.trials
+        known = self.libraries.get(result.name)
+        if result.library is None or result.best_s is None:
+            return
+        if known is None or result.best_s < known.best_s:
+            self.libraries[result.name] = TaskLibrary(result.library, result.best_s)
+            self.results[result.name] = result
+        self.best_s[result.name] = self.libraries[result.name].best_s
+
+    def written(self) -> BundleWritten:
+        """Write and verify the bundle.
+
+        Raises:
+            RunError: it cannot be run, or its outputs are wrong; no bundle is left then.
+        """
+        asked = self.request
+        if self.reference is None:
+            self.reference = reference_of(asked.graph, asked.file, asked.options.seed)
+        origin = Origin(asked.digest, asked.target.cores)
+        plan = plan_of(self.partition, self.tasks, self.libraries, origin, self.reference.self_test)
+        new = asked.out.with_name(f"{asked.out.stem}.new.zip")
+        try:
+            write_bundle(new, plan)
+            error = error_of(new, self.reference, asked.target.cores)
+            if not error <= self.reference.bound:
+                raise RunError(
+                    f"cannot deliver {asked.graph.name!r} because its outputs are off by"
+                    f" {error:.1e} of the largest; expected at most {self.reference.bound:.1e}"
+                    f" ({self.reference.source})"
+                )
+            new.replace(asked.out)
+        finally:
+            new.unlink(missing_ok=True)
+        ref, spent_s = self.reference, self.clock() - self.begin_s
+        return BundleWritten(asked.out, self.model_s, error, ref.bound, ref.source, spent_s)
+
+
+def compiled(
+    request: ModelRequest,
+    store: RecordStore,
+    experience: Experience | None = None,
+    rules: tuple[Rule, ...] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Generator[ModelEvent, None, ModelResult]:
+    """Yield the events of the tuning of a model; return its result.
+
+    Every task gets a first answer, and a bundle of these is written and verified; then the tasks
+    that take most time are searched, and the bundle is replaced. A KeyboardInterrupt ends the
+    search: the bundle of the best so far is the result. It is raised before there is a bundle.
+
+    Raises:
+        SpecError: the request is wrong.
+        RunError: the bundle's outputs are wrong.
+    """
+    begin_s = clock()
+    options, target = request.options, request.target
+    rules = find_rules(target.kind, options.allow, options.without) if rules is None else rules
+    simplified = simplify(request.graph)
+    parted = partition(simplified.graph)
+    tasks = tasks_of(parted, lambda dag: _fits(dag, target, rules))
+    if not tasks.dags:
+        raise SpecError(
+            f"cannot tune {request.graph.name!r} because it computes nothing;"
+            " expected a model with nodes that constants alone do not determine"
+        )
+    yield _divided(request.graph, simplified, tasks, clock() - begin_s)
+    work = Compilation(request, tasks, parted, begin_s, clock)
+    with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
+        first = _request(request, tasks.dags, trials=0, seconds=None, weights={})
+        ended = yield from work.follow(run(first, rules, store, Path(folder)))
+        if len(work.libraries) < len(tasks.dags):
+            if ended.stopped == "interrupted":
+                raise KeyboardInterrupt
+            raise RunError(_missing(tasks, work.libraries))
+        told = work.written()
+        yield told
+        stopped = ended.stopped
+        second = None if stopped == "interrupted" else _search(work, store, rules)
+        if second is not None:
+            searching = run(second, rules, store, Path(folder), experience=experience)
+            stopped = "interrupted"
+            with suppress(KeyboardInterrupt):  # the bundle of the first answers is there
+                ended = yield from work.follow(searching)
+                told = work.written()
+                yield told
+                stopped = ended.stopped
+    return ModelResult(
+        bundle=told.bundle,
+        model_s=told.model_s,
+        error=told.error,
+        bound=told.bound,
+        reference=told.reference,
+        parts=len(tasks.parts),
+        tasks=tuple(replace(work.results[dag.name], kernel=None) for dag in tasks.dags),
+        trials=work.trials,
+        seconds=clock() - begin_s,
+        stopped=stopped,
+    )
+
+
+def _search(work: Compilation, store: RecordStore, rules: tuple[Rule, ...]) -> Request | None:
+    """Return the request for the tasks that take most time; None if there is nothing to search.
+
+    A task with enough trials in the store is answered: its first answer is the best of them.
+    """
+    asked, tasks = work.request, work.tasks
+    options, weights = asked.options, tasks.weights
+    trials = options.trials_of(len(tasks.dags))
+    part_s = {name: weights[name] * made.best_s for name, made in work.libraries.items()}
+    ranked = sorted(tasks.dags, key=lambda dag: -part_s[dag.name])
+    heavy = [dag for dag in ranked if part_s[dag.name] >= LEAST_SHARE * work.model_s]
+    heavy = heavy[: trials // LEAST_TRIALS]
+    if not heavy:
+        return None
+    share = trials // len(heavy)
+    if not options.fresh:
+        heavy = [dag for dag in heavy if _known(dag, asked.target, store, rules) < share]
+    left_s = None if options.seconds is None else options.seconds - (work.clock() - work.begin_s)
+    target_s = options.target_latency_s
+    if target_s is not None:
+        target_s -= work.model_s - sum(part_s[dag.name] for dag in heavy)
+    over = left_s is not None and left_s <= 0
+    reached = options.target_latency_s is not None and work.model_s <= options.target_latency_s
+    if not heavy or over or reached or (target_s is not None and target_s <= 0):
+        return None
+    return _request(
+        asked,
+        heavy,
+        trials=share * len(heavy),
+        seconds=left_s,
+        target_latency_s=target_s,
+        weights={dag.name: weights[dag.name] for dag in heavy},
+    )
+
+
+def _request(asked: ModelRequest, dags: Sequence[Dag], **changes: Any) -> Request:
+    """Return the request for the libraries of some tasks."""
+    options = replace(asked.options, **changes)
+    return Request.of(options, tuple(dags), asked.target, first_answer=False, libraries=True)
+
+
+def _known(dag: Dag, target: Target, store: RecordStore, rules: tuple[Rule, ...]) -> int:
+    """Return the number of trials of a task in a store, under the same rules."""
+    name = rules_name(target.kind, rules)
+    records = store.all(task_key(workload_key(dag), target))
+    return sum(one.race is None and one.rules == name and is_trusted(one) for one in records)
+
+
+def _fits(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:
+    """Return True if the derivation of a Dag stays within the limit of sketches."""
+    if sum(bool(node.reduce_axes) for node in dag.computes) < MANY_REDUCTIONS:
+        return True
+    try:
+        derive(dag, target, rules)
+    except SpecError:
+        return False
+    return True
+
+
+def _divided(graph: Graph, simplified: Simplified, tasks: ModelTasks, seconds: float) -> Divided:
+    return Divided(
+        nodes_before=len(graph.nodes),
+        nodes=len(simplified.graph.nodes),
+        passes=simplified.sites,
+        parts=len(tasks.parts),
+        tasks=len(tasks.dags),
+        seconds=seconds,
+    )
+
+
+def _missing(tasks: ModelTasks, libraries: Mapping[str, TaskLibrary]) -> str:
+    names = [dag.name for dag in tasks.dags if dag.name not in libraries]
+    return (
+        f"cannot build the bundle because {len(names)} of {len(tasks.dags)} tasks have no verified"
+        f" library: {', '.join(names[:5])}; expected one for each"
+    )

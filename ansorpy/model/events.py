@@ -1,0 +1,50 @@
+"""Events of the tuning of a model, beside those of its tasks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansorpy.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A model was simplified and divided into tasks.
+
+    `passes` has the sites of each pass that fired; `parts` counts the calls of kernels.
+    """
+
+    nodes_before: int
+    nodes: int
+    passes: Mapping[str, int]
+    parts: int
+    tasks: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEstimate:
+    """The sum of the best times of the parts of a model, of which `answered` tasks have a time."""
+
+    model_s: float
+    answered: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class BundleWritten:
+    """A bundle of the best kernels so far was verified and written.
+
+    `error` is the largest difference to the reference as a share of the largest element, `bound`
+    the largest that is accepted.
+    """
+
+    bundle: Path
+    model_s: float
+    error: float
+    bound: float
+    reference: str
+    seconds: float  # age of the tuning
+
+
+ModelEvent = Event | Divided | ModelEstimate | BundleWritten

@@ -1,0 +1,33 @@
+"""The options of the tuning of a model: those of a tuning, and those of models alone."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from ansorpy.tuner.option import Option, OptionLimits, definitions
+from ansorpy.tuner.options import MAX_TRIALS, LocalOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions(LocalOptions):
+    """The options of a tuning of a model on this machine."""
+
+    trials_per_task: Annotated[
+        int | None,
+        Option(
+            "Trials for each task of a model, in place of `trials`; tasks with a small share of"
+            " the time leave theirs to the others.",
+            OptionLimits(least=0, most=MAX_TRIALS),
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        LocalOptions.__post_init__(self)
+        if self.trials_per_task is not None:
+            limits = definitions(ModelOptions)["trials_per_task"].option.limits
+            limits.check(f"trials_per_task {self.trials_per_task}", self.trials_per_task)
+
+    def trials_of(self, tasks: int) -> int:
+        """Return the trials of so many tasks together."""
+        if self.trials_per_task is None:
+            return self.trials
+        return min(MAX_TRIALS, self.trials_per_task * tasks)

@@ -1,0 +1,131 @@
+"""The spine of a whole model: one small model becomes a verified bundle."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ansorpy.bundle.load import load_model
+from ansorpy.errors import RunError
+from ansorpy.events import FirstAnswer, RoundDone
+from ansorpy.graph import Graph
+from ansorpy.graph.builder import GraphBuilder
+from ansorpy.graph.graph import Array
+from ansorpy.graph.groups import group_of
+from ansorpy.graph.interp import run
+from ansorpy.graph.partition import partition
+from ansorpy.measure.host import local_target
+from ansorpy.model.compile import ModelRequest, ModelResult, compiled
+from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
+from ansorpy.model.options import ModelOptions
+from ansorpy.model.tasks import tasks_of
+from ansorpy.model.verify import random_inputs
+from ansorpy.records import MemoryStore
+
+
+def small_model() -> Graph:
+    """Return two equal convolution blocks, and a pooled head."""
+    rng = np.random.default_rng(0)
+    builder = GraphBuilder("small")
+    at = builder.input("image", (1, 8, 10, 10), "float32")
+    for n in range(2):
+        w = builder.constant(f"w{n}", rng.uniform(-0.2, 0.2, (8, 8, 3, 3)).astype(np.float32))
+        builder.add("Conv", [at, w], [f"c{n}"], {"pads": (1, 1, 1, 1)})
+        at = builder.add("Relu", [f"c{n}"], [f"r{n}"])[0]
+    builder.add("GlobalAveragePool", [at], ["p"])
+    builder.add("Reshape", ["p", builder.constant("s", np.array([1, 8], np.int64))], ["f"])
+    head = builder.constant("head", rng.uniform(-1, 1, (8, 5)).astype(np.float32))
+    builder.add("MatMul", ["f", head], ["m"])
+    builder.output("scores", "m")
+    builder.output("pooled", "f")
+    return builder.graph()
+
+
+def request(out: Path, **options: object) -> ModelRequest:
+    told = ModelOptions(**options)  # type: ignore[arg-type]
+    return ModelRequest(small_model(), local_target(1), told, out)
+
+
+def play(events: Generator[ModelEvent, None, ModelResult]) -> tuple[list[ModelEvent], ModelResult]:
+    """Return all events, and the result."""
+    seen = []
+    while True:
+        try:
+            seen.append(next(events))
+        except StopIteration as end:
+            return seen, end.value
+
+
+def test_equal_groups_are_one_task_with_a_weight() -> None:
+    tasks = tasks_of(partition(small_model()))
+    assert len(tasks.parts) == len(tasks.dags) + 1
+    assert tasks.weights["t0_conv_relu"] == 2.0
+
+
+def test_a_group_whose_dag_does_not_fit_is_halved() -> None:
+    made = partition(small_model())
+    whole = tasks_of(made)
+    halved = tasks_of(made, lambda dag: len(dag.computes) < 3)
+    assert len(halved.parts) > len(whole.parts)
+    for part in halved.parts:
+        assert part.group.outputs == group_of(made.graph, part.group.nodes).outputs
+
+
+def test_a_model_becomes_a_bundle_and_a_later_tuning_starts_from_its_records(
+    tmp_path: Path,
+) -> None:
+    store, out = MemoryStore(), tmp_path / "small.zip"
+    events, result = play(compiled(request(out, trials=8), store))
+    assert isinstance(events[0], Divided)
+    assert events[0].parts == len(tasks_of(partition(small_model())).parts)
+    estimates = [one for one in events if isinstance(one, ModelEstimate)]
+    assert estimates[-1].answered == estimates[-1].tasks == events[0].tasks
+    written = [one for one in events if isinstance(one, BundleWritten)]
+    assert len(written) == 2  # after the first answers, and after the search
+    assert all(one.error <= one.bound for one in written)
+    assert result.trials == 8
+    inputs = random_inputs(small_model(), np.random.default_rng(7))
+    expected = run(small_model(), inputs)
+    with load_model(out) as model:
+        found = model(**inputs)
+    for name, array in zip(expected, found, strict=True):
+        np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-6)
+    _, again = play(compiled(request(out, trials=8), store))
+    assert again.trials == 0
+
+
+def test_an_interrupt_before_the_first_bundle_leaves_none(tmp_path: Path) -> None:
+    events = compiled(request(tmp_path / "small.zip", trials=0), MemoryStore())
+    while not isinstance(next(events), FirstAnswer):
+        pass
+    events.throw(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        play(events)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_the_search_keeps_the_bundle(tmp_path: Path) -> None:
+    out = tmp_path / "small.zip"
+    events = compiled(request(out, trials=1000), MemoryStore())
+    while not isinstance(next(events), RoundDone):
+        pass
+    events.throw(KeyboardInterrupt())
+    _, result = play(events)
+    assert result.stopped == "interrupted"
+    assert result.bundle == out
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.slow
+def test_a_bundle_with_wrong_outputs_is_not_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def off_by_one(graph: Graph, inputs: dict[str, Array]) -> dict[str, Array]:
+        return {name: array + 1 for name, array in run(graph, inputs).items()}
+
+    monkeypatch.setattr("ansorpy.model.verify.run", off_by_one)
+    with pytest.raises(RunError, match=r"outputs are off by .* expected at most 2.0e-05"):
+        play(compiled(request(tmp_path / "small.zip", trials=0), MemoryStore()))
+    assert not list(tmp_path.iterdir())
