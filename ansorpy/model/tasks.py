@@ -14,7 +14,7 @@ NAME_CHARACTERS: Final = 40  # characters of a task's name that tell its operato
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ModelPart:
     """A group with its Dag, and the name of the task that computes it."""
 
     group: NodeGroup
@@ -29,7 +29,7 @@ class ModelTasks:
     `weights` is the number of parts of each task, by name.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ModelPart, ...]
     dags: tuple[Dag, ...]
 
     @property
@@ -59,7 +59,7 @@ def tasks_of(partition: Partition, fits: Callable[[Dag], bool] = lambda dag: Tru
             continue
         if key not in known:
             known[key] = replace(low.dag, name=_name(len(known), group))
-        parts.append(Part(group, low, known[key].name))
+        parts.append(ModelPart(group, low, known[key].name))
     return ModelTasks(tuple(parts), tuple(known.values()))
 
 
