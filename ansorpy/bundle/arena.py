@@ -1,6 +1,7 @@
 """The static memory plan: a place in one arena for every value that steps hand to later steps.
 
 Largest first into the lowest free place, for several orders of equal merit; the lowest peak wins.
+If none reaches the lower bound, values that end at the peak move to the front of the order.
 Source: greedy by size, Pisarchyk and Lee, 2020 (arXiv 2001.03288).
 """
 
@@ -11,6 +12,7 @@ from typing import Final
 from ansorpy.bundle.plan import ModelPlan
 
 ALIGN_BYTES: Final = 64  # bytes; a line of the cache and the widest vector
+MOVES: Final = 16  # of values to the front, per order; the time of each grows as values squared
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,7 @@ def in_place(plan: ModelPlan) -> dict[str, int]:
 def plan_arena(values: Sequence[Lifetime]) -> ArenaPlan:
     """Return a plan in which no two values that a step needs at once overlap."""
     bound = bound_bytes(values)
-    places, peak = min(
-        (_placed(sorted(values, key=order)) for order in _ORDERS), key=lambda placed: placed[1]
-    )
+    places, peak = _best(values, bound)
     return ArenaPlan(places, peak, sum(_padded(value) for value in values), bound)
 
 
@@ -103,6 +103,23 @@ _ORDERS: Final[tuple[Callable[[Lifetime], tuple[int, ...]], ...]] = (
     lambda value: (value.first, -_padded(value), value.last),
     lambda value: (value.first - value.last, -_padded(value), value.first),
 )
+
+
+def _best(values: Sequence[Lifetime], bound: int) -> tuple[dict[str, int], int]:
+    """Return the places of the lowest peak that was found, and the peak."""
+    orders = [sorted(values, key=order) for order in _ORDERS]
+    found = [_placed(order) for order in orders]
+    best = min(found, key=lambda placed: placed[1])
+    for order, placed in zip(orders, found, strict=True):
+        places, peak = placed
+        for _ in range(MOVES):
+            if best[1] <= bound:
+                return best
+            highest = [value for value in order if places[value.name] + _padded(value) == peak]
+            order = highest + [value for value in order if value not in highest]
+            places, peak = _placed(order)
+            best = min(best, (places, peak), key=lambda one: one[1])
+    return best
 
 
 def _placed(values: Sequence[Lifetime]) -> tuple[dict[str, int], int]:
