@@ -47,7 +47,8 @@ INT_FUNCTIONS: Final[tuple[_Make, ...]] = (
     (abs, lambda size: size),
     (lambda x: x * 3 + 1, lambda size: 3 * size + 1),
     (lambda x: x // 3, lambda size: size),
-    (lambda x: x % 7, lambda size: 7.0),
+    (lambda x: (x % 7 << 1 | 1) ^ (~x >> 2 & 63), lambda size: 63.0),
+    (lambda x: (~(x | 2) >> 1 & 13 ^ 5) << 1, lambda size: 30.0),
 )
 COMBINERS: Final[Mapping[str, Callable[..., te.Reduction]]] = {
     "sum": te.sum, "max": te.max, "min": te.min, "prod": te.prod,

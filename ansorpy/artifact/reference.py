@@ -11,7 +11,7 @@ from ansorpy.artifact.scalars import array_name, literal, scalar_text, wrapped
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.te.dag import Compute, Dag, Placeholder
 
-# NumPy's minimum and maximum: a NaN on either side wins.
+# NumPy's minimum and maximum: a NaN on either side wins. NumPy's shifts: by any count.
 _HELPERS: Final = """\
 @njit(inline="always")
 def _max(a, b):
@@ -21,6 +21,16 @@ def _max(a, b):
 @njit(inline="always")
 def _min(a, b):
     return a if a <= b or a != a else b
+
+
+@njit(inline="always")
+def _shl(a, b, width):
+    return np.int64(a) << np.int64(b) if 0 <= b < width else np.int64(0)
+
+
+@njit(inline="always")
+def _shr(a, b, width):
+    return np.int64(a) >> (np.int64(b) if 0 <= b < width else np.int64(63))
 """
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ansorpy.expr.dtypes import FLOATS, INDEX
+from ansorpy.expr.dtypes import FLOATS, INDEX, SIZE_BYTES
 from ansorpy.expr.expr import SYMBOLS, Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.expr.functions import FUNCTIONS
 
@@ -26,7 +26,7 @@ def scalar_text(expr: Expr, symbols: Mapping[str, str], names: Mapping[str, str]
         case Read(tensor=tensor, indices=indices, output=output):
             return f"{array_name(symbols, tensor, output)}[{', '.join(map(text, indices)) or '()'}]"
         case Binary(op=op, a=a, b=b):
-            return wrapped(_binary(op, text(a), text(b)), expr.dtype)
+            return wrapped(_binary(op, text(a), text(b), a.dtype), expr.dtype)
         case Call(fn=fn, a=a):
             return wrapped(FUNCTIONS[fn].text.format(text(a)), expr.dtype)
         case Cast(dtype=dtype, a=a):
@@ -35,9 +35,11 @@ def scalar_text(expr: Expr, symbols: Mapping[str, str], names: Mapping[str, str]
             return f"({text(then)} if {text(cond)} else {text(other)})"
 
 
-def _binary(op: str, a: str, b: str) -> str:
+def _binary(op: str, a: str, b: str, dtype: str) -> str:
     if op in ("min", "max"):
         return f"_{op}({a}, {b})"
+    if op in ("shl", "shr"):
+        return f"_{op}({a}, {b}, {8 * SIZE_BYTES[dtype]})"
     return f"({a} {'**' if op == 'pow' else SYMBOLS[op]} {b})"
 
 

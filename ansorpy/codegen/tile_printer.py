@@ -12,7 +12,8 @@ INDENT: Final = "    "
 TERNARY: Final = 1
 PRECEDENCE: Final = {
     "or": 2, "and": 3, "not": 4, "<": 5, "<=": 5, ">": 5, ">=": 5, "==": 5, "!=": 5,
-    "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7, "neg": 8,
+    "|": 6, "^": 7, "&": 8, "<<": 9, ">>": 9, "+": 10, "-": 10, "*": 11, "/": 11, "//": 11,
+    "%": 11, "neg": 12,
 }  # fmt: skip
 COMPARES: Final = 5  # `a < b < c` is another condition: both operands of a comparison bind more
 ASSIGNED: Final = {"": "{} = {}", "sum": "{} += {}", "prod": "{} *= {}"}

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import BINARY, Binary, Call, Const, Expr, Select, Var
+from ansorpy.expr.expr import BINARY, BITS, Binary, Call, Const, Expr, Select, Var
 
 IntArray = npt.NDArray[np.int64]
 Number = int | IntArray
@@ -26,7 +26,7 @@ PYTHON_OPS: Final[Mapping[str, Callable[..., Any]]] = {
 _COLUMN_OPS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "min": np.minimum, "max": np.maximum, "and": np.logical_and, "or": np.logical_or,
 }  # fmt: skip
-_INDEX_OPS: Final = frozenset(BINARY) - {"div", "pow"}
+_INDEX_OPS: Final = frozenset(BINARY) - {"div", "pow", *BITS}
 
 
 def evaluate(expr: Expr, values: Mapping[str, Number]) -> Any:

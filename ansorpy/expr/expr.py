@@ -20,7 +20,9 @@ ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max"
 COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGICAL: Final = ("and", "or")
 _BOOLEAN: Final = frozenset((*COMPARISONS, *LOGICAL))
-BINARY: Final = (*ARITHMETIC, *COMPARISONS, *LOGICAL)
+# A count of a shift that is negative or at least the width of the dtype shifts every bit out.
+BITS: Final = ("bitand", "bitor", "bitxor", "shl", "shr")
+BINARY: Final = (*ARITHMETIC, *COMPARISONS, *LOGICAL, *BITS)
 
 OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {  # the dtypes that an operator takes
     **dict.fromkeys(ARITHMETIC, NUMBERS),
@@ -28,12 +30,14 @@ OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {  # the dtypes that an operato
     **dict.fromkeys(("floordiv", "mod"), INTS),
     **dict.fromkeys(COMPARISONS, DTYPES),
     **dict.fromkeys(LOGICAL, ("bool",)),
+    **dict.fromkeys(BITS, INTS),
     **{name: function.operands for name, function in FUNCTIONS.items()},
 }  # fmt: skip
 SYMBOLS: Final[Mapping[str, str]] = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
     "and": "and", "or": "or",
+    "bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>",
 }  # fmt: skip
 
 
@@ -139,7 +143,8 @@ class Read(_Interned):
 class Binary(_Interned):
     """`a op b`, op in BINARY; both sides have one dtype, comparisons give bool.
 
-    `div` is for floats; `floordiv` and `mod` are for integers and floor as Python's do.
+    `div` is for floats; `floordiv` and `mod` are for integers and floor as Python's do. `shr` of a
+    signed dtype keeps the sign.
     """
 
     op: str

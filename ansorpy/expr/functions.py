@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.expr.dtypes import FLOATS, NUMBERS
+from ansorpy.expr.dtypes import FLOATS, INTS, NUMBERS
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -64,6 +64,7 @@ def _numpy(meaning: Callable[[Any], Any], doc: str, slope: float | None = None) 
 FUNCTIONS: Final[Mapping[str, ScalarFunction]] = {
     "neg": ScalarFunction(np.negative, "(-{})", "", NUMBERS, 0, 1.0),
     "not": ScalarFunction(np.logical_not, "(not {})", "", ("bool",), 0, 1.0),
+    "bitnot": ScalarFunction(np.invert, "(~{})", "", INTS, 0, 1.0),
     "abs": ScalarFunction(np.abs, "abs({})", "The absolute value.", NUMBERS, 0, 1.0),
     "floor": _rounding(np.floor, "The largest whole number not above x, in the dtype of x."),
     "ceil": _rounding(np.ceil, "The smallest whole number not below x, in the dtype of x."),

@@ -7,6 +7,7 @@ from typing import Final
 
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import (
+    BITS,
     COMPARISONS,
     LOGICAL,
     Binary,
@@ -53,9 +54,10 @@ NAMES: Final = (
 _BINARY_CLASS: Final[Mapping[str, str]] = {
     "add": "addsub", "sub": "addsub", "mul": "mul", "div": "divmod", "floordiv": "divmod",
     "mod": "divmod", "min": "cmp", "max": "cmp", "pow": "math_func",
+    **dict.fromkeys(BITS, "addsub"),
 }  # fmt: skip
 _CALL_CLASS: Final[Mapping[str, str]] = {
-    "neg": "addsub", "abs": "other_func",
+    "neg": "addsub", "bitnot": "addsub", "abs": "other_func",
     **{name: "other_func" for name, function in FUNCTIONS.items() if function.whole},
 }  # fmt: skip
 _COMBINER_CLASS: Final[Mapping[str, str]] = {

@@ -231,6 +231,31 @@ def _int_floordiv(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArra
     return np.where((a.error + b.error) == 0, 0.0, np.where(b.error > 0, np.inf, divided))
 
 
+def _bitwise(times: int) -> "_Rule":
+    """Return the rule of an operator of bits that moves a number by at most the other operand.
+
+    If m >= 0, then 0 <= x & m <= m, x <= x | m <= x + m and x - m <= x ^ m <= x + m; `times` is the
+    width of this range in m.
+    """
+
+    def rule(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+        moved = np.where(b.error == 0, a.error, b.error)
+        mask = np.where(b.error == 0, b.value, a.value).astype(np.float64)
+        doubt = ((a.error > 0) & (b.error > 0)) | (mask < 0)
+        return np.where(moved == 0, 0.0, np.where(doubt, np.inf, moved + times * mask))
+
+    return rule
+
+
+def _shift(sign: int) -> "_Rule":
+    def rule(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+        counts = np.clip(b.value, 0, 64).astype(np.float64)
+        error = np.where(a.error == 0, 0.0, a.error * 2.0 ** (sign * counts) + 1.0)
+        return np.where(b.error == 0, error, np.inf)
+
+    return rule
+
+
 def _int_mod(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
     any_rest = np.where(b.error > 0, np.inf, sizes(b.value))
     return np.where((a.error + b.error) == 0, 0.0, any_rest)
@@ -244,4 +269,6 @@ _SHARED_RULES: Final[Mapping[str, _Rule]] = {
 _FLOAT_RULES: Final[Mapping[str, _Rule]] = {"mul": _mul, "div": _div, "pow": _pow}
 _INT_RULES: Final[Mapping[str, _Rule]] = {
     "mul": _int_mul, "floordiv": _int_floordiv, "mod": _int_mod,
+    "bitand": _bitwise(1), "bitor": _bitwise(1), "bitxor": _bitwise(2),
+    "shl": _shift(1), "shr": _shift(-1),
 }  # fmt: skip

@@ -39,4 +39,6 @@ BINARY: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
     "pow": np.power, "lt": np.less, "le": np.less_equal, "gt": np.greater,
     "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or,
+    "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
+    "shl": np.left_shift, "shr": np.right_shift,
 }  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import DTYPES, FLOATS, INTEGER_RANGE, INTS, NUMBERS
-from ansorpy.expr.expr import Binary, Call, Const, Expr
+from ansorpy.expr.expr import BITS, Binary, Call, Const, Expr
 from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.te.dag import Node
 
@@ -29,7 +29,9 @@ class Scalar:
     """One number of a tensor expression; operators build larger ones.
 
     Both sides of an operator have one dtype; a Python number takes the dtype of the other side.
-    Comparisons give bool scalars, to be used in `te.select`, `te.all` and `te.any`.
+    Comparisons give bool scalars, to be used in `te.select`, `te.all` and `te.any`. `& | ^ ~` are
+    logical on bool and bitwise on integers; `>>` keeps the sign of a signed dtype. A shift by a
+    negative count, or by at least the width of the dtype, gives 0, or -1 for a negative `a >> b`.
     """
 
     expr: Expr
@@ -103,13 +105,22 @@ class Scalar:
     __hash__ = None  # type: ignore[assignment]
 
     def __and__(self, other: "Operand") -> "Scalar":
-        return binary("and", self, other)
+        return binary("bitand" if self.dtype in INTS else "and", self, other)
 
     def __or__(self, other: "Operand") -> "Scalar":
-        return binary("or", self, other)
+        return binary("bitor" if self.dtype in INTS else "or", self, other)
+
+    def __xor__(self, other: "Operand") -> "Scalar":
+        return binary("ne" if self.dtype == "bool" else "bitxor", self, other)
+
+    def __lshift__(self, other: "Operand") -> "Scalar":
+        return binary("shl", self, other)
+
+    def __rshift__(self, other: "Operand") -> "Scalar":
+        return binary("shr", self, other)
 
     def __invert__(self) -> "Scalar":
-        return call("not", self)
+        return call("bitnot" if self.dtype in INTS else "not", self)
 
     def __neg__(self) -> "Scalar":
         return call("neg", self)
@@ -135,7 +146,7 @@ def binary(op: str, a: Operand, b: Operand) -> Scalar:
         fits, want = dtype == "bool", "bool"
     elif op in ("div", "pow"):
         fits, want = dtype in FLOATS, "a float dtype (for integers use // or te.cast)"
-    elif op in ("floordiv", "mod"):
+    elif op in ("floordiv", "mod", *BITS):
         fits, want = dtype in INTS, "an integer dtype"
     else:
         fits, want = dtype != "bool" or op in ("eq", "ne"), "a number (use te.cast)"

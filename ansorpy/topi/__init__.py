@@ -39,6 +39,10 @@ from ansorpy.topi.elementwise import abs as abs
 from ansorpy.topi.elementwise import add as add
 from ansorpy.topi.elementwise import atan as atan
 from ansorpy.topi.elementwise import bias_add as bias_add
+from ansorpy.topi.elementwise import bitwise_and as bitwise_and
+from ansorpy.topi.elementwise import bitwise_not as bitwise_not
+from ansorpy.topi.elementwise import bitwise_or as bitwise_or
+from ansorpy.topi.elementwise import bitwise_xor as bitwise_xor
 from ansorpy.topi.elementwise import cast as cast
 from ansorpy.topi.elementwise import ceil as ceil
 from ansorpy.topi.elementwise import clip as clip
@@ -53,6 +57,7 @@ from ansorpy.topi.elementwise import greater as greater
 from ansorpy.topi.elementwise import greater_equal as greater_equal
 from ansorpy.topi.elementwise import isinf as isinf
 from ansorpy.topi.elementwise import isnan as isnan
+from ansorpy.topi.elementwise import left_shift as left_shift
 from ansorpy.topi.elementwise import less as less
 from ansorpy.topi.elementwise import less_equal as less_equal
 from ansorpy.topi.elementwise import log as log
@@ -69,6 +74,7 @@ from ansorpy.topi.elementwise import negative as negative
 from ansorpy.topi.elementwise import not_equal as not_equal
 from ansorpy.topi.elementwise import power as power
 from ansorpy.topi.elementwise import reciprocal as reciprocal
+from ansorpy.topi.elementwise import right_shift as right_shift
 from ansorpy.topi.elementwise import round as round
 from ansorpy.topi.elementwise import rsqrt as rsqrt
 from ansorpy.topi.elementwise import sign as sign

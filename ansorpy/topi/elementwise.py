@@ -131,6 +131,14 @@ greater = _binary("greater", operator.gt, "Return a > b as bool.")
 greater_equal = _binary("greater_equal", operator.ge, "Return a >= b as bool.")
 logical_and = _binary("logical_and", operator.and_, "Return a and b, of bool tensors.")
 logical_or = _binary("logical_or", operator.or_, "Return a or b, of bool tensors.")
+bitwise_and = _binary("bitwise_and", operator.and_, "Return a & b of integers.")
+bitwise_or = _binary("bitwise_or", operator.or_, "Return a | b of integers.")
+bitwise_xor = _binary("bitwise_xor", operator.xor, "Return a ^ b of integers.")
+bitwise_not = unary("bitwise_not", operator.invert, "Return ~x of integers.")
+left_shift = _binary("left_shift", operator.lshift, "Return a << b of integers; 0 for a wide b.")
+right_shift = _binary(
+    "right_shift", operator.rshift, "Return a >> b of integers, the sign kept; a wide b keeps that."
+)
 logical_xor = _binary("logical_xor", operator.ne, "Return True if a and b differ, of bool tensors.")
 
 

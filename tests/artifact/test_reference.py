@@ -87,6 +87,21 @@ def test_the_reference_of_a_function_equals_the_oracle(fn: str) -> None:
 
 
 @pytest.mark.measure
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_the_reference_of_bit_operations_equals_the_oracle(dtype: str) -> None:
+    read, count = Read("A", (VI,), dtype), Read("B", (VI,), dtype)
+    mixed = Binary("bitor", Binary("bitand", Call("bitnot", read), count), Const(5, dtype))
+    bodies = [mixed, Binary("shl", read, count), Binary("shr", read, count)]
+    bodies.append(Binary("bitxor", read, count))
+    nodes = [Compute(f"C{k}", (Axis("i", 9),), (body,), (dtype,)) for k, body in enumerate(bodies)]
+    inputs = Placeholder("A", (9,), dtype), Placeholder("B", (9,), dtype)
+    dag = Dag((*inputs, *nodes), tuple(node.name for node in nodes))
+    low = 0 if dtype == "uint8" else -100
+    counts = np.array([0, 1, 7, 8, 31, 32, 63, 64, 100]).astype(dtype)
+    agrees(dag, rng().integers(low, 100, 9).astype(dtype), counts if low == 0 else counts - 1)
+
+
+@pytest.mark.measure
 @pytest.mark.parametrize("combiner", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "int32"])
 def test_combiners_wrap_as_their_dtype_does(combiner: str, dtype: str) -> None:

@@ -27,6 +27,8 @@ from tests.codegen.programs import add, buffer, c, lt, mul, read, store
         "a < b or (c < d and a < d)", "not a < b", "(not a < b) == (c < d)",
         "a if b < c else d", "(a if b < c else d) * 2", "a if b < c else (b if c < d else d)",
         "(a if b < c else d) if a < d else b", "(a or b) and c", "a or b and c",
+        "a & b | c ^ d", "a & (b | c)", "(a ^ b) & c", "a << b >> c", "a << (b + c)",
+        "(a << b) + c", "(a < b) == (c & d)", "a & b < c", "bitnot(a) & -b",
         "max(a + b, c)", "exp(-(a + 1.5))", "float32(a) * 1e-05", "bool(a)", "True",
         "r[a, b + 1]", "b0[i * 512 + k - 3]", "pow(a, -2)", "1e+30",
     ],

@@ -190,6 +190,14 @@ def test_integers_divide_by_flooring() -> None:
     np.testing.assert_array_equal(evaluate(dag, {"A": a})[0], a // 2 + a % 2)
 
 
+def test_bit_operations_bind_as_in_python() -> None:
+    text = "A(i) + 1 << B(i) & 12 | ~A(i) ^ B(i) >> 1"
+    dag = one(f"def f(int32(7) A, int32(7) B) -> (C) {{ C(i) = {text} }}")
+    a, b = np.arange(-3, 4, dtype=np.int32), np.arange(7, dtype=np.int32)
+    expected = a + 1 << b & 12 | ~a ^ b >> 1
+    np.testing.assert_array_equal(evaluate(dag, {"A": a, "B": b})[0], expected)
+
+
 def test_functions_casts_and_conditions_equal_numpy() -> None:
     dag = one(
         """

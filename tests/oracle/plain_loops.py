@@ -17,6 +17,7 @@ from ansorpy.te.dag import Compute, ConstantTensor, Dag
 
 Scalar = Any
 CALLS: dict[str, Any] = {
+    "bitnot": lambda x: ~x,
     "neg": lambda x: -x, "not": lambda x: not x, "abs": abs, "floor": math.floor,
     "ceil": math.ceil, "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf,
     "sqrt": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x),
@@ -30,6 +31,8 @@ BINARY: dict[str, Any] = {
     "min": min, "max": max, "pow": lambda a, b: a**b, "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
+    "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b, "bitxor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b, "shr": lambda a, b: a >> b,  # counts are within the width
 }  # fmt: skip
 COMBINE: dict[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 

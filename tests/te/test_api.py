@@ -62,6 +62,16 @@ def test_functions_and_casts_print_as_written() -> None:
     assert shown == "max(min(pow(x[i], 2.0), 6.0), float64(i))"
 
 
+def test_bit_operators_are_logical_on_bool_and_bitwise_on_integers() -> None:
+    x, m = te.placeholder((3,), "x", "int32"), te.placeholder((3,), "m", "bool")
+    shown = body(te.compute((3,), lambda i: ~(x[i] & 3) | x[i] ^ x[i] >> 1 << 2))
+    assert shown == "(bitnot((x[i] & 3)) | (x[i] ^ ((x[i] >> 1) << 2)))"
+    shown = body(te.compute((3,), lambda i: ~m[i] & m[i] ^ m[i]))
+    assert shown == "((not(m[i]) and m[i]) != m[i])"
+    with pytest.raises(SpecError, match="operator 'shl' on float32: it wants an integer dtype"):
+        te.const(1, "float32") << 2
+
+
 def test_nodes_and_axes_with_equal_names_get_distinct_names() -> None:
     a, b = te.placeholder((3, 3), "x"), te.placeholder((3, 3), "x")
     i = te.reduce_axis((0, 3), "i")

@@ -53,7 +53,8 @@ def test_random_dags_cover_the_language() -> None:
     wanted = (
         "several outputs", "chain", "zero rank", "extent 1", "start", "select", "cast", None,
         "sum", "max", "min", "prod", "argmax", "argmin", "float32", "float64", "int32",
-        "add", "sub", "mul", "div", "floordiv", "mod", "pow", "exp", "log", "tanh", "erf",
+        "add", "sub", "mul", "div", "floordiv", "mod", "bitand", "bitor",
+        "bitxor", "bitnot", "shl", "shr", "pow", "exp", "log", "tanh", "erf",
         "sqrt", "rsqrt", "sigmoid", "floor", "ceil", "round", "trunc", "sin", "cos", "atan",
         "log1p", "abs", "neg",
     )  # fmt: skip

@@ -21,6 +21,7 @@ FLOATS: Final = ("float32", "float64")
 SIGNED: Final = (*FLOATS, "int8", "int32", "int64")
 NUMBERS: Final = (*SIGNED, "uint8")
 ANY: Final = (*NUMBERS, "bool")
+INTS: Final = ("int8", "uint8", "int32", "int64")
 
 
 def shape(rng: Draw, low: int, high: int) -> tuple[int, ...]:
@@ -99,6 +100,7 @@ UNARY: Final = {
     "asinh": unary(lambda x: topi.asinh(topi.multiply(x, 4)), lambda x: np.arcsinh(4 * x)),
     "atan": unary(lambda x: topi.atan(topi.multiply(x, 4)), lambda x: np.arctan(4 * x)),
     "atanh": unary(lambda x: topi.atanh(topi.multiply(x, 0.75)), lambda x: np.arctanh(0.75 * x)),
+    "bitwise_not": unary(topi.bitwise_not, np.invert, INTS),
     "ceil": unary(topi.ceil, np.ceil),
     "celu": unary(lambda x: topi.celu(x, 2.0), lambda x: np.where(x >= 0, x, 2 * np.expm1(x / 2))),
     "cos": unary(topi.cos, np.cos),
@@ -136,6 +138,11 @@ UNARY: Final = {
 }
 BINARY: Final = {
     "add": binary(topi.add, np.add),
+    "bitwise_and": binary(topi.bitwise_and, np.bitwise_and, INTS),
+    "bitwise_or": binary(topi.bitwise_or, np.bitwise_or, INTS),
+    "bitwise_xor": binary(topi.bitwise_xor, np.bitwise_xor, INTS),
+    "left_shift": binary(topi.left_shift, np.left_shift, INTS),
+    "right_shift": binary(topi.right_shift, np.right_shift, INTS),
     "divide": binary(topi.divide, np.divide, FLOATS),
     "equal": binary(topi.equal, np.equal, ANY),
     "greater": binary(topi.greater, np.greater),

@@ -263,13 +263,31 @@ class Arithmetic:
         if dtype in FLOATS:
             code = {"+": b.fadd, "-": b.fsub, "*": b.fmul, "/": b.fdiv}[op]
             return code(x, y, flags=FLAGS)
-        return {"+": b.add, "-": b.sub, "*": b.mul}[op](x, y)
+        if op in ("<<", ">>"):
+            return self.shift(op, dtype, x, y)
+        code = {"+": b.add, "-": b.sub, "*": b.mul, "&": b.and_, "|": b.or_, "^": b.xor}[op]
+        return code(x, y)
+
+    def shift(self, op: str, dtype: str, x: Any, y: Any) -> Any:
+        """Return x << y or x >> y; a count outside of the width shifts every bit out.
+
+        LLVM's shifts have no result for such counts.
+        """
+        b, width = self.b, COMPUTED[dtype].width
+        fits = b.icmp_unsigned("<", y, self.like(y, width))
+        if op == ">>" and dtype != "uint8":
+            return b.ashr(x, b.select(fits, y, self.like(y, width - 1)))
+        zero = self.like(x, 0)
+        shifted = (b.shl if op == "<<" else b.lshr)(x, b.select(fits, y, zero))
+        return b.select(fits, shifted, zero)
 
     def unary(self, op: str, dtype: str, x: Any) -> Any:
         """Return op(x): negation, rounding, or a function of mathematics."""
         b = self.b
         if dtype not in FLOATS:
             zero = self.like(x, 0)
+            if op == "bitnot":
+                return b.xor(x, self.like(x, -1))
             if op == "neg":
                 return b.sub(zero, x)
             if op == "abs" and dtype not in ("uint8", "bool"):

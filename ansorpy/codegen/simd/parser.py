@@ -34,9 +34,10 @@ from ansorpy.loopir.hints import Hints
 SYMBOLS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
     ast.And: "and", ast.Or: "or", ast.Not: "not", ast.USub: "neg",
 }  # fmt: skip
-CALLS = {"min", "max", "pow", "rsqrt", "sigmoid", *INTRINSICS, *POLYNOMIALS, *STORED}
+CALLS = {"bitnot", "min", "max", "pow", "rsqrt", "sigmoid", *INTRINSICS, *POLYNOMIALS, *STORED}
 
 
 def parse(

@@ -8,7 +8,8 @@
     range      NAME 'in' term ':' term
     hint       NAME '(' [term {',' term}] ')'
     term       binary ['?' term ':' term]
-    binary     '||' < '&&' < comparisons < '+' '-' < '*' '/' '%' < '-' '!' < primary
+    binary     '||' < '&&' < comparisons < '|' < '^' < '&' < '<<' '>>' < '+' '-' < '*' '/' '%'
+               < '-' '!' '~' < primary
     primary    NUMBER | NAME | NAME '(' [term {',' term}] ')' | '(' term ')'
 
 The '(' of `NAME(...)` stands on the line of its name, so that a line may begin with '('.
@@ -39,7 +40,7 @@ from ansorpy.te.limits import LIMITS
 PRECEDENCE: Final = {
     "||": 1, "&&": 2,
     "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4,
-    "+": 5, "-": 5, "*": 6, "/": 6, "%": 6,
+    "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
 }  # fmt: skip
 NESTING_LIMIT: Final = 48  # nested parentheses and signs, each about ten Python frames deep
 
@@ -155,7 +156,7 @@ class _Parser:
         return term
 
     def unary(self) -> Term:
-        if self.token.text not in ("-", "!"):
+        if self.token.text not in ("-", "!", "~"):
             return self.primary()
         op = self.advance()
         self.nesting += 1

@@ -39,7 +39,7 @@ DTYPE_NAMES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 ONE: Final[Mapping[str, str]] = {
     "fabs": "abs",
-    **{name: name for name in FUNCTIONS if name not in ("neg", "not")},
+    **{name: name for name in FUNCTIONS if name not in ("neg", "not", "bitnot")},
 }
 TWO: Final[Mapping[str, str]] = {
     "max": "max", "min": "min", "fmax": "max", "fmin": "min", "pow": "pow",
@@ -50,6 +50,7 @@ RESERVED: Final = frozenset((*DTYPE_NAMES, *ONE, *TWO, *ARGS, *VALUES))
 INFIX: Final[Mapping[str, str]] = {
     "+": "add", "-": "sub", "*": "mul", "%": "mod", "<": "lt", "<=": "le", ">": "gt",
     ">=": "ge", "==": "eq", "!=": "ne", "&&": "and", "||": "or",
+    "&": "bitand", "|": "bitor", "^": "bitxor", "<<": "shl", ">>": "shr",
 }  # fmt: skip
 
 
@@ -91,6 +92,8 @@ class NameScope:
                 return self._apply(term, want)
             case Unary(op="!", a=a):
                 return Call("not", self._of("bool", a, None))
+            case Unary(op="~", a=a):
+                return Call("bitnot", self.typed(a, want))
             case Unary(a=a):
                 inner = self.typed(a, want)
                 if isinstance(inner, Const):

@@ -5,7 +5,8 @@ from math import prod
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.te.dag import Compute, Dag
 
-OPERATORS = ("neg", "not")  # calls that stand for an operator; functions cost their arguments only
+# Calls that stand for an operator; functions cost their arguments only.
+OPERATORS = ("neg", "not", "bitnot")
 
 
 def flop_count(dag: Dag) -> int:
