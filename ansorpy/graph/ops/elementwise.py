@@ -41,6 +41,7 @@ for _name, _fn in {
     "Acos": topi.acos, "Atan": topi.atan, "Sinh": topi.sinh, "Cosh": topi.cosh,
     "Asinh": topi.asinh, "Acosh": topi.acosh, "Atanh": topi.atanh,
     "Reciprocal": topi.reciprocal, "IsNaN": topi.isnan, "Not": topi.logical_not,
+    "BitwiseNot": topi.bitwise_not,
 }.items():  # fmt: skip
     _unary(_name, _fn)
 
@@ -48,12 +49,19 @@ for _name, _pair in {
     "Add": topi.add, "Sub": topi.subtract, "Mul": topi.multiply, "Equal": topi.equal,
     "Less": topi.less, "LessOrEqual": topi.less_equal, "Greater": topi.greater,
     "GreaterOrEqual": topi.greater_equal, "And": topi.logical_and, "Or": topi.logical_or,
-    "Xor": topi.logical_xor,
+    "Xor": topi.logical_xor, "BitwiseAnd": topi.bitwise_and, "BitwiseOr": topi.bitwise_or,
+    "BitwiseXor": topi.bitwise_xor,
 }.items():  # fmt: skip
     _binary(_name, _pair)
 
 for _name, _pair in {"Max": topi.maximum, "Min": topi.minimum, "Sum": topi.add}.items():
     _several(_name, _pair)
+
+
+@operator("BitShift", "direction")
+def _bit_shift(on: Operands) -> Tensor:
+    left = on.attribute("direction", "") == "LEFT"
+    return pair(on, topi.left_shift if left else topi.right_shift)
 
 
 @operator("Sign")
