@@ -17,6 +17,7 @@ import typer
 import ansorpy
 from ansorpy.errors import SpecError
 from ansorpy.server.commands import keys, models, records, remote
+from ansorpy.server.commands import simplify as simplifying
 from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
@@ -342,6 +343,7 @@ for command in (
     remote.submit, remote.status, remote.watch, remote.cancel, remote.pause, remote.resume,
 ):  # fmt: skip
     app.command(rich_help_panel=SERVICE)(command)
+app.command(rich_help_panel=TUNE)(simplifying.simplify)
 app.add_typer(remote.kernels, name="kernels", rich_help_panel=SERVICE)
 app.add_typer(records.app, name="records", rich_help_panel=DATA)
 app.add_typer(keys.app, name="keys", rich_help_panel=DATA)

@@ -3,6 +3,8 @@
 model_file.py   the entry: a file becomes a graph
 onnx_file.py    a file or a model in memory: opset, inputs, weights, external data
 onnx_nodes.py   the nodes of a graph, of inlined functions and of branches that are taken
+onnx_write.py   a graph becomes a model of ONNX
+onnx_run.py     a model file is run by the reference implementation of ONNX
 onnx_values.py  tensors, attributes and dtypes of ONNX as those of ansorpy
 torch_program.py  a module of PyTorch, exported to ONNX in memory
 """

@@ -110,3 +110,23 @@ def pairs(texts: list[str] | None, option: str, kind: type) -> dict[str, Any]:
                 f"cannot read {option} {text} because of its form; expected NAME={kind.__name__}"
             )
     return found
+
+
+def shapes_of(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """Return NAME=1,3,224,224 options of `--shape` as a mapping.
+
+    Raises:
+        SpecError: names the invalid option.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts or ():
+        name, _, extents = text.rpartition("=")
+        try:
+            found[name] = tuple(int(extent) for extent in extents.split(",") if extents)
+        except ValueError:
+            name = ""
+        if not name:
+            raise SpecError(
+                f"cannot read --shape {text} because of its form; expected NAME=1,3,224,224"
+            )
+    return found

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from math import copysign
 from typing import Final
 
+import numpy as np
+
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.graph.graph import Graph, Node
 from ansorpy.graph.passes.rewriter import Rewriter, Rewritten, rewrite_nodes
@@ -18,9 +20,9 @@ def identity(graph: Graph) -> Rewritten:
 
     Condition    Identity; Dropout in inference, if its mask is not read; Cast to the dtype that
                  the operand has; Concat, Max, Min, Sum or Mean of one operand; Relu of a Relu
-                 (Abs, Floor, Ceil, Round and Sign as well); Neg of a Neg; a neutral constant:
-                 x * 1, x / 1, x - 0, x + 0 of integers, x + -0.0 of floats, if the result has
-                 the shape of x
+                 (Abs, Floor, Ceil, Round and Sign as well); Neg of a Neg; Slice of all elements
+                 in order; Pad by nothing; a neutral constant: x * 1, x / 1, x - 0, x + 0 of
+                 integers, x + -0.0 of floats, if the result has the shape of x
     Rewrite      readers of the output read the operand
     Not handled  x + 0.0 of floats: -0.0 + 0.0 is 0.0
     Source       ONNX Runtime, graph optimizations, basic: identity and dropout elimination
@@ -49,6 +51,8 @@ def _operand(node: Node, at: Rewriter) -> str | None:
         return first
     if node.op in _IDEMPOTENT and at.maker(first, node.op):
         return first
+    if node.op in ("Slice", "Pad"):
+        return first if _whole(node, at) else None
     if node.op == "Neg" and (inner := at.maker(first, "Neg")):
         return inner.inputs[0]
     if node.op in ("Add", "Mul", "Sub", "Div"):
@@ -58,6 +62,17 @@ def _operand(node: Node, at: Rewriter) -> str | None:
         if node.op in ("Add", "Mul") and _neutral(node.op, at.scalar(first), dtype):
             return node.inputs[1]
     return None
+
+
+def _whole(node: Node, at: Rewriter) -> bool:
+    """Return True if a Slice goes forward, or a Pad adds nothing, by constants."""
+    position = 4 if node.op == "Slice" else 1
+    if len(node.inputs) <= position or not node.inputs[position]:
+        return node.op == "Slice"
+    numbers = at.known(node.inputs[position])
+    if numbers is None:
+        return False
+    return bool(np.all(numbers > 0)) if node.op == "Slice" else not np.any(numbers)
 
 
 def _neutral(op: str, number: float | None, dtype: str) -> bool:

@@ -1,0 +1,216 @@
+"""A graph becomes a model of ONNX, opset 23."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+
+from ansorpy.errors import GraphError
+from ansorpy.graph import Graph, Node, Weight
+from ansorpy.graph.graph import Array, Attribute, Dim, ValueInfo
+from ansorpy.importers.onnx_file import OPSET
+from ansorpy.importers.onnx_values import CODES, DTYPE_ATTRIBUTES
+
+IR_VERSION: Final = 10  # the version of the file format that opset 23 came with is 11; 10 suffices
+LARGEST_FILE: Final = (1 << 31) - (1 << 20)  # bytes; protobuf has messages below 2 GiB
+
+# Attributes of older opsets that are inputs in opset 23, in the order of the inputs.
+_AS_INPUTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Squeeze": ("axes",), "Unsqueeze": ("axes",), "Clip": ("min", "max"), "Split": ("split",),
+    "Slice": ("starts", "ends", "axes"), "Pad": ("pads", "value"),
+    **dict.fromkeys(
+        ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+         "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"), ("axes",),
+    ),
+}  # fmt: skip
+_DROPPED: Final = frozenset({"spatial", "consumed_inputs"})  # attributes that opset 23 has not
+
+
+def write_model(graph: Graph, path: Path) -> None:
+    """Write a graph as an ONNX model with its weights inside.
+
+    Raises:
+        GraphError: an operator or attribute has no form in opset 23, or the file is too large.
+        OSError: the file cannot be written.
+    """
+    path.write_bytes(model_of_graph(graph).SerializeToString())
+
+
+def model_of_graph(graph: Graph) -> onnx.ModelProto:
+    """Return a graph as a model in memory.
+
+    Raises:
+        GraphError: an operator or attribute has no form in opset 23, or the file is too large.
+    """
+    size = sum(graph.values[name].size_bytes for name in graph.weights)
+    if size > LARGEST_FILE:
+        raise GraphError(
+            f"cannot write {graph.name!r} because its weights have {size} bytes;"
+            f" expected at most {LARGEST_FILE} in one file"
+        )
+    return _Writer(graph).model()
+
+
+def operator_counts(path: Path) -> Counter[str]:
+    """Return the numbers of nodes of a model file by operator, bodies of branches left out."""
+    model = onnx.load_model(path, load_external_data=False)
+    return Counter(node.op_type for node in model.graph.node)
+
+
+class _Writer:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.made = onnx.GraphProto(name=graph.name)
+        self.names = {name: name for name in graph.values}
+        self._taken = {*graph.values, *(output.name for output in graph.outputs)}
+        self._copies: list[tuple[str, str]] = []
+
+    def model(self) -> onnx.ModelProto:
+        """Return the model; `_named` first, because nodes write the names of outputs."""
+        self._named()
+        for name, weight in self.graph.weights.items():
+            self.made.initializer.append(_tensor(self.names[name], weight))
+        for node in self.graph.nodes:
+            self._node(node)
+        for value, output in self._copies:
+            self.made.node.append(onnx.helper.make_node("Identity", [value], [output]))
+        for name in self.graph.inputs:
+            self.made.input.append(_info(self.names[name], self.graph.values[name]))
+        for one in self.graph.outputs:
+            self.made.output.append(_info(one.name, self.graph.values[one.value]))
+        model = onnx.helper.make_model(
+            self.made, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
+            producer_name="ansorpy",
+        )  # fmt: skip
+        try:
+            onnx.checker.check_model(model)
+        except onnx.checker.ValidationError as error:
+            raise GraphError(
+                f"cannot write {self.graph.name!r} because {error}; expected a valid model"
+            ) from error
+        return model
+
+    def _named(self) -> None:
+        """Give outputs their public names: of a node's value, or of a copy behind it."""
+        public = {output.name for output in self.graph.outputs}
+        for name in self.graph.values:
+            if name in public and name not in self.graph.inputs:
+                self.names[name] = self._fresh(name)
+        named: set[str] = set()
+        for output in self.graph.outputs:
+            if output.value in self.graph.producers and output.value not in named:
+                self.names[output.value] = output.name
+                named.add(output.value)
+            else:
+                self._copies.append((self.names[output.value], output.name))
+
+    def _fresh(self, stem: str) -> str:
+        number = 1
+        while (name := f"{stem}:{number}") in self._taken:
+            number += 1
+        self._taken.add(name)
+        return name
+
+    def _node(self, node: Node) -> None:
+        inputs = [self.names[name] if name else "" for name in node.inputs]
+        outputs = [self.names[name] if name else "" for name in node.outputs]
+        expand = _EXPANDED.get(node.op)
+        if expand is not None:
+            expand(self, node, inputs, outputs)
+            return
+        try:
+            schema: Any = onnx.defs.get_schema(node.op, OPSET, "")
+        except onnx.defs.SchemaError as error:
+            raise GraphError(
+                f"cannot write {node} because opset {OPSET} has no such operator;"
+                " expected an operator of ONNX"
+            ) from error
+        attrs = {name: value for name, value in node.attrs.items() if name not in _DROPPED}
+        for position, name in enumerate(_AS_INPUTS.get(node.op, ()), 1):
+            if name in attrs and name not in schema.attributes:
+                inputs += [""] * (position + 1 - len(inputs))
+                inputs[position] = self._constant(attrs.pop(name), name, node)
+        self.emit(node.op, inputs, outputs, attrs, node.name, schema)
+
+    def emit(
+        self, op: str, inputs: Sequence[str], outputs: Sequence[str],
+        attrs: Mapping[str, Attribute], label: str, schema: Any = None,
+    ) -> None:  # fmt: skip
+        """Add a node of ONNX."""
+        made = self.made.node.add(op_type=op, name=label)
+        made.input.extend(inputs)
+        made.output.extend(outputs)
+        for name, value in attrs.items():
+            if schema is None or name not in schema.attributes:
+                raise GraphError(
+                    f"cannot write node {label[:80]!r} ({op}) because opset {OPSET} has no"
+                    f" attribute {name!r}; expected {', '.join(schema.attributes) or 'none'}"
+                )
+            made.attribute.append(_attribute(name, value, schema.attributes[name]))
+
+    def scalar(self, value: float, like: str, dtype: str) -> str:
+        """Add a constant of one number and return its name."""
+        name = self._fresh(like)
+        array = np.array(value, "float32" if dtype == "bfloat16" else dtype)
+        self.made.initializer.append(_tensor(name, Weight.of(array)))
+        return name
+
+    def _constant(self, value: Attribute, name: str, node: Node) -> str:
+        """Add an attribute of an older opset as a constant."""
+        dtype = self.graph.values[node.inputs[0]].dtype if name in ("min", "max", "value") else (
+            "int64"
+        )  # fmt: skip
+        made = self._fresh(node.outputs[0])
+        self.made.initializer.append(_tensor(made, Weight.of(np.array(value, dtype))))
+        return made
+
+
+def _swish(on: _Writer, node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Write x * Sigmoid(alpha * x); Swish came with opset 24."""
+    (x,), (y,) = inputs, outputs
+    alpha = node.attrs.get("alpha", 1.0)
+    assert isinstance(alpha, float | int)
+    inner = x
+    if alpha != 1:
+        inner = on._fresh(y)
+        constant = on.scalar(alpha, y, on.graph.values[node.inputs[0]].dtype)
+        on.emit("Mul", (x, constant), (inner,), {}, node.name)
+    gate = on._fresh(y)
+    on.emit("Sigmoid", (inner,), (gate,), {}, node.name)
+    on.emit("Mul", (x, gate), (y,), {}, node.name)
+
+
+_EXPANDED: Final[
+    Mapping[str, Callable[[_Writer, Node, Sequence[str], Sequence[str]], None]]
+] = {"Swish": _swish}  # fmt: skip
+
+
+def _attribute(name: str, value: Attribute, schema: Any) -> onnx.AttributeProto:
+    if name in DTYPE_ATTRIBUTES and isinstance(value, str):
+        value = CODES[value]
+    kind = schema.type
+    if kind == onnx.defs.OpSchema.AttrType.FLOAT and isinstance(value, int | float):
+        value = float(value)
+    if kind == onnx.defs.OpSchema.AttrType.FLOATS and isinstance(value, tuple):
+        value = tuple(map(float, value))
+    return onnx.helper.make_attribute(
+        name, value, attr_type=onnx.AttributeProto.AttributeType.Value(kind.name)
+    )
+
+
+def _info(name: str, value: ValueInfo) -> onnx.ValueInfoProto:
+    shape = [extent.name if isinstance(extent, Dim) else extent for extent in value.shape]
+    return onnx.helper.make_tensor_value_info(name, CODES[value.dtype], shape)
+
+
+def _tensor(name: str, weight: Weight) -> onnx.TensorProto:
+    array: Array = weight.array
+    little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    made = onnx.TensorProto(name=name, data_type=CODES[weight.dtype], raw_data=little.tobytes())
+    made.dims.extend(weight.shape)
+    assert len(made.raw_data) == math.prod(weight.shape) * array.dtype.itemsize
+    return made

@@ -1,0 +1,84 @@
+"""`ansorpy simplify`: a model with fewer nodes that computes the same."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ansorpy.server.commands.common import pairs, shapes_of, wrong_input
+
+if TYPE_CHECKING:
+    from ansorpy.model.simplify import SimplifiedFile
+
+
+def simplify(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="An ONNX model.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write.")],
+    bind: Annotated[
+        list[str] | None, typer.Option(help="batch=1 binds a symbolic extent or a scalar input.")
+    ] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="x=1,3,224,224 gives the shape of an input.")
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Leave out passes that change roundings.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run the graph passes on IN, compare both models on random inputs, and write OUT.
+
+    \b
+    Example:
+      ansorpy simplify model.onnx small.onnx
+
+    \b
+    The table has the nodes of both files by operator. OUT is not written if an output differs by
+    more than 2e-5 of its largest element, and errs more than four times as much as IN against
+    float64. Exit codes: 0 written, 2 wrong input or not equal.
+    """
+    from ansorpy.model.simplify import simplify_file
+
+    with wrong_input():
+        made = simplify_file(source, target, pairs(bind, "--bind", float), shapes_of(shape), exact)
+    typer.echo(json.dumps(_as_object(made), indent=2) if as_json else _as_text(made))
+
+
+def _as_object(made: "SimplifiedFile") -> dict[str, Any]:
+    return {
+        "before": dict(made.before),
+        "after": dict(made.after),
+        "fired": [
+            {
+                "pass": one.name, "sites": one.sites, "nodes_before": one.nodes_before,
+                "nodes_after": one.nodes_after,
+            }
+            for one in made.fired
+        ],
+        "compared_by": made.comparison.by,
+        "error": made.comparison.error,
+        "error_of_original": made.comparison.before,
+        "error_of_simplified": made.comparison.after,
+    }  # fmt: skip
+
+
+def _as_text(made: "SimplifiedFile") -> str:
+    names = sorted(made.before | made.after, key=lambda op: (-made.before[op], op))
+    width = max(map(len, (*names, "operator")))
+    rows = [f"{'operator':{width}}  before  after"]
+    rows += [f"{op:{width}}  {made.before[op]:6}  {made.after[op]:5}" for op in names]
+    rows.append(f"{'all':{width}}  {made.before.total():6}  {made.after.total():5}")
+    rows += ["", *(f"pass {one}" for one in made.fired), ""]
+    rows.append(_compared(made))
+    return "\n".join(rows)
+
+
+def _compared(made: "SimplifiedFile") -> str:
+    found = made.comparison
+    text = f"largest difference on random inputs: {found.error:.1e} of an output, by {found.by}"
+    if found.before is None or found.after is None:
+        return text
+    return (
+        f"{text}\nagainst float64 the original errs by {found.before:.1e},"
+        f" the simplified model by {found.after:.1e}"
+    )
