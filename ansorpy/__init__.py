@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ansorpy.errors import AnsorError as AnsorError
     from ansorpy.errors import SpecError as SpecError
     from ansorpy.measure.host import local_target as local_target
+    from ansorpy.model.torch_compile import compile as compile
     from ansorpy.records import JsonlStore as JsonlStore
     from ansorpy.records import MemoryStore as MemoryStore
     from ansorpy.result import Result as Result
@@ -36,6 +37,7 @@ _HOMES = {
     "Result": "ansorpy.result",
     "SpecError": "ansorpy.errors",
     "Target": "ansorpy.target",
+    "compile": "ansorpy.model.torch_compile",
     "load": "ansorpy.client",
     "load_model": "ansorpy.bundle.load",
     "load_native": "ansorpy.artifact",
@@ -51,6 +53,7 @@ __all__ = [
     "Result",
     "SpecError",
     "Target",
+    "compile",
     "load",
     "load_model",
     "load_native",

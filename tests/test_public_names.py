@@ -13,8 +13,8 @@ import ansorpy
 from ansorpy.tuner.api import tune as tune_function
 
 PUBLIC = [
-    "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "SpecError", "Target", "load",
-    "load_model", "load_native", "local_target", "te", "tune",
+    "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "SpecError", "Target", "compile",
+    "load", "load_model", "load_native", "local_target", "te", "tune",
 ]  # fmt: skip
 
 

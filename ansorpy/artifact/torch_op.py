@@ -41,14 +41,14 @@ def torch_op(kernel: "LoadedKernel", name: str) -> Callable[..., Any]:
 def _registered(torch: Any, kernel: "LoadedKernel", name: str) -> Callable[..., Any]:
     """Register run, fake and refusal of gradients; parameters are x0, x1 ... by position."""
     inputs, outputs = kernel.manifest["inputs"], kernel.manifest["outputs"]
-    label = kernel.manifest["name"]
+    label = f"kernel {kernel.manifest['name']!r}"
 
     def run(*tensors: Any) -> Any:
         check(torch, label, inputs, tensors)
-        results = kernel.run(*(_array(torch, tensor) for tensor in tensors))
+        results = kernel.run(*(to_array(torch, tensor) for tensor in tensors))
         many = results if isinstance(results, tuple) else (results,)
         made = tuple(
-            torch.from_numpy(array).view(getattr(torch, told["dtype"]))
+            to_tensor(torch, array, told["dtype"])
             for array, told in zip(many, outputs, strict=True)
         )
         return made if len(made) > 1 else made[0]
@@ -63,7 +63,7 @@ def _registered(torch: Any, kernel: "LoadedKernel", name: str) -> Callable[..., 
 
     def backward(context: Any, *gradients: Any) -> Any:
         raise RuntimeError(
-            f"cannot differentiate kernel {label!r} because it has no gradient; expected inputs"
+            f"cannot differentiate {label} because it has no gradient; expected inputs"
             " that do not require one, or a call inside of torch.no_grad()"
         )
 
@@ -83,7 +83,7 @@ def check(
     """Verify layout, device, dtype and shape of every tensor.
 
     Args:
-        label: the name of the kernel in messages.
+        label: the name of the kernel or module in messages.
         wanted: `inputs` of the manifest.
 
     Raises:
@@ -91,7 +91,7 @@ def check(
         ValueError: a tensor has another shape.
     """
     for told, tensor in zip(wanted, tensors, strict=True):
-        name = f"cannot call kernel {label!r} because {told['name']}"
+        name = f"cannot call {label} because {told['name']}"
         if tensor.layout != torch.strided:
             raise TypeError(f"{name} has layout {tensor.layout}; expected torch.strided")
         if tensor.device.type != "cpu":
@@ -103,7 +103,12 @@ def check(
             raise ValueError(f"{name} has shape {shape}; expected {told['shape']}")
 
 
-def _array(torch: Any, tensor: Any) -> Any:
+def to_array(torch: Any, tensor: Any) -> Any:
     """Return a NumPy view of a CPU tensor; only lazy conjugates and negatives are copied."""
     bits = tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor
     return bits.numpy(force=True)
+
+
+def to_tensor(torch: Any, array: Any, dtype: str) -> Any:
+    """Return a tensor that shares the memory of an array; bfloat16 arrays are uint16 bits."""
+    return torch.from_numpy(array).view(getattr(torch, dtype))

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy, deepcopy
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from ansorpy.errors import GraphError
 from ansorpy.graph import Graph, Weight
 
 KEPT_ELEMENTS: Final = 1024  # elements; the importer of ONNX reads smaller constants by value
-TARGET: Final = re.compile(r"target=torch\.ops\.([\w.]+)")  # the node in messages of the exporter
+TRANSLATED: Final = re.compile(r"translating node .*target=torch\.ops\.([\w.]+)")  # in messages
 PACKAGES: Final = ("torch", "onnxscript", "onnx")
 
 
@@ -68,20 +69,26 @@ def graph_of_program(program: Any, name: str = "model") -> Graph:
 
     try:
         with quiet():
+            program = only_tensors(program)
             exported = torch.onnx.export(program, dynamo=True, opset_version=OPSET, verbose=False)
     except Exception as error:  # the exporter raises errors of many kinds
-        found = TARGET.search(str(error.__cause__ or error))
-        why = f"operator {found[1]!r}" if found else first_line(error.__cause__ or error)
+        cause = error.__cause__ or error
+        found = TRANSLATED.search(str(cause))
+        if found:
+            raise GraphError(
+                f"cannot import {name!r} because torch.onnx does not translate operator"
+                f" {found[1]!r}; expected operators that ONNX has"
+            ) from error
         raise GraphError(
-            f"cannot import {name!r} because torch.onnx does not translate {why};"
-            " expected operators that ONNX has"
+            f"cannot import {name!r} because torch.onnx failed: {first_line(cause)}; expected a"
+            " module that it can export"
         ) from error
     model = exported.model
     weights: dict[str, Weight] = {}
-    for key, value in model.graph.initializers.items():
+    for key, value in list(model.graph.initializers.items()):
         if value.const_value is not None and value.const_value.size > KEPT_ELEMENTS:
             weights[key] = weight_of(value.const_value)
-            value.const_value = None  # leaves it out of the protocol buffer
+            del model.graph.initializers[key]  # leaves it out of the protocol buffer
     return graph_of_model(onnx_ir.to_proto(model), name=name, weights=weights)
 
 
@@ -98,6 +105,27 @@ def graph_of_module(
     """
     program = export_module(module, args, kwargs)
     return graph_of_program(program, name or type(module).__name__)
+
+
+def only_tensors(program: Any) -> Any:
+    """Return a program without those results that are constants, which ONNX cannot say."""
+    import torch
+
+    results = program.graph.output_node().args[0]
+    if all(isinstance(one, torch.fx.Node) for one in results):
+        return program
+    module = torch.fx.GraphModule(program.graph_module, deepcopy(program.graph))
+    node, signature = module.graph.output_node(), copy(program.graph_signature)
+    kept = [n for n, one in enumerate(results) if isinstance(one, torch.fx.Node)]
+    node.args = (tuple(node.args[0][n] for n in kept),)
+    signature.output_specs = [signature.output_specs[n] for n in kept]
+    calls = deepcopy(program.module_call_graph)
+    calls[0].signature.outputs = [spec.arg for spec in signature.output_specs]
+    calls[0].signature.out_spec = torch.utils._pytree.tree_structure([0] * len(kept))
+    return torch.export.ExportedProgram(
+        module, module.graph, signature, program.state_dict, program.range_constraints, calls,
+        program.example_inputs, constants=program.constants,
+    )  # fmt: skip
 
 
 def weight_of(tensor: Any) -> Weight:
@@ -126,7 +154,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: BaseException | str) -> str:
     """Return the first line of a message with words in it, at most 300 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]

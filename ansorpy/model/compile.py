@@ -47,6 +47,7 @@ class ModelRequest:
         out: path of the bundle.
         file: the model's file, which ONNX Runtime can run; None if there is none.
         digest: sha256 of the file, hex.
+        reference: inputs and right outputs; those of `reference_of` unless given.
     """
 
     graph: Graph
@@ -55,6 +56,7 @@ class ModelRequest:
     out: Path
     file: Path | None = None
     digest: str = ""
+    reference: ModelReference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ def compiled(
             " expected a model with nodes that constants alone do not determine"
         )
     yield _divided(request.graph, simplified, tasks, clock() - begin_s)
-    work = Compilation(request, tasks, parted, begin_s, clock)
+    work = Compilation(request, tasks, parted, begin_s, clock, request.reference)
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
         first = _request(request, tasks.dags, trials=0, seconds=None, weights={})
         ended = yield from work.follow(run(first, rules, store, Path(folder)))

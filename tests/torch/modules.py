@@ -58,10 +58,10 @@ class Encoder(nn.Module):  # type: ignore[misc]
 
 
 class TwoResults(nn.Module):  # type: ignore[misc]
-    """A dictionary and a tuple as result, a keyword argument, an unused argument."""
+    """A dictionary, a tuple and constants as result, a keyword argument, a constant argument."""
 
-    def forward(self, x: Any, unused: Any, *, scale: Any) -> Any:
-        return {"scaled": x * scale, "pair": (x + 1, scale)}
+    def forward(self, x: Any, power: int, *, scale: Any) -> Any:
+        return {"scaled": x * scale, "pair": (x**power, None, scale), "power": power}
 
 
 def convolutions() -> tuple[Any, tuple[Any, ...]]:

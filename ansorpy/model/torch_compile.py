@@ -1,0 +1,114 @@
+"""`ansorpy.compile`: a module of PyTorch through the spine of models, back as a callable."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from ansorpy.artifact.torch_op import to_array
+from ansorpy.bundle.load import load_model
+from ansorpy.graph import Graph
+from ansorpy.importers.torch_program import export_module, graph_of_program
+from ansorpy.measure.host import local_target
+from ansorpy.model.compile import ModelRequest, compiled
+from ansorpy.model.events import ModelEvent
+from ansorpy.model.options import ModelOptions
+from ansorpy.model.torch_module import CompiledModule
+from ansorpy.model.verify import LEAST_BOUND, ModelReference
+from ansorpy.records import RecordStore, default_store
+from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.keywords import keywords_of
+from ansorpy.tuner.option import Option
+
+__all__ = ["compile", "compile_program"]
+
+
+def ignore(event: ModelEvent) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileCall(ModelOptions):
+    """The arguments of `ansorpy.compile`."""
+
+    module: Annotated[Any, Option("A `torch.nn.Module` in evaluation mode.")]
+    args: Annotated[
+        Sequence[Any], Option("Example arguments of its `forward`; their shapes become fixed.")
+    ]
+    kwargs: Annotated[Mapping[str, Any], Option("Example keyword arguments.")] = field(
+        default_factory=dict
+    )
+    store: Annotated[
+        RecordStore | None,
+        Option("Records of tunings; `records.jsonl` in the user's data folder unless given."),
+    ] = field(default=None, kw_only=True)
+    out: Annotated[
+        Path | str | None, Option("Path of the bundle, which is not kept unless given.")
+    ] = field(default=None, kw_only=True)
+    on_event: Annotated[
+        Callable[[ModelEvent], object],
+        Option("Called with every event (`ansorpy.events`, `ansorpy.model.events`)."),
+    ] = field(default=ignore, kw_only=True)
+
+
+@keywords_of(CompileCall)
+def compile(call: CompileCall) -> CompiledModule:
+    """Compile a module of PyTorch; the result takes and returns tensors as the module does.
+
+    Its tensors are computed by a verified bundle: the outputs for the examples are compared with
+    those of eager torch. Parameters are copied; gradients are not supported.
+
+    Raises:
+        GraphError: torch or onnxscript is absent, or the module cannot be compiled.
+        RunError: no verified kernel for a part of the module, or the outputs are wrong.
+    """
+    program = export_module(call.module, call.args, call.kwargs)
+    store = default_store() if call.store is None else call.store
+    out = None if call.out is None else Path(call.out)
+    name = type(call.module).__name__
+    return compile_program(program, name, call, store, out, call.on_event)
+
+
+def compile_program(
+    program: Any,
+    name: str,
+    options: ModelOptions,
+    store: RecordStore,
+    out: Path | None = None,
+    on_event: Callable[[ModelEvent], object] = ignore,
+) -> CompiledModule:
+    """Compile a `torch.export.ExportedProgram` that has its example arguments; see `compile`.
+
+    Args:
+        name: the name in messages and of the bundle.
+        out: path of the bundle, which is not kept unless given.
+    """
+    graph = graph_of_program(program, name)
+    target, reference = local_target(options.cores), reference_of(program, graph)
+    with tempfile.TemporaryDirectory(prefix="ansorpy-torch-") as folder:
+        path = Path(folder) / "model.zip" if out is None else out
+        request = ModelRequest(graph, target, options, path, reference=reference)
+        for event in compiled(request, store, Experience.beside(store)):
+            on_event(event)
+        return CompiledModule(program, graph, load_model(path, target.cores))
+
+
+def reference_of(program: Any, graph: Graph) -> ModelReference:
+    """Return the example arguments of a program with the results of eager torch."""
+    import torch
+
+    args, kwargs = program.example_inputs
+    given = [one for one in torch.utils._pytree.tree_leaves((args, kwargs)) if tensor(one)]
+    with torch.no_grad():
+        results = torch.utils._pytree.tree_leaves(program.module()(*args, **kwargs))
+    inputs = {name: to_array(torch, one) for name, one in zip(graph.inputs, given, strict=True)}
+    outputs = tuple(to_array(torch, one).copy() for one in results if tensor(one))
+    return ModelReference(inputs, outputs, LEAST_BOUND, "eager PyTorch")
+
+
+def tensor(value: Any) -> bool:
+    """Return True if a value is a tensor of torch."""
+    import torch
+
+    return isinstance(value, torch.Tensor)

@@ -1,0 +1,109 @@
+"""`torch.compile(model, backend="ansorpy")`: results, fallbacks, strict errors."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
+
+from ansorpy.model.torch_backend import EagerWarning  # noqa: E402
+from tests.torch.modules import MODULES, made  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.measure]
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget the graphs of earlier tests; keep records apart from the user's."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+
+
+def compiled(module: Any, **options: Any) -> Any:
+    return torch.compile(module, backend="ansorpy", options=options)
+
+
+def test_torch_knows_the_backend() -> None:
+    assert "ansorpy" in torch._dynamo.list_backends()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_model_is_compiled_whole(name: str) -> None:
+    module, args = made(name)
+    model = torch.compile(module, backend="ansorpy", fullgraph=True, options={"strict": True})
+    for given in (args, tuple(torch.randn_like(arg) for arg in args)):
+        torch.testing.assert_close(model(*given), module(*given), rtol=1e-4, atol=1e-5)
+
+
+class Foreign(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        return torch.special.airy_ai(x) + 1
+
+
+class Broken(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(x)
+        torch._dynamo.graph_break()
+        return y * 2
+
+
+FALLBACKS: dict[str, tuple[Any, str]] = {
+    "operator": (Foreign(), "does not translate operator 'aten.special_airy_ai.default'"),
+    "break": (Broken(), "torch.compile cannot trace .*test_torch_backend.py:"),
+}
+
+
+@pytest.mark.parametrize("name", FALLBACKS)
+def test_a_fallback_to_eager_torch_is_told(name: str) -> None:
+    module, message = FALLBACKS[name]
+    x = torch.randn(3, 4)
+    with pytest.warns(EagerWarning, match=message):
+        result = compiled(module)(x)
+    torch.testing.assert_close(result, module(x))
+
+
+@pytest.mark.parametrize("name", FALLBACKS)
+def test_a_fallback_is_an_error_if_strict(name: str) -> None:
+    module, message = FALLBACKS[name]
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=message):
+        compiled(module, strict=True)(torch.randn(3, 4))
+
+
+def test_a_graph_that_records_gradients_runs_in_eager_torch() -> None:
+    module, (x,) = made("perceptron")
+    with torch.enable_grad(), pytest.warns(EagerWarning, match="requires a gradient"):
+        compiled(module)(x).sum().backward()
+    assert module[0].weight.grad is not None
+
+
+def test_a_parameter_that_changes_is_not_ignored() -> None:
+    module, (x,) = made("perceptron")
+    model = compiled(module)
+    before = model(x)
+    module[0].weight.mul_(2)
+    with pytest.warns(EagerWarning, match="a parameter was replaced or written to"):
+        after = model(x)
+    torch.testing.assert_close(after, module(x))
+    assert not torch.allclose(before, after)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # told once
+        torch.testing.assert_close(model(x), module(x))
+
+
+def test_other_extents_are_compiled_when_they_occur() -> None:
+    module, _ = made("perceptron")
+    model = compiled(module, strict=True)
+    for rows in (4, 5, 6, 5):
+        x = torch.randn(rows, 48)
+        torch.testing.assert_close(model(x), module(x), rtol=1e-4, atol=1e-5)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    module, args = made("perceptron")
+    with pytest.raises(Exception, match=r"cannot compile with these options because .*'trails'"):
+        compiled(module, trails=3)(*args)
