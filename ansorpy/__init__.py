@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ansorpy.errors import SpecError as SpecError
     from ansorpy.measure.host import local_target as local_target
     from ansorpy.model.torch_compile import compile as compile
+    from ansorpy.model.api import compile_model as compile_model
+    from ansorpy.model.api import tune_model as tune_model
     from ansorpy.records import JsonlStore as JsonlStore
     from ansorpy.records import MemoryStore as MemoryStore
     from ansorpy.result import Result as Result
@@ -38,11 +40,13 @@ _HOMES = {
     "SpecError": "ansorpy.errors",
     "Target": "ansorpy.target",
     "compile": "ansorpy.model.torch_compile",
+    "compile_model": "ansorpy.model.api",
     "load": "ansorpy.client",
     "load_model": "ansorpy.bundle.load",
     "load_native": "ansorpy.artifact",
     "local_target": "ansorpy.measure.host",
     "tune": "ansorpy.tuner.api",
+    "tune_model": "ansorpy.model.api",
 }
 
 __all__ = [
@@ -54,12 +58,14 @@ __all__ = [
     "SpecError",
     "Target",
     "compile",
+    "compile_model",
     "load",
     "load_model",
     "load_native",
     "local_target",
     "te",
     "tune",
+    "tune_model",
 ]
 
 

@@ -9,6 +9,7 @@ import gc
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +17,10 @@ import typer
 
 import ansorpy
 from ansorpy.errors import SpecError
+from ansorpy.model.options import ModelOptions
 from ansorpy.server.commands import keys, models, records, remote
 from ansorpy.server.commands import simplify as simplifying
+from ansorpy.server.commands import tune_model as tuning
 from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
@@ -28,7 +31,6 @@ from ansorpy.server.commands.common import (
     wrong_input,
 )
 from ansorpy.server.commands.options import takes_options
-from ansorpy.tuner.options import LocalOptions
 
 TUNE = "Tune on this machine"
 MODEL = "Use the bundle of a model"
@@ -45,6 +47,12 @@ app = typer.Typer(
 db = typer.Typer(help="Manage the database of records and jobs.", no_args_is_help=True)
 
 File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
+Tuned = Annotated[
+    str, typer.Argument(help="A .te text, a .json DAG, - for standard input, or an .onnx model.")
+]
+Shape = Annotated[
+    list[str] | None, typer.Option(help="x=1,3,224,224: the shape of an input of a model.")
+]
 Name = Annotated[
     str, typer.Option("--target", help="KIND[:ARCH], such as cpu or cuda:sm_90, or a digest.")
 ]
@@ -73,20 +81,24 @@ def main(
 
 
 @app.command(rich_help_panel=TUNE)
-@takes_options(LocalOptions)
+@takes_options(ModelOptions)
 def tune(
-    file: File,
-    options: LocalOptions,
+    file: Tuned,
+    options: ModelOptions,
     target: TuneName = "cpu",
     bind: Bind = None,
-    out: Annotated[Path, typer.Option(help="Folder for the kernels.")] = Path("kernels"),
+    shape: Shape = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the kernels; NAME.zip names the bundle of a model.")
+    ] = Path("kernels"),
     as_json: AsJson = False,
 ) -> None:
-    """Search fast kernels for the tasks of FILE and write each as a zip.
+    """Search fast kernels for the tasks of FILE and write each as a zip; of a model, one bundle.
 
     \b
-    Example, in a checkout:
+    Examples, the first in a checkout:
       ansorpy tune examples/matmul_relu.te --trials 128 --cores 2 --out kernels
+      ansorpy tune model.onnx --bind batch=1 --trials 500 --cores 2 --out model.zip
 
     \b
     Progress goes to standard error, the result to standard output.
@@ -106,7 +118,12 @@ def tune(
     from ansorpy.tuner.tune import run
 
     with wrong_input():
+        if tuning.is_model(file):
+            machine = target_of(target, options.cores)
+            tuning.tune_model(file, options, machine, bind, shape, out, as_json)
+            return
         dags = read_file(file, pairs(bind, "--bind", int))
+        options = replace(options, trials=options.trials_of(len(dags)))
         request = Request.of(options, dags, target_of(target, options.cores))
         settings = read_settings()
         engine = database(settings)
@@ -148,9 +165,17 @@ def sketches(
 
 
 @app.command(rich_help_panel=TUNE)
-def explain(file: File, target: Name = "cpu", cores: Cores = 1, bind: Bind = None) -> None:
-    """Print the derivation: every rule at every stage with its verdict and reason."""
+def explain(
+    file: Tuned, target: Name = "cpu", cores: Cores = 1, bind: Bind = None, shape: Shape = None
+) -> None:
+    """Print the derivation: every rule at every stage with its verdict and reason.
+
+    Of a model: the passes that fire, and the groups of nodes with the reason for each end.
+    """
     with wrong_input():
+        if tuning.is_model(file):
+            typer.echo(tuning.explained(file, bind, shape))
+            return
         for derivation in derivations(file, target, cores, bind):
             typer.echo(derivation.explain())
 

@@ -102,6 +102,8 @@ class NodeFacts:
 
     def one_to_one(self, position: int) -> Answer:
         """Return if each element of every result takes the same element of an input only."""
+        if self.reductions:
+            return no("it reduces")
         todo, seen = [self.operands[position]], set[str]()
         while todo:
             producer = todo.pop()
@@ -109,8 +111,6 @@ class NodeFacts:
             for name in self.dag.consumers[producer]:
                 node = self.dag.node(name)
                 assert isinstance(node, Compute)  # only compute nodes read
-                if node.reduce_axes:
-                    return no("it reduces")
                 if node.shape != shape:
                     return no(f"it has shape {list(node.shape)}, not {list(shape)}")
                 for read in node.reads:

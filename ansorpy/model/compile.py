@@ -32,6 +32,7 @@ from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import rules_name
 from ansorpy.tuner.trust import is_trusted
 from ansorpy.tuner.tune import run
+from ansorpy.units import duration
 
 LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
@@ -77,6 +78,15 @@ class ModelResult:
     trials: int
     seconds: float
     stopped: Stopped
+
+    def __str__(self) -> str:
+        """Return a summary for people."""
+        return (
+            f"{self.bundle}: kernels take {duration(self.model_s)} per call; {self.parts} calls of"
+            f" {len(self.tasks)} kernels, {self.trials} trials, {self.seconds:.0f} s"
+            f" ({self.stopped}); error {self.error:.1e} of the largest element, at most"
+            f" {self.bound:.1e} from {self.reference}"
+        )
 
 
 @dataclass(slots=True)

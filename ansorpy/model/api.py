@@ -1,0 +1,174 @@
+"""`ansorpy.tune_model` and `ansorpy.compile_model`: a model becomes a bundle."""
+
+import re
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from hashlib import file_digest
+from pathlib import Path
+from typing import Annotated, Final
+
+from platformdirs import user_data_path
+
+from ansorpy.bundle.load import LoadedModel, load_model
+from ansorpy.errors import GraphError
+from ansorpy.graph.graph import Graph
+from ansorpy.importers.model_file import read_model
+from ansorpy.measure.host import local_target
+from ansorpy.model.compile import ModelRequest, ModelResult, compiled
+from ansorpy.model.events import ModelEvent
+from ansorpy.model.options import ModelOptions
+from ansorpy.model.progress import model_reporter
+from ansorpy.progress import is_painted
+from ansorpy.records import RecordStore, default_store
+from ansorpy.target import Target
+from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.keywords import keywords_of
+from ansorpy.tuner.option import Option
+from ansorpy.tuner.setup import writable
+
+__all__ = ["compile_model", "tune_model"]
+
+NAME_CHARACTERS: Final = 80  # characters of a model's name in the name of its bundle
+
+
+def ignore(event: ModelEvent) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall(ModelOptions):
+    """The arguments of `ansorpy.tune_model`."""
+
+    model: Annotated[Path | str | Graph, Option("A file of ONNX, or a graph.")]
+    target: Annotated[
+        Target | None, Option("The machine; this one, with `cores` threads, unless given.")
+    ] = None
+    bind: Annotated[
+        Mapping[str, float],
+        Option("Values of symbolic extents and of scalar inputs by name: {'batch': 1}."),
+    ] = field(default_factory=dict, kw_only=True)
+    shapes: Annotated[
+        Mapping[str, Sequence[int]], Option("Shapes of inputs by name: {'x': (1, 3, 224, 224)}.")
+    ] = field(default_factory=dict, kw_only=True)
+    store: Annotated[
+        RecordStore | None,
+        Option(
+            "Records of earlier tunings, from which tasks start, and of this one; `records.jsonl`"
+            " in the user's data folder unless given."
+        ),
+    ] = field(default=None, kw_only=True)
+    out: Annotated[
+        Path | str | None,
+        Option(
+            "The bundle if the name ends in .zip, else its folder; in the user's data folder"
+            " unless given."
+        ),
+    ] = field(default=None, kw_only=True)
+    progress: Annotated[
+        bool | None,
+        Option(
+            "Show progress on standard error: True, False, or None: only on a terminal and in"
+            " Jupyter."
+        ),
+    ] = field(default=None, kw_only=True)
+    on_event: Annotated[
+        Callable[[ModelEvent], object], Option("Called with every event (`ansorpy.model.events`).")
+    ] = field(default=ignore, kw_only=True)
+
+
+@keywords_of(ModelCall)
+def tune_model(call: ModelCall) -> ModelResult:
+    """Tune a model and write a verified bundle of it.
+
+    A KeyboardInterrupt ends the search: the bundle of the best so far is the result, with
+    `stopped == "interrupted"`. It is raised if there is no bundle yet.
+
+    Raises:
+        SpecError: the request is wrong, or a node of the model cannot be compiled.
+        RunError: the outputs of the bundle are wrong.
+        KeyboardInterrupt: there was one, and there is no bundle.
+    """
+    target = local_target(call.cores) if call.target is None else call.target
+    request = request_of(call, call.model, target, call.out, call.bind, call.shapes)
+    store = default_store() if call.store is None else call.store
+    events = compiled(request, store, Experience.beside(store))
+    shown = is_painted(sys.stderr) if call.progress is None else call.progress
+    with model_reporter(sys.stderr) if shown else nullcontext(ignore) as report:
+
+        def tell(event: ModelEvent) -> None:
+            report(event)
+            call.on_event(event)
+
+        return follow_model(events, tell)
+
+
+@keywords_of(ModelCall)
+def compile_model(call: ModelCall) -> LoadedModel:
+    """Tune a model as `tune_model` does, and return its bundle as a callable.
+
+    Raises:
+        SpecError: the request is wrong, or a node of the model cannot be compiled.
+        RunError: the outputs of the bundle are wrong.
+    """
+    told = {name: getattr(call, name) for name in ModelCall.__dataclass_fields__}
+    return load_model(tune_model(**told).bundle, threads=call.cores)
+
+
+def request_of(
+    options: ModelOptions,
+    model: Path | str | Graph,
+    target: Target,
+    out: Path | str | None,
+    bind: Mapping[str, float],
+    shapes: Mapping[str, Sequence[int]],
+) -> ModelRequest:
+    """Return the request for a model.
+
+    Raises:
+        SpecError: the file is no model, or `out` takes no files.
+    """
+    place = user_data_path("ansorpy") / "models" if out is None else Path(out)
+    if isinstance(model, Graph):
+        return ModelRequest(model, target, options, _bundle(place, model.name))
+    file = Path(model)
+    try:
+        with file.open("rb") as stream:
+            digest = file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise GraphError(
+            f"cannot read {file} because of {error.strerror}; expected an ONNX model"
+        ) from error
+    graph = read_model(file, bind, shapes)
+    return ModelRequest(graph, target, options, _bundle(place, file.stem), file, digest)
+
+
+def follow_model(
+    events: Generator[ModelEvent, None, ModelResult], report: Callable[[ModelEvent], object]
+) -> ModelResult:
+    """Report every event of the tuning of a model; return its result.
+
+    A KeyboardInterrupt while an event is reported goes to the tuning, which keeps the best so far.
+    """
+    interrupted = False
+    while True:
+        try:
+            event = events.throw(KeyboardInterrupt()) if interrupted else next(events)
+            interrupted = False
+            report(event)
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
+        except StopIteration as end:
+            result: ModelResult = end.value
+            return result
+
+
+def _bundle(place: Path, name: str) -> Path:
+    """Return the path of the bundle, in a folder that is there and takes files."""
+    if place.suffix == ".zip":
+        return writable(place.parent) / place.name
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:NAME_CHARACTERS].lstrip(".")
+    return writable(place) / f"{plain or 'model'}.zip"

@@ -1,0 +1,45 @@
+"""The explanation of a model: passes that fired, groups, and why each ended."""
+
+from collections import Counter
+
+from ansorpy.graph.graph import Graph
+from ansorpy.graph.groups import NodeGroup, Partition
+from ansorpy.graph.passes import Simplified
+from ansorpy.model.tasks import tasks_of
+from ansorpy.te.analysis import flop_count
+
+
+def explanation(graph: Graph, simplified: Simplified, parted: Partition) -> str:
+    """Return lines for people.
+
+    Args:
+        graph: as imported.
+        parted: of the simplified graph.
+    """
+    tasks = tasks_of(parted)
+    flop = {dag.name: flop_count(dag) for dag in tasks.dags}
+    total = sum(flop[part.task] for part in tasks.parts) or 1
+    before = Counter(node.op for node in graph.nodes)
+    lines = [
+        f"{graph.name}: {len(graph.nodes)} nodes: {_counts(before)}",
+        *(f"pass {name}: {sites} sites" for name, sites in simplified.sites.items()),
+        f"{len(simplified.graph.nodes)} nodes after passes; {len(parted.views)} views need no"
+        f" kernel; {len(tasks.parts)} kernel calls of {len(tasks.dags)} tasks,"
+        f" {total / 1e9:.3g} GFLOP",
+    ]
+    for number, part in enumerate(tasks.parts):
+        lines += [
+            f"{number}. {part.group.title} -> {_shapes(simplified.graph, part.group)},"
+            f" task {part.task}, {flop[part.task] / total:.1%} of the operations",
+            f"   ended: {part.group.why}",
+        ]
+    return "\n".join(lines)
+
+
+def _counts(ops: Counter[str]) -> str:
+    return ", ".join(f"{count} {op}" for op, count in ops.most_common())
+
+
+def _shapes(graph: Graph, group: NodeGroup) -> str:
+    infos = [graph.values[name] for name in group.outputs]
+    return ", ".join(f"{info.dtype}{list(info.fixed_shape)}" for info in infos)

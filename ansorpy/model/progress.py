@@ -1,0 +1,116 @@
+"""Progress of a model for people: one repainted line on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TextIO
+
+from ansorpy.events import Derived, FirstAnswer, RoundDone, Started, Stopping
+from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
+from ansorpy.progress import Painter, bar, is_painted
+from ansorpy.units import clock, duration
+
+GAIN: Final = 0.01  # share of the estimate by which it falls before a plain line tells so
+
+
+@contextmanager
+def model_reporter(
+    stream: TextIO, now: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[ModelEvent], None]]:
+    """Give a function that shows the events of a model on `stream`."""
+    tally = ModelTally(now())
+    painter = Painter(stream, lambda: tally.status(now())) if is_painted(stream) else None
+
+    def report(event: ModelEvent) -> None:
+        line = tally.take(event, painted=painter is not None)
+        if line and painter:
+            painter.above(line)
+        elif line:
+            stream.write(line + "\n")
+            stream.flush()
+
+    try:
+        yield report
+    finally:
+        if painter:
+            painter.close()
+
+
+@dataclass
+class ModelTally:
+    """The state of the tuning of a model, from its events."""
+
+    begin_s: float  # by the clock of the caller
+    phase: str = "reading the model"
+    tasks: int = 0
+    answered: int = 0
+    model_s: float = 0.0
+    told_s: float = 0.0  # the estimate that a plain line told last
+    asked: int = 0  # trials
+    done: dict[str, int] = field(default_factory=dict)  # trials by task
+
+    def take(self, event: ModelEvent, painted: bool) -> str:
+        """Note an event; return the line that stays, "" for none."""
+        match event:
+            case Divided():
+                self.tasks, self.phase = event.tasks, "first answers"
+                return as_text(event)
+            case Started(trials=trials):
+                self.asked, self.done = trials, {}
+            case ModelEstimate():
+                return self._estimated(event, painted)
+            case FirstAnswer(task=task, best_s=best_s) if not painted:
+                return f"{task}: {duration(best_s)} as a first answer"
+            case RoundDone(task=task, trials=trials):
+                self.phase, self.done[task] = "searching", trials
+            case BundleWritten():
+                self.phase = "ending" if self.asked else "opening the search"
+                return as_text(event)
+            case Derived() | FirstAnswer():
+                pass
+            case Stopping():
+                self.phase = "stopping"
+                return "stopping: a bundle of the best so far is written; Ctrl-C ends at once"
+            case _:
+                pass
+        return ""
+
+    def _estimated(self, event: ModelEstimate, painted: bool) -> str:
+        self.model_s, self.answered = event.model_s, event.answered
+        fallen = event.model_s <= (1 - GAIN) * self.told_s
+        if painted or event.answered < event.tasks or not (fallen or not self.told_s):
+            return ""
+        self.told_s = event.model_s
+        trials = f" after {sum(self.done.values())} trials" if self.done else ""
+        return f"model: about {duration(event.model_s)} per call{trials}"
+
+    def status(self, now_s: float) -> str:
+        """Return the line at the foot of a terminal."""
+        told = [self.phase]
+        if self.phase == "searching":
+            done = sum(self.done.values())
+            told = [f"{bar(done, self.asked)} {done}/{self.asked} trials"]
+        elif self.tasks and self.answered < self.tasks:
+            told = [f"{self.phase}: {self.answered} of {self.tasks} tasks"]
+        if self.tasks and self.answered == self.tasks:
+            told.append(f"model about {duration(self.model_s)}")
+        return ", ".join([*told, clock(now_s - self.begin_s)])
+
+
+def as_text(event: Divided | BundleWritten) -> str:
+    """Return an event as a line."""
+    match event:
+        case Divided():
+            fired = ", ".join(f"{name} {sites}" for name, sites in event.passes.items())
+            return (
+                f"{event.nodes_before} nodes, {event.nodes} after passes"
+                f"{f' ({fired})' if fired else ''}: {event.parts} kernel calls of {event.tasks}"
+                f" tasks, {event.seconds:.1f} s"
+            )
+        case BundleWritten():
+            return (
+                f"{event.bundle} written after {event.seconds:.1f} s: kernels take"
+                f" {duration(event.model_s)} per call; error {event.error:.1e} of the largest"
+                f" element (bound {event.bound:.1e}, {event.reference})"
+            )

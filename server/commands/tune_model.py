@@ -1,0 +1,138 @@
+"""The tuning of a model file on the command line, and its explanation."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from ansorpy.errors import RunError, SpecError
+from ansorpy.server.commands.common import (
+    INTERRUPTED,
+    NOTHING_SURVIVED,
+    database,
+    pairs,
+    read_settings,
+    stop,
+)
+
+if TYPE_CHECKING:
+    from ansorpy.model.compile import ModelResult
+    from ansorpy.model.options import ModelOptions
+    from ansorpy.target import Target
+
+SUFFIXES: Final = (".onnx",)  # of files that are models
+
+
+def is_model(file: str) -> bool:
+    """Return True if the name of a file is that of a model."""
+    return file.lower().endswith(SUFFIXES)
+
+
+def tune_model(
+    file: str,
+    options: "ModelOptions",
+    target: "Target",
+    bind: list[str] | None,
+    shape: list[str] | None,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Tune a model and write its bundle.
+
+    Raises:
+        SpecError: the request is wrong.
+    """
+    from ansorpy.model.api import follow_model, request_of
+    from ansorpy.model.compile import compiled
+    from ansorpy.model.progress import model_reporter
+    from ansorpy.server.db.records import SqlStore
+    from ansorpy.server.db.upgrade import local_tenant
+    from ansorpy.tuner.experience import Experience
+
+    request = request_of(options, Path(file), target, out, numbers(bind), shapes(shape))
+    settings = read_settings()
+    engine = database(settings)
+    store = SqlStore(engine, local_tenant(engine))
+    try:
+        with model_reporter(sys.stderr) as report:
+            events = compiled(request, store, Experience(settings.data_dir / "experience"))
+            result = follow_model(events, report)
+    except KeyboardInterrupt:
+        typer.echo("ansorpy: interrupted before a bundle could be written", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except RunError as error:
+        raise stop(error, NOTHING_SURVIVED) from error
+    typer.echo(json.dumps(as_object(result), indent=2) if as_json else str(result))
+    if result.stopped == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+
+
+def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str:
+    """Return the passes that fire on a model, and its groups with the reason of each end.
+
+    Raises:
+        SpecError: the file is no model, or a node cannot be compiled.
+    """
+    from ansorpy.graph.partition import partition
+    from ansorpy.graph.passes import simplify
+    from ansorpy.importers.model_file import read_model
+    from ansorpy.model.explain import explanation
+
+    graph = read_model(Path(file), numbers(bind), shapes(shape))
+    simplified = simplify(graph)
+    return explanation(graph, simplified, partition(simplified.graph))
+
+
+def numbers(texts: list[str] | None) -> Mapping[str, float]:
+    """Return NAME=NUMBER options as a mapping.
+
+    Raises:
+        SpecError: names the invalid option.
+    """
+    found = pairs(texts, "--bind", float)
+    return {name: int(value) if value == int(value) else value for name, value in found.items()}
+
+
+def shapes(texts: list[str] | None) -> Mapping[str, Sequence[int]]:
+    """Return NAME=EXTENT,EXTENT,... options as a mapping.
+
+    Raises:
+        SpecError: names the invalid option.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for name, text in pairs(texts, "--shape", str).items():
+        try:
+            found[name] = tuple(int(one) for one in text.split(",") if one)
+        except ValueError:
+            raise SpecError(
+                f"cannot read --shape {name}={text} because of its form; expected NAME=1,3,224,224"
+            ) from None
+    return found
+
+
+def as_object(result: "ModelResult") -> dict[str, Any]:
+    """Return the object that `tune --json` prints for a model."""
+    return {
+        "bundle": str(result.bundle),
+        "kernels_s": result.model_s,
+        "error": result.error,
+        "bound": result.bound,
+        "reference": result.reference,
+        "calls": result.parts,
+        "tasks": [
+            {
+                "name": task.name,
+                "best_s": task.best_s,
+                "trials": task.trials,
+                "flop": task.flop,
+                "failures": dict(task.failures),
+            }
+            for task in result.tasks
+        ],
+        "trials": result.trials,
+        "seconds": result.seconds,
+        "stopped": result.stopped,
+    }

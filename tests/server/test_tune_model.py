@@ -1,0 +1,89 @@
+"""`ansorpy tune model.onnx` and `ansorpy explain model.onnx`."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from typer.testing import CliRunner
+
+from ansorpy.bundle.load import load_model
+from ansorpy.server.cli import app
+
+
+@pytest.fixture(autouse=True)
+def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSORPY_DATA_DIR", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A product with a weight and an activation; the batch is symbolic."""
+    w = np.random.default_rng(0).uniform(-1, 1, (16, 8)).astype(np.float32)
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("MatMul", ["x", "w"], ["m"], "product"),
+            onnx.helper.make_node("Relu", ["m"], ["y"], "activation"),
+        ],
+        "small",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 16])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch", 8])],
+        [onnx.numpy_helper.from_array(w, "w")],
+    )
+    path = tmp_path / "small.onnx"
+    onnx.save_model(onnx.helper.make_model(graph), path)
+    return path
+
+
+def test_a_model_file_becomes_a_bundle_of_the_given_name(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "made.zip"
+    asked = ["tune", str(model), "--trials", "0", "--bind", "batch=4", "--out", str(out), "--json"]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["bundle"] == str(out)
+    assert told["error"] <= told["bound"]
+    assert len(told["tasks"]) == 1
+    assert f"{out} written" in done.stderr
+    x = np.random.default_rng(1).standard_normal((4, 16)).astype(np.float32)
+    (w,) = onnx.load_model(model).graph.initializer
+    with load_model(out) as loaded:
+        found = loaded(x)
+    expected = np.maximum(x @ onnx.numpy_helper.to_array(w), 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_shape_binds_symbolic_extents(model: Path) -> None:
+    done = CliRunner().invoke(app, ["explain", str(model), "--shape", "x=2,16"])
+    assert done.exit_code == 0, done.stderr
+    assert "float32[2, 8], task t0" in done.stdout
+    assert "ended: it is a result of the model" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shape", "x=2;16"], "cannot read --shape x=2;16 because of its form; expected"),
+        (["--bind", "batch"], "cannot read --bind batch because of its form; expected NAME=float"),
+        ([], "is symbolic; expected a number: bind it, as in --bind batch=1"),
+        (["--bind", "rows=3"], "cannot use --bind rows because the model has no such input"),
+    ],
+)
+def test_a_mistake_of_the_user_gives_one_line_and_exit_code_2(
+    model: Path, arguments: list[str], message: str
+) -> None:
+    done = CliRunner().invoke(app, ["tune", str(model), "--trials", "0", *arguments])
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_absent_file_and_a_file_that_is_no_model_are_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["tune", str(tmp_path / "no.onnx")])
+    assert done.exit_code == 2
+    assert "No such file or directory; expected an ONNX model" in done.stderr
+    (tmp_path / "text.onnx").write_text("def mm")
+    done = CliRunner().invoke(app, ["tune", str(tmp_path / "text.onnx")])
+    assert done.exit_code == 2
+    assert "cannot read" in done.stderr
