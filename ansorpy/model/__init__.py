@@ -1,8 +1,8 @@
 """Whole models: passes, partition, tuning, bundle, verification, race.
 
-    compile.py      the spine: a graph becomes a verified bundle
-    tasks.py        groups with equal Dags are one task; assemble.py: libraries become a bundle's plan
-    verify.py       a bundle against ONNX Runtime or the interpreter of graphs
-    api.py          `ansorpy.tune_model`; options.py, events.py, progress.py, explain.py beside it
-    race.py         a bundle against other runtimes, in turns; contestant.py: one of them
+compile.py      the spine: a graph becomes a verified bundle
+tasks.py        groups with equal Dags are one task; assemble.py: libraries become a bundle's plan
+verify.py       a bundle against ONNX Runtime or the interpreter of graphs
+api.py          `ansorpy.tune_model`; options.py, events.py, progress.py, explain.py beside it
+race.py         a bundle against other runtimes, in turns; contestant.py: one of them
 """

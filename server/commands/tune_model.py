@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ansorpy.model.options import ModelOptions
     from ansorpy.target import Target
 
-SUFFIXES: Final = (".onnx",)  # of files that are models
+SUFFIXES: Final = (".onnx",)  # suffixes of files that are models
 
 
 def is_model(file: str) -> bool:
