@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ansorpy.errors import AnsorError as AnsorError
     from ansorpy.errors import SpecError as SpecError
     from ansorpy.measure.host import local_target as local_target
-    from ansorpy.model.torch_compile import compile as compile
     from ansorpy.model.api import compile_model as compile_model
     from ansorpy.model.api import tune_model as tune_model
+    from ansorpy.model.torch_compile import compile as compile
     from ansorpy.records import JsonlStore as JsonlStore
     from ansorpy.records import MemoryStore as MemoryStore
     from ansorpy.result import Result as Result

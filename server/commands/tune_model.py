@@ -2,19 +2,20 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from ansorpy.errors import RunError, SpecError
+from ansorpy.errors import RunError
 from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
     database,
     pairs,
     read_settings,
+    shapes_of,
     stop,
 )
 
@@ -52,7 +53,7 @@ def tune_model(
     from ansorpy.server.db.upgrade import local_tenant
     from ansorpy.tuner.experience import Experience
 
-    request = request_of(options, Path(file), target, out, numbers(bind), shapes(shape))
+    request = request_of(options, Path(file), target, out, numbers(bind), shapes_of(shape))
     settings = read_settings()
     engine = database(settings)
     store = SqlStore(engine, local_tenant(engine))
@@ -81,7 +82,7 @@ def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str
     from ansorpy.importers.model_file import read_model
     from ansorpy.model.explain import explanation
 
-    graph = read_model(Path(file), numbers(bind), shapes(shape))
+    graph = read_model(Path(file), numbers(bind), shapes_of(shape))
     simplified = simplify(graph)
     return explanation(graph, simplified, partition(simplified.graph))
 
@@ -94,23 +95,6 @@ def numbers(texts: list[str] | None) -> Mapping[str, float]:
     """
     found = pairs(texts, "--bind", float)
     return {name: int(value) if value == int(value) else value for name, value in found.items()}
-
-
-def shapes(texts: list[str] | None) -> Mapping[str, Sequence[int]]:
-    """Return NAME=EXTENT,EXTENT,... options as a mapping.
-
-    Raises:
-        SpecError: names the invalid option.
-    """
-    found: dict[str, tuple[int, ...]] = {}
-    for name, text in pairs(texts, "--shape", str).items():
-        try:
-            found[name] = tuple(int(one) for one in text.split(",") if one)
-        except ValueError:
-            raise SpecError(
-                f"cannot read --shape {name}={text} because of its form; expected NAME=1,3,224,224"
-            ) from None
-    return found
 
 
 def as_object(result: "ModelResult") -> dict[str, Any]:
