@@ -14,7 +14,9 @@ LINKERS: Final[tuple[tuple[str, ...], ...]] = (
     ("clang", "-shared", "-nostartfiles", "-Wl,-z,noexecstack,-z,now,--no-undefined"),
     ("ld", "-shared", "-z", "noexecstack", "-z", "now", "--build-id=none"),
 )
-BY_HAND: Final = "cc -shared -o libkernel.so kernel.o"
+# pow, fmod, functions of float64, sin and cos of large angles; other kernels do not depend on it.
+MATHEMATICS: Final = ("-Wl,--as-needed", "-lm")
+BY_HAND: Final = "cc -shared -o libkernel.so kernel.o -lm"
 TIMEOUT_S: Final = 60.0
 
 
@@ -22,14 +24,16 @@ def link(codes: Sequence[bytes], linkers: Sequence[Sequence[str]] = LINKERS) -> 
     """Return the shared library of object files, or the reason of a failure in one line."""
     found = next((line for line in linkers if shutil.which(line[0])), None)
     if found is None:
-        names = ", ".join(line[0] for line in linkers)
-        return f"no linker on this machine (looked for {names}); link it with: {BY_HAND}"
+        tried = ", ".join(line[0] for line in linkers)
+        return f"no linker on this machine (looked for {tried}); link it with: {BY_HAND}"
     with tempfile.TemporaryDirectory(prefix="ansorpy-link-") as folder:
         library = Path(folder) / "libkernel.so"
         sources = [Path(folder) / f"kernel{number}.o" for number in range(len(codes))]
         for source, code in zip(sources, codes, strict=True):
             source.write_bytes(code)
-        command = [*found, "-o", library.name, *(source.name for source in sources)]
+        names = [source.name for source in sources]
+        rest = () if found[0] == "ld" else MATHEMATICS
+        command = [*found, "-o", library.name, *names, *rest]
         try:
             done = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

@@ -19,7 +19,7 @@ from ansorpy.codegen.runtime.c_entry import SUFFIXES
 from ansorpy.codegen.runtime.thread_pool import ThreadPool
 from ansorpy.codegen.shared_library import build, load
 from ansorpy.errors import BuildError
-from ansorpy.expr.expr import Expr, Var
+from ansorpy.expr.expr import Binary, Call, Const, Expr, Var
 from ansorpy.loopir.nodes import Phase, Program, Scope, Stmt, Tile
 from ansorpy.target import Target
 from tests.codegen.programs import (
@@ -150,7 +150,7 @@ def test_without_a_linker_the_object_code_is_kept_and_runs() -> None:
     assert not built.linked
     assert built.note == (
         "no linker on this machine (looked for no-such-linker);"
-        " link it with: cc -shared -o libkernel.so kernel.o"
+        " link it with: cc -shared -o libkernel.so kernel.o -lm"
     )
     np.testing.assert_array_equal(run(built, {"A": a, "W": w}, "threads"), (a + w * w) * k)
     linked = build(exported(three_phases(), {"K": k.tobytes()}), Target())
@@ -164,6 +164,22 @@ def test_every_installed_linker_links_a_library(linker: tuple[str, ...]) -> None
         pytest.skip(built.note)
     a, b = np.ones((16, 8), np.float32), np.ones((8, 48), np.float32)
     np.testing.assert_array_equal(run(built, {"A": a, "B": pack(b, 48)}), a @ b)
+
+
+@pytest.mark.parametrize("linker", LINKERS, ids=lambda line: line[0])
+def test_only_a_kernel_with_functions_of_libm_depends_on_it(linker: tuple[str, ...]) -> None:
+    at = (add(mul(AT, 8), L),)
+    value = Binary("pow", Call("cos", row("A")), Const(3.0, "float32"))
+    body = parallel("i", 8, Tile((), (("l", 8),), store("C", at, value)))
+    buffers = [buffer("A", "float32", (64,)), buffer("C", "float32", (64,), Scope.OUTPUT)]
+    built = build(exported(program(buffers, body), linkers=(linker,)), Target())
+    if built.note.startswith("no linker"):
+        pytest.skip(built.note)
+    assert built.linked, built.note
+    a = np.append(np.linspace(-3, 3, 63), 1e20).astype(np.float32)
+    np.testing.assert_allclose(run(built, {"A": a}), np.cos(a.astype(float)) ** 3, rtol=1e-5)
+    plain = build(exported(matmul(16, 48, 8), linkers=(linker,)), Target())
+    assert [b"libm.so" in one.code for one in (built, plain)] == [linker[0] != "ld", False]
 
 
 def test_the_error_for_a_damaged_object_quotes_the_linker() -> None:
