@@ -87,6 +87,13 @@ class LoadedModel:
         """Return the wall times of calls in seconds, fastest first."""
         return self._runner.bench(seconds)
 
+    def profile(self, runs: int = 100) -> list[float]:
+        """Return the least time of every step in seconds, in the order of `manifest["steps"]`.
+
+        If outputs are copied, one more time follows.
+        """
+        return self._runner.profile(runs)
+
     def close(self) -> None:
         """End the threads; no call may be running. Later calls run on their callers' threads."""
         self._runner.close()

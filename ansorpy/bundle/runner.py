@@ -8,6 +8,8 @@ import argparse
 import ctypes
 import importlib.util
 import json
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,8 @@ from ansorpy.artifact.harness import (
     Runner,
     TensorSpec,
     Test,
+    aligned_copy,
+    as_passed,
     fresh,
     stored_dtype,
     widened,
@@ -65,7 +69,10 @@ class ModelRunner(Runner):
         scratch = fresh((memory["scratch_bytes"],), "uint8")
         prepare = function_of(library, f"{prefix}_prepare", *[ctypes.c_void_p] * 3)
         prepare(weights.ctypes.data, self.packed.ctypes.data, scratch.ctypes.data)
-        self._calls = self._ranges(library, prefix)
+        pointers, bounds = [ctypes.c_void_p] * 2, [ctypes.c_int64] * 2
+        self._run_steps = function_of(library, f"{prefix}_run_steps", *pointers, *bounds)
+        self._hosts = [k for k, step in enumerate(facts["steps"]) if "function" in step]
+        self._run = None if self._hosts else function_of(library, f"{prefix}_run", *pointers)
         self._samples = read_tensors(samples) if samples else {}
         tensors = [
             *(_tensor(one, "input") for one in facts["inputs"]),
@@ -89,13 +96,19 @@ class ModelRunner(Runner):
 
     def bound(self, arrays: Sequence[Array]) -> Callable[[], None]:
         """Return a call without arguments that runs all steps on these arrays."""
-        arena, scratch = arrays[-2:]
-        order = [*arrays[:-2], self.weights, self.packed, arena, scratch]
-        words = (ctypes.c_void_p * len(order))(*(array.ctypes.data for array in order))
-        calls = [
-            partial(run, words, self.pool) if step is None else self._hosted(step, order)
-            for run, step in self._calls
-        ]
+        order = self._order(arrays)
+        words = _words(order)
+        if self._run is not None:
+            calls: list[Callable[[], None]] = [partial(self._run, words, self.pool)]
+        else:
+            # Ranges of native steps; every hosted step divides them.
+            ends = [*self._hosts, self.facts["native_steps"]]
+            begins = [0, *(k + 1 for k in self._hosts)]
+            calls = []
+            for begin, end in zip(begins, ends, strict=True):
+                calls.append(partial(self._run_steps, words, self.pool, begin, end))
+                if end in self._hosts:
+                    calls.append(self._hosted(self.facts["steps"][end], order))
 
         def call(_alive: object = order) -> None:
             for each in calls:
@@ -103,26 +116,38 @@ class ModelRunner(Runner):
 
         return call
 
+    def profile(self, runs: int = 100) -> list[float]:
+        """Return the least time of every step in seconds, in runs of the whole model.
+
+        Each includes a call from Python, about a microsecond. A last, further step copies outputs
+        if any are copies.
+        """
+        drawn = [aligned_copy(one) for one in self.random_inputs(np.random.default_rng(0))]
+        given = [t for t in self.tensors.values() if t.role != "input"]
+        order = self._order([*map(as_passed, drawn), *(fresh(t.shape, t.dtype) for t in given)])
+        words = _words(order)
+        steps = self.facts["steps"]
+        calls = [
+            self._hosted(steps[k], order)
+            if k in self._hosts
+            else partial(self._run_steps, words, self.pool, k, k + 1)
+            for k in range(self.facts["native_steps"])
+        ]
+        least_s = [math.inf] * len(calls)
+        for _ in range(max(2, runs)):
+            for number, call in enumerate(calls):
+                begin_s = time.perf_counter()
+                call()
+                least_s[number] = min(least_s[number], time.perf_counter() - begin_s)
+        return least_s
+
+    def _order(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the arguments of the driver; `arrays` are inputs, outputs, arena and scratch."""
+        arena, scratch = arrays[-2:]
+        return [*arrays[:-2], self.weights, self.packed, arena, scratch]
+
     def _launch(self, *arrays: Array) -> None:
         self.bound(arrays)()
-
-    def _ranges(self, library: ctypes.CDLL, prefix: str) -> list[tuple[Any, Any]]:
-        """Return native calls of (words, pool), and hosted steps, in order."""
-        steps, count = self.facts["steps"], self.facts["native_steps"]
-        hosted = [k for k, step in enumerate(steps) if "function" in step]
-        if not hosted:
-            return [(function_of(library, f"{prefix}_run", *[ctypes.c_void_p] * 2), None)]
-        bounds = [ctypes.c_int64] * 2
-        run = function_of(library, f"{prefix}_run_steps", *[ctypes.c_void_p] * 2, *bounds)
-        found: list[tuple[Any, Any]] = []
-        begin = 0
-        for end in (*hosted, count):
-            if begin < end:
-                found.append((_range(run, begin, end), None))
-            if end < count and end in hosted:
-                found.append((None, steps[end]))
-            begin = end + 1
-        return found
 
     def _hosted(self, step: Mapping[str, Any], order: Sequence[Array]) -> Callable[[], None]:
         """Return a call of a hosted step on views of the driver's arguments."""
@@ -171,8 +196,9 @@ class ModelRunner(Runner):
         return tuple(widened(a, t.dtype) for a, t in zip(stored, self.outputs, strict=True))
 
 
-def _range(run: Any, begin: int, end: int) -> Callable[..., None]:
-    return lambda words, pool: run(words, pool, begin, end)
+def _words(order: Sequence[Array]) -> Any:
+    """Return the addresses of arrays, as the driver takes them."""
+    return (ctypes.c_void_p * len(order))(*(array.ctypes.data for array in order))
 
 
 def _tensor(facts: Mapping[str, Any], role: str) -> TensorSpec:

@@ -134,6 +134,14 @@ def test_the_stored_self_test_passes_and_finds_a_wrong_kernel(made: Model, path:
     assert line.startswith("y[0, 0]: ")
 
 
+def test_a_profile_has_every_step_and_the_copies(made: Model, loaded: LoadedModel) -> None:
+    found = loaded.profile(3)
+    assert len(found) == len(made.plan.steps) + 1
+    assert np.isfinite(found).all()
+    inputs = made.inputs()
+    np.testing.assert_array_equal(loaded(*inputs)[0], made.expected(*inputs)[0])
+
+
 def test_two_threads_call_one_model_at_once(made: Model, loaded: LoadedModel) -> None:
     inputs = [made.inputs(seed) for seed in range(64)]
     with ThreadPoolExecutor(2) as threads:
