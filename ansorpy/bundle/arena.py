@@ -12,7 +12,7 @@ from typing import Final
 from ansorpy.bundle.plan import ModelPlan
 
 ALIGN_BYTES: Final = 64  # bytes; a line of the cache and the widest vector
-MOVES: Final = 16  # of values to the front, per order; the time of each grows as values squared
+MOVES: Final = 16  # per order, of values to its front; a move takes time as values squared
 
 
 @dataclass(frozen=True, slots=True)
