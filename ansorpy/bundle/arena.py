@@ -53,9 +53,11 @@ def lifetimes(plan: ModelPlan) -> list[Lifetime]:
     last: dict[str, int] = {}
     for number, step in enumerate(plan.steps):
         for name in step.writes:
-            first[name] = last[name] = number
-        for name in step.reads:
+            first.setdefault(plan.roots[name], number)
+        for name in (*step.reads, *step.writes):
             last[plan.roots[name]] = number
+    for output in plan.outputs:  # copied behind the last step, unless it has its own memory
+        last[plan.roots[output.value]] = len(plan.steps)
     return [
         Lifetime(name, plan.values[name].size_bytes, begin, last[name])
         for name, begin in first.items()
@@ -66,13 +68,14 @@ def lifetimes(plan: ModelPlan) -> list[Lifetime]:
 def in_place(plan: ModelPlan) -> dict[str, int]:
     """Return the values that lie in the memory of an output, and the number of that output.
 
-    All other outputs are copies: of inputs, of weights, or of a value that an earlier output is.
+    All other outputs are copies: of inputs, of weights, of parts, or of a value that an earlier
+    output is.
     """
     fixed = {*plan.inputs, *plan.weights}
     found: dict[str, int] = {}
     for number, output in enumerate(plan.outputs):
         root = plan.roots[output.value]
-        if root not in fixed:
+        if root not in fixed and plan.is_whole(output.value):
             found.setdefault(root, number)
     return found
 

@@ -22,6 +22,10 @@ class Place:
     argument: int
     at: int = 0
 
+    def behind(self, size_bytes: int) -> "Place":
+        """Return the place so many bytes behind this one."""
+        return Place(self.argument, self.at + size_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Packing:
@@ -80,7 +84,11 @@ def memory_of(plan: ModelPlan) -> ModelMemory:
     roots |= {name: Place(given + number) for name, number in own.items()}
     roots |= {n: Place(arguments["weights"], file.places[one]) for n, one in stored.items()}
     roots |= {name: Place(arguments["arena"], at) for name, at in arena.places.items()}
-    places = {name: roots[root] for name, root in plan.roots.items() if root in roots}
+    places = {
+        name: roots[span.root].behind(span.at_bytes)
+        for name, span in plan.spans.items()
+        if span.root in roots
+    }
     packings, packed_at, packed_bytes = _packings(plan, places)
     return ModelMemory(
         places=places,
@@ -94,7 +102,7 @@ def memory_of(plan: ModelPlan) -> ModelMemory:
         copies=tuple(
             Copy(places[output.value], Place(given + number), plan.values[output.value].size_bytes)
             for number, output in enumerate(plan.outputs)
-            if own.get(plan.roots[output.value]) != number
+            if own.get(plan.roots[output.value]) != number or not plan.is_whole(output.value)
         ),
     )
 

@@ -13,7 +13,8 @@ from math import prod
 from typing import Final
 
 from ansorpy.codegen.exported_types import Library
-from ansorpy.graph.graph import Array, Output, ValueInfo, Weight
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.graph.graph import Array, Output, ValueInfo, View, Weight
 from ansorpy.loopir.nodes import Buffer, Scope
 
 SYMBOL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -111,8 +112,9 @@ class ModelPlan:
         outputs: results, in order: a public name, and the value. The value may be an input, a
             weight or a view; then it is copied.
         weights: values that lie in the bundle.
-        views: a value -> the value whose bytes it is, under another shape (Reshape).
-        steps: every value is written once, before it is read.
+        views: a value -> its place in the value whose bytes it has: under another shape
+            (Reshape), or as a part. A value is computed into its parts (Concat) or as a whole.
+        steps: every byte is written once, before it is read.
         kernels: those of the steps; equal calls share one.
         hosted: functions of the hosted steps.
         source_digest: sha256 of the model's file, hex; "" if it came from no file.
@@ -128,7 +130,7 @@ class ModelPlan:
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
     weights: Mapping[str, Weight]
-    views: Mapping[str, str]
+    views: Mapping[str, View]
     steps: tuple[Step, ...]
     kernels: tuple[ModelKernel, ...]
     source_digest: str = ""
@@ -151,37 +153,86 @@ class ModelPlan:
         return {function.name: function for function in self.hosted}
 
     @cached_property
-    def roots(self) -> Mapping[str, str]:
-        """The value that owns the bytes of each value: itself unless it is a view."""
+    def spans(self) -> Mapping[str, "Span"]:
+        """The bytes of each value: all of its own memory, unless it is a view."""
         found = {}
-        for name in self.values:
-            root, seen = name, {name}
+        for name, info in self.values.items():
+            root, at_bytes, seen = name, 0, {name}
             while root in self.views:
-                root = self.views[root]
+                view = self.views[root]
+                at_bytes += view.at * SIZE_BYTES[info.dtype]
+                root = view.of
                 if root in seen:
                     raise ValueError(f"cannot plan model {self.name!r}: view {name!r} is of itself")
                 seen.add(root)
-            found[name] = root
+            found[name] = Span(root, at_bytes, info.size_bytes)
         return found
+
+    @cached_property
+    def roots(self) -> Mapping[str, str]:
+        """The value that owns the bytes of each value: itself unless it is a view."""
+        return {name: span.root for name, span in self.spans.items()}
+
+    def is_whole(self, name: str) -> bool:
+        """Return True if a value has all bytes of the value that owns them."""
+        span = self.spans[name]
+        return span.size_bytes == self.values[span.root].size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of bytes in the memory of a value."""
+
+    root: str
+    at_bytes: int
+    size_bytes: int
+
+
+class _Written:
+    """The bytes that are written so far: sorted runs per root, neighbours merged."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, list[tuple[int, int]]] = {}
+
+    def covers(self, span: Span) -> bool:
+        """Return True if all bytes of a span are written."""
+        begin, end = span.at_bytes, span.at_bytes + span.size_bytes
+        return any(low <= begin and end <= high for low, high in self._runs.get(span.root, ()))
+
+    def add(self, span: Span) -> bool:
+        """Write a span; return False if a byte of it is written already."""
+        runs = self._runs.setdefault(span.root, [])
+        begin, end = span.at_bytes, span.at_bytes + span.size_bytes
+        if any(low < end and begin < high for low, high in runs):
+            return False
+        merged: list[tuple[int, int]] = []
+        for low, high in sorted([*runs, (begin, end)]):
+            if merged and merged[-1][1] == low:
+                merged[-1] = merged[-1][0], high
+            else:
+                merged.append((low, high))
+        self._runs[span.root] = merged
+        return True
 
 
 def _problems(plan: ModelPlan) -> Iterator[str]:
     """Yield a reason for each defect of a plan; the later checks rely on the earlier ones."""
     yield from _problems_of_names(plan)
     yield from _problems_of_kernels(plan)
-    known = {*plan.inputs, *plan.weights}
+    written = _Written()
+    for name in (*plan.inputs, *plan.weights):
+        written.add(plan.spans[name])
     for number, step in enumerate(plan.steps):
         place = f"step {number} ({step.kernel if isinstance(step, KernelStep) else step.function})"
         for name in step.reads:
-            if name not in plan.values or plan.roots[name] not in known:
+            if name not in plan.values or not written.covers(plan.spans[name]):
                 yield f"{place} reads {name!r}, which is not written before"
         for name in step.writes:
-            if name not in plan.values or name in plan.views or name in known:
-                yield f"{place} writes {name!r}; expected a value that is not yet written, no view"
-            known.add(name)
+            if name not in plan.values or not written.add(plan.spans[name]):
+                yield f"{place} writes {name!r}; expected a value that is not yet written"
         yield from (f"{place}: {problem}" for problem in _problems_of_step(plan, step))
     for output in plan.outputs:
-        if output.value not in plan.values or plan.roots[output.value] not in known:
+        if output.value not in plan.values or not written.covers(plan.spans[output.value]):
             yield f"output {output.name!r} is {output.value!r}, which no step writes"
 
 
@@ -195,10 +246,10 @@ def _problems_of_names(plan: ModelPlan) -> Iterator[str]:
     names = [output.name for output in plan.outputs]
     if len(set(names)) < len(names) or not names:
         yield f"its outputs are {names}; expected at least one, each name once"
-    for name, source in plan.views.items():
-        view, of = plan.values[name], plan.values.get(source)
-        if of is None or (view.dtype, view.size_bytes) != (of.dtype, of.size_bytes):
-            yield f"view {name!r} has not the dtype and bytes of {source!r}"
+    for name, view in plan.views.items():
+        info, of = plan.values[name], plan.values.get(view.of)
+        if of is None or info.dtype != of.dtype or not 0 <= view.at <= _room(info, of):
+            yield f"view {name!r} has not the dtype and bytes of {view.of!r}"
     for name, weight in plan.weights.items():
         info = plan.values[name]
         if (weight.dtype, weight.shape) != (info.dtype, info.fixed_shape):
@@ -248,6 +299,11 @@ def _problems_of_call(plan: ModelPlan, step: KernelStep, kernel: ModelKernel) ->
     for number in kernel.weights:
         if plan.roots[step.reads[number]] not in plan.weights:
             yield f"argument {number} is packed ahead, and {step.reads[number]!r} no weight"
+
+
+def _room(info: ValueInfo, of: ValueInfo) -> int:
+    """Return the elements that a value has more than another one; negative: fewer."""
+    return prod(of.fixed_shape) - prod(info.fixed_shape)
 
 
 def _misfit(value: ValueInfo, buffer: Buffer) -> Iterator[str]:

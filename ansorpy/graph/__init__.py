@@ -13,6 +13,6 @@
 A node means tensor expressions, from which shape and dtype of its outputs follow.
 """
 
-from ansorpy.graph.graph import Dim, Extent, Graph, Node, Output, ValueInfo, Weight
+from ansorpy.graph.graph import Dim, Extent, Graph, Node, Output, ValueInfo, View, Weight
 
-__all__ = ["Dim", "Extent", "Graph", "Node", "Output", "ValueInfo", "Weight"]
+__all__ = ["Dim", "Extent", "Graph", "Node", "Output", "ValueInfo", "View", "Weight"]

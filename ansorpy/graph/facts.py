@@ -4,7 +4,7 @@ No table of operators: a fact follows from the expressions by the predicates of 
 the same that the rules of the derivation use.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -93,6 +93,44 @@ class NodeFacts:
             return yes("it pads")
         return no("it does not pad")
 
+    @cached_property
+    def runs(self) -> tuple[tuple[int, int], ...] | None:
+        """The operand of each output, and the element of it from which on the output is its copy.
+
+        None unless every output is a run of consecutive elements of an operand.
+        """
+        found = []
+        nodes = {node.name: node for node in self.dag.computes}
+        if nodes.keys() != set(self.dag.outputs):
+            return None
+        for name in self.dag.outputs:
+            (body, *others) = nodes[name].body
+            if others or nodes[name].reduce_axes or not isinstance(body, Read):
+                return None
+            begin = self._begin(nodes[name], body)
+            if begin is None or body.tensor not in self.operands:
+                return None
+            found.append((self.operands.index(body.tensor), begin))
+        return tuple(found)
+
+    def _begin(self, node: Compute, read: Read) -> int | None:
+        """Return the first element that a copy reads; None if it does not read a run."""
+        taken: dict[str, int] = {}
+        begin = 0
+        for index, stride in zip(
+            read.indices, _strides(self.dag.node(read.tensor).shape), strict=True
+        ):
+            form = linear(index)
+            if form is None:
+                return None
+            begin += stride * form[0]
+            for name, coef in form[1].items():
+                taken[name] = taken.get(name, 0) + stride * coef
+        for axis, stride in zip(node.axes, _strides(node.shape), strict=True):
+            if axis.extent > 1 and taken.get(axis.name, 0) != stride:
+                return None
+        return begin
+
     def reads(self, position: int) -> Iterator[tuple[Compute, Read]]:
         """Yield the reads of an input, each with the compute node that it stands in."""
         for node in self.dag.computes:
@@ -158,6 +196,11 @@ class NodeFacts:
             if any(not here and later for here, later in pairwise(wide)):
                 return True
         return False
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    """Return the elements between neighbours along each axis, in row-major order."""
+    return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 class NodeFactsOf:

@@ -124,6 +124,17 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """The elements of a value within another one: a run of them in row-major order.
+
+    `at` is the number of elements of `of` that lie before the run.
+    """
+
+    of: str
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """A result of the model: its public name, and the value that it is."""
 

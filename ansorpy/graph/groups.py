@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ansorpy.graph.graph import Graph, Node
+from ansorpy.graph.graph import Graph, Node, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,18 @@ class Partition:
     """A graph as groups in an order in which they can run, and views, which need no kernel.
 
     Args:
-        views: a value -> the value whose elements it has, in the same row-major order.
+        views: a value -> its place in the value whose elements it has. A value that a group
+            computes is a view where it is joined with others.
     """
 
     graph: Graph
     groups: tuple[NodeGroup, ...]
-    views: Mapping[str, str]
+    views: Mapping[str, View]
 
     def root(self, value: str) -> str:
         """Return the value that owns the elements of a value."""
         while value in self.views:
-            value = self.views[value]
+            value = self.views[value].of
         return value
 
     def __str__(self) -> str:

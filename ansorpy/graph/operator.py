@@ -153,6 +153,7 @@ class Operator:
     `build` returns the tensors of the outputs. `values` instead returns arrays that follow from
     shapes and known inputs alone. `attrs` are the attributes that the meaning respects.
     `view`: the output has the elements of the first input in the same row-major order.
+    `joins`: the output has the elements of its inputs one behind the other along `axis`.
     """
 
     name: str
@@ -160,16 +161,19 @@ class Operator:
     build: Build | None = None
     values: Values | None = None
     view: bool = False
+    joins: bool = False
 
 
 OPERATORS: Final[dict[str, Operator]] = {}
 
 
-def operator(name: str, *attrs: str, view: bool = False) -> Callable[[Build], Build]:
+def operator(
+    name: str, *attrs: str, view: bool = False, joins: bool = False
+) -> Callable[[Build], Build]:
     """Return a decorator that enters a function into OPERATORS as the meaning of an operator."""
 
     def enter(build: Build) -> Build:
-        OPERATORS[name] = Operator(name, frozenset(attrs), build=build, view=view)
+        OPERATORS[name] = Operator(name, frozenset(attrs), build=build, view=view, joins=joins)
         return build
 
     return enter

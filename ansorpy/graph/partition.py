@@ -15,6 +15,7 @@ the rules TilingWithFusion, SkipPadding, InlineTranspose, AlwaysInline and Strea
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ansorpy.graph.aliases import aliases
 from ansorpy.graph.facts import NodeFacts, NodeFactsOf
 from ansorpy.graph.graph import Graph, Node
 from ansorpy.graph.groups import Partition, group_of
@@ -46,6 +47,7 @@ class _Partitioner:
         self.wanted = [bool(graph.wanted.intersection(node.outputs)) for node in self.nodes]
         self.ends = _postdominators(self.readers, self.wanted)
         self.facts_of = NodeFactsOf(graph)
+        self.aliases = aliases(graph, self.nodes, self.facts_of)
         self.taken: set[int] = set()
 
     def run(self) -> Partition:
@@ -62,11 +64,10 @@ class _Partitioner:
             group_of(self.graph, [self.nodes[n] for n in members], why) for members, why in made
         )
         views = {
-            output: node.inputs[0]
-            for n, node in enumerate(self.nodes)
+            name: view
+            for n, made in self.aliases.items()
             if n not in self.taken
-            for output in node.outputs
-            if output
+            for name, view in made.items()
         }
         return Partition(self.graph, groups, views)
 
@@ -96,6 +97,8 @@ class _Partitioner:
                 return no(f"{self.nodes[n]} is in another group"), []
             if self.facts_of(self.nodes[n]) is None:
                 return no(f"{self.nodes[n]} changes nothing"), []
+            if n in self.aliases and operator_of(self.nodes[n]).joins:
+                return no(f"{self.nodes[n]} joins values where they lie"), []
         inside = {*members, *region}
         tiled = bool(self._facts(members[0]).tiled)
         for n in region:
@@ -212,7 +215,7 @@ class _Partitioner:
         return facts
 
     def _is_view(self, n: int) -> bool:
-        return operator_of(self.nodes[n]).view or self.facts_of(self.nodes[n]) is None
+        return n in self.aliases
 
 
 def _live(graph: Graph) -> tuple[Node, ...]:

@@ -19,7 +19,7 @@ from ansorpy.bundle.plan import (
     Step,
 )
 from ansorpy.codegen.shared_library import build
-from ansorpy.graph import Output, ValueInfo, Weight
+from ansorpy.graph import Output, ValueInfo, View, Weight
 from ansorpy.measure.host import local_target
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
@@ -147,7 +147,7 @@ def model(hosted: bool = True) -> Model:
                 for name, value in (("y", "sum"), ("z", "halves"), ("same", "x"), ("inner", "wide"))
             ),
             weights={name: Weight.of(array) for name, array in weights.items()},
-            views={"rows": "conv", "halves": "sum"},
+            views={"rows": View("conv"), "halves": View("sum")},
             steps=tuple(step for step in steps if hosted or isinstance(step, KernelStep)),
             kernels=kernels(),
             source_digest="ab" * 32,

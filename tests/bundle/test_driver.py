@@ -17,7 +17,7 @@ from ansorpy.bundle.plan import ModelPlan
 from ansorpy.bundle.tensor_file import raw
 from ansorpy.codegen.runtime.thread_pool import ThreadPool
 from ansorpy.errors import BuildError
-from ansorpy.graph import Output
+from ansorpy.graph import Output, ValueInfo, View
 from tests.bundle.models import Array, kernels, model
 from tests.codegen.programs import guarded
 
@@ -72,6 +72,27 @@ def test_a_model_without_hosted_steps_is_one_call(threads: int, tmp_path: Path) 
             )
             for found, wanted in zip(outputs, expected, strict=True):
                 np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("outputs", ["pair", "second", "pair second", "second pair last", "y"])
+def test_values_are_computed_where_they_are_joined(outputs: str, tmp_path: Path) -> None:
+    made = model(hosted=False)
+    plan = replace(
+        made.plan,
+        values={**made.plan.values, "pair": ValueInfo("pair", (16, 16), "float32")},
+        views={**made.plan.views, "second": View("pair"), "last": View("pair", 128)},
+        outputs=tuple(Output(n, "sum" if n == "y" else n) for n in outputs.split()),
+    )
+    driver = Driver(plan, tmp_path)
+    (x,) = map(guard, made.inputs())
+    y, _, _, wide = made.expected(x)
+    second = wide @ made.weights["w2"] + made.weights["bias"]
+    last = second @ made.weights["w3"] + made.weights["bias"]
+    wanted = {"pair": np.concatenate([second, last]), "second": second, "last": last, "y": y}
+    found = [guarded(wanted[output.name].shape, np.float32) for output in plan.outputs]
+    driver.call("run", driver.arguments([x], found), None)
+    for array, output in zip(found, plan.outputs, strict=True):
+        np.testing.assert_array_equal(array, wanted[output.name])
 
 
 def guard(array: Array) -> Array:

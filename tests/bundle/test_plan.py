@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ansorpy.bundle.plan import HostedFunction, HostedStep, KernelStep, ModelPlan
-from ansorpy.graph import Output, ValueInfo
+from ansorpy.graph import Output, ValueInfo, View
 from tests.bundle.models import model
 
 
@@ -29,8 +29,16 @@ DEFECTS: dict[str, Change] = {
     r"step 2 \(square\) writes 'wide'; expected a value that is not yet written": lambda plan: step(
         plan, 2, writes=("wide",)
     ),
-    r"step 0 \(conv\) writes 'rows'; expected .* no view": lambda plan: step(
-        plan, 0, writes=("rows",)
+    r"step 0 \(conv\) writes 'part'; expected .* not yet written": lambda plan: replace(
+        plan,
+        values={
+            **plan.values,
+            "part": ValueInfo("part", (8, 8, 8), "float32"),
+            "x": ValueInfo("x", (8, 10, 10), "float32"),
+        },
+        views={**plan.views, "part": View("x")},
+        inputs=("x",),
+        steps=(replace(plan.steps[0], writes=("part",)), *plan.steps[1:]),
     ),
     r"step 1 \(wide\): 2 values for 3 arguments": lambda plan: step(plan, 1, reads=("rows", "w1")),
     r"step 1 \(wide\): 'w2' is float32\[16, 16\]; expected float32\[64, 16\]": lambda plan: step(
@@ -61,7 +69,7 @@ DEFECTS: dict[str, Change] = {
         plan, inputs=("x", "x")
     ),
     "view 'rows' has not the dtype and bytes of 'wide'": lambda plan: replace(
-        plan, views={**plan.views, "rows": "wide"}
+        plan, views={**plan.views, "rows": View("wide")}
     ),
     "weight 'w1' is float32": lambda plan: replace(
         plan, weights={**plan.weights, "w1": plan.weights["w2"]}
@@ -90,7 +98,7 @@ def test_a_defect_is_refused_by_name(message: str) -> None:
 def test_a_view_of_itself_is_refused() -> None:
     plan = model().plan
     with pytest.raises(ValueError, match="view 'rows' is of itself"):
-        replace(plan, views={**plan.views, "rows": "flat", "flat": "rows"}, values={
+        replace(plan, views={**plan.views, "rows": View("flat"), "flat": View("rows")}, values={
             **plan.values, "flat": ValueInfo("flat", (8, 64), "float32")
         })  # fmt: skip
 
@@ -98,7 +106,9 @@ def test_a_view_of_itself_is_refused() -> None:
 def test_roots_follow_chains_of_views() -> None:
     plan = model().plan
     flat = ValueInfo("flat", (512,), "float32")
-    deep = replace(plan, values={**plan.values, "flat": flat}, views={**plan.views, "flat": "rows"})
+    deep = replace(
+        plan, values={**plan.values, "flat": flat}, views={**plan.views, "flat": View("rows")}
+    )
     assert deep.roots["flat"] == "conv"
     assert deep.roots["x"] == "x"
     assert isinstance(deep.steps[4], HostedStep)

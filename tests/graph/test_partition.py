@@ -1,12 +1,14 @@
 """Partition and lowering: groups in order compute the graph; which nodes join a group."""
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from ansorpy import te
+from ansorpy.graph import View
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.groups import Partition, group_of, halves
 from ansorpy.graph.interp import run
@@ -21,19 +23,29 @@ Arrays = Mapping[str, NDArray[np.float32]]
 def run_groups(made: Partition, inputs: Arrays) -> dict[str, NDArray[np.float32]]:
     """Return the outputs of a graph by the Dags of its groups, in order."""
     graph = made.graph
-    known = {name: weight.array for name, weight in graph.weights.items()} | dict(inputs)
+    memory: dict[str, NDArray[np.float32]] = {}
 
-    def read(value: str) -> NDArray[np.float32]:
-        return known[made.root(value)].reshape(graph.values[value].fixed_shape)
+    def at(value: str) -> NDArray[np.float32]:
+        """Return the elements of a value where they lie: in its memory, or in that of a view."""
+        shape = graph.values[value].fixed_shape
+        if value in made.views:
+            view = made.views[value]
+            found = at(view.of).reshape(-1)[view.at :][: prod(shape)].reshape(shape)
+            assert np.shares_memory(found, at(view.of))
+            return found
+        if value not in memory:
+            memory[value] = np.full(shape, np.nan, np.float32)
+        return memory[value]
 
+    memory |= {name: weight.array for name, weight in graph.weights.items()} | dict(inputs)
     for group in made.groups:
         low = lower(graph, group.nodes, group.outputs)
         pairs = zip(low.dag.placeholders, low.reads, strict=True)
-        found = te.evaluate(low.dag, {one.name: read(value) for one, value in pairs})
+        found = te.evaluate(low.dag, {one.name: at(value) for one, value in pairs})
         for value, array in zip(low.writes, found, strict=True):
             if value:
-                known[value] = array.astype(np.float32)
-    return {output.name: read(output.value) for output in graph.outputs}
+                at(value)[...] = array
+    return {output.name: at(output.value) for output in graph.outputs}
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -54,8 +66,12 @@ def test_every_node_is_in_one_group_or_a_view(seed: int) -> None:
     made = partition(random_graph(seed))
     grouped = [value for group in made.groups for node in group.nodes for value in node.outputs]
     assert len(set(grouped)) == len(grouped)
-    assert not set(grouped) & made.views.keys()
+    joined = {node.inputs for node in made.graph.nodes if node.op == "Concat"}
+    assert set(grouped) & made.views.keys() <= {
+        made.root(v) for inputs in joined for v in inputs
+    } | {value for inputs in joined for value in inputs}
     produced = {*grouped, *made.views, *made.graph.inputs, *made.graph.weights}
+    produced |= {view.of for view in made.views.values()}  # joined of its parts
     assert {output.value for output in made.graph.outputs} <= produced
     assert all(group.why for group in made.groups)
 
@@ -112,7 +128,7 @@ def test_a_view_is_no_group_and_ends_the_group_before_it() -> None:
     builder.output("y", "y")
     made = partition(builder.graph())
     assert titles(made) == ["Relu", "Tanh"]
-    assert dict(made.views) == {"b": "a"}
+    assert dict(made.views) == {"b": View("a")}
 
 
 def test_a_transpose_in_front_of_a_matrix_product_joins_it() -> None:
@@ -174,3 +190,67 @@ def test_the_first_half_of_a_group_hands_over_the_values_that_are_read() -> None
     graph = builder.graph()
     first, second = halves(graph, group_of(graph, graph.nodes))
     assert (first.outputs, second.outputs) == (("a", "b"), ("d",))
+
+
+def joined(builder: GraphBuilder, shape: tuple[int, ...], axis: int, count: int = 2) -> Partition:
+    """Return the partition of some activations and their Concat."""
+    x = builder.input("x", shape, "float32")
+    for n in range(count):
+        builder.add("Relu" if n % 2 else "Tanh", [x], [f"a{n}"])
+    builder.add("Concat", [f"a{n}" for n in range(count)], ["c"], {"axis": axis})
+    builder.add("Exp", ["c"], ["y"])
+    builder.output("y", "y")
+    return partition(builder.graph())
+
+
+def test_values_are_computed_where_they_are_joined() -> None:
+    made = joined(GraphBuilder(), (1, 4, 4, 8), 1)
+    assert titles(made) == ["Tanh", "Relu", "Exp"]
+    assert dict(made.views) == {"a0": View("c"), "a1": View("c", 128)}
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((2, 4, 4, 8), 1), ((1, 3, 5), 1), ((1, 4, 16), 2)])
+def test_values_that_do_not_lie_apart_in_whole_lines_are_copied(
+    shape: tuple[int, ...], axis: int
+) -> None:
+    assert not joined(GraphBuilder(), shape, axis).views
+
+
+def test_a_value_is_part_of_one_join_only() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (1, 16), "float32")
+    builder.add("Relu", [x], ["a"])
+    builder.add("Tanh", [x], ["b"])
+    builder.add("Concat", ["a", "b"], ["c"], {"axis": 0})
+    builder.add("Concat", ["b", "a"], ["d"], {"axis": 0})
+    builder.add("Concat", [x, "c"], ["e"], {"axis": 0})
+    for name in "cde":
+        builder.output(name, name)
+    made = partition(builder.graph())
+    assert dict(made.views) == {"a": View("c"), "b": View("c", 16)}
+
+
+def test_a_join_of_joins_is_one_memory() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (1, 16), "float32")
+    for name in "abd":
+        builder.add("Relu", [x], [name]) if name == "a" else builder.add("Tanh", [x], [name])
+    builder.add("Concat", ["a", "b"], ["c"], {"axis": 0})
+    builder.add("Concat", ["c", "d"], ["e"], {"axis": 0})
+    builder.output("e", "e")
+    made = partition(builder.graph())
+    assert made.views["c"] == View("e")
+    assert {made.root(name) for name in "abcd"} == {"e"}
+
+
+def test_a_slice_along_leading_axes_is_a_view() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (1, 8, 16), "float32")
+    sizes = builder.constant("sizes", np.array([2, 6], np.int64))
+    builder.add("Split", [x, sizes], ["a", "b"], {"axis": 1})
+    builder.add("Relu", ["a"], ["y"])
+    builder.add("Tanh", ["b"], ["z"])
+    builder.output("y", "y")
+    builder.output("z", "z")
+    made = partition(builder.graph())
+    assert dict(made.views) == {"a": View("x"), "b": View("x", 32)}

@@ -41,7 +41,7 @@ def _transpose(on: Operands) -> Tensor:
     return topi.transpose(on.tensor(0), on.attribute("perm"))
 
 
-@operator("Concat", "axis")
+@operator("Concat", "axis", joins=True)
 def _concat(on: Operands) -> Tensor:
     axis = on.attribute("axis")
     if axis is None:
