@@ -68,6 +68,7 @@ class _Writer:
         self.names = {name: name for name in graph.values}
         self._taken = {*graph.values, *(output.name for output in graph.outputs)}
         self._copies: list[tuple[str, str]] = []
+        self._labels: Counter[str] = Counter()
 
     def model(self) -> onnx.ModelProto:
         """Return the model; `_named` first, because nodes write the names of outputs."""
@@ -108,6 +109,14 @@ class _Writer:
             else:
                 self._copies.append((self.names[output.value], output.name))
 
+    def _label(self, label: str) -> str:
+        """Return a name that no node has; several nodes may come from one node of the user."""
+        self._labels[label] += label != ""
+        found = label if self._labels[label] < 2 else f"{label}:{self._labels[label]}"
+        if found != label:
+            return self._label(found)
+        return found
+
     def _fresh(self, stem: str) -> str:
         number = 1
         while (name := f"{stem}:{number}") in self._taken:
@@ -141,7 +150,7 @@ class _Writer:
         attrs: Mapping[str, Attribute], label: str, schema: Any = None,
     ) -> None:  # fmt: skip
         """Add a node of ONNX."""
-        made = self.made.node.add(op_type=op, name=label)
+        made = self.made.node.add(op_type=op, name=self._label(label))
         made.input.extend(inputs)
         made.output.extend(outputs)
         for name, value in attrs.items():

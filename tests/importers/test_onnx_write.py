@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from ansorpy.errors import GraphError
@@ -50,10 +51,12 @@ def test_outputs_keep_their_names_beside_values_of_the_same_name() -> None:
 
 
 def test_swish_is_written_by_operators_of_opset_23(tmp_path: Path) -> None:
-    graph = built(lambda on: on.add("Swish", ["x"], ["a"], {"alpha": 1.5})[0])
+    graph = built(lambda on: on.add("Swish", ["x"], ["a"], {"alpha": 1.5}, "act")[0])
     path = tmp_path / "model.onnx"
     write_model(graph, path)
     assert operator_counts(path) == {"Mul": 2, "Sigmoid": 1}
+    names = [node.name for node in onnx.load_model(path).graph.node]
+    assert names == ["act", "act:2", "act:3"]
     x = random_inputs(graph, 0)
     np.testing.assert_allclose(reference_run(path, x)["y0"], run(graph, x)["y0"], rtol=1e-5)
 
