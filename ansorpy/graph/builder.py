@@ -12,6 +12,7 @@ import numpy as np
 from ansorpy import te
 from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import DTYPES, SIZE_BYTES
+from ansorpy.graph import hosted as _hosted  # noqa: F401  it fills the table of operators
 from ansorpy.graph import ops as _ops  # noqa: F401  it fills the table of operators
 from ansorpy.graph.graph import (
     Array,
@@ -25,17 +26,21 @@ from ansorpy.graph.graph import (
     Weight,
 )
 from ansorpy.graph.interp import evaluate
-from ansorpy.graph.operator import EmptyResult, constant_values, operator_of, tensors
+from ansorpy.graph.operator import EmptyResult, Operands, constant_values, operator_of, tensors
 from ansorpy.te.tensor import Tensor
 
 FOLD_BYTES: Final = 1 << 20  # bytes; a larger result is left to the pass that folds
 
 
 class GraphBuilder:
-    """A graph under construction; names of values are unique."""
+    """A graph under construction; names of values are unique.
 
-    def __init__(self, name: str = "model") -> None:
-        self.name = name
+    Args:
+        hosted: operators without a kernel are allowed; NumPy computes them.
+    """
+
+    def __init__(self, name: str = "model", hosted: bool = False) -> None:
+        self.name, self.hosted = name, hosted
         self.values: dict[str, ValueInfo] = {}
         self.weights: dict[str, Weight] = {}
         self._inputs: list[str] = []
@@ -84,6 +89,8 @@ class GraphBuilder:
                 if one:
                     self.constant(one, array)
             return node.outputs
+        if operator_of(node).hosted is not None:
+            return self._add_hosted(node)
         try:
             made = tensors(node, self._placeholder, self.weights)
         except EmptyResult as result:
@@ -130,6 +137,28 @@ class GraphBuilder:
                 f" expected {', '.join(DTYPES)}"
             )
         self.values[value.name] = value
+
+    def _add_hosted(self, node: Node) -> tuple[str, ...]:
+        """Add a node that NumPy computes, with a name for every output; or fold it."""
+        twin = operator_of(node).hosted
+        assert twin is not None
+        facts = twin.facts(Operands(node, self._placeholder, self.weights))
+        names = [name for name in node.inputs if name]
+        known = [self.weights.get(name) for name in names]
+        if all(weight is not None and weight.load is not None for weight in known):
+            arrays = {name: self.weights[name].array for name in names}
+            for name, array in zip(node.outputs, evaluate(node, arrays, {}), strict=False):
+                if name:
+                    self.constant(name, array)
+            return node.outputs
+        if not self.hosted:
+            tensors(node, self._placeholder, self.weights)  # it says how to allow the node
+        every = [*node.outputs, *[""] * (len(facts) - len(node.outputs))]
+        every = [name or f"{node.outputs[0]}.out{n}" for n, name in enumerate(every)]
+        for name, (shape, dtype) in zip(every, facts, strict=True):
+            self._define(ValueInfo(name, shape, dtype))
+        self._nodes.append(Node(node.op, node.inputs, tuple(every), node.attrs, node.name))
+        return node.outputs
 
     def _check_inputs(self, node: Node) -> None:
         for one in filter(None, node.inputs):

@@ -11,7 +11,7 @@ from ansorpy import te
 from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.graph.graph import Array, Graph, Node, Weight
-from ansorpy.graph.operator import tensors
+from ansorpy.graph.operator import operator_of, tensors
 from ansorpy.te.dag import Dag, Placeholder
 from ansorpy.te.tensor import Tensor
 from ansorpy.te.tensor_data import tensor_bytes
@@ -74,6 +74,10 @@ def evaluate(
         graph: tells the dtypes of the inputs, which are those of the arrays otherwise.
         compute: returns the outputs of a Dag.
     """
+    twin = operator_of(node).hosted
+    if twin is not None:
+        reads = [arrays[name] for name in node.inputs if name]
+        return tuple(twin.function(reads, **twin.arguments(node)))
     made: dict[str, Tensor] = {}
 
     def read(name: str) -> Tensor:

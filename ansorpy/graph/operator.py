@@ -8,7 +8,7 @@ import numpy as np
 
 from ansorpy import te
 from ansorpy.errors import GraphError, SpecError, UnknownValueError
-from ansorpy.graph.graph import Array, Attribute, Node, Weight
+from ansorpy.graph.graph import Array, Attribute, Extent, Node, Weight
 from ansorpy.te.tensor import Tensor, TensorOperand
 from ansorpy.te.tensor_data import checked_array
 
@@ -88,6 +88,16 @@ class Operands:
         weight = self._weight(position)
         return weight is not None and weight.elements == 0
 
+    def dtype(self, position: int) -> str:
+        """Return the dtype of an input."""
+        weight = self._weight(position)
+        return self.tensor(position).dtype if weight is None else weight.dtype
+
+    def shape(self, position: int) -> tuple[int, ...]:
+        """Return the shape of an input."""
+        weight = self._weight(position)
+        return self.tensor(position).shape if weight is None else weight.shape
+
     def known(self, position: int) -> bool:
         """Return True if the values of an input are known now."""
         weight = self._weight(position)
@@ -144,6 +154,25 @@ class EmptyResult(Exception):  # noqa: N818  it is no failure
 
 Build = Callable[[Operands], Tensor | Sequence[Tensor]]
 Values = Callable[[Operands], Array | Sequence[Array]]
+Facts = tuple[tuple[Extent, ...], str]  # shape and dtype of an output
+FactsOf = Callable[[Operands], Sequence[Facts]]
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyFunction:
+    """A NumPy function in place of a kernel; `fixed` are arguments beside the attributes.
+
+    `function` is called with the given inputs and the attributes by keyword.
+    """
+
+    function: Callable[..., Sequence[Array]]
+    facts: FactsOf
+    fixed: Mapping[str, Attribute]
+
+    def arguments(self, node: Node) -> dict[str, Attribute]:
+        """Return the keyword arguments of the function for a node."""
+        absent = tuple(n for n, name in enumerate(node.inputs) if not name)
+        return {**node.attrs, **self.fixed, **({"absent": absent} if absent else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +183,7 @@ class Operator:
     shapes and known inputs alone. `attrs` are the attributes that the meaning respects.
     `view`: the output has the elements of the first input in the same row-major order.
     `joins`: the output has the elements of its inputs one behind the other along `axis`.
+    `hosted`: no expression says what the operator means; a NumPy function computes it.
     """
 
     name: str
@@ -162,6 +192,7 @@ class Operator:
     values: Values | None = None
     view: bool = False
     joins: bool = False
+    hosted: NumpyFunction | None = None
 
 
 OPERATORS: Final[dict[str, Operator]] = {}
@@ -185,6 +216,22 @@ def value_operator(name: str, *attrs: str) -> Callable[[Values], Values]:
     def enter(values: Values) -> Values:
         OPERATORS[name] = Operator(name, frozenset(attrs), values=values)
         return values
+
+    return enter
+
+
+def hosted(
+    name: str,
+    function: Callable[..., Sequence[Array]],
+    *attrs: str,
+    fixed: Mapping[str, Attribute] | None = None,
+) -> Callable[[FactsOf], FactsOf]:
+    """Return a decorator that enters a NumPy function, with a rule for shapes, into OPERATORS."""
+
+    def enter(facts: FactsOf) -> FactsOf:
+        twin = NumpyFunction(function, facts, fixed or {})
+        OPERATORS[name] = Operator(name, frozenset(attrs), hosted=twin)
+        return facts
 
     return enter
 
@@ -219,6 +266,11 @@ def tensors(
         GraphError: the operator does not take these operands.
     """
     found = operator_of(node)
+    if found.hosted is not None:
+        raise GraphError(
+            f"cannot compile {node} because operator {node.op!r} has no kernel;"
+            " expected --hosted, which lets NumPy compute it"
+        )
     if found.build is None:
         raise GraphError(
             f"cannot compile {node} because its inputs are not known; expected constants"
@@ -244,6 +296,16 @@ def constant_values(
 
 
 __all__ = [
-    "OPERATORS", "Attribute", "Operands", "Operator", "constant_values", "operator", "operator_of",
-    "tensors", "value_operator",
+    "OPERATORS",
+    "Attribute",
+    "EmptyResult",
+    "Facts",
+    "Operands",
+    "Operator",
+    "constant_values",
+    "hosted",
+    "operator",
+    "operator_of",
+    "tensors",
+    "value_operator",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ def read_model(
     path: Path,
     bind: Mapping[str, float] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    hosted: bool = False,
 ) -> Graph:
     """Return the graph of a model file.
 
@@ -19,6 +20,7 @@ def read_model(
         path: a file of ONNX.
         bind: values of symbolic extents by name, and of scalar inputs by name.
         shapes: shapes of inputs by name.
+        hosted: NumPy may compute operators that have no kernel.
 
     Raises:
         GraphError: package onnx is absent, the file is no model, or a node cannot be compiled.
@@ -30,4 +32,4 @@ def read_model(
         )
     from ansorpy.importers.onnx_file import graph_of_file
 
-    return graph_of_file(path, bind, shapes)
+    return graph_of_file(path, bind, shapes, hosted)

@@ -24,12 +24,15 @@ Bindings = Mapping[str, float]
 Shapes = Mapping[str, Sequence[int]]
 
 
-def graph_of_file(path: Path, bind: Bindings | None = None, shapes: Shapes | None = None) -> Graph:
+def graph_of_file(
+    path: Path, bind: Bindings | None = None, shapes: Shapes | None = None, hosted: bool = False
+) -> Graph:
     """Return the graph of a model in a file.
 
     Args:
         bind: values of symbolic extents by name, and of scalar inputs by name.
         shapes: shapes of inputs by name.
+        hosted: NumPy may compute operators that have no kernel.
 
     Raises:
         GraphError: the file is no model, or a node of it cannot be compiled.
@@ -38,7 +41,7 @@ def graph_of_file(path: Path, bind: Bindings | None = None, shapes: Shapes | Non
         model = onnx.load_model(path, load_external_data=False)
     except (DecodeError, OSError, ValueError) as error:
         raise GraphError(f"cannot read {path} because {error}; expected an ONNX model") from error
-    return graph_of_model(model, bind, shapes, path.parent, path.stem)
+    return graph_of_model(model, bind, shapes, path.parent, path.stem, hosted=hosted)
 
 
 def graph_of_model(
@@ -48,6 +51,7 @@ def graph_of_model(
     folder: Path | None = None,
     name: str = "model",
     constants: Mapping[str, Array] | None = None,
+    hosted: bool = False,
     weights: Mapping[str, Weight] | None = None,
 ) -> Graph:
     """Return the graph of a model in memory; the arguments are those of `graph_of_file`.
@@ -56,6 +60,7 @@ def graph_of_model(
         folder: the folder that may hold external data.
         name: the name of the graph.
         constants: values of inputs by name: the model is made for these.
+        hosted: NumPy may compute operators that have no kernel.
         weights: initializers that a model of opset 23 leaves out, by name.
 
     Raises:
@@ -65,7 +70,7 @@ def graph_of_model(
     if model.functions:
         model = inliner.inline_local_functions(model)
     model, tensors = _at_opset(model)
-    builder = GraphBuilder(name)
+    builder = GraphBuilder(name, hosted)
     nodes = NodeImporter(builder, _opset(model), folder)
     scope: dict[str, str] = {}
     given = {tensor.name for tensor in tensors}

@@ -45,7 +45,7 @@ class NodeCase:
         bound: dict[str, Array] = {}
         while True:
             try:
-                return graph_of_model(self.model, constants=bound)
+                return graph_of_model(self.model, constants=bound, hosted=hosted)
             except UnknownValueError as error:
                 more = _values_to_bind(error.value, inputs, bound)
                 if not more:
@@ -67,7 +67,9 @@ def cases() -> Iterator[NodeCase]:
         yield NodeCase(one.name, one.model, sets, one.rtol, one.atol)  # type: ignore[arg-type]
 
 
-def difference(case: NodeCase, compute: Compute = reference) -> tuple[str, Graph]:
+def difference(
+    case: NodeCase, compute: Compute = reference, hosted: bool = False
+) -> tuple[str, Graph]:
     """Run a case; return how the outputs differ from the wanted ones ("" if not), and the graph.
 
     Raises:
@@ -75,7 +77,7 @@ def difference(case: NodeCase, compute: Compute = reference) -> tuple[str, Graph
     """
     for number, (_, wanted) in enumerate(case.sets):
         inputs = case.inputs(number)
-        graph = case.graph(inputs)
+        graph = case.graph(inputs, hosted)
         found = run(graph, {name: inputs[name] for name in graph.inputs}, compute)
         for one, value, truth in zip(graph.outputs, found.values(), wanted, strict=True):
             dtype = graph.values[one.value].dtype
