@@ -183,7 +183,7 @@ class Operator:
     shapes and known inputs alone. `attrs` are the attributes that the meaning respects.
     `view`: the output has the elements of the first input in the same row-major order.
     `joins`: the output has the elements of its inputs one behind the other along `axis`.
-    `hosted`: no expression says what the operator means; a NumPy function computes it.
+    `hosted`: a NumPy function, if no tensor expression computes the operator.
     """
 
     name: str
@@ -246,7 +246,7 @@ def operator_of(node: Node) -> Operator:
     if found is None:
         raise GraphError(
             f"cannot compile {node} because operator {node.op!r} has no kernel;"
-            " expected an operator of the list in docs/models.md"
+            " expected an operator of the list in docs/operators.md"
         )
     for name in node.attrs:
         if name not in found.attrs:

@@ -1,0 +1,48 @@
+"""docs/operators.md lists the table of operators; `--update-golden` writes it."""
+
+from pathlib import Path
+
+import pytest
+
+from ansorpy.graph import builder as _builder  # noqa: F401  it fills the table
+from ansorpy.graph.operator import OPERATORS, Operator
+
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
+HEAD = """# Operators of ONNX
+
+Made from the table of operators in `ansorpy/graph/` by `tests/graph/test_operators_page.py`; do not
+edit by hand (`pytest tests/graph/test_operators_page.py --update-golden`).
+
+A model is brought to opset 23. `Constant`, `Identity`, `Dropout`, `CastLike`, `Optional*` and an
+`If` with a known condition go away when the model is read; an operator that is not listed here is
+the function body that ONNX gives for it, if there is one. Any other operator is refused by the name
+of its node. `python -m benchmarks.models.node_tests` runs ONNX's own node tests.
+
+- kernel: a composition of operators of `ansorpy.topi`; a view is a kernel only inside of a group.
+- constant: it follows from shapes and known values when the model is read.
+- NumPy: it has no kernel, and runs only on request (`--hosted`).
+
+| operator | how | attributes |
+|---|---|---|
+"""
+
+
+def how(one: Operator) -> str:
+    if one.hosted is not None:
+        return "NumPy"
+    return "constant" if one.values is not None else "kernel, a view" if one.view else "kernel"
+
+
+def page() -> str:
+    rows = [
+        f"| {name} | {how(one)} | {', '.join(sorted(one.attrs))} |"
+        for name, one in sorted(OPERATORS.items())
+    ]
+    return HEAD + "\n".join(rows) + "\n"
+
+
+def test_the_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        PAGE.write_text(page())
+    assert PAGE.exists()
+    assert PAGE.read_text() == page(), "docs/operators.md is stale: run with --update-golden"
