@@ -40,6 +40,7 @@ FLOAT_FUNCTIONS: Final[tuple[_Make, ...]] = (
     (lambda x: te.log1p(abs(x)), lambda size: float(np.log1p(size))),
     (lambda x: te.pow(te.sigmoid(x) + 0.5, 1.5), lambda size: 2.0),
     (lambda x: -abs(x), lambda size: size),
+    (lambda x: te.fmod(x, 1.5), lambda size: 1.5),
     (lambda x: x * 0.75 - 0.25, lambda size: size + 1),
 )
 INT_FUNCTIONS: Final[tuple[_Make, ...]] = (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ansorpy.expr.dtypes import FLOATS, INDEX, SIZE_BYTES
 from ansorpy.expr.expr import SYMBOLS, Binary, Call, Cast, Const, Expr, Read, Select, Var
-from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 
 
 def array_name(symbols: Mapping[str, str], tensor: str, output: int) -> str:
@@ -40,7 +40,9 @@ def _binary(op: str, a: str, b: str, dtype: str) -> str:
         return f"_{op}({a}, {b})"
     if op in ("shl", "shr"):
         return f"_{op}({a}, {b}, {8 * SIZE_BYTES[dtype]})"
-    return f"({a} {'**' if op == 'pow' else SYMBOLS[op]} {b})"
+    if op in BINARY_FUNCTIONS:
+        return BINARY_FUNCTIONS[op].text.format(a, b)
+    return f"({a} {SYMBOLS[op]} {b})"
 
 
 def wrapped(text: str, dtype: str) -> str:

@@ -190,6 +190,7 @@ class TextBuilder:
     and_, or_, xor = _two("and"), _two("or"), _two("xor")
     shl, lshr, ashr = _two("shl"), _two("lshr"), _two("ashr")
     fadd, fsub, fmul, fdiv = _two("fadd"), _two("fsub"), _two("fmul"), _two("fdiv")
+    frem = _two("frem")
     zext, sext, trunc = _cast("zext"), _cast("sext"), _cast("trunc")
     fpext, fptrunc, fptosi = _cast("fpext"), _cast("fptrunc"), _cast("fptosi")
     sitofp, uitofp, bitcast = _cast("sitofp"), _cast("uitofp"), _cast("bitcast")

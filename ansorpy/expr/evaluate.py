@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ansorpy.errors import LoweringError
 from ansorpy.expr.expr import BINARY, BITS, Binary, Call, Const, Expr, Select, Var
+from ansorpy.expr.functions import BINARY_FUNCTIONS
 
 IntArray = npt.NDArray[np.int64]
 Number = int | IntArray
@@ -16,7 +17,7 @@ Number = int | IntArray
 # Operators on Python numbers; NumPy's scalars and arrays take those that are from `operator`.
 PYTHON_OPS: Final[Mapping[str, Callable[..., Any]]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
-    "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow,
+    "floordiv": operator.floordiv, "mod": operator.mod,
     "min": min, "max": max,
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "eq": operator.eq, "ne": operator.ne,
@@ -26,7 +27,8 @@ PYTHON_OPS: Final[Mapping[str, Callable[..., Any]]] = {
 _COLUMN_OPS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "min": np.minimum, "max": np.maximum, "and": np.logical_and, "or": np.logical_or,
 }  # fmt: skip
-_INDEX_OPS: Final = frozenset(BINARY) - {"div", "pow", *BITS}
+# Operators of index expressions, which have exact values in Python's integers.
+INDEX_OPS: Final = frozenset(BINARY) - {"div", *BINARY_FUNCTIONS, *BITS}
 
 
 def evaluate(expr: Expr, values: Mapping[str, Number]) -> Any:
@@ -45,7 +47,7 @@ def evaluate(expr: Expr, values: Mapping[str, Number]) -> Any:
             return values[name]
         case Var(name=name):
             raise LoweringError(f"size {name!r} has no value")
-        case Binary(op=op, a=a, b=b) if op in _INDEX_OPS:
+        case Binary(op=op, a=a, b=b) if op in INDEX_OPS:
             x, y = evaluate(a, values), evaluate(b, values)
             columns = isinstance(x, np.ndarray) or isinstance(y, np.ndarray)
             return (_COLUMN_OPS.get(op, PYTHON_OPS[op]) if columns else PYTHON_OPS[op])(x, y)

@@ -13,10 +13,10 @@ from itertools import chain
 from typing import ClassVar, Final, final
 
 from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTS, NUMBERS
-from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.expr.intern import InternTable, absent
 
-ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow")
+ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", *BINARY_FUNCTIONS)
 COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGICAL: Final = ("and", "or")
 _BOOLEAN: Final = frozenset((*COMPARISONS, *LOGICAL))
@@ -26,7 +26,7 @@ BINARY: Final = (*ARITHMETIC, *COMPARISONS, *LOGICAL, *BITS)
 
 OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {  # the dtypes that an operator takes
     **dict.fromkeys(ARITHMETIC, NUMBERS),
-    **dict.fromkeys(("div", "pow"), FLOATS),
+    **dict.fromkeys(("div", *BINARY_FUNCTIONS), FLOATS),
     **dict.fromkeys(("floordiv", "mod"), INTS),
     **dict.fromkeys(COMPARISONS, DTYPES),
     **dict.fromkeys(LOGICAL, ("bool",)),

@@ -1,4 +1,4 @@
-"""The functions of one scalar: operands, meaning and accuracy of each, in one table.
+"""The functions of scalars: operands, meaning and accuracy of each, in one table.
 
 A new function is an entry of this table, a generator in `codegen.simd.functions` and a name in
 `te`; the checks, the oracle, the interpreter, the features and the frontends read the table.
@@ -39,6 +39,21 @@ class ScalarFunction:
     roundoffs: int = TRANSCENDENTAL_ROUNDOFFS
     slope: float | None = None
     whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryFunction:
+    """A function of two floats of one dtype; `oracle.error_bounds` has the rule of its error.
+
+    Args:
+        meaning: the function of NumPy arrays; floats are float64.
+        text: the call in numba source, of float64 scalars.
+        doc: the first line of the docstring in `te`.
+    """
+
+    meaning: Callable[[Any, Any], Any]
+    text: str
+    doc: str
 
 
 def _erf(x: FloatArray) -> FloatArray:
@@ -85,4 +100,11 @@ FUNCTIONS: Final[Mapping[str, ScalarFunction]] = {
     "sin": _numpy(np.sin, "The sine of an angle in radians.", slope=1.0),
     "cos": _numpy(np.cos, "The cosine of an angle in radians.", slope=1.0),
     "atan": _numpy(np.arctan, "The angle from -pi / 2 to pi / 2 whose tangent is x."),
+}
+
+BINARY_FUNCTIONS: Final[Mapping[str, BinaryFunction]] = {
+    "pow": BinaryFunction(np.power, "({} ** {})", "`a` to the power of `b`."),
+    "fmod": BinaryFunction(
+        np.fmod, "np.fmod({}, {})", "a - trunc(a / b) * b, exact, with the sign of `a`."
+    ),
 }

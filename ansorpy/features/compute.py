@@ -21,7 +21,7 @@ from ansorpy.expr.expr import (
     variables,
     walk,
 )
-from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.integers import divides
 from ansorpy.features.walk import EnclosingLoop, StoreStatement
@@ -53,7 +53,8 @@ NAMES: Final = (
 )  # fmt: skip
 _BINARY_CLASS: Final[Mapping[str, str]] = {
     "add": "addsub", "sub": "addsub", "mul": "mul", "div": "divmod", "floordiv": "divmod",
-    "mod": "divmod", "min": "cmp", "max": "cmp", "pow": "math_func",
+    "mod": "divmod", "min": "cmp", "max": "cmp",
+    **dict.fromkeys(BINARY_FUNCTIONS, "math_func"),
     **dict.fromkeys(BITS, "addsub"),
 }  # fmt: skip
 _CALL_CLASS: Final[Mapping[str, str]] = {

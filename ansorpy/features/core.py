@@ -18,7 +18,7 @@ from ansorpy.expr.expr import (
     variables,
     walk,
 )
-from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.expr.gathers import index_reads
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.integers import combines_integers, integers
@@ -464,7 +464,7 @@ def _groups(loops: Sequence[EnclosingLoop]) -> list[list[EnclosingLoop]]:
 def _weight(part: Expr) -> str:
     """Return "function", "divide" or "" for the root of an expression."""
     match part:
-        case Binary(op="pow"):
+        case Binary(op=op) if op in BINARY_FUNCTIONS:
             return "function"
         case Binary(op="div"):
             return "divide"

@@ -14,16 +14,16 @@ import numpy as np
 from ansorpy.errors import LoweringError
 from ansorpy.expr.affine import linear
 from ansorpy.expr.dtypes import FLOATS, INDEX
-from ansorpy.expr.evaluate import PYTHON_OPS
+from ansorpy.expr.evaluate import INDEX_OPS, PYTHON_OPS
 from ansorpy.expr.expr import BITS, Binary, Call, Cast, Const, Expr, Read, Select, Var, reads
-from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.oracle import numeric
 
 Thunk = Callable[[], Any]
 
 _BINARY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     **PYTHON_OPS,
-    **{op: numeric.BINARY[op] for op in BITS},
+    **{op: numeric.BINARY[op] for op in (*BITS, *BINARY_FUNCTIONS)},
     # A NaN on either side is the answer, as in NumPy.
     "min": lambda a, b: a if a <= b or a != a else b,
     "max": lambda a, b: a if a >= b or a != a else b,
@@ -222,7 +222,7 @@ def _is_index(expr: Expr) -> bool:
         case Const(dtype=dtype):
             return dtype in (INDEX, "bool")
         case Binary(op=op, a=a, b=b):
-            return op not in ("div", "pow", *BITS) and _is_index(a) and _is_index(b)
+            return op in INDEX_OPS and _is_index(a) and _is_index(b)
         case Call(fn=fn, a=a):
             return fn in ("not", "neg", "abs") and _is_index(a)
         case Select():

@@ -196,6 +196,14 @@ def _pow(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
     return rounded
 
 
+def _fmod(a: Bounded, b: Bounded, value: Array, dtype: str) -> FloatArray:
+    """Return 0 for exact operands, since fmod is exact; it jumps where the quotient is whole."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ends = [np.trunc((a.value + sign * a.error) / b.value) for sign in (-1, 1)]
+    apart = np.where(ends[0] == ends[1], a.error, np.maximum(a.error, 2 * np.abs(b.value)))
+    return np.where(b.error > 0, np.inf, np.where(a.error > 0, apart, 0.0))
+
+
 def _extreme(a: Bounded, b: Bounded, value: Array, pick: Callable[..., Array]) -> FloatArray:
     high = pick(a.value + a.error, b.value + b.error) - value
     low = value - pick(a.value - a.error, b.value - b.error)
@@ -266,7 +274,7 @@ _NEVER_ROUND: Final = ("min", "max", *COMPARISONS)
 _SHARED_RULES: Final[Mapping[str, _Rule]] = {
     "add": _add, "sub": _add, "min": _min, "max": _max, "and": _and, "or": _or,
 }  # fmt: skip
-_FLOAT_RULES: Final[Mapping[str, _Rule]] = {"mul": _mul, "div": _div, "pow": _pow}
+_FLOAT_RULES: Final[Mapping[str, _Rule]] = {"mul": _mul, "div": _div, "pow": _pow, "fmod": _fmod}
 _INT_RULES: Final[Mapping[str, _Rule]] = {
     "mul": _int_mul, "floordiv": _int_floordiv, "mod": _int_mod,
     "bitand": _bitwise(1), "bitor": _bitwise(1), "bitxor": _bitwise(2),

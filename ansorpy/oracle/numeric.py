@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.expr.dtypes import FLOATS, INTS
+from ansorpy.expr.functions import BINARY_FUNCTIONS
 from ansorpy.te.tensor_data import Array
 
 
@@ -36,7 +37,8 @@ def cast(values: Array, dtype: str) -> Array:
 BINARY: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
     "floordiv": np.floor_divide, "mod": np.mod, "min": np.minimum, "max": np.maximum,
-    "pow": np.power, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    **{name: function.meaning for name, function in BINARY_FUNCTIONS.items()},
+    "lt": np.less, "le": np.less_equal, "gt": np.greater,
     "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or,
     "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,

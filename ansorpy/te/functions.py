@@ -11,7 +11,7 @@ from functools import reduce
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTEGER_RANGE, INTS, LARGEST
 from ansorpy.expr.expr import Cast, Select, Var
-from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.te.scalar import Draft, Number, Operand, Scalar, binary, call, const, pair
 
 
@@ -58,16 +58,20 @@ def _function(fn: str) -> Callable[[Scalar], Scalar]:
     return apply
 
 
+def _binary_function(fn: str) -> Callable[[Operand, Operand], Scalar]:
+    def apply(a: Operand, b: Operand) -> Scalar:
+        return binary(fn, a, b)
+
+    apply.__name__, apply.__doc__ = fn, BINARY_FUNCTIONS[fn].doc
+    return apply
+
+
 abs = _function("abs")
 floor, ceil, round, trunc = map(_function, ("floor", "ceil", "round", "trunc"))
 exp, log, log1p, sqrt, rsqrt = map(_function, ("exp", "log", "log1p", "sqrt", "rsqrt"))
 tanh, sigmoid, erf = map(_function, ("tanh", "sigmoid", "erf"))
+pow, fmod = map(_binary_function, ("pow", "fmod"))
 sin, cos, atan = map(_function, ("sin", "cos", "atan"))
-
-
-def pow(a: Operand, b: Operand) -> Scalar:
-    """`a` to the power of `b`."""
-    return binary("pow", a, b)
 
 
 def maximum(a: Operand, b: Operand) -> Scalar:

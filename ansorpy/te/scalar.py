@@ -9,7 +9,7 @@ import numpy as np
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import DTYPES, FLOATS, INTEGER_RANGE, INTS, NUMBERS
 from ansorpy.expr.expr import BITS, Binary, Call, Const, Expr
-from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.te.dag import Node
 
 Number = int | float | bool
@@ -144,7 +144,7 @@ def binary(op: str, a: Operand, b: Operand) -> Scalar:
     dtype = left.dtype
     if op in ("and", "or"):
         fits, want = dtype == "bool", "bool"
-    elif op in ("div", "pow"):
+    elif op == "div" or op in BINARY_FUNCTIONS:
         fits, want = dtype in FLOATS, "a float dtype (for integers use // or te.cast)"
     elif op in ("floordiv", "mod", *BITS):
         fits, want = dtype in INTS, "an integer dtype"

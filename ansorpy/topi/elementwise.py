@@ -69,16 +69,14 @@ def _quotient(a: te.Operand, b: te.Operand) -> te.Scalar:
 
 def _remainder(a: te.Operand, b: te.Operand) -> te.Scalar:
     a, b = pair(a, b, "truncate_mod")
-    if a.dtype not in FLOATS:
-        return a - _quotient(a, b) * b
-    down = a / b
-    return a - te.select(down < 0, te.ceil(down), te.floor(down)) * b
+    return te.fmod(a, b) if a.dtype in FLOATS else a - _quotient(a, b) * b
 
 
 def _modulo(a: te.Operand, b: te.Operand) -> te.Scalar:
     a, b = pair(a, b, "mod")
     if a.dtype in FLOATS:
-        return a - te.floor(a / b) * b
+        rest = te.fmod(a, b)
+        return te.select(te.all(rest != 0, (rest < 0) != (b < 0)), rest + b, rest)
     if isinstance(b.expr, Const) and b.expr.value:
         return a % b
     size = te.maximum(te.abs(b), 1)  # a divisor that is data may be 0

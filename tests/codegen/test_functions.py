@@ -164,3 +164,20 @@ def test_llvm_and_numba_agree_to_the_bit_on_functions_with_a_branch() -> None:
         wide = x.astype(float)
         want = np.sin(wide) * np.cos(np.rint(wide))
     np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+@pytest.mark.measure
+@pytest.mark.parametrize(("dtype", "lanes"), [("float32", 16), ("float64", 4), ("float32", 0)])
+def test_fmod_is_exact(dtype: str, lanes: int) -> None:
+    ends = EDGES[: len(EDGES) // 4 * 4].astype(dtype)
+    a, b = np.repeat(ends, len(ends)), np.tile(ends, len(ends))
+    at: Expr = add(mul(Var("i"), lanes), Var("l")) if lanes else Var("i")
+    value = Binary("fmod", read("A", at, dtype=dtype), read("B", at, dtype=dtype))
+    tile = Tile((), (("l", lanes),) if lanes else (), store("C", (at,), value))
+    buffers = [buffer(name, dtype, a.shape) for name in "AB"]
+    buffers.append(buffer("C", dtype, a.shape, Scope.OUTPUT))
+    prog = program(buffers, For("i", c(len(a) // max(1, lanes)), tile))
+    with np.errstate(all="ignore"):
+        want = np.fmod(a, b)
+    for run in (run_llvm, run_source):
+        np.testing.assert_array_equal(run(prog, {"A": a, "B": b})["C"], want)

@@ -28,7 +28,8 @@ CALLS: dict[str, Any] = {
 BINARY: dict[str, Any] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b,
-    "min": min, "max": max, "pow": lambda a, b: a**b, "lt": lambda a, b: a < b,
+    "min": min, "max": max, "pow": lambda a, b: a**b, "fmod": math.fmod,
+    "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
     "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b, "bitxor": lambda a, b: a ^ b,

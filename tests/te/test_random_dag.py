@@ -54,7 +54,7 @@ def test_random_dags_cover_the_language() -> None:
         "several outputs", "chain", "zero rank", "extent 1", "start", "select", "cast", None,
         "sum", "max", "min", "prod", "argmax", "argmin", "float32", "float64", "int32",
         "add", "sub", "mul", "div", "floordiv", "mod", "bitand", "bitor",
-        "bitxor", "bitnot", "shl", "shr", "pow", "exp", "log", "tanh", "erf",
+        "bitxor", "bitnot", "shl", "shr", "pow", "fmod", "exp", "log", "tanh", "erf",
         "sqrt", "rsqrt", "sigmoid", "floor", "ceil", "round", "trunc", "sin", "cos", "atan",
         "log1p", "abs", "neg",
     )  # fmt: skip

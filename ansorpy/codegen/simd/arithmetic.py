@@ -260,6 +260,8 @@ class Arithmetic:
         if op == "pow":
             integer = dtype not in FLOATS
             return self.power_of_integer(x, y) if integer else self.call("pow", x.type, x, y)
+        if op == "fmod":
+            return b.frem(x, y)  # LLVM calls the C library for every lane
         if dtype in FLOATS:
             code = {"+": b.fadd, "-": b.fsub, "*": b.fmul, "/": b.fdiv}[op]
             return code(x, y, flags=FLAGS)

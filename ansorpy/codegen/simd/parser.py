@@ -37,7 +37,9 @@ SYMBOLS: dict[type, str] = {
     ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
     ast.And: "and", ast.Or: "or", ast.Not: "not", ast.USub: "neg",
 }  # fmt: skip
-CALLS = {"bitnot", "min", "max", "pow", "rsqrt", "sigmoid", *INTRINSICS, *POLYNOMIALS, *STORED}
+CALLS = {
+    "bitnot", "min", "max", "pow", "fmod", "rsqrt", "sigmoid", *INTRINSICS, *POLYNOMIALS, *STORED,
+}  # fmt: skip
 
 
 def parse(

@@ -17,7 +17,7 @@ from ansorpy.expr.expr import (
     Select,
     Var,
 )
-from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.frontends.tc.ast import (
     Apply,
     Cond,
@@ -42,7 +42,8 @@ ONE: Final[Mapping[str, str]] = {
     **{name: name for name in FUNCTIONS if name not in ("neg", "not", "bitnot")},
 }
 TWO: Final[Mapping[str, str]] = {
-    "max": "max", "min": "min", "fmax": "max", "fmin": "min", "pow": "pow",
+    "max": "max", "min": "min", "fmax": "max", "fmin": "min",
+    **{name: name for name in BINARY_FUNCTIONS},
 }  # fmt: skip
 ARGS: Final = ("argmax", "argmin")
 VALUES: Final[Mapping[str, float]] = {"inf": float("inf"), "nan": float("nan")}
