@@ -5,7 +5,18 @@ from typing import Any
 import numpy as np
 
 from ansorpy import te, topi
-from tests.topi.cases import ANY, FLOATS, Array, Case, Draw, narrowed, shape, some_axes, tensor
+from tests.topi.cases import (
+    ANY,
+    FLOATS,
+    SIGNED,
+    Array,
+    Case,
+    Draw,
+    narrowed,
+    shape,
+    some_axes,
+    tensor,
+)
 
 
 def reshape(rng: Draw) -> Case:
@@ -46,6 +57,19 @@ def broadcast_to(rng: Draw) -> Case:
     extents = shape(rng, 1, 4)
     x = tensor(rng, narrowed(rng, extents), ANY)
     return topi.broadcast_to(x, extents), (x,), lambda x: np.broadcast_to(x, extents)
+
+
+def cumsum(rng: Draw) -> Case:
+    x = tensor(rng, (*shape(rng, 0, 2), int(rng.integers(1, 100)), *shape(rng, 0, 1)), SIGNED)
+    axis = int(rng.integers(-len(x.shape), len(x.shape)))
+    exclusive, reverse = bool(rng.integers(2)), bool(rng.integers(2))
+
+    def want(x: Array) -> Any:
+        ordered = np.flip(x, axis) if reverse else x
+        sums = np.cumsum(ordered, axis, x.dtype) - (ordered if exclusive else 0)
+        return np.flip(sums, axis) if reverse else sums
+
+    return topi.cumsum(x, axis, exclusive=exclusive, reverse=reverse), (x,), want
 
 
 def depth_to_space(rng: Draw) -> Case:

@@ -69,6 +69,7 @@ CASES: Final[Mapping[str, Callable[[np.random.Generator], Case]]] = {
     "concat": move_cases.concat,
     "dft": move_cases.dft,
     "frames": move_cases.frames,
+    "cumsum": move_cases.cumsum,
     "depth_to_space": move_cases.depth_to_space,
     "expand_dims": move_cases.expand_dims,
     "flatten": move_cases.flatten,

@@ -19,6 +19,9 @@ def w(*shape: int) -> te.Tensor:
 
 
 REFUSED: Final[dict[str, Callable[[], object]]] = {
+    "cannot sum X[3] cumulatively because it is bool; expected numbers (use topi.cast)": lambda: (
+        topi.cumsum(x(3, dtype="bool"))
+    ),
     "cannot take from X[3, 4] at W[2] because W is float32; "
     "expected integers: int8, uint8, int32, int64": lambda: topi.take(x(3, 4), w(2)),
     "cannot gather from X[3, 4] at X[3] because their ranks differ; "
