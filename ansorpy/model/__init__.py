@@ -4,5 +4,7 @@ compile.py      the spine: a graph becomes a verified bundle
 tasks.py        groups with equal Dags are one task; assemble.py: libraries become a bundle's plan
 verify.py       a bundle against ONNX Runtime or the interpreter of graphs
 api.py          `ansorpy.tune_model`; options.py, events.py, progress.py, explain.py beside it
+torch_compile.py  `ansorpy.compile`: a module of PyTorch; torch_module.py: the callable
+torch_backend.py  the backend of `torch.compile`
 race.py         a bundle against other runtimes, in turns; contestant.py: one of them
 """

@@ -93,15 +93,7 @@ def tune_model(call: ModelCall) -> ModelResult:
     target = local_target(call.cores) if call.target is None else call.target
     request = request_of(call, call.model, target, call.out, call.bind, call.shapes)
     store = default_store() if call.store is None else call.store
-    events = compiled(request, store, Experience.beside(store))
-    shown = is_painted(sys.stderr) if call.progress is None else call.progress
-    with model_reporter(sys.stderr) if shown else nullcontext(ignore) as report:
-
-        def tell(event: ModelEvent) -> None:
-            report(event)
-            call.on_event(event)
-
-        return follow_model(events, tell)
+    return tuned(request, store, call.progress, call.on_event)
 
 
 @keywords_of(ModelCall)
@@ -114,6 +106,24 @@ def compile_model(call: ModelCall) -> LoadedModel:
     """
     told = {name: getattr(call, name) for name in ModelCall.__dataclass_fields__}
     return load_model(tune_model(**told).bundle, threads=call.cores)
+
+
+def tuned(
+    request: ModelRequest,
+    store: RecordStore,
+    progress: bool | None,
+    on_event: Callable[[ModelEvent], object],
+) -> ModelResult:
+    """Tune a model; show progress, and call `on_event` with every event; errors as `tune_model`."""
+    events = compiled(request, store, Experience.beside(store))
+    shown = is_painted(sys.stderr) if progress is None else progress
+    with model_reporter(sys.stderr) if shown else nullcontext(ignore) as report:
+
+        def tell(event: ModelEvent) -> None:
+            report(event)
+            on_event(event)
+
+        return follow_model(events, tell)
 
 
 def request_of(

@@ -14,9 +14,7 @@ import torch
 
 from ansorpy.errors import AnsorError, GraphError, SpecError
 from ansorpy.importers.torch_program import export_module, first_line
-from ansorpy.model.options import ModelOptions
-from ansorpy.model.torch_compile import compile_program
-from ansorpy.records import default_store
+from ansorpy.model.torch_compile import CompileCall, compile_program
 
 Call = Callable[..., Any]
 MAX_SHAPES: Final = 8  # compiled instances of a graph with symbolic extents, as Dynamo's own limit
@@ -44,7 +42,7 @@ def backend(
     given = dict(options or {})
     strict = bool(given.pop("strict", False))
     try:
-        asked = ModelOptions(**{"trials": 0, **given})
+        asked = CompileCall(module, examples, **{"trials": 0, "progress": False, **given})
     except TypeError as error:
         raise SpecError(f"cannot compile with these options because {error}") from error
     _check_break(module, strict)
@@ -56,7 +54,7 @@ def backend(
 class _BySizes:
     """Compiles a graph for the extents of its arguments when they first occur."""
 
-    def __init__(self, module: Any, asked: ModelOptions, strict: bool) -> None:
+    def __init__(self, module: Any, asked: CompileCall, strict: bool) -> None:
         self._module, self._asked, self._strict = module, asked, strict
         self._made: dict[tuple[Any, ...], Call] = {}
 
@@ -70,7 +68,7 @@ class _BySizes:
         return self._module(*values)
 
 
-def _compiled(module: Any, examples: Sequence[Any], asked: ModelOptions, strict: bool) -> Call:
+def _compiled(module: Any, examples: Sequence[Any], asked: CompileCall, strict: bool) -> Call:
     """Return the compiled graph, or the eager one with a warning."""
     try:
         return _Frozen(module, examples, asked)
@@ -86,7 +84,7 @@ class _Frozen:
         GraphError: the graph cannot be compiled.
     """
 
-    def __init__(self, module: Any, examples: Sequence[Any], asked: ModelOptions) -> None:
+    def __init__(self, module: Any, examples: Sequence[Any], asked: CompileCall) -> None:
         _check_gradients(module, examples)
         self._module, self._warned = module, False
         self._frozen = {n: one for n, one in enumerate(examples) if _is_frozen(one)}
@@ -95,7 +93,7 @@ class _Frozen:
         constant = _with_constants(module, self._frozen)
         with torch._guards.tracing(None), torch.no_grad():  # apart from Dynamo's own trace
             program = export_module(constant, [examples[n] for n in self._inputs])
-            self._model = compile_program(program, "graph", asked, default_store())
+            self._model = compile_program(program, "graph", asked)
 
     def __call__(self, *values: Any) -> Any:
         for n, one in self._frozen.items():

@@ -11,21 +11,17 @@ from ansorpy.bundle.load import load_model
 from ansorpy.graph import Graph
 from ansorpy.importers.torch_program import export_module, graph_of_program
 from ansorpy.measure.host import local_target
-from ansorpy.model.compile import ModelRequest, compiled
+from ansorpy.model.api import ignore, tuned
+from ansorpy.model.compile import ModelRequest
 from ansorpy.model.events import ModelEvent
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.torch_module import CompiledModule
 from ansorpy.model.verify import LEAST_BOUND, ModelReference
 from ansorpy.records import RecordStore, default_store
-from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
 
 __all__ = ["compile", "compile_program"]
-
-
-def ignore(event: ModelEvent) -> None:
-    """Show nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +42,10 @@ class CompileCall(ModelOptions):
     out: Annotated[
         Path | str | None, Option("Path of the bundle, which is not kept unless given.")
     ] = field(default=None, kw_only=True)
+    progress: Annotated[
+        bool | None,
+        Option("Show progress on standard error: True, False, or None: only on a terminal."),
+    ] = field(default=None, kw_only=True)
     on_event: Annotated[
         Callable[[ModelEvent], object],
         Option("Called with every event (`ansorpy.events`, `ansorpy.model.events`)."),
@@ -64,33 +64,23 @@ def compile(call: CompileCall) -> CompiledModule:
         RunError: no verified kernel for a part of the module, or the outputs are wrong.
     """
     program = export_module(call.module, call.args, call.kwargs)
-    store = default_store() if call.store is None else call.store
-    out = None if call.out is None else Path(call.out)
-    name = type(call.module).__name__
-    return compile_program(program, name, call, store, out, call.on_event)
+    return compile_program(program, type(call.module).__name__, call)
 
 
-def compile_program(
-    program: Any,
-    name: str,
-    options: ModelOptions,
-    store: RecordStore,
-    out: Path | None = None,
-    on_event: Callable[[ModelEvent], object] = ignore,
-) -> CompiledModule:
+def compile_program(program: Any, name: str, call: CompileCall) -> CompiledModule:
     """Compile a `torch.export.ExportedProgram` that has its example arguments; see `compile`.
 
     Args:
         name: the name in messages and of the bundle.
-        out: path of the bundle, which is not kept unless given.
+        call: the options; its module is not read.
     """
     graph = graph_of_program(program, name)
-    target, reference = local_target(options.cores), reference_of(program, graph)
+    target, reference = local_target(call.cores), reference_of(program, graph)
+    store = default_store() if call.store is None else call.store
     with tempfile.TemporaryDirectory(prefix="ansorpy-torch-") as folder:
-        path = Path(folder) / "model.zip" if out is None else out
-        request = ModelRequest(graph, target, options, path, reference=reference)
-        for event in compiled(request, store, Experience.beside(store)):
-            on_event(event)
+        path = Path(folder) / "model.zip" if call.out is None else Path(call.out)
+        request = ModelRequest(graph, target, call, path, reference=reference)
+        tuned(request, store, call.progress, call.on_event)
         return CompiledModule(program, graph, load_model(path, target.cores))
 
 
