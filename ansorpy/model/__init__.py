@@ -5,6 +5,6 @@ tasks.py        groups with equal Dags are one task; assemble.py: libraries beco
 verify.py       a bundle against ONNX Runtime or the interpreter of graphs
 api.py          `ansorpy.tune_model`; options.py, events.py, progress.py, explain.py beside it
 torch_compile.py  `ansorpy.compile`: a module of PyTorch; torch_module.py: the callable
-torch_backend.py  the backend of `torch.compile`
+torch_backend.py  the backend of `torch.compile`; torch_split.py: parts around refused calls
 race.py         a bundle against other runtimes, in turns; contestant.py: one of them
 """

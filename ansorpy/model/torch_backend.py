@@ -15,6 +15,7 @@ import torch
 from ansorpy.errors import AnsorError, GraphError, SpecError
 from ansorpy.importers.torch_program import export_module, first_line
 from ansorpy.model.torch_compile import CompileCall, compile_program
+from ansorpy.model.torch_split import divided, refusals, replace_part, values_of
 
 Call = Callable[..., Any]
 MAX_SHAPES: Final = 8  # compiled instances of a graph with symbolic extents, as Dynamo's own limit
@@ -69,12 +70,45 @@ class _BySizes:
 
 
 def _compiled(module: Any, examples: Sequence[Any], asked: CompileCall, strict: bool) -> Call:
-    """Return the compiled graph, or the eager one with a warning."""
+    """Return the compiled graph, else one whose parts are compiled, else the eager one."""
+    try:
+        _check_gradients(module, examples)
+    except GraphError as error:
+        _refuse(str(error), strict, error)
+        return module.forward  # type: ignore[no-any-return]
     try:
         return _Frozen(module, examples, asked)
+    except GraphError as error:
+        if strict:
+            raise
+        return _in_parts(module, examples, asked, error)
     except AnsorError as error:
         _refuse(str(error), strict, error)
         return module.forward  # type: ignore[no-any-return]
+
+
+def _in_parts(module: Any, examples: Sequence[Any], asked: CompileCall, whole: GraphError) -> Call:
+    """Return a graph whose parts are compiled; calls that cannot be imported run in eager torch."""
+    with torch._guards.tracing(None), torch.no_grad():
+        bare = _without_facts(module)
+        refused = refusals(bare, values_of(bare, examples))
+        for reason in dict.fromkeys(refused.values()):
+            _refuse(reason, strict=False)
+        made, fits = divided(bare, refused)
+        if not refused or not fits:
+            if not refused:  # every call can be imported, the graph cannot
+                _refuse(str(whole), strict=False)
+            return module.forward  # type: ignore[no-any-return]
+        values = values_of(made, examples)
+        for node in made.graph.find_nodes(op="call_module"):
+            if node.target in fits:
+                part = getattr(made, node.target)
+                given = [values[one] for one in node.args]
+                try:
+                    replace_part(made, node.target, _Frozen(part, given, asked))
+                except AnsorError as error:
+                    _refuse(str(error), strict=False)
+    return made  # type: ignore[no-any-return]
 
 
 class _Frozen:
@@ -85,7 +119,6 @@ class _Frozen:
     """
 
     def __init__(self, module: Any, examples: Sequence[Any], asked: CompileCall) -> None:
-        _check_gradients(module, examples)
         self._module, self._warned = module, False
         self._frozen = {n: one for n, one in enumerate(examples) if _is_frozen(one)}
         self._versions = {n: one._version for n, one in self._frozen.items()}
@@ -141,7 +174,7 @@ def _is_frozen(value: Any) -> bool:
 
 def _with_constants(module: Any, frozen: Mapping[int, Any]) -> Any:
     """Return a copy of a graph module with some placeholders as its buffers."""
-    made = torch.fx.GraphModule(module, deepcopy(module.graph))
+    made = _without_facts(module)
     placeholders = made.graph.find_nodes(op="placeholder")
     for n, value in frozen.items():
         made.register_buffer(f"frozen_{n}", value.detach())
@@ -149,9 +182,15 @@ def _with_constants(module: Any, frozen: Mapping[int, Any]) -> Any:
             constant = made.graph.get_attr(f"frozen_{n}")
         placeholders[n].replace_all_uses_with(constant)
         made.graph.erase_node(placeholders[n])
-    for node in made.graph.nodes:
-        node.meta.clear()  # fake tensors of Dynamo's trace
     made.recompile()
+    return made
+
+
+def _without_facts(module: Any) -> Any:
+    """Return a copy of a graph module without the fake tensors of Dynamo's trace."""
+    made = torch.fx.GraphModule(module, deepcopy(module.graph))
+    for node in made.graph.nodes:
+        node.meta.clear()
     return made
 
 

@@ -9,6 +9,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
 
+from ansorpy.model.events import BundleWritten  # noqa: E402
 from ansorpy.model.torch_backend import EagerWarning  # noqa: E402
 from tests.torch.modules import MODULES, made  # noqa: E402
 
@@ -72,6 +73,35 @@ def test_a_fallback_is_an_error_if_strict(name: str) -> None:
     module, message = FALLBACKS[name]
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=message):
         compiled(module, strict=True)(torch.randn(3, 4))
+
+
+class Mixed(torch.nn.Module):  # type: ignore[misc]
+    """Layers around two operators without a kernel, one of which has two results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+        self.relu, self.norm = torch.nn.ReLU(inplace=True), torch.nn.BatchNorm1d(8)
+
+    def forward(self, x: Any) -> Any:
+        y = torch.special.airy_ai(self.relu(self.first(x)))
+        mantissa, exponent = torch.frexp(y)
+        return self.norm(self.relu(self.last(mantissa))) + 1, exponent
+
+
+def test_the_parts_around_an_unsupported_operator_are_compiled() -> None:
+    module, events = Mixed().eval(), list[object]()
+    model = compiled(module, on_event=events.append)
+    with pytest.warns(EagerWarning) as told:
+        model(torch.randn(4, 8))
+    warned = [str(one.message) for one in told if one.category is EagerWarning]
+    assert len(warned) == 2
+    assert "'aten.special_airy_ai.default'" in warned[0]
+    assert "'prims.frexp.default'" in warned[1]
+    assert sum(isinstance(event, BundleWritten) for event in events) == 2
+    x = torch.randn(4, 8)
+    for one, wanted in zip(model(x), module(x), strict=True):
+        torch.testing.assert_close(one, wanted)
 
 
 def test_a_graph_that_records_gradients_runs_in_eager_torch() -> None:
