@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ansorpy.model.verify import LEAST_BOUND
@@ -78,7 +79,7 @@ def measured(name: str, trials: int, threads: int, visits: int) -> float:
         times: dict[str, list[float]] = {who: [] for who in contestants}
         for _ in range(visits):
             for who, net in contestants.items():
-                times[who] += visited(lambda net=net: net(*inputs))
+                times[who] += visited(partial(net, *inputs))
     for who, all_s in times.items():
         told = spread(all_s)
         print(
