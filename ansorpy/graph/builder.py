@@ -29,6 +29,7 @@ from ansorpy.graph.interp import evaluate
 from ansorpy.graph.operator import EmptyResult, Operands, constant_values, operator_of, tensors
 from ansorpy.te.tensor import Tensor
 
+LARGEST_VALUE: Final = 1 << 34  # bytes; no model for one machine has a larger tensor
 FOLD_BYTES: Final = 1 << 20  # bytes; a larger result is left to the pass that folds
 
 
@@ -102,6 +103,7 @@ class GraphBuilder:
                 f"cannot compile {node} because it has {len(node.outputs)} outputs;"
                 f" expected at most {len(made)}"
             )
+        _check_sizes(node, made)
         if not self._folded(node, made):
             for one, tensor in zip(node.outputs, made, strict=False):
                 if one:
@@ -192,3 +194,12 @@ class GraphBuilder:
             if name:
                 self.constant(name, array, tensor.dtype)
         return True
+
+
+def _check_sizes(node: Node, made: Sequence[Tensor]) -> None:
+    for one in made:
+        if prod(one.shape) * SIZE_BYTES[one.dtype] > LARGEST_VALUE:
+            raise GraphError(
+                f"cannot compile {node} because its output is {one.dtype}{list(one.shape)[:16]};"
+                f" expected at most {LARGEST_VALUE} bytes"
+            )

@@ -195,6 +195,7 @@ class Operator:
     hosted: NumpyFunction | None = None
 
 
+MOST_TEXT: Final = 1000  # characters of the refusal of an operator: shapes may be long
 OPERATORS: Final[dict[str, Operator]] = {}
 
 
@@ -280,7 +281,8 @@ def tensors(
     except SpecError as error:
         if isinstance(error, GraphError):
             raise
-        raise GraphError(f"cannot compile {node} because of its operands: {error}") from error
+        text = str(error)[:MOST_TEXT]
+        raise GraphError(f"cannot compile {node} because of its operands: {text}") from error
     return (made,) if isinstance(made, Tensor) else tuple(made)
 
 

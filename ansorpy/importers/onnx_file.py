@@ -13,7 +13,7 @@ from ansorpy.errors import GraphError
 from ansorpy.graph import Dim, Extent, Graph, Weight
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array
-from ansorpy.importers.onnx_nodes import DOMAINS, NodeImporter
+from ansorpy.importers.onnx_nodes import DOMAINS, MOST_DEPTH, MOST_NODES, NodeImporter
 from ansorpy.importers.onnx_values import dtype_of
 
 OPSET: Final = 23  # operators are defined for this version of ONNX's operator set
@@ -68,6 +68,7 @@ def graph_of_model(
     """
     bind, shapes = bind or {}, shapes or {}
     if model.functions:
+        _check_functions(model)
         model = inliner.inline_local_functions(model)
     model, tensors = _at_opset(model)
     builder = GraphBuilder(name, hosted)
@@ -86,6 +87,8 @@ def graph_of_model(
     for key, weight in (weights or {}).items():
         scope[key] = builder.weight(nodes.fresh(key), weight)
     nodes.nodes(model.graph.node, scope)
+    if not model.graph.output:
+        raise GraphError(f"cannot import {name!r} because it has no outputs; expected one or more")
     for output in model.graph.output:
         if output.name not in scope:
             raise GraphError(
@@ -94,6 +97,38 @@ def graph_of_model(
             )
         builder.output(output.name, scope[output.name])
     return builder.graph()
+
+
+def _check_functions(model: onnx.ModelProto) -> None:
+    """Refuse functions that call themselves, or whose bodies multiply."""
+    bodies = {(one.domain, one.name): one for one in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+    entered: set[tuple[str, str]] = set()
+
+    def size(nodes: Sequence[onnx.NodeProto]) -> int:
+        total = len(nodes)
+        for node in nodes:
+            key = (node.domain, node.op_type)
+            if key not in bodies:
+                continue
+            if key in entered or len(entered) > MOST_DEPTH:
+                raise GraphError(
+                    f"cannot import function {node.op_type[:80]!r} because functions call it from"
+                    f" its own body or {MOST_DEPTH} deep; expected no recursion"
+                )
+            if key not in sizes:
+                entered.add(key)
+                sizes[key] = size(bodies[key].node)
+                entered.remove(key)
+            total += sizes[key]
+        if total > MOST_NODES:
+            raise GraphError(
+                f"cannot import the functions of the model because their bodies are {total} nodes;"
+                f" expected at most {MOST_NODES}"
+            )
+        return total
+
+    size(model.graph.node)
 
 
 def _opset(model: onnx.ModelProto) -> int:

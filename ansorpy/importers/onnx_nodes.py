@@ -84,6 +84,12 @@ class NodeImporter:
                         f"cannot import {place} because value {name[:80]!r} is not defined before"
                         " it; expected nodes in topological order"
                     )
+            twice = [name for name in filter(None, node.output) if name in scope]
+            if twice:
+                raise GraphError(
+                    f"cannot import {place} because value {twice[0][:80]!r} is defined twice;"
+                    " expected a name for each value"
+                )
             if node.domain not in DOMAINS:
                 raise GraphError(
                     f"cannot import {place} because its domain is {node.domain[:80]!r};"

@@ -22,6 +22,7 @@ KINDS: Final[Mapping[int, str]] = {
 }  # fmt: skip
 CODES: Final[Mapping[str, int]] = {name: code for code, name in KINDS.items()}
 DTYPE_ATTRIBUTES: Final = ("to", "dtype", "output_dtype")  # integers that name a dtype
+MOST_PARTS: Final = 1 << 16  # numbers, texts or characters of an attribute
 LARGEST_TENSOR: Final = 1 << 34  # bytes; larger tensors do not occur in models for one machine
 
 
@@ -142,6 +143,12 @@ def attributes_of(node: onnx.NodeProto, place: str) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {}
     kinds = onnx.AttributeProto
     for one in node.attribute:
+        length = max(len(one.ints), len(one.floats), len(one.strings), len(one.s))
+        if length > MOST_PARTS:
+            raise GraphError(
+                f"cannot import {place} because attribute {one.name[:80]!r} has {length} parts;"
+                f" expected at most {MOST_PARTS}"
+            )
         match one.type:
             case kinds.INT:
                 found[one.name] = (

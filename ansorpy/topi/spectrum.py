@@ -3,11 +3,15 @@
 A real number is one element of the last axis, a complex one two: real and imaginary part.
 """
 
+from typing import Final
+
 import numpy as np
 
 from ansorpy import te
 from ansorpy.te.tensor import Tensor
 from ansorpy.topi.common import axis_of, refuse, require_float, shown
+
+MOST_TURNS: Final = 1 << 20  # elements of the matrix of a transform: the engine has no FFT
 
 
 def dft(
@@ -35,6 +39,8 @@ def dft(
         refuse(action, f"the length is {count}", "1 or more")
     shown_count = count // 2 + 1 if onesided else count
     taps = min(count, data.shape[at])
+    if taps * shown_count > MOST_TURNS:
+        refuse(action, f"its matrix is {taps} x {shown_count}", f"at most {MOST_TURNS} elements")
     grid = np.outer(np.arange(taps), np.arange(shown_count)) % count
     angle = 2 * np.pi * grid / count * (1 if inverse else -1)
     share = 1 / count if inverse else 1.0

@@ -49,6 +49,8 @@ def _eye_like(on: Operands) -> Array:
     x = on.tensor(0)
     if len(x.shape) != 2:
         on.refuse(f"its input has rank {len(x.shape)}", "rank 2")
+    if x.shape[0] * x.shape[1] > MOST_ELEMENTS:
+        on.refuse(f"its shape is {list(x.shape)}", f"at most {MOST_ELEMENTS} elements")
     dtype = on.attribute("dtype", x.dtype)
     return np.eye(*x.shape, k=on.attribute("k", 0)).astype(dtype)
 

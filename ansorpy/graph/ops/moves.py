@@ -82,6 +82,8 @@ def _split(on: Operands) -> Sequence[Tensor]:
     extent, sizes = x.shape[axis], on.axes(1, "split")
     if sizes is None:
         count = on.attribute("num_outputs", len(on.node.outputs))
+        if count != len(on.node.outputs):
+            on.refuse(f"attribute 'num_outputs' is {count}", f"{len(on.node.outputs)} outputs")
         part = -(-extent // count)
         sizes = (*[part] * (count - 1), extent - part * (count - 1))
     return topi.split(x, sizes, axis)

@@ -52,6 +52,7 @@ class ResizedAxis:
                 return self.first * (old - 1) + i * step
 
 
+LARGEST_EXTENT: Final = 1 << 16  # elements of a resized axis: images are smaller
 MODES: Final = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
     "tf_crop_and_resize",
@@ -104,8 +105,8 @@ def _lines(on: Operands, x: Tensor, axes: Sequence[int]) -> list[ResizedAxis]:
         if len(scales) != len(axes) or min(scales) <= 0:
             on.refuse(f"its scales are {scales[:8]}", f"{len(axes)} positive numbers")
         sizes = [floor(scale * old) for scale, old in zip(scales, extents, strict=True)]
-    if min(sizes) < 1:
-        on.refuse(f"its sizes are {sizes[:8]}", "extents from 1 on")
+    if min(sizes) < 1 or max(sizes) > LARGEST_EXTENT:
+        on.refuse(f"its sizes are {sizes[:8]}", f"extents from 1 to {LARGEST_EXTENT}")
     crop = on.attribute("coordinate_transformation_mode") == "tf_crop_and_resize"
     roi = [float(v) for v in on.array(1).reshape(-1)] if crop else [0.0, 1.0]
     count = len(axes) if crop else 1
