@@ -12,6 +12,7 @@ from onnx.backend.test.loader import load_model_tests
 from ansorpy.errors import UnknownValueError
 from ansorpy.graph import Graph
 from ansorpy.graph.interp import Compute, reference, run
+from ansorpy.graph.passes import Pass, simplify
 from ansorpy.importers.onnx_file import graph_of_model
 from ansorpy.importers.onnx_values import KINDS
 
@@ -68,16 +69,22 @@ def cases() -> Iterator[NodeCase]:
 
 
 def difference(
-    case: NodeCase, compute: Compute = reference, hosted: bool = False
+    case: NodeCase,
+    compute: Compute = reference,
+    hosted: bool = False,
+    passes: Sequence[Pass] = (),
 ) -> tuple[str, Graph]:
     """Run a case; return how the outputs differ from the wanted ones ("" if not), and the graph.
+
+    Args:
+        passes: run on the graph before it is computed.
 
     Raises:
         GraphError: the model cannot be compiled.
     """
     for number, (_, wanted) in enumerate(case.sets):
         inputs = case.inputs(number)
-        graph = case.graph(inputs, hosted)
+        graph = simplify(case.graph(inputs, hosted), passes).graph
         found = run(graph, {name: inputs[name] for name in graph.inputs}, compute)
         for one, value, truth in zip(graph.outputs, found.values(), wanted, strict=True):
             dtype = graph.values[one.value].dtype

@@ -1,10 +1,11 @@
 """Scoreboard: the node tests of ONNX, through the interpreter or through untuned kernels.
 
-    python -m benchmarks.models.node_tests [--kernels] [--hosted] [--operators] [--why]
-        [--part N/M] [PATTERN ...]
+    python -m benchmarks.models.node_tests [--kernels] [--hosted] [--passes] [--operators]
+        [--why] [--part N/M] [PATTERN ...]
 
 A case passes if every output has the dtype, the shape and, within the tolerance of the case, the
-values that ONNX states. With --kernels every node is computed by machine code of ours.
+values that ONNX states. With --kernels every node is computed by machine code of ours, with
+--passes after the graph passes.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from ansorpy.codegen.loader import Loaded, build, load
 from ansorpy.errors import AnsorError, GraphError
 from ansorpy.graph.interp import reference
 from ansorpy.graph.operator import operator_of
+from ansorpy.graph.passes import PASSES
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.verify.guard_pages import Arena
 from ansorpy.measure.verify.inputs import constants
@@ -68,6 +70,7 @@ def main() -> int:
     parser.add_argument("patterns", nargs="*", help="parts of names of cases")
     parser.add_argument("--kernels", action="store_true", help="compute by machine code")
     parser.add_argument("--hosted", action="store_true", help="allow NumPy, counted apart")
+    parser.add_argument("--passes", action="store_true", help="run the graph passes first")
     parser.add_argument("--part", default="1/1", help="N/M: every M-th case, from the N-th on")
     parser.add_argument("--operators", action="store_true", help="print a line per operator")
     parser.add_argument("--why", action="store_true", help="print why a case does not pass")
@@ -84,7 +87,7 @@ def main() -> int:
             continue
         result, reason = "passed", ""
         try:
-            reason, graph = difference(case, compute, args.hosted)
+            reason, graph = difference(case, compute, args.hosted, PASSES if args.passes else ())
             numpy = any(operator_of(node).hosted for node in graph.nodes)
             kinds = "hosted" if numpy else "passed" if graph.nodes else "folded"
             result = "wrong" if reason else kinds

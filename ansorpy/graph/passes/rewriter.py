@@ -36,6 +36,7 @@ class Rewriter(GraphBuilder):
         self._inputs = list(graph.inputs)
         self._stands: dict[str, str] = {}
         self._names: dict[str, list[str]] = {}
+        self._digests = {one.digest: name for name, one in graph.weights.items()}
         self._fresh = 0
 
     def keep(self, node: Node) -> None:
@@ -67,12 +68,13 @@ class Rewriter(GraphBuilder):
         return self.add(op, inputs, (name,), attrs, like.name)[0]  # type: ignore[arg-type]
 
     def number(self, array: Array, like: Node, dtype: str | None = None) -> str:
-        """Add a constant of a fresh name, or return an equal small one of this walk."""
+        """Add a constant of a fresh name, or return an equal one."""
         weight = Weight.of(array, dtype)
-        for name in reversed(self.weights):
-            if self.weights[name].digest == weight.digest:
-                return name
-        return self.weight(self.fresh(like.outputs[0]), weight)
+        name = self._digests.get(weight.digest)
+        if name is None:
+            name = self.weight(self.fresh(like.outputs[0]), weight)
+            self._digests[weight.digest] = name
+        return name
 
     def ints(self, values: Sequence[int], like: Node) -> str:
         """Add a vector of int64, such as a shape, or return an equal constant."""
