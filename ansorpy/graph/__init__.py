@@ -7,6 +7,7 @@
     passes/         passes over graphs, each one file, and their manager
     facts.py        facts about a node from its tensor expressions, by the predicates of the rules
     partition.py    divides a graph into groups, each of which one kernel computes (groups.py)
+    chains.py       groups that one kernel may compute in blocks of rows: attention
     lower.py        the Dag of a group, whose operands have canonical names
     interp.py       runs a graph by the meaning of its operators: the oracle of every pass
 

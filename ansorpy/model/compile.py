@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from ansorpy.model.tasks import ModelTasks, tasks_of
 from ansorpy.model.verify import ModelReference, error_of, reference_of
 from ansorpy.records import RecordStore, task_key
 from ansorpy.sketch import derive
-from ansorpy.state.rule import Rule
+from ansorpy.state.rule import Rule, Verdict
 from ansorpy.target import Target
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
@@ -36,6 +36,7 @@ from ansorpy.units import duration
 
 LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
+FUSES: Final = "FuseChain"  # name of the rule of chains
 MANY_REDUCTIONS: Final = 3  # reductions from which on the sketches of a Dag are counted
 
 
@@ -107,8 +108,8 @@ class Compilation:
     @property
     def model_s(self) -> float:
         """The sum of the best times of all parts that have one."""
-        weights = self.tasks.weights
-        return sum(weights[name] * best_s for name, best_s in self.best_s.items())
+        weights = self.tasks.chosen(self.best_s).weights
+        return sum(count * self.best_s.get(name, 0.0) for name, count in weights.items())
 
     def follow(
         self, events: Generator[ModelEvent, None, None]
@@ -196,7 +197,11 @@ def compiled(
     rules = find_rules(target.kind, options.allow, options.without) if rules is None else rules
     simplified = simplify(request.graph)
     parted = partition(simplified.graph)
-    tasks = tasks_of(parted, lambda dag: _fits(dag, target, rules))
+    tasks = tasks_of(
+        parted,
+        lambda dag: _fits(dag, target, rules),
+        lambda dag: fuses(dag, target, rules),
+    )
     if not tasks.dags:
         raise SpecError(
             f"cannot tune {request.graph.name!r} because it computes nothing;"
@@ -207,10 +212,13 @@ def compiled(
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
         first = _request(request, tasks.dags, trials=0, seconds=None, weights={})
         ended = yield from work.follow(run(first, rules, store, Path(folder)))
-        if len(work.libraries) < len(tasks.dags):
-            if ended.stopped == "interrupted":
-                raise KeyboardInterrupt
-            raise RunError(_missing(tasks, work.libraries))
+        lacking = [one.task for one in tasks.parts if one.task not in work.libraries]
+        if lacking and ended.stopped == "interrupted":
+            raise KeyboardInterrupt
+        if lacking:
+            raise RunError(_missing(lacking))
+        measured_s = {name: made.best_s for name, made in work.libraries.items()}
+        work.tasks = tasks = tasks.chosen(measured_s)
         told = work.written()
         yield told
         stopped = ended.stopped
@@ -245,7 +253,7 @@ def _search(work: Compilation, store: RecordStore, rules: tuple[Rule, ...]) -> R
     asked, tasks = work.request, work.tasks
     options, weights = asked.options, tasks.weights
     trials = options.trials_of(len(tasks.dags))
-    part_s = {name: weights[name] * made.best_s for name, made in work.libraries.items()}
+    part_s = {name: weights[name] * work.libraries[name].best_s for name in weights}
     ranked = sorted(tasks.dags, key=lambda dag: -part_s[dag.name])
     heavy = [dag for dag in ranked if part_s[dag.name] >= LEAST_SHARE * work.model_s]
     heavy = heavy[: trials // LEAST_TRIALS]
@@ -296,6 +304,19 @@ def _fits(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:
     return True
 
 
+def fuses(dag: Dag, target: Target, rules: tuple[Rule, ...]) -> bool:
+    """Return True if a rule computes two reductions of a Dag in blocks of rows."""
+    try:
+        found = derive(dag, target, rules)
+    except SpecError:
+        return False
+    return any(
+        trial.rule == FUSES and trial.verdict is not Verdict.SKIP
+        for visit in found.visits
+        for trial in visit.trials
+    )
+
+
 def _divided(graph: Graph, simplified: Simplified, tasks: ModelTasks, seconds: float) -> Divided:
     return Divided(
         nodes_before=len(graph.nodes),
@@ -307,9 +328,8 @@ def _divided(graph: Graph, simplified: Simplified, tasks: ModelTasks, seconds: f
     )
 
 
-def _missing(tasks: ModelTasks, libraries: Mapping[str, TaskLibrary]) -> str:
-    names = [dag.name for dag in tasks.dags if dag.name not in libraries]
+def _missing(tasks: Sequence[str]) -> str:
     return (
-        f"cannot build the bundle because {len(names)} of {len(tasks.dags)} tasks have no verified"
-        f" library: {', '.join(names[:5])}; expected one for each"
+        f"cannot build the bundle because {len(set(tasks))} tasks have no verified library:"
+        f" {', '.join(dict.fromkeys(tasks[:5]))}; expected one for each"
     )

@@ -1,10 +1,11 @@
 """From a partition to tasks: groups with equal Dags are one task with a weight."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ansorpy.graph.chains import chains
 from ansorpy.graph.groups import NodeGroup, Partition, halves
 from ansorpy.graph.lower import Lowered, lower
 from ansorpy.te.analysis import workload_key
@@ -23,44 +24,86 @@ class ModelPart:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelTasks:
-    """The parts of a model in the order in which they run, and its tasks.
+class Cut:
+    """A part that may replace several others, by number: which is faster is measured."""
 
-    `weights` is the number of parts of each task, by name.
-    """
+    members: tuple[int, ...]
+    whole: ModelPart
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTasks:
+    """The parts of a model in the order in which they run, alternatives to them, and all tasks."""
 
     parts: tuple[ModelPart, ...]
     dags: tuple[Dag, ...]
+    cuts: tuple[Cut, ...] = ()
 
     @property
     def weights(self) -> dict[str, float]:
-        """The number of parts that each task computes."""
+        """The number of parts that each task computes, alternatives left out."""
         found = {dag.name: 0.0 for dag in self.dags}
         for part in self.parts:
             found[part.task] += 1.0
         return found
 
+    def chosen(self, best_s: Mapping[str, float]) -> "ModelTasks":
+        """Return the faster parts: an alternative replaces parts whose sum takes longer.
 
-def tasks_of(partition: Partition, fits: Callable[[Dag], bool] = lambda dag: True) -> ModelTasks:
+        Args:
+            best_s: by task; a part without a time is taken as it is.
+        """
+        parts: dict[int, ModelPart] = dict(enumerate(self.parts))
+        for cut in self.cuts:
+            known = [best_s.get(self.parts[n].task) for n in cut.members]
+            sum_s = sum(one for one in known if one is not None)
+            if None not in known and best_s.get(cut.whole.task, sum_s) < sum_s:
+                *others, last = cut.members
+                for n in others:
+                    del parts[n]
+                parts[last] = cut.whole
+        used = {part.task for part in parts.values()}
+        dags = tuple(dag for dag in self.dags if dag.name in used)
+        return ModelTasks(tuple(parts.values()), dags)
+
+
+def tasks_of(
+    partition: Partition,
+    fits: Callable[[Dag], bool] = lambda dag: True,
+    fuses: Callable[[Dag], bool] = lambda dag: False,
+) -> ModelTasks:
     """Return the parts and tasks of a partition; names of tasks have no text of a user.
 
     Args:
         fits: returns False for a Dag that is too large for one task: its group is halved.
+        fuses: returns True for the Dag of a chain that one kernel can compute in blocks of rows.
     """
     known: dict[str, Dag] = {}
-    parts = []
+
+    def part_of(group: NodeGroup, low: Lowered) -> ModelPart:
+        key = workload_key(low.dag)
+        if key not in known:
+            known[key] = replace(low.dag, name=_name(len(known), group))
+        return ModelPart(group, low, known[key].name)
+
+    graph, parts = partition.graph, list[ModelPart]()
     todo = list(reversed(partition.groups))
     while todo:
         group = todo.pop()
-        low = lower(partition.graph, group.nodes, group.outputs)
-        key = workload_key(low.dag)
-        if key not in known and len(group.nodes) > 1 and not fits(low.dag):
-            todo += reversed(halves(partition.graph, group))
+        low = lower(graph, group.nodes, group.outputs)
+        if len(group.nodes) > 1 and workload_key(low.dag) not in known and not fits(low.dag):
+            todo += reversed(halves(graph, group))
             continue
-        if key not in known:
-            known[key] = replace(low.dag, name=_name(len(known), group))
-        parts.append(ModelPart(group, low, known[key].name))
-    return ModelTasks(tuple(parts), tuple(known.values()))
+        parts.append(part_of(group, low))
+    verdicts: dict[str, bool] = {}
+    cuts = []
+    for chain in chains(graph, [part.group for part in parts]):
+        key = workload_key(chain.lowered.dag)
+        if key not in verdicts:
+            verdicts[key] = fuses(chain.lowered.dag)
+        if verdicts[key]:
+            cuts.append(Cut(chain.members, part_of(chain.whole, chain.lowered)))
+    return ModelTasks(tuple(parts), tuple(known.values()), tuple(cuts))
 
 
 def _name(number: int, group: NodeGroup) -> str:
