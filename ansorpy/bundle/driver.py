@@ -5,6 +5,7 @@
     void P_run(const P_args *, pool *)                         all steps; NULL: no pool
     void P_run_steps(const P_args *, pool *, int64_t begin, int64_t end)
     pool *P_pool_open(int32_t n), void P_pool_close(pool *)
+    const int64_t P_sizes[]                                    a number of words, and `sizes_of`
 
 `P_args` holds pointers: inputs, outputs, weights, packed, arena, scratch. Steps have the numbers of
 the plan; a last step copies outputs, if there are any to copy. A hosted step does nothing here,
@@ -50,10 +51,25 @@ def driver_text(plan: ModelPlan, memory: ModelMemory, prefix: str) -> str:
         lines += _copies(memory)
         steps.append("copies")
     lines += _run_steps(prefix, steps)
+    sizes = sizes_of(plan, memory)
+    sizes = [len(sizes), *sizes]
+    listed = ", ".join(f"i64 {size}" for size in sizes)
+    lines.append(f"@{prefix}_sizes = constant [{len(sizes)} x i64] [{listed}]")
     if not any(isinstance(step, HostedStep) for step in plan.steps):
         calls = [f"  call void @{name}(ptr %args, ptr %pool)" for name in steps]
         lines += _function(f"void @{prefix}_run(ptr %args, ptr %pool)", calls)
     return "\n".join(lines) + "\n"
+
+
+def sizes_of(plan: ModelPlan, memory: ModelMemory) -> list[int]:
+    """Return the bytes of weights, packed, arena, scratch, inputs, outputs; the number of steps."""
+    values = [*plan.inputs, *(output.value for output in plan.outputs)]
+    areas = (
+        memory.weights.size_bytes, memory.packed_bytes, memory.arena.size_bytes,
+        memory.scratch_bytes,
+    )  # fmt: skip
+    steps = len(plan.steps) + bool(memory.copies)
+    return [*areas, *(plan.values[name].size_bytes for name in values), steps]
 
 
 def _function(head: str, body: Sequence[str], internal: bool = False) -> list[str]:

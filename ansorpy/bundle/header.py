@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from ansorpy.artifact.header import C_TYPES, POOL_TYPE, wrapped
+from ansorpy.bundle.driver import sizes_of
 from ansorpy.bundle.memory import ModelMemory
 from ansorpy.bundle.plan import HostedStep, ModelPlan
 
@@ -18,11 +19,8 @@ def model_header(plan: ModelPlan, memory: ModelMemory, prefix: str) -> str:
     p, upper = prefix, prefix.upper()
     hosted = [k for k, step in enumerate(plan.steps) if isinstance(step, HostedStep)]
     features = sorted({name for kernel in plan.kernels for name in kernel.library.features})
-    count = len(plan.steps) + bool(memory.copies)
-    sizes = (
-        memory.weights.size_bytes, memory.packed_bytes, memory.arena.size_bytes,
-        memory.scratch_bytes, count,
-    )  # fmt: skip
+    *areas, count = sizes_of(plan, memory)
+    sizes = (*areas[:4], count)
     defined = "\n".join(
         f"#define {upper}_{n} {value}" for n, value in zip(SIZES, sizes, strict=True)
     )

@@ -47,7 +47,8 @@ class ModelRunner(Runner):
         samples: the bytes of `selftest.safetensors`; b"": there is no self-test.
 
     Raises:
-        RuntimeError: this processor lacks a feature that a kernel needs.
+        RuntimeError: this processor lacks a feature that a kernel needs, or the library is not of
+            this manifest.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class ModelRunner(Runner):
         if not getattr(library, f"{prefix}_supported")():
             needed = ", ".join(facts["features"])
             raise RuntimeError(f"cannot run the model because this processor lacks one of {needed}")
+        _check_sizes(facts, library)
         self.pool = Pool(library, prefix, threads) if threads != 1 else None
         self.packed = fresh((memory["packed_bytes"],), "uint8")
         scratch = fresh((memory["scratch_bytes"],), "uint8")
@@ -201,6 +203,20 @@ def _words(order: Sequence[Array]) -> Any:
     return (ctypes.c_void_p * len(order))(*(array.ctypes.data for array in order))
 
 
+def _check_sizes(facts: Mapping[str, Any], library: ctypes.CDLL) -> None:
+    """Raise RuntimeError unless the library takes memory of the sizes that the manifest tells."""
+    memory = facts["memory"]
+    told = [memory[f"{area}_bytes"] for area in ("weights", "packed", "arena", "scratch")]
+    for one in (*facts["inputs"], *facts["outputs"]):
+        told.append(math.prod(one["shape"]) * stored_dtype(one["dtype"]).itemsize)
+    told.append(facts["native_steps"])
+    symbol = f"{facts['prefix']}_sizes"
+    count = ctypes.c_int64.in_dll(library, symbol).value
+    found = list((ctypes.c_int64 * (1 + count)).in_dll(library, symbol))
+    if found[1:] != told:
+        raise RuntimeError("cannot run the model because model.json is not that of libmodel.so")
+
+
 def _tensor(facts: Mapping[str, Any], role: str) -> TensorSpec:
     # A model may give an input back under its own name: outputs have keys of their own.
     name = facts["name"] if role == "input" else facts.get("key", facts["name"])
@@ -246,11 +262,13 @@ def open_model(folder: Path, threads: int | None = None) -> ModelRunner:
         threads: as tuned unless given.
     """
     facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-    samples = folder / "selftest.safetensors"
+    samples, weights = folder / "selftest.safetensors", folder / "weights.safetensors"
+    if weights.stat().st_size != facts["memory"]["weights_bytes"]:
+        raise RuntimeError("cannot run the model because weights.safetensors is of another one")
     return ModelRunner(
         facts,
         ctypes.CDLL(str(folder / "libmodel.so")),
-        np.memmap(folder / "weights.safetensors", np.uint8, "r"),
+        np.memmap(weights, np.uint8, "r"),
         hosted_functions(folder, facts),
         facts["threads"] if threads is None else threads,
         samples.read_bytes() if samples.exists() else b"",

@@ -100,8 +100,8 @@ def resealed(data: bytes, rng: np.random.Generator) -> bytes:
     package = unbox(data, "good")
     content = {name: body for name, body in package.files.items() if name != MANIFEST}
     manifest = json.loads(json.dumps(dict(package.manifest)))
-    places = list(_places(manifest))
-    place, name = places[int(rng.integers(len(places)))]
+    found = list(places(manifest))
+    place, name = found[int(rng.integers(len(found)))]
     odd = ODD[int(rng.integers(len(ODD)))]
     if odd == "gone":
         del place[name]
@@ -126,14 +126,14 @@ ODD: Final[tuple[Any, ...]] = (
 )
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield every (container, key) of a JSON value but those that `box` writes."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for name, inner in pairs:
         if name not in ("files", "format"):
             yield value, name
             if isinstance(inner, dict | list):
-                yield from _places(inner)
+                yield from places(inner)
 
 
 def _zipped(files: Mapping[str, bytes], mode: int = 0o644, kind: int = zipfile.ZIP_STORED) -> bytes:

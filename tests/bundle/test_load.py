@@ -8,6 +8,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -24,6 +25,7 @@ from ansorpy.bundle.format import BUNDLE, LIBRARY, MANIFEST, WEIGHTS
 from ansorpy.bundle.load import LoadedModel, load_model
 from ansorpy.bundle.plan import HostedFunction, HostedStep
 from ansorpy.errors import PackageError
+from tests.artifact.mutations import ODD, places
 from tests.bundle.models import Model, model, with_self_test
 
 pytestmark = pytest.mark.measure
@@ -251,6 +253,31 @@ def test_a_manifest_of_other_kinds_is_refused(
         facts[field] = value
 
     with pytest.raises(PackageError, match=f"its manifest has no usable {field}"):
+        load_model(resealed(path, tmp_path / "bad.zip", change))
+
+
+def test_no_resealed_manifest_escapes_as_another_error(path: Path, tmp_path: Path) -> None:
+    """Sizes are compared with those of the library before it runs."""
+    rng = np.random.default_rng(0)
+
+    def change(facts: dict[str, Any]) -> None:
+        found = list(places(facts))
+        place, name = found[int(rng.integers(len(found)))]
+        place[name] = ODD[int(rng.integers(1, len(ODD)))]
+
+    for number in range(100):
+        with suppress(PackageError):
+            repr(load_model(resealed(path, tmp_path / f"{number}.zip", change)))
+
+
+@pytest.mark.parametrize("area", ["packed_bytes", "arena_bytes", "scratch_bytes"])
+def test_a_manifest_with_sizes_of_another_library_is_refused(
+    path: Path, tmp_path: Path, area: str
+) -> None:
+    def change(facts: dict[str, Any]) -> None:
+        facts["memory"][area] -= 64
+
+    with pytest.raises(PackageError, match=r"model\.json is not that of libmodel\.so"):
         load_model(resealed(path, tmp_path / "bad.zip", change))
 
 
