@@ -131,6 +131,8 @@ from ansorpy.topi.resize import resample as resample
 from ansorpy.topi.resize import resize_linear as resize_linear
 from ansorpy.topi.resize import resize_nearest as resize_nearest
 from ansorpy.topi.scan import cumsum as cumsum
+from ansorpy.topi.scatter import scatter_elements as scatter_elements
+from ansorpy.topi.scatter import scatter_nd as scatter_nd
 from ansorpy.topi.slicing import concat as concat
 from ansorpy.topi.slicing import flip as flip
 from ansorpy.topi.slicing import pad as pad

@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from ansorpy import te
 from ansorpy.errors import SpecError
-from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.dtypes import FLOATS, INTS
 
 LETTERS: Final = "ijlmnopq"  # names of result axes; `k` is the name of a reduced axis
 
@@ -38,6 +38,12 @@ def require_float(data: te.Tensor, action: str) -> None:
     """Refuse a tensor whose dtype is not a float."""
     if data.dtype not in FLOATS:
         refuse(action, f"{shown(data)} is {data.dtype}", f"a float dtype: {', '.join(FLOATS)}")
+
+
+def require_integers(data: te.Tensor, action: str) -> None:
+    """Refuse a tensor whose dtype is no integer, as those of indices."""
+    if data.dtype not in INTS:
+        refuse(action, f"{data.name} is {data.dtype}", f"integers: {', '.join(INTS)}")
 
 
 def require_length(data: te.Tensor, length: int, action: str) -> None:

@@ -5,9 +5,8 @@ no kernel reads outside of a tensor, for any indices.
 """
 
 from ansorpy import te
-from ansorpy.expr.dtypes import INTS
 from ansorpy.te.tensor import Tensor
-from ansorpy.topi.common import axis_of, refuse, shown
+from ansorpy.topi.common import axis_of, refuse, require_integers, shown
 
 
 def take(data: Tensor, indices: Tensor, axis: int = 0, *, name: str = "take") -> Tensor:
@@ -19,7 +18,7 @@ def take(data: Tensor, indices: Tensor, axis: int = 0, *, name: str = "take") ->
         SpecError: there is no such axis, or the indices are no integers.
     """
     action = f"take from {shown(data)} at {shown(indices)}"
-    _require_integers(indices, action)
+    require_integers(indices, action)
     at = axis_of(axis, len(data.shape), action)
     rank = len(indices.shape)
 
@@ -43,7 +42,7 @@ def gather_elements(
             rank, or exceeds that of `data` along another axis.
     """
     action = f"gather from {shown(data)} at {shown(indices)}"
-    _require_integers(indices, action)
+    require_integers(indices, action)
     at = axis_of(axis, len(data.shape), action)
     if len(indices.shape) != len(data.shape):
         refuse(action, "their ranks differ", f"indices of rank {len(data.shape)}")
@@ -71,7 +70,7 @@ def gather_nd(
             longer than the other axes of `data`.
     """
     action = f"gather from {shown(data)} at {shown(indices)}"
-    _require_integers(indices, action)
+    require_integers(indices, action)
     if not 0 <= batch_dims < min(len(data.shape), len(indices.shape)):
         most = min(len(data.shape), len(indices.shape)) - 1
         refuse(action, f"batch_dims is {batch_dims}", f"0 to {most}")
@@ -93,12 +92,10 @@ def gather_nd(
 
 def index_of(value: te.Scalar, extent: int) -> te.Scalar:
     """Return an element of a tensor as an index of an axis: from the end if negative, clamped."""
+    return te.clamped(from_the_end(value, extent), 0, extent - 1)
+
+
+def from_the_end(value: te.Scalar, extent: int) -> te.Scalar:
+    """Return an element of a tensor as an int64 that counts from the end if it is negative."""
     place = te.cast(value, "int64")
-    if value.dtype != "uint8":
-        place = te.select(place < 0, place + extent, place)
-    return te.clamped(place, 0, extent - 1)
-
-
-def _require_integers(indices: Tensor, action: str) -> None:
-    if indices.dtype not in INTS:
-        refuse(action, f"{indices.name} is {indices.dtype}", f"integers: {', '.join(INTS)}")
+    return place if value.dtype == "uint8" else te.select(place < 0, place + extent, place)

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ansorpy import topi
-from tests.topi.cases import ANY, Array, Case, Draw, shape, tensor
+from ansorpy import te, topi
+from tests.topi.cases import ANY, SIGNED, Array, Case, Draw, shape, tensor
 
 INDEX: Final = ("int32", "int64", "int8", "uint8")
 
@@ -56,3 +56,61 @@ def gather_nd(rng: Draw) -> Case:
         return x[(*grid, *at)].reshape(*ids.shape[:-1], *x.shape[batch + length :])
 
     return topi.gather_nd(x, ids, batch), (x, ids), want
+
+
+def scattered(x: Array, at: Any, updates: Array, reduction: str) -> Array:
+    """Return a copy with one update after the other; `at` yields places, None for no place."""
+    out = np.array(x)
+    combine = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+    for place, update in zip(at, updates, strict=True):
+        if place is not None:
+            kept = out[place]
+            out[place] = update if reduction == "none" else combine[reduction](kept, update)
+    return out
+
+
+def _inside(index: Any, extent: int) -> int | None:
+    wide = int(index) + (extent if index < 0 else 0)
+    return wide if 0 <= wide < extent else None
+
+
+REDUCED: Final = ("none", "none", "add", "mul", "max", "min")
+
+
+def scatter_elements(rng: Draw) -> Case:
+    reduction = str(rng.choice(REDUCED))
+    x = tensor(rng, shape(rng, 1, 3), ANY if reduction == "none" else SIGNED)
+    axis = int(rng.integers(-len(x.shape), len(x.shape)))
+    extents = [int(rng.integers(1, n + 1)) for n in x.shape]
+    extents[axis] = int(rng.integers(1, 6))
+    ids = tensor(rng, extents, INDEX, "ids")
+    updates = te.placeholder(extents, "updates", x.dtype)
+
+    def want(x: Array, ids: Array, updates: Array) -> Any:
+        places = []
+        for place in np.ndindex(*ids.shape):
+            at, found = list(place), _inside(ids[place], x.shape[axis])
+            at[axis] = -1 if found is None else found
+            places.append(None if found is None else tuple(at))
+        return scattered(x, places, updates.ravel(), reduction)
+
+    made = topi.scatter_elements(x, ids, updates, axis, reduction=reduction)
+    return made, (x, ids, updates), want
+
+
+def scatter_nd(rng: Draw) -> Case:
+    reduction = str(rng.choice(REDUCED))
+    x = tensor(rng, shape(rng, 1, 3), ANY if reduction == "none" else SIGNED)
+    length = int(rng.integers(1, len(x.shape) + 1))
+    outer = shape(rng, 0, 2)
+    ids = tensor(rng, (*outer, length), INDEX, "ids")
+    updates = te.placeholder((*outer, *x.shape[length:]), "updates", x.dtype)
+
+    def want(x: Array, ids: Array, updates: Array) -> Any:
+        places: list[Any] = []
+        for vector in ids.reshape(-1, length):
+            at = tuple(_inside(n, extent) for n, extent in zip(vector, x.shape, strict=False))
+            places.append(None if None in at else at)
+        return scattered(x, places, updates.reshape(-1, *x.shape[length:]), reduction)
+
+    return topi.scatter_nd(x, ids, updates, reduction=reduction), (x, ids, updates), want

@@ -1,4 +1,4 @@
-"""Gathers inside of Dags: all sketches, drawn plans and rows, interpreted and as machine code."""
+"""Gathers, scatters and sums inside of Dags: drawn plans, interpreted and as machine code."""
 
 from collections.abc import Callable
 from typing import Final
@@ -95,6 +95,18 @@ def window(rng: Draw) -> te.Tensor:
     return te.compute((rows, length), body, "window")
 
 
+def cache(rng: Draw) -> te.Tensor:
+    rows, width, count = sizes(rng, 3)
+    data, new = te.placeholder((rows, width), "cache"), te.placeholder((count, width), "new")
+    at = te.placeholder((count, 1), "at", "int64")
+    return topi.relu(topi.scatter_nd(data, at, new * 2.0))
+
+
+def sums(rng: Draw) -> te.Tensor:
+    length, width = 40 + int(rng.integers(0, 40)), sizes(rng, 1)[0]
+    return topi.cumsum(te.placeholder((length, width), "T"), 0, reverse=True)
+
+
 def guarded(rng: Draw) -> te.Tensor:
     rows, width, count = sizes(rng, 3)
     data, ids = te.placeholder((rows, width), "T"), te.placeholder((count,), "ids", "int64")
@@ -108,6 +120,7 @@ def guarded(rng: Draw) -> te.Tensor:
 
 FORMS: Final[tuple[Callable[[Draw], te.Tensor], ...]] = (
     embedding, bag, elements, product, experts, looked_up_twice, best_rows, window, guarded,
+    cache, sums,
 )  # fmt: skip
 
 

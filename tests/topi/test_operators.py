@@ -43,6 +43,8 @@ CASES: Final[Mapping[str, Callable[[np.random.Generator], Case]]] = {
     "saturate_cast": quantize_cases.saturate_cast,
     "gather_elements": gather_cases.gather_elements,
     "gather_nd": gather_cases.gather_nd,
+    "scatter_elements": gather_cases.scatter_elements,
+    "scatter_nd": gather_cases.scatter_nd,
     "take": gather_cases.take,
     "avg_pool": window_cases.avg_pool,
     "batch_norm": window_cases.batch_norm,

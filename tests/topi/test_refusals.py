@@ -19,6 +19,28 @@ def w(*shape: int) -> te.Tensor:
 
 
 REFUSED: Final[dict[str, Callable[[], object]]] = {
+    "cannot scatter W[3, 5] into X[3, 4] at X[3, 5] because axis 1 has 5 indices; "
+    "expected at most 4": lambda: topi.scatter_elements(x(3, 4), x(3, 5, dtype="int64"), w(3, 5)),
+    "cannot scatter W[4] into X[3, 4] at X[3, 1] because there are W[4]; "
+    "expected rank 2, one per index": lambda: topi.scatter_elements(
+        x(3, 4), x(3, 1, dtype="int64"), w(4)
+    ),
+    "cannot scatter W[2, 5] into X[3, 4] at X[2, 1] because there are W[2, 5]; "
+    "expected updates of shape [2, 4]": lambda: topi.scatter_nd(
+        x(3, 4), x(2, 1, dtype="int64"), w(2, 5)
+    ),
+    "cannot scatter W[2] into X[3, 4] at X[2, 3] because its vectors are too long; "
+    "expected at most 2 indices each": lambda: topi.scatter_nd(
+        x(3, 4), x(2, 3, dtype="int64"), w(2)
+    ),
+    "cannot scatter W[2, 4] into X[3, 4] at X[2, 1] because reduction is 'mean'; "
+    "expected none, add, mul, max, min": lambda: topi.scatter_nd(
+        x(3, 4), x(2, 1, dtype="int64"), w(2, 4), reduction="mean"
+    ),
+    "cannot scatter W[2, 4] into X[3, 4] at X[2, 1] because the updates are float32; "
+    "expected int8, as the data": lambda: topi.scatter_nd(
+        x(3, 4, dtype="int8"), x(2, 1, dtype="int64"), w(2, 4)
+    ),
     "cannot sum X[3] cumulatively because it is bool; expected numbers (use topi.cast)": lambda: (
         topi.cumsum(x(3, dtype="bool"))
     ),
