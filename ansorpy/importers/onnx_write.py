@@ -138,6 +138,11 @@ class _Writer:
                 f"cannot write {node} because opset {OPSET} has no such operator;"
                 " expected an operator of ONNX"
             ) from error
+        optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+        for position, name in enumerate(outputs):
+            formal = schema.outputs[min(position, len(schema.outputs) - 1)]
+            if not name and formal.option != optional:
+                outputs[position] = self._fresh(next(filter(None, outputs)))
         attrs = {name: value for name, value in node.attrs.items() if name not in _DROPPED}
         for position, name in enumerate(_AS_INPUTS.get(node.op, ()), 1):
             if name in attrs and name not in schema.attributes:

@@ -79,7 +79,7 @@ def simplify_file(
     """
     if target.exists() and source.exists() and target.samefile(source):
         raise GraphError(f"cannot write {target} because it is the input; expected another file")
-    graph = read_model(source, bind, shapes)
+    graph = read_model(source, bind, shapes, hosted=True)
     made = simplify(graph, [one for one in PASSES if one.exact or not exact])
     from ansorpy.importers.onnx_write import operator_counts, write_model
 
@@ -126,7 +126,7 @@ def compared(source: Path, graph: Graph, target: Path, bind: Mapping[str, float]
         old, new = reference_run(source, {**inputs, **bound}), reference_run(target, inputs)
         by = "onnx.reference"
     except GraphError:
-        old, new = run(graph, inputs), run(read_model(target), inputs)
+        old, new = run(graph, inputs), run(read_model(target, hosted=True), inputs)
         by = "ansorpy's interpreter"
     error = _worst(old, new)
     if error <= ERROR_SHARE:

@@ -124,3 +124,20 @@ def test_a_model_that_differs_is_not_written(
     with pytest.raises(GraphError, match="an output of the simplified model differs by"):
         simplify_file(network, out, {"n": 1})
     assert [path.name for path in network.parent.iterdir()] == ["network.onnx"]
+
+
+def test_an_operator_without_a_kernel_stays(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"]),
+        helper.make_node("Abs", ["a"], ["b"]),
+        helper.make_node("TopK", ["b", "k"], ["y", ""], axis=1),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 5))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([2]), "k")],
+    )  # fmt: skip
+    path = tmp_path / "top.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)]), path)
+    made = simplify_file(path, path.with_name("small.onnx"))
+    assert made.after == {"Abs": 1, "TopK": 1}
