@@ -80,6 +80,12 @@ _index("ArgMax", topi.argmax)
 _index("ArgMin", topi.argmin)
 
 
+@operator("CumSum", "exclusive", "reverse")
+def _cumsum(on: Operands) -> Tensor:
+    exclusive, reverse = (bool(on.attribute(name, 0)) for name in ("exclusive", "reverse"))
+    return topi.cumsum(on.tensor(0), int(on.number(1)), exclusive=exclusive, reverse=reverse)
+
+
 @operator("Hardmax", "axis")
 def _hardmax(on: Operands) -> Tensor:
     """Return 1 at the first largest element along an axis, else 0."""
