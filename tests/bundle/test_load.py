@@ -29,7 +29,7 @@ from tests.artifact.mutations import ODD, places
 from tests.bundle.models import Model, model, with_self_test
 
 pytestmark = pytest.mark.measure
-SHORT = 311  # every so many bytes, unless ANSORPY_NIGHT is set
+SHORT = 1009  # every so many bytes, unless ANSORPY_NIGHT is set
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["hosted", "native"])
@@ -217,7 +217,7 @@ def test_without_verification_a_byte_flip_of_weights_only_is_accepted(
     begin = data.index(bytes(files[WEIGHTS]))
     weights = range(begin, begin + len(files[WEIGHTS]))
     bad = tmp_path / "bad.zip"
-    for at in range(7, len(data), 3 * SHORT):
+    for at in range(7, len(data), SHORT):
         bad.write_bytes(flipped(data, at))
         if at not in weights:
             with pytest.raises(PackageError):
