@@ -159,7 +159,7 @@ class GraphBuilder:
         every = [name or f"{node.outputs[0]}.out{n}" for n, name in enumerate(every)]
         for name, (shape, dtype) in zip(every, facts, strict=True):
             self._define(ValueInfo(name, shape, dtype))
-        self._nodes.append(Node(node.op, node.inputs, tuple(every), node.attrs, node.name))
+        self._append(Node(node.op, node.inputs, tuple(every), node.attrs, node.name))
         return node.outputs
 
     def _check_inputs(self, node: Node) -> None:

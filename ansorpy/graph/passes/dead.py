@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ansorpy.graph.graph import Graph, Node
+from ansorpy.graph.operator import operator_of
 from ansorpy.graph.passes.rewriter import Rewritten
 
 
@@ -13,7 +14,8 @@ def dead(graph: Graph) -> Rewritten:
                  the graph; or a constant is read by no node that stays
     Rewrite      the node, or the constant, is gone; an unread output of a node that stays has
                  the name "", which means that it is not wanted
-    Not handled  inputs of the graph: they are its interface
+    Not handled  inputs of the graph, which are its interface; outputs of a node that NumPy
+                 computes, each of which has a place in memory
     Source       Aho, Lam, Sethi and Ullman, Compilers, 2nd edition, section 9.1.6
     """
     needed = set(graph.wanted)
@@ -23,6 +25,8 @@ def dead(graph: Graph) -> Rewritten:
         node = old
         if needed.isdisjoint(filter(None, node.outputs)):
             continue
+        if operator_of(node).hosted is not None:
+            needed.update(filter(None, node.outputs))
         wanted = tuple(name if name in needed else "" for name in node.outputs)
         if wanted != node.outputs:
             node = replace(node, outputs=wanted)

@@ -31,6 +31,18 @@ def test_a_dead_node_and_its_constant_are_removed() -> None:
     assert_same_bits(graph, made.graph)
 
 
+@pytest.mark.parametrize(("op", "name"), [("Split", ""), ("TopK", "b")])
+def test_an_unread_output_has_no_name_unless_numpy_computes_it(op: str, name: str) -> None:
+    builder = GraphBuilder(hosted=True)
+    builder.input("x", (2, 4), "float32")
+    builder.constant("k", np.array([2] if op == "TopK" else [1, 3], np.int64))
+    builder.add(op, ["x", "k"], ["a", "b"], {"axis": 1})
+    builder.output("y", "a")
+    made = dead(builder.graph()).graph
+    assert [node.outputs for node in made.nodes] == [("a", name)]
+    assert made.values.keys() == {"x", "k", "a", *filter(None, [name])}
+
+
 def known_input(graph: Graph, values: np.ndarray) -> Graph:
     """Return the graph with its input as a constant."""
     return replace(graph, inputs=(), weights={**graph.weights, "x": Weight.of(values)})
