@@ -111,9 +111,13 @@ def gelu(
     )
 
 
+def _softplus(x: te.Scalar) -> te.Scalar:
+    return te.maximum(x, 0) + te.log1p(te.exp(-te.abs(x)))
+
+
 def softplus(data: Tensor, *, name: str = "softplus") -> Tensor:
     """Return log(1 + exp(x)), computed without overflow."""
-    return elementwise(lambda x: te.maximum(x, 0) + te.log(te.exp(-te.abs(x)) + 1), data, name=name)
+    return elementwise(_softplus, data, name=name)
 
 
 def softsign(data: Tensor, *, name: str = "softsign") -> Tensor:
@@ -125,6 +129,6 @@ def mish(data: Tensor, *, name: str = "mish") -> Tensor:
     """Return x * tanh(log(1 + exp(x))) (Misra, 2019)."""
 
     def body(x: te.Scalar) -> te.Scalar:
-        return x * te.tanh(te.maximum(x, 0) + te.log(te.exp(-te.abs(x)) + 1))
+        return x * te.tanh(_softplus(x))
 
     return elementwise(body, data, name=name)

@@ -37,8 +37,7 @@ def quantize_linear(
 ) -> Tensor:
     """Return round(data / scale) + zero_point, clipped to the range of `dtype`.
 
-    The quotient is rounded half to even. A kernel may compute it as a product with 1 / scale, so
-    that a quotient within two roundings of a half may go to the other neighbour.
+    The quotient is rounded to its dtype, then half to even.
 
     Args:
         dtype: dtype of the result, and of a zero point that is a tensor.

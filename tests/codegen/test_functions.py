@@ -123,6 +123,21 @@ def test_a_division_of_all_lanes_by_one_number_is_within_two_ulps(dtype: str, la
     assert np.all(np.abs(found[ok] - want[ok]) <= slack)
 
 
+@pytest.mark.measure
+def test_a_rounded_quotient_by_one_number_is_that_of_a_division() -> None:
+    by = np.array([0.1, 3.0, 0.7, 49.0, 1e-3, 6.1], np.float32)
+    x = (np.arange(-40, 40, dtype=np.float32) + np.float32(0.5)) * by[:, None]  # near halves
+    place = add(mul(Var("i"), 80), add(mul(Var("j"), 16), Var("l")))
+    quotient = Binary("div", read("A", place), read("B", Var("i")))
+    tile = Tile((), (("l", 16),), store("C", (place,), Call("round", quotient)))
+    buffers = [buffer("A", "float32", (480,)), buffer("B", "float32", by.shape)]
+    buffers.append(buffer("C", "float32", (480,), Scope.OUTPUT))
+    prog = program(buffers, For("i", c(len(by)), For("j", c(5), tile)))
+    found = run_all(prog, {"A": x.ravel(), "B": by})["C"].reshape(x.shape)
+    np.testing.assert_array_equal(found, np.rint(x / by[:, None]))
+    assert np.any(np.rint(x * (1 / by[:, None])) != found)  # halves that an inverse would turn
+
+
 @pytest.mark.parametrize("fn", [*NUMPY, "atan", "round", "erf", "sigmoid", "rsqrt"])
 def test_a_float64_function_is_within_1e_14(fn: str) -> None:
     x = samples(fn).astype(np.float64)

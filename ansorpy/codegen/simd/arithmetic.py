@@ -38,10 +38,8 @@ CLOSED = {
 FIXED = {F32: ("ps", I32), F64: ("pd", I64)}
 
 # Functions that are an instruction; the thread rounds to the nearest whole number, of two the even.
-INTRINSICS = {
-    "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc",
-    "sqrt": "sqrt",
-}  # fmt: skip
+ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc"}
+INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", **ROUNDINGS}
 
 
 class Arithmetic:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from ansorpy.codegen.simd.arithmetic import ROUNDINGS
 from ansorpy.codegen.simd.functions import Functions
 from ansorpy.codegen.simd.kinds import (
     COMPUTED,
@@ -142,6 +143,10 @@ class Expressions(Functions):
             return RuntimeValue(*self.load(node, point, guards))
         if op == "select":
             return self.select(node, point, guards)
+        if op in ROUNDINGS and args[0].op == "/":
+            # An inverse that is off by a rounding may give the other whole number.
+            a, b = (self.eval(part, point, guards) for part in args[0].args)
+            return self.single(op, self.pair("/", a, b, shares=False))
         parts = [self.eval(part, point, guards) for part in args]
         if op in STORED:
             return self.cast(op, parts[0])
@@ -166,8 +171,11 @@ class Expressions(Functions):
         value = RuntimeValue("int64", self.whole(x)) if isinstance(x, Index) else x
         return RuntimeValue(value.dtype, self.unary(op, value.dtype, value.ir))
 
-    def pair(self, op: str, x: Any, y: Any) -> Any:
-        """Return x op y; two Index stay one where the result is linear."""
+    def pair(self, op: str, x: Any, y: Any, shares: bool = True) -> Any:
+        """Return x op y; two Index stay one where the result is linear.
+
+        If `shares`, the quotients by one scalar are products with its inverse.
+        """
         x, y = self.as_index(x, y), self.as_index(y, x)
         if isinstance(x, Index) and isinstance(y, Index):
             linear = self.linear(op, x, y)
@@ -179,7 +187,7 @@ class Expressions(Functions):
         if op in ("//", "%") and isinstance(y, Index) and not y.terms and len(y.lanes) == 1:
             return RuntimeValue(dtype, self.divide_by(op, dtype, self.give(x, dtype), y.lanes[0]))
         a, b = self.give(x, dtype), self.give(y, dtype)
-        if op == "/" and width(a) and not width(b):
+        if op == "/" and shares and width(a) and not width(b):
             return RuntimeValue(dtype, self.shared_division(dtype, a, b))
         a, b = self.level(a, b)
         if op in HOLDS:
