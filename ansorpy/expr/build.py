@@ -2,10 +2,16 @@
 
 from collections.abc import Mapping
 
+from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import Binary, Const, Expr, Var
 
 ZERO = Const(0)
 ONE = Const(1)
+
+
+def zero(dtype: str) -> Const:
+    """Return 0 as a value of `dtype`; False for bool."""
+    return Const(False if dtype == "bool" else 0.0 if dtype in FLOATS else 0, dtype)
 
 
 def add(a: Expr, b: Expr) -> Expr:

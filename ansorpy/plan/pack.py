@@ -15,8 +15,7 @@ from math import prod
 from typing import Final, Protocol, TypeAlias
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, sub
-from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, sub, zero
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Select, Var, substitute, walk
 from ansorpy.expr.intervals import bounds, linear
 from ansorpy.loopir.nodes import Buffer, For, LoopKind, Phase, Scope, Seq, Stmt, Store
@@ -269,7 +268,6 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed]) -> Phase:
     layout = layouts[pack.tensor]
     buffer = layout.buffers[pack.output]
     read = Read(buffer.name, layout.index(source), pack.dtype)
-    zero = Const(0.0 if pack.dtype in FLOATS else 0, pack.dtype)
     inside: Expr = Binary("lt", position, Const(pack.extent))
     name, count = pack.steps or ("", 1)
     if pack.steps is not None:
@@ -287,7 +285,7 @@ def pack_phase(pack: Pack, layouts: Mapping[str, Indexed]) -> Phase:
     within = () if pack.steps is None else (step,)
     blocks = (Var(var(part.loop)) for part in pack.blocks)
     target = (outer, *(values[axis] for axis, _ in pack.whole), *blocks, column, *within)
-    body: Stmt = Store((pack.buffer.name,), target, (Select(inside, read, zero),))
+    body: Stmt = Store((pack.buffer.name,), target, (Select(inside, read, zero(pack.dtype)),))
     for loop in reversed(loops):
         body = replace(loop, body=body)
     tiles = pack.buffer.shape[0]

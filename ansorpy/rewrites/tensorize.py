@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.expr.affine import linear
-from ansorpy.expr.dtypes import FLOATS
+from ansorpy.expr.build import zero
 from ansorpy.expr.expr import Binary, Cast, Const, Expr, Read, Select, Var, transform, variables
 from ansorpy.expr.gathers import gathers
 from ansorpy.rewrites.intrinsics import LEFT, RIGHT, Intrinsic, unify
@@ -257,8 +257,7 @@ def _inside(dot: Dot, place: Expr, value: Expr, dtype: str) -> Expr:
     """Return a value with zeros behind the end of the axis."""
     if dot.axis.extent == dot.length * dot.steps:
         return value
-    zero = Const(0.0 if dtype in FLOATS else 0, dtype)
-    return Select(Binary("lt", place, Const(dot.axis.extent)), value, zero)
+    return Select(Binary("lt", place, Const(dot.axis.extent)), value, zero(dtype))
 
 
 def _sums(node: Compute, dot: Dot) -> Compute:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ansorpy import local_target, te
+from ansorpy import local_target, te, topi
 from ansorpy.codegen.loader import build, load
 from ansorpy.loopir.interp import run
 from ansorpy.measure.verify.cases import make_cases
@@ -56,3 +56,15 @@ def test_machine_code_of_an_operator_passes_the_verifier(name: str) -> None:
     program = bind(plan, row, target)
     loaded = load(build(program, target))
     assert verify(loaded, program.buffers, make_cases(dag, 1), constants(dag)) is None
+
+
+def test_a_select_on_a_part_of_a_vector_of_bools_equals_numpy() -> None:
+    """The masks that are dropped leave loads that are False, not 0."""
+    target, rng = local_target(cores=1), np.random.default_rng(0)
+    c, a, b = te.placeholder((6,), "C", "bool"), te.placeholder((), "A"), te.placeholder((), "B")
+    dag = te.dag(topi.where(c, a, b, name="Y"), inputs=[c, a, b])
+    inputs = random_inputs(rng, dag)
+    for plan in plans(derive(dag, target, CPU).sketches[0], target):
+        (row,) = sample(plan, 1, rng)
+        found = run(bind(plan, row, target), inputs, strict=True)["Y"]
+        np.testing.assert_array_equal(found, np.where(*inputs.values()))

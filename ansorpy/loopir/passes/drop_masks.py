@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from ansorpy.expr.build import zero
 from ansorpy.expr.dtypes import FLOATS
 from ansorpy.expr.expr import (
     Binary,
@@ -167,7 +168,7 @@ def _guarded(value: Expr, cond: Expr, every: bool = False) -> Expr:
             test, chosen = _guarded(inside, cond, every), every or _related(inside, cond)
             return Select(test, _guarded(then, cond, chosen), _guarded(other, cond, chosen))
         case Read() if every or _related(value, cond):
-            return Select(cond, value, Const(0.0 if value.dtype in FLOATS else 0, value.dtype))
+            return Select(cond, value, zero(value.dtype))
         case Read():
             return value
         case _:
