@@ -213,6 +213,15 @@ def _concat(on: Draft) -> None:
         on.node("Concat", *([x] if on.chance(0.5) else [x, x]), axis=0)
 
 
+def _split(on: Draft) -> None:
+    """Add a node of two outputs, of which one is often not read."""
+    if (x := on.pick()) and on.shape(x) and (extent := on.shape(x)[-1]) > 1:
+        first = int(on.rng.integers(1, extent))
+        names = on.name(), on.name()
+        on.builder.add("Split", (x, on.ints(first, extent - first)), names, {"axis": -1})
+        on.live.append(str(on.rng.choice(names)))
+
+
 def _formula(on: Draft) -> None:
     """Add an activation or a normalisation, spelt out."""
     if not (x := on.pick()) or not on.shape(x):
@@ -245,7 +254,7 @@ def _formula(on: Draft) -> None:
 
 MAKERS: tuple[Maker, ...] = (
     _unary, _binary, _binary, _cast, _twice, _transpose, _transpose, _view, _view, _product, _conv,
-    _normal, _reduction, _concat, _formula, _formula,
+    _normal, _reduction, _concat, _formula, _formula, _split,
 )  # fmt: skip
 
 

@@ -123,13 +123,13 @@ Rule = Callable[[Node, Rewriter], Sequence[str] | None]
 
 
 def rewrite_nodes(graph: Graph, rule: Rule) -> Rewritten:
-    """Return the graph with a rule tried at every node, in topological order."""
+    """Return the graph with a rule tried at every node whose first output is read, in order."""
     made = Rewriter(graph)
     sites = 0
     for old in graph.nodes:
         inputs = tuple(map(made.now, old.inputs))
         node = old if inputs == old.inputs else replace(old, inputs=inputs)
-        found = rule(node, made)
+        found = rule(node, made) if node.outputs[0] else None
         if found is None:
             made.keep(node)
             continue
