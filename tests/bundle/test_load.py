@@ -25,6 +25,9 @@ from ansorpy.bundle.format import BUNDLE, LIBRARY, MANIFEST, WEIGHTS
 from ansorpy.bundle.load import LoadedModel, load_model
 from ansorpy.bundle.plan import HostedFunction, HostedStep
 from ansorpy.errors import PackageError
+from ansorpy.graph import Output, ValueInfo, Weight
+from ansorpy.graph.hosted.choose import top_k
+from ansorpy.graph.hosted.text import function_text
 from tests.artifact.mutations import ODD, places
 from tests.bundle.models import Model, model, with_self_test
 
@@ -326,6 +329,26 @@ def test_a_wrong_result_of_a_hosted_function_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"sort_along returned float32\[1, 16\]; expected"):
         found(*made.inputs())
     assert any(isinstance(step, HostedStep) for step in plan.steps)
+
+
+def test_an_operator_of_the_graph_is_hosted(tmp_path: Path) -> None:
+    """TopK reads a weight and has two outputs of other dtypes, one of them in the arena."""
+    made = model(hosted=False)
+    plan = made.plan
+    added = {"k": ((1,), "int64"), "top": ((8, 4), "float32"), "at": ((8, 4), "int64")}
+    plan = replace(
+        plan,
+        values={**plan.values, **{n: ValueInfo(n, *facts) for n, facts in added.items()}},
+        weights={**plan.weights, "k": Weight.of(np.array([4]))},
+        steps=(*plan.steps, HostedStep("top_k", ("sum", "k"), ("top", "at"), '{"axis": 1}')),
+        hosted=(HostedFunction("top_k", function_text(top_k)),),
+        outputs=(Output("indices", "at"), Output("y", "sum")),
+    )
+    (x,) = made.inputs()
+    indices, y = load_model(write_bundle(tmp_path / "m.zip", plan))(x)
+    wanted = made.expected(x)[0]
+    np.testing.assert_array_equal(y, wanted)
+    np.testing.assert_array_equal(indices, np.argsort(-wanted, 1, kind="stable")[:, :4])
 
 
 def test_an_output_may_have_the_name_of_an_input(tmp_path: Path) -> None:
