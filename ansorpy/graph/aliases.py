@@ -33,6 +33,8 @@ def aliases(
     for number, node in enumerate(nodes):
         if operator_of(node).joins:
             made = _joined(graph, node, views, computed)
+        elif operator_of(node).hosted is not None:
+            made = {}
         else:
             made = _viewed(graph, node, facts_of(node))
         if made:

@@ -32,7 +32,9 @@ class GroupChain:
 def chains(graph: Graph, groups: Sequence[NodeGroup]) -> tuple[GroupChain, ...]:
     """Return the chains of groups that run in the given order; no group is in two chains."""
     reader = _only_readers(graph, groups)
-    tiled = [bool(_tiled(lower(graph, one.nodes, one.outputs).dag)) for one in groups]
+    tiled = [
+        not one.hosted and bool(_tiled(lower(graph, one.nodes, one.outputs).dag)) for one in groups
+    ]
     found, taken = [], set[int]()
     for first in range(len(groups)):
         if not tiled[first] or first in taken:
@@ -43,6 +45,8 @@ def chains(graph: Graph, groups: Sequence[NodeGroup]) -> tuple[GroupChain, ...]:
             if tiled[following]:
                 break
         if len(members) < 2 or not tiled[members[-1]] or taken.intersection(members):
+            continue
+        if any(groups[member].hosted for member in members):
             continue
         nodes = [node for member in members for node in groups[member].nodes]
         whole = group_of(graph, nodes, "a chain of reductions")

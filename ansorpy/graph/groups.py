@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansorpy.graph.graph import Graph, Node, View
+from ansorpy.graph.operator import operator_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class NodeGroup:
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
     why: str = ""
+
+    @property
+    def hosted(self) -> bool:
+        """True for a node that NumPy computes, which is alone in its group."""
+        return operator_of(self.nodes[0]).hosted is not None
 
     @property
     def title(self) -> str:
@@ -57,6 +63,8 @@ class Partition:
 
 def group_of(graph: Graph, nodes: Sequence[Node], why: str = "") -> NodeGroup:
     """Return the group of some nodes, whose outputs are the values that anything else reads."""
+    if operator_of(nodes[0]).hosted is not None:
+        return NodeGroup(tuple(nodes), nodes[0].outputs, why)
     inside = {id(node) for node in nodes}
     outputs = tuple(
         name

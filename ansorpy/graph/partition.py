@@ -52,10 +52,12 @@ class _Partitioner:
 
     def run(self) -> Partition:
         """Return the partition."""
-        own = [n for n in range(len(self.nodes)) if not self._is_view(n)]
-        tiled = [n for n in own if self._facts(n).tiled]
-        made = [self._grown(n) for n in tiled]
+        hosted = [n for n, node in enumerate(self.nodes) if operator_of(node).hosted is not None]
+        self.taken.update(hosted)
+        own = [n for n in range(len(self.nodes)) if n not in self.taken and not self._is_view(n)]
+        made = [self._grown(n) for n in own if self._facts(n).tiled]
         made = [self._pulled(members, why) for members, why in made]
+        made += [([n], "NumPy computes it: it has no kernel") for n in hosted]
         for n in own:
             if n not in self.taken:
                 made.append(self._pulled(*self._grown(n)))

@@ -150,7 +150,7 @@ def request_of(
         raise GraphError(
             f"cannot read {file} because of {error.strerror}; expected an ONNX model"
         ) from error
-    graph = read_model(file, bind, shapes)
+    graph = read_model(file, bind, shapes, options.hosted)
     return ModelRequest(graph, target, options, _bundle(place, file.stem), file, digest)
 
 

@@ -1,12 +1,23 @@
 """From the parts of a model and the libraries of its tasks to the plan of a bundle."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ansorpy.bundle.plan import KernelStep, ModelKernel, ModelPlan, SelfTest
+from ansorpy.bundle.plan import (
+    HostedFunction,
+    HostedStep,
+    KernelStep,
+    ModelKernel,
+    ModelPlan,
+    SelfTest,
+    Step,
+)
 from ansorpy.codegen.exported_types import Library
-from ansorpy.graph.graph import ValueInfo
+from ansorpy.graph.graph import Node, ValueInfo
 from ansorpy.graph.groups import Partition
+from ansorpy.graph.hosted.text import function_text
+from ansorpy.graph.operator import operator_of
 from ansorpy.model.tasks import ModelTasks
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
@@ -42,15 +53,21 @@ def plan_of(
     """
     graph = partition.graph
     values = dict(graph.values)
-    steps = []
+    steps: list[Step] = []
+    functions: dict[str, HostedFunction] = {}
     for number, part in enumerate(tasks.parts):
+        nodes = tuple(node.name or next(iter(node.outputs), "") for node in part.group.nodes)
+        if part.lowered is None:
+            (node,) = part.group.nodes
+            functions |= {(made := _function(node)).name: made}
+            steps.append(_hosted_step(node, made.name, nodes))
+            continue
         writes = []
         for place, value in enumerate(part.lowered.writes):
             if not value:  # the kernel computes more than the model needs
                 value = f"{number}.{place}"
                 values[value] = _unread(part.lowered.dag, place, value)
             writes.append(value)
-        nodes = tuple(node.name or next(iter(node.outputs), "") for node in part.group.nodes)
         steps.append(KernelStep(part.task, part.lowered.reads, tuple(writes), nodes))
     read = {partition.root(name) for step in steps for name in step.reads}
     read |= {partition.root(output.value) for output in graph.outputs}
@@ -65,6 +82,7 @@ def plan_of(
         kernels=tuple(_kernel(dag, libraries[dag.name]) for dag in tasks.dags),
         source_digest=origin.digest,
         threads=origin.threads,
+        hosted=tuple(functions.values()),
         self_test=self_test,
     )
 
@@ -73,6 +91,20 @@ def _kernel(dag: Dag, made: TaskLibrary) -> ModelKernel:
     constant = [n for n, one in enumerate(dag.placeholders) if one.constant]
     packed = tuple(constant) if made.library.packed_bytes else ()
     return ModelKernel(dag.name, made.library, packed, made.best_s, workload_key(dag))
+
+
+def _function(node: Node) -> HostedFunction:
+    """Return the NumPy function of a node, with its text."""
+    twin = operator_of(node).hosted
+    assert twin is not None  # else the node has a kernel
+    return HostedFunction(twin.function.__name__, function_text(twin.function))
+
+
+def _hosted_step(node: Node, function: str, nodes: tuple[str, ...]) -> HostedStep:
+    twin = operator_of(node).hosted
+    assert twin is not None  # else the node has a kernel
+    reads = tuple(name for name in node.inputs if name)
+    return HostedStep(function, reads, node.outputs, json.dumps(twin.arguments(node)), nodes)
 
 
 def _unread(dag: Dag, place: int, name: str) -> ValueInfo:

@@ -65,6 +65,7 @@ class ModelRequest:
 class ModelResult:
     """A written bundle, and the parts that it consists of.
 
+    `hosted` has the operators of the nodes that NumPy computes.
     `model_s` is the sum of the kernels' best times. `error` and `bound` are shares of the largest
     element of the reference.
     """
@@ -76,15 +77,17 @@ class ModelResult:
     reference: str
     parts: int
     tasks: tuple[TaskResult, ...]
+    hosted: tuple[str, ...]
     trials: int
     seconds: float
     stopped: Stopped
 
     def __str__(self) -> str:
         """Return a summary for people."""
+        hosted = f", {len(self.hosted)} nodes by NumPy" if self.hosted else ""
         return (
             f"{self.bundle}: kernels take {duration(self.model_s)} per call; {self.parts} calls of"
-            f" {len(self.tasks)} kernels, {self.trials} trials, {self.seconds:.0f} s"
+            f" {len(self.tasks)} kernels{hosted}, {self.trials} trials, {self.seconds:.0f} s"
             f" ({self.stopped}); error {self.error:.1e} of the largest element, at most"
             f" {self.bound:.1e} from {self.reference}"
         )
@@ -212,7 +215,8 @@ def compiled(
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
         first = _request(request, tasks.dags, trials=0, seconds=None, weights={})
         ended = yield from work.follow(run(first, rules, store, Path(folder)))
-        lacking = [one.task for one in tasks.parts if one.task not in work.libraries]
+        needed = [one.task for one in tasks.parts if one.task]
+        lacking = [name for name in needed if name not in work.libraries]
         if lacking and ended.stopped == "interrupted":
             raise KeyboardInterrupt
         if lacking:
@@ -239,6 +243,7 @@ def compiled(
         reference=told.reference,
         parts=len(tasks.parts),
         tasks=tuple(replace(work.results[dag.name], kernel=None) for dag in tasks.dags),
+        hosted=tuple(one.group.title for one in tasks.parts if one.lowered is None),
         trials=work.trials,
         seconds=clock() - begin_s,
         stopped=stopped,

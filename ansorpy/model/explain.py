@@ -18,7 +18,7 @@ def explanation(graph: Graph, simplified: Simplified, parted: Partition) -> str:
     """
     tasks = tasks_of(parted)
     flop = {dag.name: flop_count(dag) for dag in tasks.dags}
-    total = sum(flop[part.task] for part in tasks.parts) or 1
+    total = sum(flop[part.task] for part in tasks.parts if part.task) or 1
     before = Counter(node.op for node in graph.nodes)
     lines = [
         f"{graph.name}: {len(graph.nodes)} nodes: {_counts(before)}",
@@ -28,9 +28,10 @@ def explanation(graph: Graph, simplified: Simplified, parted: Partition) -> str:
         f" {total / 1e9:.3g} GFLOP",
     ]
     for number, part in enumerate(tasks.parts):
+        share = f"task {part.task}, {flop[part.task] / total:.1%} of the operations"
         lines += [
             f"{number}. {part.group.title} -> {_shapes(simplified.graph, part.group)},"
-            f" task {part.task}, {flop[part.task] / total:.1%} of the operations",
+            f" {share if part.task else 'hosted'}",
             f"   ended: {part.group.why}",
         ]
     return "\n".join(lines)

@@ -20,6 +20,10 @@ class ModelOptions(LocalOptions):
         ),
     ] = None
 
+    hosted: Annotated[
+        bool, Option("Let NumPy compute operators of a model that have no kernel.")
+    ] = False
+
     def __post_init__(self) -> None:
         LocalOptions.__post_init__(self)
         if self.trials_per_task is not None:

@@ -16,10 +16,13 @@ NAME_CHARACTERS: Final = 40  # characters of a task's name that tell its operato
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
-    """A group with its Dag, and the name of the task that computes it."""
+    """A group with its Dag, and the name of the task that computes it.
+
+    `lowered` is None and `task` empty for a node that NumPy computes.
+    """
 
     group: NodeGroup
-    lowered: Lowered
+    lowered: Lowered | None
     task: str
 
 
@@ -44,7 +47,8 @@ class ModelTasks:
         """The number of parts that each task computes, alternatives left out."""
         found = {dag.name: 0.0 for dag in self.dags}
         for part in self.parts:
-            found[part.task] += 1.0
+            if part.task:
+                found[part.task] += 1.0
         return found
 
     def chosen(self, best_s: Mapping[str, float]) -> "ModelTasks":
@@ -90,6 +94,9 @@ def tasks_of(
     todo = list(reversed(partition.groups))
     while todo:
         group = todo.pop()
+        if group.hosted:
+            parts.append(ModelPart(group, None, ""))
+            continue
         low = lower(graph, group.nodes, group.outputs)
         if len(group.nodes) > 1 and workload_key(low.dag) not in known and not fits(low.dag):
             todo += reversed(halves(graph, group))

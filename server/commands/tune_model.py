@@ -82,7 +82,7 @@ def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str
     from ansorpy.importers.model_file import read_model
     from ansorpy.model.explain import explanation
 
-    graph = read_model(Path(file), numbers(bind), shapes_of(shape))
+    graph = read_model(Path(file), numbers(bind), shapes_of(shape), hosted=True)
     simplified = simplify(graph)
     return explanation(graph, simplified, partition(simplified.graph))
 
@@ -106,6 +106,7 @@ def as_object(result: "ModelResult") -> dict[str, Any]:
         "bound": result.bound,
         "reference": result.reference,
         "calls": result.parts,
+        "hosted": list(result.hosted),
         "tasks": [
             {
                 "name": task.name,

@@ -129,3 +129,26 @@ def test_a_bundle_with_wrong_outputs_is_not_delivered(
     with pytest.raises(RunError, match=r"outputs are off by .* expected at most 2.0e-05"):
         play(compiled(request(tmp_path / "small.zip", trials=0), MemoryStore()))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_node_without_kernel_is_computed_by_numpy_and_counted(tmp_path: Path) -> None:
+    builder = GraphBuilder("chosen", hosted=True)
+    x = builder.input("x", (3, 40), "float32")
+    builder.add("Relu", [x], ["r"])
+    builder.add("TopK", ["r", builder.constant("k", np.array([4], np.int64))], ["v", "i"])
+    builder.add("Neg", ["v"], ["n"])
+    builder.output("values", "n")
+    builder.output("places", "i")
+    graph = builder.graph()
+    target, out = local_target(1), tmp_path / "chosen.zip"
+    asked = ModelRequest(graph, target, ModelOptions(trials=0, hosted=True), out)
+    events, result = play(compiled(asked, MemoryStore()))
+    assert result.hosted == ("TopK",)
+    assert isinstance(events[0], Divided)
+    assert (events[0].parts, events[0].tasks) == (3, 2)
+    inputs = random_inputs(graph, np.random.default_rng(1))
+    expected = run(graph, inputs)
+    with load_model(out) as model:
+        found = model(**inputs)
+    for name, array in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(array, expected[name])
