@@ -13,12 +13,13 @@ import onnx
 
 from ansorpy.errors import GraphError
 from ansorpy.graph.builder import GraphBuilder
-from ansorpy.graph.graph import Weight
+from ansorpy.graph.graph import Attribute, Weight
 from ansorpy.graph.operator import OPERATORS
 from ansorpy.importers.onnx_values import CODES, attributes_of, weight_of
 
 DOMAINS: Final = ("", "ai.onnx")
 MOST_DEPTH: Final = 16  # functions and branches inside one another
+MOST_STEPS: Final = 64  # steps of a loop that is written out
 MOST_NODES: Final = 100_000  # nodes after functions are replaced by their bodies
 
 Scope = dict[str, str]  # the name of a value in ONNX -> its name in the graph
@@ -37,7 +38,8 @@ class NodeImporter:
         self._special: Mapping[str, Callable[[onnx.NodeProto, Scope, str, int], None]] = {
             "Constant": self._constant, "Identity": self._identity, "Dropout": self._dropout,
             "If": self._if, "CastLike": self._cast_like, "Split": self._split,
-            "OptionalHasElement": self._has_element, "OptionalGetElement": self._identity,
+            "Scan": self._scan, "OptionalHasElement": self._has_element,
+            "OptionalGetElement": self._identity,
         }  # fmt: skip
 
     def fresh(self, name: str) -> str:
@@ -222,6 +224,44 @@ class NodeImporter:
             sizes = self.fresh(f"{node.output[0]}.sizes")
             inputs[1] = self.builder.constant(sizes, weight.array[weight.array != 0])
         self.builder.add("Split", inputs, outputs, attrs, node.name)
+
+    def _scan(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
+        """Add the body of a loop over sequences once per step."""
+        attrs = {one.name: one for one in node.attribute}
+        body, count = attrs["body"].g, int(attrs["num_scan_inputs"].i)
+        states = len(node.input) - count
+        unusual = [
+            name for name, one in attrs.items()
+            if name not in ("body", "num_scan_inputs") and any(one.ints)
+        ]  # fmt: skip
+        sequences = [scope[name] for name in node.input[states:]]
+        steps = self.builder.values[sequences[0]].fixed_shape[0] if sequences else 0
+        if unusual or not 0 < steps <= MOST_STEPS or states < 0:
+            raise GraphError(
+                f"cannot import {place} because it has {steps} steps, and attributes {unusual};"
+                f" expected 1 to {MOST_STEPS} steps along the first axes"
+            )
+        state = [scope[name] for name in node.input[:states]]
+        made: list[list[str]] = [[] for _ in body.output[states:]]
+        for step in range(steps):
+            at = self.builder.constant(self.fresh(f"{node.name}.{step}"), np.array(step))
+            rows = [self._add("Gather", [name, at], name, {"axis": 0}) for name in sequences]
+            local = {**scope, **{one.name: name for one, name in zip(
+                body.input, [*state, *rows], strict=True)}}  # fmt: skip
+            self.weights(body.initializer, local)
+            self.nodes(body.node, local, f"{node.name}.{step}", depth + 1)
+            ends = [local[one.name] for one in body.output]
+            state = ends[:states]
+            for found, name in zip(made, ends[states:], strict=True):
+                axis = self.builder.constant(self.fresh(f"{name}.axis"), np.array([0]))
+                found.append(self._add("Unsqueeze", [name, axis], name, {}))
+        rows = [self._add("Concat", found, "rows", {"axis": 0}) for found in made]
+        for name, value in zip(node.output, [*state, *rows], strict=False):
+            if name:
+                scope[name] = value
+
+    def _add(self, op: str, inputs: list[str], name: str, attrs: Mapping[str, Attribute]) -> str:
+        return self.builder.add(op, inputs, [self.fresh(name)], attrs)[0]
 
     def _if(self, node: onnx.NodeProto, scope: Scope, place: str, depth: int) -> None:
         """Add the branch that a known condition takes."""

@@ -115,6 +115,7 @@ from ansorpy.topi.pool import global_avg_pool as global_avg_pool
 from ansorpy.topi.pool import global_max_pool as global_max_pool
 from ansorpy.topi.pool import lp_pool as lp_pool
 from ansorpy.topi.pool import max_pool as max_pool
+from ansorpy.topi.pool import max_pool_with_index as max_pool_with_index
 from ansorpy.topi.quantize import dequantize_linear as dequantize_linear
 from ansorpy.topi.quantize import quantize_linear as quantize_linear
 from ansorpy.topi.quantize import saturate_cast as saturate_cast
@@ -130,6 +131,9 @@ from ansorpy.topi.reduction import sum as sum
 from ansorpy.topi.resize import resample as resample
 from ansorpy.topi.resize import resize_linear as resize_linear
 from ansorpy.topi.resize import resize_nearest as resize_nearest
+from ansorpy.topi.sample import col2im as col2im
+from ansorpy.topi.sample import grid_sample as grid_sample
+from ansorpy.topi.sample import reverse_sequence as reverse_sequence
 from ansorpy.topi.scan import cumsum as cumsum
 from ansorpy.topi.scatter import scatter_elements as scatter_elements
 from ansorpy.topi.scatter import scatter_nd as scatter_nd

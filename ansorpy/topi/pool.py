@@ -31,6 +31,37 @@ def max_pool(
     return _pool(data, window, "max", te.min_value(data.dtype), name)
 
 
+def max_pool_with_index(
+    data: Tensor, kernel: Extents = 2, stride: Extents | None = None, padding: Extents = 0,
+    *, dilation: Extents = 1, ceil_mode: bool = False, column_major: bool = False,
+    name: str = "max_pool",
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the maximum of every window, and its flat int64 index in `data`; the first of equals.
+
+    Args:
+        column_major: the index counts the spatial positions with the first axis fastest.
+
+    Raises:
+        SpecError: a rank other than 3 to 5, or a window that does not fit.
+    """
+    window = _window(data, kernel, stride, padding, dilation)
+    window = _reaching(window, data) if ceil_mode else window
+    letters, extents = _letters(data), data.shape[2:]
+    source = window.padded(data, 2, te.min_value(data.dtype), f"nc{letters}")
+    taps = window.taps(("rz", "ry", "rx")[3 - len(letters) :])
+    order = list(range(len(extents)))[:: -1 if column_major else 1]
+
+    def body(n: te.Scalar, c: te.Scalar, *at: te.Scalar) -> te.ArgReduction:
+        places = window.at(at, taps)
+        index = n * data.shape[1] + c
+        for d in order:
+            index = index * extents[d] + (places[d] - window.before[d])
+        return te.argmax(source[(n, c, *places)], [taps[d] for d in order], index=index)
+
+    shape = (*data.shape[:2], *window.outputs(extents))
+    return te.compute(shape, body, name, axes=("n", "c", *letters))
+
+
 def avg_pool(
     data: Tensor, kernel: Extents = 2, stride: Extents | None = None, padding: Extents = 0,
     *, dilation: Extents = 1, count_include_pad: bool = True, ceil_mode: bool = False,

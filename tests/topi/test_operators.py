@@ -10,7 +10,7 @@ import scipy.special
 from ansorpy import te, topi
 from ansorpy.oracle.reference import evaluate
 from tests.random_dag import random_inputs
-from tests.topi import cases, gather_cases, move_cases, quantize_cases, window_cases
+from tests.topi import cases, gather_cases, move_cases, quantize_cases, sample_cases, window_cases
 from tests.topi.cases import FLOATS, SIGNED, Case, position, reduction
 
 CASES: Final[Mapping[str, Callable[[np.random.Generator], Case]]] = {
@@ -65,12 +65,16 @@ CASES: Final[Mapping[str, Callable[[np.random.Generator], Case]]] = {
     "log_softmax": window_cases.softmax(topi.log_softmax, scipy.special.log_softmax),
     "lp_pool": window_cases.lp_pool,
     "max_pool": window_cases.max_pool,
+    "max_pool_with_index": window_cases.max_pool_with_index,
     "rms_norm": window_cases.rms_norm,
     "softmax": window_cases.softmax(topi.softmax, scipy.special.softmax),
     "broadcast_to": move_cases.broadcast_to,
     "concat": move_cases.concat,
     "dft": move_cases.dft,
     "frames": move_cases.frames,
+    "col2im": sample_cases.col2im,
+    "grid_sample": sample_cases.grid_sample,
+    "reverse_sequence": sample_cases.reverse_sequence,
     "cumsum": move_cases.cumsum,
     "depth_to_space": move_cases.depth_to_space,
     "expand_dims": move_cases.expand_dims,

@@ -163,6 +163,31 @@ def max_pool(rng: Draw) -> Case:
     return made, (x,), want
 
 
+def max_pool_with_index(rng: Draw) -> Case:
+    """Indices of drawn floats, which differ; a window holds at least one element of the data."""
+    kernel, stride = [2, 3], list(map(int, rng.integers(1, 3, 2)))
+    x = tensor(rng, (2, 3, *(k + int(rng.integers(1, 4)) for k in kernel)))
+    padding = [int(n) for n in rng.integers(0, 2, 4)]
+    flip = bool(rng.integers(2))
+
+    def want(x: Array) -> Any:
+        places = np.arange(x[0, 0].size).reshape(x.shape[2:])
+        if flip:
+            places = np.arange(x[0, 0].size).reshape(x.shape[:1:-1]).T
+        flat = np.arange(6).reshape(2, 3, 1, 1) * x[0, 0].size + places
+        index = np.array(flat, np.int64)
+        values = windows(around(x, padding, -np.inf), kernel, stride, [1, 1])
+        rows = windows(around(index, padding, -1), kernel, stride, [1, 1])
+        best = values.reshape(*values.shape[:4], -1).argmax(-1)[..., None]
+        return [
+            np.take_along_axis(part.reshape(*part.shape[:4], -1), best, -1)[..., 0]
+            for part in (values, rows)
+        ]
+
+    made = topi.max_pool_with_index(x, kernel, stride, padding, column_major=flip)
+    return made, (x,), want
+
+
 def reaching(x: te.Tensor, reach: list[int], stride: list[int], padding: list[int]) -> list[int]:
     """Return the padding with which a last window that begins inside of it is whole."""
     rank, found = len(reach), list(padding)

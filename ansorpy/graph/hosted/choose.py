@@ -98,3 +98,26 @@ def _det(on: Operands) -> Sequence[Facts]:
     if len(shape) < 2 or shape[-1] != shape[-2] or on.dtype(0) not in ("float32", "float64"):
         on.refuse(f"its input is {on.dtype(0)}{list(shape)}", "square matrices of float32, float64")
     return [(shape[:-2], on.dtype(0))]
+
+
+def cumulative_product(
+    reads: Sequence[Array], exclusive: int = 0, reverse: int = 0
+) -> tuple[Array]:
+    """Return the products of the elements up to each element along an axis."""
+    x, axis = reads[0], int(reads[1].reshape(-1)[0])
+    x = np.flip(x, axis) if reverse else x
+    found = np.cumprod(x, axis, dtype=x.dtype)
+    if exclusive:
+        found = np.roll(found, 1, axis)
+        first = [slice(None)] * x.ndim
+        first[axis] = slice(0, 1)
+        found[tuple(first)] = 1
+    return (np.flip(found, axis) if reverse else found,)
+
+
+@hosted("CumProd", cumulative_product, "exclusive", "reverse")
+def _cumulative_product(on: Operands) -> Sequence[Facts]:
+    axis, rank = int(on.number(1)), len(on.shape(0))
+    if not -rank <= axis < rank:
+        on.refuse(f"axis {axis} is not an axis of rank {rank}", f"{-rank} to {rank - 1}")
+    return [(on.shape(0), on.dtype(0))]

@@ -15,4 +15,5 @@ from ansorpy.graph.ops import pool as pool
 from ansorpy.graph.ops import quant as quant
 from ansorpy.graph.ops import reduce as reduce
 from ansorpy.graph.ops import resize as resize
+from ansorpy.graph.ops import sample as sample
 from ansorpy.graph.ops import spectrum as spectrum

@@ -31,10 +31,11 @@ def _window(on: Operands) -> PoolWindow:
 @operator("MaxPool", *WINDOW, "ceil_mode", "storage_order")
 def _max_pool(on: Operands) -> Tensor | Sequence[Tensor]:
     window, ceil = _window(on), bool(on.attribute("ceil_mode", 0))
-    made = topi.max_pool(on.tensor(0), **window, ceil_mode=ceil)
     if len(on.node.outputs) < 2:
-        return made
-    on.refuse("its indices are asked for", "the maximum only")
+        return topi.max_pool(on.tensor(0), **window, ceil_mode=ceil)
+    return topi.max_pool_with_index(
+        on.tensor(0), **window, ceil_mode=ceil, column_major=bool(on.attribute("storage_order", 0))
+    )
 
 
 @operator("AveragePool", *WINDOW, "ceil_mode", "count_include_pad")
