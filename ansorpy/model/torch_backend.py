@@ -121,7 +121,7 @@ class _Frozen:
     def __init__(self, module: Any, examples: Sequence[Any], asked: CompileCall) -> None:
         self._module, self._warned = module, False
         self._frozen = {n: one for n, one in enumerate(examples) if _is_frozen(one)}
-        self._versions = {n: one._version for n, one in self._frozen.items()}
+        self._versions = {n: _writes(one) for n, one in self._frozen.items()}
         self._inputs = [n for n in range(len(examples)) if n not in self._frozen]
         constant = _with_constants(module, self._frozen)
         with torch._guards.tracing(None), torch.no_grad():  # apart from Dynamo's own trace
@@ -130,7 +130,7 @@ class _Frozen:
 
     def __call__(self, *values: Any) -> Any:
         for n, one in self._frozen.items():
-            if values[n] is not one or one._version != self._versions[n]:
+            if values[n] is not one or _writes(one) != self._versions[n]:
                 return self._eager(values)
         return self._model(*(values[n] for n in self._inputs))
 
@@ -170,6 +170,11 @@ def _is_symbolic(value: Any) -> bool:
 def _is_frozen(value: Any) -> bool:
     """Return True for parameters and buffers of modules, which Dynamo marks."""
     return isinstance(value, torch.nn.Parameter) or hasattr(value, "_dynamo_static_input_type")
+
+
+def _writes(value: Any) -> int:
+    """Return the number of writes to a tensor; torch does not count those to inference tensors."""
+    return 0 if value.is_inference() else value._version
 
 
 def _with_constants(module: Any, frozen: Mapping[int, Any]) -> Any:

@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ansorpy
+from ansorpy.errors import GraphError
 from ansorpy.graph.interp import run
+from ansorpy.importers import torch_program
 from ansorpy.importers.onnx_file import graph_of_file
 from tests.torch.exports import FOLDER
 
@@ -26,3 +29,12 @@ def test_a_stored_export_computes_the_stored_result(path: Path) -> None:
         inputs = {name: stored[f"x{i}"] for i, name in enumerate(graph.inputs)}
         (result,) = run(graph, inputs).values()
         np.testing.assert_allclose(result, stored["y"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("absent", ["torch", "onnxscript"])
+def test_an_absent_package_is_named(absent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    present = {"torch", "onnxscript", "onnx"} - {absent}
+    monkeypatch.setattr(torch_program, "find_spec", lambda name: name in present or None)
+    message = rf"package {absent} is not installed; expected pip install 'ansorpy\[torch\]'"
+    with pytest.raises(GraphError, match=message):
+        ansorpy.compile(object(), ())

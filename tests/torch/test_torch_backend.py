@@ -41,6 +41,17 @@ def test_a_model_is_compiled_whole(name: str) -> None:
         torch.testing.assert_close(model(*given), module(*given), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("within", [True, False])
+def test_inference_mode_is_no_obstacle(within: bool) -> None:
+    """Also for a module that was made in it: its parameters have no version counter."""
+    with torch.inference_mode(within):
+        module, (x,) = made("perceptron")
+    model = compiled(module, strict=True)
+    with torch.inference_mode():
+        for given in (x, x + 1):
+            torch.testing.assert_close(model(given), module(given), rtol=1e-4, atol=1e-5)
+
+
 class Foreign(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         return torch.special.airy_ai(x) + 1
