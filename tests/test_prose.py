@@ -28,6 +28,7 @@ EARLIER: Final = frozenset((
     "expr: one affine form",
     "names: call loops of a domain AxisPart, dimensions of an access AccessIndex",
     "importers, ops: word the docstrings by their objects",
+    "node tests: run the graph passes first with --passes",
     "graph: passes for transposes, products, arithmetic and spelt-out formulas",
     "node tests: run the graph passes first with --passes",
 ))  # fmt: skip

@@ -16,6 +16,7 @@ from ansorpy.graph.passes.normalizations import normalizations
 from ansorpy.graph.passes.products import products
 from ansorpy.graph.passes.rewriter import Rewritten
 from ansorpy.graph.passes.transposes import transposes
+from ansorpy.graph.passes.unit_axes import unit_axes
 from ansorpy.graph.passes.views import views
 
 ROUNDS: Final = 32  # rounds of all passes; a graph of the ladder settles within 5
@@ -39,6 +40,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     Pass("fold", fold),  # constants are conditions of the passes behind it
     Pass("identity", identity),
     Pass("views", views),
+    Pass("unit_axes", unit_axes),  # its reshapes meet those around it in the next round
     Pass("transposes", transposes),  # after views: reshapes are the only views
     Pass("products", products, exact=False),  # takes transposes that no other pass merged
     Pass("batch_norm", batch_norm, exact=False),  # products have a bias now
