@@ -15,6 +15,7 @@ from ansorpy.errors import AnsorError
 from ansorpy.events import Derived, Event, Finished, RoundDone, TaskResult, TimeSpent
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Call, walk
+from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS, TRANSCENDENTAL_ROUNDOFFS
 from ansorpy.measure.host import local_target
 from ansorpy.measure.roofline import copy_bytes_per_s, peak_flop_per_s
 from ansorpy.records import MemoryStore, Race
@@ -45,7 +46,10 @@ KEYS: Final = ("name", "trials", "threads", "seed")
 GOAL: Final = 2.0  # speed-up over the untuned kernel
 NEAR: Final = 0.7  # share of the bound from which a kernel counts as bound by the machine
 FEW: Final = 0.5  # bound / time; below it, transcendental functions count as the limit
-TRANSCENDENTAL: Final = ("exp", "log", "tanh", "erf", "sigmoid", "pow")
+TRANSCENDENTAL: Final = (
+    *(name for name, fn in FUNCTIONS.items() if fn.roundoffs == TRANSCENDENTAL_ROUNDOFFS),
+    *BINARY_FUNCTIONS,
+)
 
 
 @dataclass(frozen=True, slots=True)

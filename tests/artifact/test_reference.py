@@ -7,6 +7,7 @@ from numba import njit
 
 from ansorpy.artifact.reference import reference_source
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
+from ansorpy.expr.functions import BINARY_FUNCTIONS
 from ansorpy.oracle.reference import evaluate
 from ansorpy.te.dag import Axis, Compute, ConstantTensor, Dag, Placeholder
 
@@ -84,6 +85,15 @@ def test_the_reference_of_a_function_equals_the_oracle(fn: str) -> None:
     node = Compute("B", (Axis("i", 9),), (Call(fn, Read("A", (VI,), "float32")),), ("float32",))
     dag = Dag((Placeholder("A", (9,)), node), ("B",))
     agrees(dag, rng().standard_normal(9).astype(np.float32) * 5)
+
+
+@pytest.mark.measure
+@pytest.mark.parametrize("fn", BINARY_FUNCTIONS)
+def test_the_reference_of_a_function_of_two_floats_equals_the_oracle(fn: str) -> None:
+    body = Binary(fn, Read("A", (VI,), "float32"), Read("B", (VI,), "float32"))
+    node = Compute("C", (Axis("i", 9),), (body,), ("float32",))
+    dag = Dag((Placeholder("A", (9,)), Placeholder("B", (9,)), node), ("C",))
+    agrees(dag, *rng().uniform(0.1, 9, (2, 9)).astype(np.float32))
 
 
 @pytest.mark.measure
