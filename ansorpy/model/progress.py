@@ -47,6 +47,7 @@ class ModelTally:
     answered: int = 0
     model_s: float = 0.0
     told_s: float = 0.0  # the estimate that a plain line told last
+    written: bool = False
     asked: int = 0  # trials
     done: dict[str, int] = field(default_factory=dict)  # trials by task
 
@@ -66,11 +67,14 @@ class ModelTally:
                 self.phase, self.done[task] = "searching", trials
             case BundleWritten():
                 self.phase = "ending" if self.asked else "opening the search"
+                self.written = True
                 return as_text(event)
             case Derived() | FirstAnswer():
                 pass
             case Stopping():
                 self.phase = "stopping"
+                if not self.written:
+                    return "stopping: no bundle, because some tasks have no first answer"
                 return "stopping: a bundle of the best so far is written; Ctrl-C ends at once"
             case _:
                 pass
