@@ -26,6 +26,7 @@ from ansorpy.topi.activation import sigmoid as sigmoid
 from ansorpy.topi.activation import silu as silu
 from ansorpy.topi.activation import softplus as softplus
 from ansorpy.topi.activation import softsign as softsign
+from ansorpy.topi.cache import tensor_scatter as tensor_scatter
 from ansorpy.topi.conv import capsule_conv2d as capsule_conv2d
 from ansorpy.topi.conv import conv1d as conv1d
 from ansorpy.topi.conv import conv2d as conv2d

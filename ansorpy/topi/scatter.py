@@ -18,6 +18,7 @@ from ansorpy.topi.gather import from_the_end
 from ansorpy.topi.layout import expand_dims
 
 NONE: Final = "none"
+MOST_COMPARISONS: Final = 1 << 32  # places times indices: about a second of one core
 REDUCTIONS: Final = (NONE, "add", "mul", "max", "min")
 Place = tuple[te.Scalar, ...]
 
@@ -47,6 +48,7 @@ def scatter_elements(
     at = axis_of(axis, len(data.shape), action)
     _check_elements(data, indices, updates, at, action)
     count = indices.shape[at]
+    _bounded(prod(data.shape), count, action)
     k = te.reduce_axis((0, count), "k")
 
     def along(i: Place, place: te.Scalar) -> Place:
@@ -103,6 +105,8 @@ def scatter_nd(
     if not outer:
         parts = (expand_dims(one, 0) for one in (indices, updates))
         return scatter_nd(data, *parts, reduction=reduction, name=name)
+    places = data.shape[:length] if reduction == NONE else data.shape
+    _bounded(prod(places), prod(outer), action)
     axes = tuple(te.reduce_axis((0, n), "k") for n in outer)
 
     def chosen(i: Place, then: te.Scalar, other: te.Operand) -> te.Scalar:
@@ -154,6 +158,13 @@ def _combined(
             return te.max(update(element), axis=axes, init=element)
         case _:
             return te.min(update(element), axis=axes, init=element)
+
+
+def _bounded(places: int, indices: int, action: str) -> None:
+    """Refuse a scatter that would take seconds, as a list of writes would not."""
+    if places * indices > MOST_COMPARISONS:
+        because = f"{places} places are compared with {indices} indices each"
+        refuse(action, because, f"at most {MOST_COMPARISONS} comparisons")
 
 
 def _reached(

@@ -32,12 +32,12 @@ SAMPLE = (
     "rms_normalization_2d_axis1", "shape_start_1_end_negative_1", "shrink_hard",
     "slice_neg_steps", "softmax_axis_0", "spacetodepth_example",
     "split_variable_parts_2d_opset18", "squeeze_negative_axes", "tile",
+    "scatter_elements_with_axis", "scatternd_add", "tensorscatter_circular", "cumsum_2d_axis_0",
     "transpose_all_permutations_3", "triu_pos", "unsqueeze_unsorted_axes", "where_example",
 )  # fmt: skip
 HOSTED = (
     "lstm_with_peepholes",
     "nonzero_example",
-    "scatternd_add",
     "top_k",
     "unique_not_sorted_without_axis",
 )

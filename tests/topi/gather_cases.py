@@ -114,3 +114,26 @@ def scatter_nd(rng: Draw) -> Case:
         return scattered(x, places, updates.reshape(-1, *x.shape[length:]), reduction)
 
     return topi.scatter_nd(x, ids, updates, reduction=reduction), (x, ids, updates), want
+
+
+def tensor_scatter(rng: Draw) -> Case:
+    x = tensor(rng, (*shape(rng, 1, 2), int(rng.integers(1, 8)), *shape(rng, 0, 1)), ANY)
+    axis = int(rng.integers(1, len(x.shape)))
+    extents = list(x.shape)
+    extents[axis] = count = int(rng.integers(1, x.shape[axis] + 1))
+    updates, starts = (
+        te.placeholder(extents, "updates", x.dtype),
+        tensor(rng, x.shape[:1], INDEX, "starts"),
+    )
+    circular = bool(rng.integers(2))
+
+    def want(x: Array, updates: Array, starts: Array) -> Any:
+        out, size = np.moveaxis(x.copy(), axis, 1), x.shape[axis]
+        for n, k in np.ndindex(len(x), count):
+            row = int(starts[n]) + k
+            if circular or 0 <= row < size:
+                out[n, row % size] = np.moveaxis(updates, axis, 1)[n, k]
+        return np.moveaxis(out, 1, axis)
+
+    made = topi.tensor_scatter(x, updates, starts, axis, circular=circular)
+    return made, (x, updates, starts), want

@@ -46,6 +46,7 @@ CASES: Final[Mapping[str, Callable[[np.random.Generator], Case]]] = {
     "scatter_elements": gather_cases.scatter_elements,
     "scatter_nd": gather_cases.scatter_nd,
     "take": gather_cases.take,
+    "tensor_scatter": gather_cases.tensor_scatter,
     "avg_pool": window_cases.avg_pool,
     "batch_norm": window_cases.batch_norm,
     "capsule_conv2d": window_cases.capsule,

@@ -41,6 +41,18 @@ REFUSED: Final[dict[str, Callable[[], object]]] = {
     "expected int8, as the data": lambda: topi.scatter_nd(
         x(3, 4, dtype="int8"), x(2, 1, dtype="int64"), w(2, 4)
     ),
+    "cannot scatter W[70000] into X[70000] at X[70000] because 70000 places are compared with "
+    "70000 indices each; expected at most 4294967296 comparisons": lambda: topi.scatter_elements(
+        x(70000), x(70000, dtype="int64"), w(70000)
+    ),
+    "cannot update X[2, 3, 4] by W[2, 5, 4] from X[2] on because 5 rows begin at X[2]; "
+    "expected at most 3 rows, and a start per element": lambda: topi.tensor_scatter(
+        x(2, 3, 4), w(2, 5, 4), x(2, dtype="int64")
+    ),
+    "cannot update X[2, 3, 4] by W[2, 1, 5] from X[2] on because their shapes differ; "
+    "expected one axis behind the batch with fewer rows": lambda: topi.tensor_scatter(
+        x(2, 3, 4), w(2, 1, 5), x(2, dtype="int64")
+    ),
     "cannot sum X[3] cumulatively because it is bool; expected numbers (use topi.cast)": lambda: (
         topi.cumsum(x(3, dtype="bool"))
     ),

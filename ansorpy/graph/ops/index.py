@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy import topi
+from ansorpy import te, topi
 from ansorpy.graph.graph import Array
 from ansorpy.graph.operator import EmptyResult, Operands, operator, value_operator
 from ansorpy.te.tensor import Tensor
@@ -85,6 +85,28 @@ def _gather_elements(on: Operands) -> Tensor:
 @operator("GatherND", "batch_dims")
 def _gather_nd(on: Operands) -> Tensor:
     return topi.gather_nd(on.tensor(0), on.tensor(1), on.attribute("batch_dims", 0))
+
+
+@operator("ScatterElements", "axis", "reduction")
+def _scatter_elements(on: Operands) -> Tensor:
+    reduction = on.attribute("reduction", "none")
+    x, indices, updates = (on.tensor(n) for n in range(3))
+    return topi.scatter_elements(x, indices, updates, on.attribute("axis", 0), reduction=reduction)
+
+
+@operator("ScatterND", "reduction")
+def _scatter_nd(on: Operands) -> Tensor:
+    x, indices, updates = (on.tensor(n) for n in range(3))
+    return topi.scatter_nd(x, indices, updates, reduction=on.attribute("reduction", "none"))
+
+
+@operator("TensorScatter", "axis", "mode")
+def _tensor_scatter(on: Operands) -> Tensor:
+    x, updates, axis = on.tensor(0), on.tensor(1), on.attribute("axis", -2)
+    first = np.zeros(x.shape[:1], np.int64)
+    starts = on.tensor(2) if on.given(2) else te.constant(first)
+    circular = on.attribute("mode", "linear") == "circular"
+    return topi.tensor_scatter(x, updates, starts, axis, circular=circular)
 
 
 @operator("Trilu", "upper")
