@@ -20,6 +20,9 @@ def dft(
 ) -> Tensor:  # fmt: skip
     """Return the transform of data[..., parts] along an axis; its parts are two.
 
+    With `inverse` and `onesided` the data has the frequencies of a real tensor, which is returned:
+    its part is one.
+
     Args:
         length: elements of the axis that are transformed: the others are left out, or are zeros.
         inverse: the sign of the exponent is plus, and the result is divided by `length`.
@@ -34,11 +37,12 @@ def dft(
     at = axis_of(axis, rank, action)
     if rank < 2 or data.shape[-1] not in (1, 2) or at == rank - 1:
         refuse(action, f"its axis {axis} or its last extent does not fit", "[..., n, 1 or 2]")
-    count = data.shape[at] if length is None else length
+    real = inverse and onesided
+    count = (2 * (data.shape[at] - 1) if real else data.shape[at]) if length is None else length
     if count < 1:
         refuse(action, f"the length is {count}", "1 or more")
-    shown_count = count // 2 + 1 if onesided else count
-    taps = min(count, data.shape[at])
+    shown_count = count // 2 + 1 if onesided and not real else count
+    taps = min(count // 2 + 1 if real else count, data.shape[at])
     if taps * shown_count > MOST_TURNS:
         refuse(action, f"its matrix is {taps} x {shown_count}", f"at most {MOST_TURNS} elements")
     grid = np.outer(np.arange(taps), np.arange(shown_count)) % count
@@ -46,6 +50,9 @@ def dft(
     share = 1 / count if inverse else 1.0
     # weights[part of the result, part of the data, tap, frequency]
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) * share
+    if real:  # a frequency stands for its mirror image, too, if that is another one
+        turn[..., 1 : (count + 1) // 2, :] *= 2
+        turn = turn[:1]
     weights = te.constant(turn[:, : data.shape[-1]].astype("float64"), "turn", data.dtype)
     n, part = te.reduce_axis((0, taps), "n"), te.reduce_axis((0, data.shape[-1]), "part")
 
@@ -53,7 +60,8 @@ def dft(
         source = (*i[:at], n, *i[at + 1 : -1], part)
         return te.sum(data[source] * weights[i[-1], part, n, i[at]], axis=(n, part))
 
-    return te.compute((*data.shape[:at], shown_count, *data.shape[at + 1 : -1], 2), body, name)
+    shape = (*data.shape[:at], shown_count, *data.shape[at + 1 : -1], len(turn))
+    return te.compute(shape, body, name)
 
 
 def frames(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.graph.graph import Array, Dim, Extent
 from ansorpy.graph.operator import Facts, Operands, hosted
 
@@ -121,3 +122,17 @@ def _cumulative_product(on: Operands) -> Sequence[Facts]:
     if not -rank <= axis < rank:
         on.refuse(f"axis {axis} is not an axis of rank {rank}", f"{-rank} to {rank - 1}")
     return [(on.shape(0), on.dtype(0))]
+
+
+def same_bits(reads: Sequence[Array], to: str = "") -> tuple[Array]:
+    """Return the bits of elements as another dtype of their size; bfloat16 as uint16."""
+    bits = np.ascontiguousarray(reads[0]).reshape(reads[0].shape)
+    return (bits.view("uint16" if to == "bfloat16" else to),)
+
+
+@hosted("BitCast", same_bits, "to")
+def _same_bits(on: Operands) -> Sequence[Facts]:
+    to = on.attribute("to")
+    if to not in SIZE_BYTES or SIZE_BYTES[to] != SIZE_BYTES[on.dtype(0)]:
+        on.refuse(f"attribute 'to' is {to}", f"a dtype of the size of {on.dtype(0)}")
+    return [(on.shape(0), to)]

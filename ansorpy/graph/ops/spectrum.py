@@ -13,8 +13,6 @@ def _dft(on: Operands) -> Tensor:
     if axis is None:
         axis = -2
     inverse, onesided = bool(on.attribute("inverse", 0)), bool(on.attribute("onesided", 0))
-    if inverse and onesided:
-        on.refuse("attributes 'inverse' and 'onesided' are 1", "one of them")
     return topi.dft(x, axis, length=on.number(1), inverse=inverse, onesided=onesided)
 
 
