@@ -1,11 +1,17 @@
 """Gathers, scatters and sums inside of Dags: drawn plans, interpreted and as machine code."""
 
+import json
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pytest
 
+import ansorpy
 from ansorpy import local_target, te, topi
 from ansorpy.codegen.loader import build, load
 from ansorpy.features.extract import extract
@@ -19,6 +25,7 @@ from ansorpy.oracle.reference import evaluate
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.population.sample import sample
+from ansorpy.records import MemoryStore
 from ansorpy.rewrites.intrinsics import VPDPBUSD
 from ansorpy.rewrites.tensorize import find_dot
 from ansorpy.rules import CPU
@@ -169,3 +176,22 @@ def test_a_dot_product_of_gathered_rows_is_no_instruction() -> None:
     dot, why = find_dot(node, VPDPBUSD[0])
     assert dot is None
     assert str(why) == "no: C gathers: vpdpbusd needs operands at known distances"
+
+
+@pytest.mark.slow
+def test_a_tuned_gather_is_raced_and_its_files_test_themselves(tmp_path: Path) -> None:
+    table, ids = te.placeholder((301, 65), "table"), te.placeholder((3, 17), "ids", "int32")
+    dag = te.dag(topi.relu(topi.take(table, ids)), "rows", inputs=[table, ids])
+    result = ansorpy.tune(dag, trials=8, cores=1, store=MemoryStore(), out=tmp_path)
+    values = np.random.default_rng(0).standard_normal((301, 65)).astype("float32")
+    chosen = np.arange(-20, 31, dtype="int32").reshape(3, 17) * 17  # some beyond both ends
+    (wanted,) = evaluate(dag, {"table": values, "ids": chosen})
+    assert np.array_equal(result.kernels["rows"](values, chosen), wanted)
+    (package,) = tmp_path.glob("rows-*.zip")
+    with zipfile.ZipFile(package) as box:
+        box.extractall(tmp_path / "files")
+        manifest = json.loads(box.read("manifest.json"))
+    assert [one.get("span") for one in manifest["inputs"]] == [None, [-76, 377]]
+    command = [sys.executable, "kernel.py", "--selftest"]
+    done = subprocess.run(command, cwd=tmp_path / "files", capture_output=True, text=True)
+    assert done.stdout == "selftest passed\n", done.stderr
