@@ -69,9 +69,10 @@ class OursOnly(MeasurePool):
         numpy: bool = True,
         first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
+        beside: Callable[[], object] = lambda: None,
     ) -> dict[str, PairedTimes | Failed]:
         """Race the contestants, without NumPy."""
-        return super().race(contestants, False, first_case_s, late)
+        return super().race(contestants, False, first_case_s, late, beside)
 
 
 def kernel_of(workload: str, dag: Dag, args: Namespace) -> Path | None:

@@ -28,7 +28,7 @@ from ansorpy.measure.unbound import Unbound
 from ansorpy.measure.verify.case_folders import CaseFolders
 from ansorpy.measure.workers.build_queue import BuildQueue
 from ansorpy.measure.workers.pool import WorkerPool
-from ansorpy.measure.workers.replies import Returned
+from ansorpy.measure.workers.replies import Reply, Returned
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
@@ -84,6 +84,7 @@ class MeasurePool:
         self.cases = CaseFolders(dag, self.settings.seed, self.settings.edges, self.workers.sealed)
         self.slot = LocalSlot(self.workers, self.cases, self.settings)
         self.batches = BatchMeasurer(self.queue, self.slot, self.settings.backend, target)
+        self._peak: Reply | None = None  # the newest answer of `roofline.core_peak`
         try:
             self.workers.start()  # they import while the first case is computed
         except BaseException:
@@ -145,6 +146,7 @@ class MeasurePool:
         numpy: bool = True,
         first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
+        beside: Callable[[], object] = lambda: None,
     ) -> dict[str, PairedTimes | Failed]:
         """Check the contestants, then time them in turns in several fresh processes.
 
@@ -156,12 +158,15 @@ class MeasurePool:
             first_case_s: names of contestants that run the first case only, with its time-out in
                 seconds; `verify` such a kernel before its delivery.
             late: once it is true, no further process is started.
+            beside: work of this process, done in a thread until the timing begins.
         """
         self._get_ready()
         with self._intact():
+            self._begin_peak()
             return final_race.race(
-                self.batches, self.slot, self.dag, contestants, numpy, first_case_s or {}, late
-            )
+                self.batches, self.slot, self.dag, contestants, numpy, first_case_s or {}, late,
+                beside,
+            )  # fmt: skip
 
     def rerank(
         self,
@@ -186,13 +191,27 @@ class MeasurePool:
             return shortlist.rerank(self.batches, self.slot, candidates, budget_s, beside)
 
     def attainable_flop_per_s(self) -> float:
-        """Measure the operations per second that no kernel of the task exceeds; 0.0 if unknown."""
-        with self._intact(), self.slot.reserve():
-            timeout_s = self.settings.run_timeout_s
-            reply = self.workers.slot.call(CORE_PEAK, self.target, timeout_s, fresh=True)
-        peak = reply.value if isinstance(reply, Returned) else None
-        known = peak if isinstance(peak, float) else 0.0
-        return attainable_flop_per_s(self.dag, self.target, known)
+        """Return the operations per second that no kernel of the task exceeds; 0.0 if unknown.
+
+        The peak of a core is measured before a race, while its first contestant is built.
+        """
+        with self._intact():
+            if self._peak is None:
+                self._begin_peak()
+            self.workers.slot.join()
+        known = self._peak.value if isinstance(self._peak, Returned) else None
+        return attainable_flop_per_s(
+            self.dag, self.target, known if isinstance(known, float) else 0.0
+        )
+
+    def _begin_peak(self) -> None:
+        """Start to measure the peak of a core; the next call of the slot waits for its end."""
+        self.workers.slot.call_in_background(
+            CORE_PEAK, self.target, self.settings.run_timeout_s, self._note_peak, fresh=True
+        )
+
+    def _note_peak(self, reply: Reply) -> None:
+        self._peak = reply
 
     def verify(self, kernel: Program | Kernel) -> Failed | None:
         """Build a kernel and run every case; return the failure, None if all pass."""

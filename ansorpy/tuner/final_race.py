@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 
-from ansorpy.artifact import make_test, pack
+from ansorpy.artifact import Test, make_test, pack
 from ansorpy.artifact.archive import kernel_files
-from ansorpy.artifact.kernel_file import output_names
+from ansorpy.artifact.kernel_file import helpers_text, output_names
 from ansorpy.artifact.rate import rate_of
 from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.events import TaskResult
@@ -71,7 +72,15 @@ def race(
     entries |= {name: finalists[candidate] for name, candidate in named.items()}
     fit = {name: e for name, e in entries.items() if isinstance(e, Contestant)}
     kernels_of = {name: entry.kernel for name, entry in fit.items()}
-    times = pool.race(kernels_of, first_case_s=patience(task), late=late)
+    test_of = cache(partial(make_test, task.dag))
+
+    def prepare_files() -> None:
+        """Make the parts of the delivered files that depend on no time."""
+        helpers_text()
+        for kernel in kernels_of.values():
+            test_of(kernel.meaning)
+
+    times = pool.race(kernels_of, first_case_s=patience(task), late=late, beside=prepare_files)
     finished = {name: t for name, t in times.items() if isinstance(t, Times)}
     failed = {n: one for n, one in (entries | times).items() if isinstance(one, Failed)}
     without = failed.pop(NUMPY, None)
@@ -85,7 +94,8 @@ def race(
         # The untuned kernel may have run the first case only.
         wrong = pool.verify(entry.kernel) if ranking.chosen == NAIVE else None
         if wrong is None:
-            raced = recorded(task, pool, entry, ranking, request, clock())
+            test = test_of(entry.kernel.meaning)
+            raced = recorded(task, pool, entry, ranking, test, request, clock())
             if isinstance(raced, RaceResult):
                 return raced
             wrong = raced
@@ -101,6 +111,7 @@ def recorded(
     pool: MeasurePool,
     entry: Contestant,
     ranking: Ranking,
+    test: Test,
     request: str,
     now_s: float,
 ) -> RaceResult | Failed:
@@ -109,7 +120,6 @@ def recorded(
     The file that is to be delivered is called as its user will call it. That goes on beside the
     export of the library.
     """
-    test = make_test(task.dag, entry.kernel.meaning)
     result = Race(
         winner=ranking.winner,
         delivered="naive" if ranking.chosen == NAIVE else "tuned",

@@ -106,13 +106,14 @@ class Finalists(OursOnly):
         numpy: bool = True,
         first_case_s: Mapping[str, float] | None = None,
         late: Callable[[], bool] = lambda: False,
+        beside: Callable[[], object] = lambda: None,
     ) -> dict[str, PairedTimes | Failed]:
         """Race the tuned kernels; if none passes, race the untuned kernel."""
         tuned = {name: one for name, one in contestants.items() if name != NAIVE}
-        found = super().race(tuned, numpy, first_case_s, late) if tuned else {}
+        found = super().race(tuned, numpy, first_case_s, late, beside) if tuned else {}
         if any(isinstance(one, PairedTimes) for one in found.values()):
             return found
-        return found | super().race({NAIVE: contestants[NAIVE]}, numpy, first_case_s, late)
+        return found | super().race({NAIVE: contestants[NAIVE]}, numpy, first_case_s, late, beside)
 
 
 class WatchedStore(MemoryStore):

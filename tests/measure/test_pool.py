@@ -108,7 +108,7 @@ def test_a_numpy_baseline_that_raises_leaves_the_race_to_the_kernels(pool: Measu
     asks_for_x = matmul(left="X")
     contestants = {"good": program("good", DAG), "slow": program("slow", DAG)}
     found = final_race.race(
-        pool.batches, pool.slot, asks_for_x, contestants, True, {}, lambda: False
+        pool.batches, pool.slot, asks_for_x, contestants, True, {}, lambda: False, lambda: None
     )
     assert list(found) == ["good", "slow", "numpy"]
     assert isinstance(found["good"], PairedTimes), found

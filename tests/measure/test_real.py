@@ -164,7 +164,10 @@ def test_the_parent_unpickles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         outcomes = pool.measure([unbound(plan, row), unbound(plan, (*row, 1)), program])
         kernel = emit(program, target, 1)
         pool.prebuild_source(kernel)
-        raced = pool.race({"naive": kernel}, numpy=True)
+        prepared: list[str] = []
+        raced = pool.race({"naive": kernel}, numpy=True, beside=lambda: prepared.append("x"))
         assert pool.verify(kernel) is None
+        assert prepared == ["x"]
+        assert pool.attainable_flop_per_s() > 0  # measured in the background of the race
     assert [type(one) for one in outcomes] == [Measured, Failed, Measured]
     assert all(isinstance(one, PairedTimes) for one in raced.values())

@@ -1,6 +1,7 @@
 """The final race: check finalists and baselines, then time them in turns in fresh processes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +39,7 @@ def race(
     numpy: bool,
     first_case_s: Mapping[str, float],
     late: Callable[[], bool],
+    beside: Callable[[], object],
 ) -> dict[str, PairedTimes | Failed]:
     """Build and check the contestants, then race them; as `MeasurePool.race`.
 
@@ -45,10 +47,13 @@ def race(
     """
     names = list(contestants)
     settings = slot.settings
-    checked = batches.check(
-        list(contestants.values()), [first_case_s.get(name) for name in names],
-        settings.source_timeout_s,
-    )  # fmt: skip
+    with ThreadPoolExecutor(1, "beside") as thread:
+        prepared = thread.submit(beside)
+        checked = batches.check(
+            list(contestants.values()), [first_case_s.get(name) for name in names],
+            settings.source_timeout_s,
+        )  # fmt: skip
+        prepared.result()
     found: dict[str, PairedTimes | Failed] = {}
     kernels: dict[str, CheckedCode] = {}
     for name, verdict in zip(names, checked, strict=True):

@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -37,7 +37,8 @@ class Worker:
         self._call: tuple[dict[str, Any], bytes] = ({}, b"")  # in progress
         self._codec: Codec | None = None  # codec of the answer to the call
         self._left = 0  # fork servers that may still be started for the call
-        self._in_background = False  # a call is in progress whose reply will be discarded
+        # The receiver of the reply to the call in the background, while there is one.
+        self._in_background: Callable[[Reply], object] | None = None
 
     def start(self) -> None:
         """Start the fork server unless it runs; it preloads while the caller goes on."""
@@ -51,7 +52,7 @@ class Worker:
     @property
     def busy(self) -> bool:
         """True if a call in the background is still in progress."""
-        return self._in_background and not self._readable(0.0)
+        return self._in_background is not None and not self._readable(0.0)
 
     @property
     def idle(self) -> bool:
@@ -62,16 +63,24 @@ class Worker:
                 self._ready = True
         return self._ready and not self.busy
 
-    def call_in_background(self, function: str, argument: object, timeout_s: float) -> None:
-        """Call `function(argument)` for its effect; the next call waits for its end."""
-        self.send(function, argument, timeout_s)
-        self._in_background = True
+    def call_in_background(
+        self,
+        function: str,
+        argument: object,
+        timeout_s: float,
+        then: Callable[[Reply], object] = lambda reply: None,
+        *,
+        fresh: bool = False,
+    ) -> None:
+        """Call `function(argument)`; the next call waits for its end and hands `then` the reply."""
+        self.send(function, argument, timeout_s, fresh=fresh)
+        self._in_background = then
 
     def join(self) -> None:
         """Wait for the end of a call in the background, if there is one."""
-        if self._in_background:
-            self._in_background = False
-            self.receive()
+        then, self._in_background = self._in_background, None
+        if then is not None:
+            then(self.receive())
 
     def send(
         self, function: str, argument: object, timeout_s: float, *, fresh: bool = False
@@ -139,7 +148,7 @@ class Worker:
     def kill(self) -> None:
         """Kill the fork server and all of its descendants; the next `send` starts another."""
         process, self._process, self._ready = self._process, None, False
-        self._in_background = False
+        self._in_background = None
         if process is None:
             return
         if process.returncode is None:  # not collected yet, so the process id is not reused
