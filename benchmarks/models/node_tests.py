@@ -19,11 +19,11 @@ import numpy as np
 
 from ansorpy import local_target
 from ansorpy.codegen.loader import Loaded, build, load
-from ansorpy.errors import AnsorError, GraphError
+from ansorpy.errors import AnsorError, GraphError, LoweringError
 from ansorpy.graph.interp import reference
 from ansorpy.graph.operator import operator_of
 from ansorpy.graph.passes import PASSES
-from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.loopir.nodes import Buffer, Program, Scope
 from ansorpy.measure.verify.guard_pages import Arena
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.plan.bind import bind
@@ -55,11 +55,17 @@ class Kernels:
     def _kernel(self, dag: Dag) -> tuple[Loaded, tuple[Buffer, ...]]:
         key = f"{workload_key(dag)} {[node.name for node in dag.nodes]}"
         if key not in self._loaded:
-            plan = plans(derive(dag, self.target, CPU).sketches[-1], self.target)[0]
-            (row,) = sample(plan, 1, np.random.default_rng(0))
-            program = bind(plan, row, self.target)
+            program = self._program(dag)
             self._loaded[key] = load(build(program, self.target)), program.buffers
         return self._loaded[key]
+
+    def _program(self, dag: Dag) -> Program:
+        """Return the first program of the last sketch that has one."""
+        for sketch in reversed(derive(dag, self.target, CPU).sketches):
+            for plan in plans(sketch, self.target):
+                for row in sample(plan, 1, np.random.default_rng(0)):
+                    return bind(plan, row, self.target)
+        raise LoweringError("no sketch has a row")
 
 
 def main() -> int:
