@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from ansorpy.artifact.harness import widened
 from ansorpy.graph.graph import Array
 from ansorpy.measure.timing.turn_process import TurnProcess
 
@@ -117,11 +118,19 @@ def race(
     )
 
 
-def distance(found: Sequence[Array], wanted: Sequence[Array]) -> float:
+def distance(found: Sequence[Array], wanted: Sequence[Array], dtypes: Sequence[str] = ()) -> float:
     """Return the largest difference of two results as a share of the largest wanted element.
 
     Infinity if shapes differ or an element is finite in one only.
+
+    Args:
+        dtypes: those of the outputs, if some are bfloat16, whose arrays are uint16 bit patterns.
     """
+    if dtypes:
+        found, wanted = (
+            [widened(one, dtype) for one, dtype in zip(arrays, dtypes, strict=False)]
+            for arrays in (found, wanted)
+        )
     worst = 0.0
     if len(found) != len(wanted):
         return float("inf")

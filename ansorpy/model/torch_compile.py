@@ -16,7 +16,7 @@ from ansorpy.model.compile import ModelRequest
 from ansorpy.model.events import ModelEvent
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.torch_module import CompiledModule
-from ansorpy.model.verify import LEAST_BOUND, ModelReference
+from ansorpy.model.verify import ModelReference, dtypes_of, least_bound
 from ansorpy.records import RecordStore, default_store
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
@@ -94,7 +94,7 @@ def reference_of(program: Any, graph: Graph) -> ModelReference:
         results = torch.utils._pytree.tree_leaves(program.module()(*args, **kwargs))
     inputs = {name: to_array(torch, one) for name, one in zip(graph.inputs, given, strict=True)}
     outputs = tuple(to_array(torch, one).copy() for one in results if tensor(one))
-    return ModelReference(inputs, outputs, LEAST_BOUND, "eager PyTorch")
+    return ModelReference(inputs, outputs, least_bound(graph), "eager PyTorch", dtypes_of(graph))
 
 
 def tensor(value: Any) -> bool:

@@ -14,8 +14,10 @@ from typing import Final
 
 import numpy as np
 
+from ansorpy.artifact.harness import widened
 from ansorpy.bundle.plan import SelfTest
 from ansorpy.errors import RunError
+from ansorpy.expr.dtypes import FLOATS, UNIT_ROUNDOFF
 from ansorpy.graph.graph import Array, Graph
 from ansorpy.graph.interp import run
 from ansorpy.measure.timing.turn_process import TurnProcess
@@ -23,6 +25,7 @@ from ansorpy.model.race import PREPARE_S, Entry, command_of, distance
 
 OWN_ERROR: Final = 4.0  # times the error of ONNX Runtime's optimiser that ours may be
 LEAST_BOUND: Final = 2e-5  # share of the largest element: rounding of float32 over a deep model
+NARROW_ROUNDINGS: Final = 16.0  # roundings of float16 or bfloat16 that a deep model adds up
 WHOLE_NUMBERS: Final = 2  # exclusive limit of random integers that index nothing
 
 
@@ -33,21 +36,25 @@ class ModelReference:
     Args:
         bound: the largest difference allowed, as a share of the largest element of an output.
         source: the name of the oracle.
+        dtypes: of the outputs; arrays of bfloat16 are uint16 bit patterns.
     """
 
     inputs: Mapping[str, Array]
     outputs: tuple[Array, ...]
     bound: float
     source: str
+    dtypes: tuple[str, ...]
 
     @property
     def self_test(self) -> SelfTest:
         """The reference as the test of a bundle."""
         largest = [
             float(np.max(np.abs(one), initial=0.0, where=np.isfinite(one)))
-            if one.dtype.kind == "f"
+            if dtype in FLOATS
             else 0.0
-            for one in self.outputs
+            for dtype, one in (
+                (t, widened(a, t)) for t, a in zip(self.dtypes, self.outputs, strict=True)
+            )
         ]
         bounds = tuple(self.bound * one for one in largest)
         return SelfTest(tuple(self.inputs.values()), self.outputs, bounds)
@@ -71,11 +78,24 @@ def reference_of(graph: Graph, file: Path | None, seed: int) -> ModelReference:
         except RunError:  # the file has symbolic shapes or values that were bound here
             pass
         else:
-            bound = max(OWN_ERROR * distance(optimised, plain), LEAST_BOUND)
-            return ModelReference(inputs, tuple(plain), bound, "ONNX Runtime without its optimiser")
+            bound = max(OWN_ERROR * distance(optimised, plain), least_bound(graph))
+            name = "ONNX Runtime without its optimiser"
+            return ModelReference(inputs, tuple(plain), bound, name, dtypes_of(graph))
     outputs = run(graph, inputs)
     ordered = tuple(outputs[output.name] for output in graph.outputs)
-    return ModelReference(inputs, ordered, LEAST_BOUND, "the interpreter of graphs")
+    name = "the interpreter of graphs"
+    return ModelReference(inputs, ordered, least_bound(graph), name, dtypes_of(graph))
+
+
+def dtypes_of(graph: Graph) -> tuple[str, ...]:
+    """Return the dtypes of the outputs of a graph."""
+    return tuple(graph.values[output.value].dtype for output in graph.outputs)
+
+
+def least_bound(graph: Graph) -> float:
+    """Return the difference that rounding explains, as a share of the largest element."""
+    narrow = {value.dtype for value in graph.values.values()} & {"float16", "bfloat16"}
+    return max([LEAST_BOUND, *(NARROW_ROUNDINGS * UNIT_ROUNDOFF[dtype] for dtype in narrow)])
 
 
 def error_of(bundle: Path, reference: ModelReference, threads: int) -> float:
@@ -85,7 +105,7 @@ def error_of(bundle: Path, reference: ModelReference, threads: int) -> float:
         RunError: the bundle cannot be run.
     """
     found = outputs_of(Entry("ansorpy", bundle), reference.inputs, threads)
-    return distance(found, reference.outputs)
+    return distance(found, reference.outputs, reference.dtypes)
 
 
 def outputs_of(entry: Entry, inputs: Mapping[str, Array], threads: int) -> list[Array]:

@@ -25,6 +25,12 @@ def test_nan_and_infinity_must_be_where_they_are_wanted() -> None:
     assert distance([np.array([np.nan, -np.inf, 2.0], np.float32)], wanted) == np.inf
 
 
+def test_bit_patterns_of_bfloat16_are_numbers() -> None:
+    one, next_one = np.array([0x3F80], np.uint16), np.array([0x3F81], np.uint16)
+    assert distance([next_one], [one], ["bfloat16"]) == pytest.approx(2.0**-7)
+    assert distance([one], [one], ["bfloat16"]) == 0
+
+
 def test_empty_results_are_equal() -> None:
     assert distance([np.zeros((0, 3))], [np.zeros((0, 3))]) == 0
 
