@@ -29,6 +29,7 @@ EARLIER: Final = frozenset((
     "names: call loops of a domain AxisPart, dimensions of an access AccessIndex",
     "importers, ops: word the docstrings by their objects",
     "node tests: run the graph passes first with --passes",
+    "model: compare bfloat16 outputs as numbers, with a bound for narrow dtypes",
     "graph: passes for transposes, products, arithmetic and spelt-out formulas",
     "node tests: run the graph passes first with --passes",
 ))  # fmt: skip

@@ -212,6 +212,7 @@ class JobDetails:
     job: JobRow
     submission: Submission
     failures: tuple[FailureCount, ...] = ()
+    trials: int = 0  # measured so far; the pages tell failures as a share of them
     target: Mapping[str, Any] = field(default_factory=dict)  # facts of a worker of the job's target
 
 
@@ -232,7 +233,9 @@ def explain(tx: Session, tenant_id: int, job_id: str) -> JobDetails:
         if kind is not None
     )
     facts = tx.scalar(select(WorkerRow.facts).where(WorkerRow.target == job.target).limit(1))
-    return JobDetails(job, Submission.of(job.request), failures, json.loads(facts or "{}"))
+    return JobDetails(
+        job, Submission.of(job.request), failures, job.trials_done, json.loads(facts or "{}")
+    )
 
 
 def kernels_of(tx: Session, tenant_id: int, job_id: str) -> Sequence[KernelRow]:

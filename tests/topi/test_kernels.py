@@ -41,7 +41,7 @@ def test_a_program_of_an_operator_equals_the_oracle(name: str) -> None:
         plan = found[int(rng.integers(len(found)))]
         (row,) = sample(plan, 1, rng)
         with np.errstate(all="ignore"):
-            got = run(bind(plan, row.tolist(), TARGET), inputs, strict=True)
+            got = run(bind(plan, row.tolist(), TARGET), {**inputs, **constants(dag)}, strict=True)
         for one, truth in zip(got.values(), wanted, strict=True):
             # Reductions of at most a few hundred terms of about 1 in float32.
             np.testing.assert_allclose(one, truth, rtol=1e-3, atol=1e-4)
