@@ -4,13 +4,14 @@
 """
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, TextIO, TypeVar
 
 from ansorpy.events import (
     Delivered,
@@ -32,6 +33,7 @@ from ansorpy.events import (
 from ansorpy.units import clock, duration, eta_s
 
 Report = Callable[[Event], None]
+SomeEvent = TypeVar("SomeEvent")
 
 TICK_S: Final = 0.5  # between two repaints: the elapsed time goes on while nothing happens
 COLUMNS: Final = 100  # width of a stream that does not tell its own
@@ -42,6 +44,31 @@ IN_STATUS: Final = (RoundDone, Racing)  # the status line says as much
 def is_painted(stream: TextIO) -> bool:
     """Return whether a line of this stream can be repainted: on a terminal and in Jupyter."""
     return stream.isatty() or type(stream).__module__.startswith("ipykernel.")
+
+
+def ignore(event: object) -> None:
+    """Show nothing."""
+
+
+@contextmanager
+def told(
+    reporting: Callable[[TextIO], AbstractContextManager[Callable[[SomeEvent], None]]],
+    progress: bool | None,
+    on_event: Callable[[SomeEvent], object],
+) -> Iterator[Callable[[SomeEvent], None]]:
+    """Give a function that shows an event on standard error, then hands it to `on_event`.
+
+    Args:
+        progress: True to show events; None: only if standard error can be repainted.
+    """
+    shown = is_painted(sys.stderr) if progress is None else progress
+    with reporting(sys.stderr) if shown else nullcontext(ignore) as report:
+
+        def tell(event: SomeEvent) -> None:
+            report(event)
+            on_event(event)
+
+        yield tell
 
 
 @contextmanager

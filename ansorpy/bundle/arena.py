@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.bundle.plan import ModelPlan
+from ansorpy.graph.aliases import ALIGN_BYTES
 
-ALIGN_BYTES: Final = 64  # bytes; a line of the cache and the widest vector
-MOVES: Final = 16  # per order, of values to its front; a move takes time as values squared
+MOVES: Final = 16  # moves of values to the front of an order; one takes (values squared) time
 
 
 @dataclass(frozen=True, slots=True)

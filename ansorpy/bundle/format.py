@@ -3,6 +3,7 @@
 from typing import Final
 
 from ansorpy.artifact.stored_zip import ZipKind
+from ansorpy.graph.aliases import ALIGN_BYTES
 
 MANIFEST: Final = "model.json"
 RUNNER: Final = "model.py"
@@ -12,4 +13,4 @@ WEIGHTS: Final = "weights.safetensors"
 SAMPLES: Final = "selftest.safetensors"
 HOSTED: Final = "hosted.py"
 NAMES: Final = (RUNNER, HOSTED, HEADER, LIBRARY, SAMPLES, MANIFEST, WEIGHTS)
-BUNDLE: Final = ZipKind("bundle", NAMES, MANIFEST, format=1, align_bytes=64)
+BUNDLE: Final = ZipKind("bundle", NAMES, MANIFEST, format=1, align_bytes=ALIGN_BYTES)

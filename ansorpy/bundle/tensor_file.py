@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.graph.aliases import ALIGN_BYTES
 from ansorpy.graph.graph import Array, ValueInfo
 
-ALIGN_BYTES: Final = 64  # bytes; a line of the cache
 DTYPES: Final = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "int32": "I32", "int64": "I64", "float16": "F16",
     "bfloat16": "BF16", "float32": "F32", "float64": "F64",

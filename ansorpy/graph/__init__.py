@@ -1,4 +1,4 @@
-"""Whole models: graphs of operators, their meaning as tensor expressions, their interpreter.
+"""Graphs of whole models: operators, their meaning as tensor expressions, their interpreter.
 
     graph.py        values, weights, nodes, graphs: frozen
     operator.py     the table of operators, and the operands of a node as an operator sees them

@@ -1,4 +1,4 @@
-"""Whole models: passes, partition, tuning, bundle, verification, race.
+"""Spine of whole models: passes, partition, tuning, bundle, verification, race.
 
 compile.py      the spine: a graph becomes a verified bundle
 tasks.py        groups with equal Dags are one task; assemble.py: libraries become a bundle's plan

@@ -1,9 +1,7 @@
 """`ansorpy.tune_model` and `ansorpy.compile_model`: a model becomes a bundle."""
 
 import re
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from hashlib import file_digest
 from pathlib import Path
@@ -20,7 +18,7 @@ from ansorpy.model.compile import ModelRequest, ModelResult, compiled
 from ansorpy.model.events import ModelEvent
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.progress import model_reporter
-from ansorpy.progress import is_painted
+from ansorpy.progress import ignore, told
 from ansorpy.records import RecordStore, default_store
 from ansorpy.target import Target
 from ansorpy.tuner.experience import Experience
@@ -31,10 +29,6 @@ from ansorpy.tuner.setup import writable
 __all__ = ["compile_model", "tune_model"]
 
 NAME_CHARACTERS: Final = 80  # characters of a model's name in the name of its bundle
-
-
-def ignore(event: ModelEvent) -> None:
-    """Show nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +110,7 @@ def tuned(
 ) -> ModelResult:
     """Tune a model; show progress, and call `on_event` with every event; errors as `tune_model`."""
     events = compiled(request, store, Experience.beside(store))
-    shown = is_painted(sys.stderr) if progress is None else progress
-    with model_reporter(sys.stderr) if shown else nullcontext(ignore) as report:
-
-        def tell(event: ModelEvent) -> None:
-            report(event)
-            on_event(event)
-
+    with told(model_reporter, progress, on_event) as tell:
         return follow_model(events, tell)
 
 

@@ -11,12 +11,13 @@ from ansorpy.bundle.load import load_model
 from ansorpy.graph import Graph
 from ansorpy.importers.torch_program import export_module, graph_of_program
 from ansorpy.measure.host import local_target
-from ansorpy.model.api import ignore, tuned
+from ansorpy.model.api import tuned
 from ansorpy.model.compile import ModelRequest
 from ansorpy.model.events import ModelEvent
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.torch_module import CompiledModule
 from ansorpy.model.verify import ModelReference, dtypes_of, least_bound
+from ansorpy.progress import ignore
 from ansorpy.records import RecordStore, default_store
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option

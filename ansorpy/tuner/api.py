@@ -1,15 +1,13 @@
 """`ansorpy.tune`: a tuning for people, with progress on a terminal and a result at the end."""
 
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 from ansorpy.events import Event, Finished
 from ansorpy.measure.host import local_target
-from ansorpy.progress import is_painted, reporter
+from ansorpy.progress import ignore, reporter, told
 from ansorpy.records import RecordStore, default_store
 from ansorpy.result import Result
 from ansorpy.state.rule import Rule
@@ -23,10 +21,6 @@ from ansorpy.tuner.request import Request, read_dags
 from ansorpy.tuner.tune import run
 
 __all__ = ["tune"]  # `help(ansorpy.tune)` shows it
-
-
-def ignore(event: Event) -> None:
-    """Show nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +79,7 @@ def tune(call: TuneCall) -> Result:
     store = default_store() if call.store is None else call.store
     folder = None if call.out is None else Path(call.out)
     events = run(request, call.rules, store, folder, experience=Experience.beside(store))
-    shown = is_painted(sys.stderr) if call.progress is None else call.progress
-    with reporter(sys.stderr) if shown else nullcontext(ignore) as report:
-
-        def tell(event: Event) -> None:
-            report(event)
-            call.on_event(event)
-
+    with told(reporter, call.progress, call.on_event) as tell:
         last = follow(events, tell)
     return Result(last.results, last.seconds, last.stopped)
 

@@ -1,1 +1,1 @@
-"""Whole models: the ladder of twelve, and their latency beside that of other runtimes."""
+"""Benchmarks of whole models: the ladder of twelve, their latency beside other runtimes."""

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorpy.bundle.arena import (
-    ALIGN_BYTES,
     ArenaPlan,
     Lifetime,
     bound_bytes,
@@ -15,6 +14,7 @@ from ansorpy.bundle.arena import (
     plan_arena,
 )
 from ansorpy.graph import Output
+from ansorpy.graph.aliases import ALIGN_BYTES
 from tests.bundle.models import model
 
 
