@@ -42,7 +42,7 @@ class Base(DeclarativeBase):
 
 
 class TenantRow(Base):
-    """An owner of jobs, records and kernels. A limit of None means the limit of the settings."""
+    """An owner of jobs, records, kernels and models. A limit of None: that of the settings."""
 
     __tablename__ = "tenants"
     id: Mapped[int] = mapped_column(Serial, primary_key=True)
@@ -53,6 +53,8 @@ class TenantRow(Base):
     max_running_jobs: Mapped[int | None]
     max_trials_per_day: Mapped[int | None]
     max_seconds_per_day: Mapped[float | None]
+    max_models: Mapped[int | None]
+    max_models_bytes: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class ApiKeyRow(Base):
@@ -96,6 +98,8 @@ class JobRow(Base):
     request: Mapped[str]  # server.jobs.submission: the canonical document
     request_sha256: Mapped[str] = mapped_column(Sha256)
     workload: Mapped[str] = mapped_column(Sha256)  # digest of the tasks, their names and weights
+    # Digest of the ONNX model, of a job of a model; the model stays while the job has not ended.
+    model: Mapped[str | None] = mapped_column(Sha256)
     target: Mapped[str] = mapped_column(String(32), default="")  # as requested; digest once claimed
     cores: Mapped[int]
     trials: Mapped[int]
@@ -218,6 +222,41 @@ class KernelRow(Base):
     created_s: Mapped[float]
 
     __table_args__ = (UniqueConstraint("job_id", "task", "sha256"),)
+
+
+class ModelFileRow(Base):
+    """An ONNX file, immutable, in chunks; tenants that have the same file share it."""
+
+    __tablename__ = "model_files"
+    sha256: Mapped[str] = mapped_column(Sha256, primary_key=True)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    created_s: Mapped[float]
+    touched_s: Mapped[float]  # the last write of a chunk
+    facts: Mapped[str] = mapped_column(default="")  # JSON: server.schemas.model; "" until read
+
+
+class ModelChunkRow(Base):
+    """A part of an ONNX file, of `db.model_files.CHUNK_BYTES` but for the last one."""
+
+    __tablename__ = "model_chunks"
+    sha256: Mapped[str] = mapped_column(ForeignKey("model_files.sha256"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # 0, 1, ...
+    content: Mapped[bytes] = mapped_column(LargeBinary, deferred=True)
+
+
+class ModelRow(Base):
+    """A model of a tenant: its file is complete."""
+
+    __tablename__ = "models"
+    seq: Mapped[int] = mapped_column(Serial, primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
+    sha256: Mapped[str] = mapped_column(ForeignKey("model_files.sha256"), index=True)
+    created_s: Mapped[float]
+
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "sha256"),
+        Index("ix_models_tenant", "tenant_id", "seq"),
+    )
 
 
 class WorkerRow(Base):
