@@ -3,12 +3,14 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from threading import BoundedSemaphore
 
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 from sqlalchemy import Engine
 
 from ansorpy.errors import AnsorError
+from ansorpy.importers.child import ReadLimits
 from ansorpy.server.access.authentication import Authenticator, Principal
 from ansorpy.server.access.quota import Quota
 from ansorpy.server.access.rate_limits import RateLimiter
@@ -20,7 +22,8 @@ from ansorpy.server.http.metrics import Metrics
 from ansorpy.server.http.middleware import RequestMiddleware
 from ansorpy.server.http.openapi import install_openapi
 from ansorpy.server.http.problems import install_error_handlers
-from ansorpy.server.routes import docs, info, kernels, login, pages, records
+from ansorpy.server.jobs.models import ModelQuota
+from ansorpy.server.routes import docs, info, kernels, login, models, pages, records, simplify
 from ansorpy.server.routes import jobs as job_routes
 from ansorpy.server.routes.dependencies import Dependencies
 from ansorpy.server.service.charts import ChartService
@@ -30,7 +33,11 @@ from ansorpy.server.service.info import ServiceInfo
 from ansorpy.server.service.jobs import JobService
 from ansorpy.server.service.kernels import KernelService
 from ansorpy.server.service.limits import RequestLimits
+from ansorpy.server.service.model_reader import ModelReader
+from ansorpy.server.service.models import ModelService
 from ansorpy.server.service.records import RecordService
+from ansorpy.server.service.slots import Slots
+from ansorpy.server.service.uploads import Uploads
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.web.templating import STATIC
 from ansorpy.server.worker import Supervisor
@@ -56,6 +63,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
             supervisor.start()
         yield
         await deps.streams.poller.close()
+        deps.uploads.close()
         if supervisor is not None:
             supervisor.stop()
         engine.dispose()
@@ -69,7 +77,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         RequestMiddleware, metrics=deps.metrics, local_only=deps.authenticator.local is not None
     )
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    for part in (job_routes, kernels, records, info, docs, login, pages):
+    for part in (job_routes, models, simplify, kernels, records, info, docs, login, pages):
         app.include_router(part.router)
     install_error_handlers(app)
     install_openapi(app)
@@ -111,6 +119,17 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
         ),
         jobs=jobs,
         kernels=KernelService(engine),
+        models=ModelService(engine, ModelQuota(settings.max_models, settings.max_models_bytes)),
+        reader=ModelReader(
+            settings.sandbox,
+            ReadLimits(settings.model_memory_bytes, settings.model_cpu_s, settings.max_model_bytes),
+            Slots("simplify a model", 1, settings.max_model_readers),
+            BoundedSemaphore(settings.max_model_readers),
+        ),
+        uploads=Uploads(
+            settings.data_dir,
+            Slots("take a file", settings.max_uploads, settings.max_uploads_in_all),
+        ),
         explain=ExplainService(engine),
         info=queries,
         records=RecordService(engine),

@@ -18,7 +18,8 @@ class ServiceSettings(BaseSettings):
 
     data_dir: Path = Field(
         default_factory=lambda: user_data_path("ansorpy"),
-        description="Folder of the SQLite file, and of the transfer data of `ansorpy tune`."
+        description="Folder of the SQLite file, of uploads in progress, and of the transfer data of"
+        " `ansorpy tune`."
         " The Python function `ansorpy.tune` does not read it.",
     )
     database_url: str = Field(
@@ -63,6 +64,34 @@ class ServiceSettings(BaseSettings):
         ge=1,
         description="Bytes of all tensors of one task; a check needs up to 24 times as many.",
     )
+    max_model_bytes: int = Field(
+        default=1 << 30, ge=1024, le=8 << 30, description="Bytes of an ONNX model."
+    )
+    max_models: int = Field(
+        default=64, ge=1, description="Models of a tenant without a limit of its own."
+    )
+    max_models_bytes: int = Field(
+        default=8 << 30,
+        ge=1024,
+        description="Bytes of all models of a tenant without a limit of its own.",
+    )
+    max_uploads: int = Field(default=2, ge=1, description="Uploads of one tenant at once.")
+    max_uploads_in_all: int = Field(default=8, ge=1, description="Uploads of the service at once.")
+    max_model_readers: int = Field(
+        default=2,
+        ge=1,
+        description="Processes that read models at once; a tenant may simplify one model at once.",
+    )
+    model_memory_bytes: int = Field(
+        default=4 << 30,
+        ge=1 << 28,
+        description="Memory of a process that reads a model, beside eight times the model.",
+    )
+    model_cpu_s: int = Field(
+        default=60,
+        ge=1,
+        description="Processor time to read or simplify a model; twice of it by the clock.",
+    )
     max_queued_jobs: int = Field(
         default=1000, ge=1, description="Queued jobs of a tenant without a limit of its own."
     )
@@ -79,7 +108,8 @@ class ServiceSettings(BaseSettings):
         default="18000/minute", description="Reading requests of one key (without keys: address)."
     )
     tune_rate: str = Field(
-        default="120/minute", description="Requests that submit a job or change its state, per key."
+        default="120/minute",
+        description="Requests that submit, change or simplify something, per key.",
     )
     admin_rate: str = Field(default="600/minute", description="Administrative requests per key.")
     denied_rate: str = Field(default="60/minute", description="Requests with an invalid key.")

@@ -25,7 +25,7 @@ def read_model(
     Raises:
         GraphError: package onnx is absent, the file is no model, or a node cannot be compiled.
     """
-    if find_spec("onnx") is None:
+    if missing_package():
         raise GraphError(
             f"cannot read {path.name} because package onnx is not installed;"
             " expected pip install 'ansorpy[onnx]'"
@@ -33,3 +33,8 @@ def read_model(
     from ansorpy.importers.onnx_file import graph_of_file
 
     return graph_of_file(path, bind, shapes, hosted)
+
+
+def missing_package() -> str:
+    """Return the package that reading models needs and that is not installed, "" if none is."""
+    return "" if find_spec("onnx") else "onnx"

@@ -98,8 +98,10 @@ def _external(
         path = (root / location).resolve(strict=True)
         offset, length = int(facts.get("offset", "0")), int(facts.get("length", str(size)))
     except (OSError, ValueError, RuntimeError) as error:
+        # Other messages contain the folder, which a client of the service must not see.
+        reason = "it is no number" if isinstance(error, ValueError) else "there is no such file"
         raise GraphError(
-            f"cannot {action} because {error}; expected a file below the model's folder"
+            f"cannot {action} because {reason}; expected a file below the model's folder"
         ) from error
     if not path.is_relative_to(root) or not path.is_file():
         raise GraphError(

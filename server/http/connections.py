@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from starlette.types import Receive, Scope, Send
 
-from ansorpy.server.http.body import BODY_S
+from ansorpy.server.http.body import BODY_S, FILE_BYTES_PER_S
 
 if TYPE_CHECKING:  # all HTTP protocols of uvicorn have the attributes of this one
     from uvicorn.protocols.http.h11_impl import H11Protocol as UvicornProtocol
@@ -38,7 +38,9 @@ class ConnectionLimits:
     most: int  # open connections in total
     most_of_address: int  # open connections of one address
     head_s: float = 10.0  # from the start of the wait to the end of the header
-    body_s: float = BODY_S + 5.0  # from there to the end of the body; routes answer 408 earlier
+    # From there to the end of the body, beside a second per FILE_BYTES_PER_S received; routes
+    # answer 408 earlier.
+    body_s: float = BODY_S + 5.0
     unread_s: float = 60.0  # without the client reading its response
     head_bytes: int = 1 << 16
 
@@ -128,6 +130,8 @@ class LimitedProtocol(UvicornProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._body_bytes = 0
+        self._body_begin_s = 0.0
 
     async def _app_with_load(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[FULL] = self.tracker.are_full(self.address)
@@ -154,12 +158,15 @@ class LimitedProtocol(UvicornProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, and update the phase."""
+        before = self._phase
         super().data_received(data)
         self._update_phase()
         if self._phase[0] is ConnectionPhase.HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > self.tracker.limits.head_bytes:
                 self._end("head")
+        elif self._phase[0] is ConnectionPhase.BODY and self._phase == before:
+            self._body_bytes += len(data)
 
     def on_response_complete(self) -> None:
         """Wait for the next request, unless it was pipelined."""
@@ -183,7 +190,7 @@ class LimitedProtocol(UvicornProtocol):
         phase = (connection_phase(self.cycle), self.cycle)
         if phase == self._phase:
             return
-        self._phase, self._head_bytes = phase, 0
+        self._phase, self._head_bytes, self._body_bytes = phase, 0, 0
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -192,10 +199,17 @@ class LimitedProtocol(UvicornProtocol):
             return
         self.tracker.set_waiting(self)
         limits = self.tracker.limits
+        self._body_begin_s = self.loop.time()
         limit_s = limits.head_s if phase[0] is ConnectionPhase.HEAD else limits.body_s
         self._deadline = self.loop.call_later(limit_s, self._late)
 
     def _late(self) -> None:
+        if self._phase[0] is ConnectionPhase.BODY:
+            allowed_s = self.tracker.limits.body_s + self._body_bytes / FILE_BYTES_PER_S
+            end_s = self._body_begin_s + allowed_s
+            if end_s > self.loop.time():
+                self._deadline = self.loop.call_at(end_s, self._late)
+                return
         if self._head_bytes and not self.transport.is_closing():
             self.transport.write(SLOW)
         self._end("late")

@@ -8,11 +8,17 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from ansorpy.server.http.openapi_examples import BODIES, REPLIES
+from ansorpy.server.http.openapi_examples import BODIES, REPLIES, SIMPLIFY_BODIES
 from ansorpy.server.schemas.job import JobRequest
+from ansorpy.server.schemas.model import SimplifyRequest
 from ansorpy.server.schemas.problem import MEDIA_TYPE, Problem
 
-MODELS: Final[tuple[type[BaseModel], ...]] = (JobRequest, Problem)  # used by `$ref` in routes
+MODELS: Final[tuple[type[BaseModel], ...]] = (  # used by `$ref` in routes
+    JobRequest,
+    SimplifyRequest,
+    Problem,
+)
+EXAMPLES: Final = {JobRequest.__name__: BODIES, SimplifyRequest.__name__: SIMPLIFY_BODIES}
 REFERENCE: Final = "#/components/schemas/{model}"
 ABOUT: Final = (
     "Tunes tensor computations: the input is a computation, the output a verified, fast kernel."
@@ -56,7 +62,9 @@ def _add_examples(operation: Mapping[str, Any]) -> None:
     """Add an example to every JSON body and reply of an operation."""
     bodies = operation.get("requestBody", {}).get("content", {})
     for content in bodies.values():
-        content["examples"] = BODIES
+        name = content["schema"].get("$ref", "").rpartition("/")[2]
+        if name in EXAMPLES:
+            content["examples"] = EXAMPLES[name]
     for answer in operation["responses"].values():
         for media, content in answer.get("content", {}).items():
             name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]

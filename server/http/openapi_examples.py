@@ -46,6 +46,25 @@ BODIES: Final[Mapping[str, Any]] = {
         "value": {"dags": [DAG], "cores": 2, "priority": 1},
     },
 }
+SIMPLIFY_BODIES: Final[Mapping[str, Any]] = {
+    "model": {"summary": "A stored model", "value": {"model": DIGEST}},
+    "symbols": {
+        "summary": "A stored model, with values of its symbolic extents",
+        "value": {"model": DIGEST, "bind": {"batch": 1}, "shapes": {"x": [1, 3, 224, 224]}},
+    },
+}
+_FACTS: Final[Mapping[str, Any]] = {
+    "node_count": 49,
+    "operators": {"Conv": 20, "Relu": 17, "Add": 8},
+    "inputs": [{"name": "x", "dtype": "float32", "shape": ["batch", 3, 224, 224]}],
+    "outputs": [{"name": "y", "dtype": "float32", "shape": ["batch", 1000]}],
+    "input_count": 1,
+    "output_count": 1,
+    "refusal": None,
+}
+_MODEL: Final[Mapping[str, Any]] = {
+    "sha256": DIGEST, "size_bytes": 46745837, "created_s": 1795000000.0,
+}  # fmt: skip
 _JOB: Final[Mapping[str, Any]] = {
     "id": JOB,
     "state": "succeeded",
@@ -136,6 +155,34 @@ REPLIES: Final[Mapping[str, Any]] = {
         "next": 1,
         "trials": 64,
         "failures": [],
+    },
+    "ModelReply": {**_FACTS, **_MODEL},
+    "ModelPage": {"models": [{**_MODEL, "node_count": 49, "refused": False}], "next": None},
+    "SimplifyReply": {
+        "before": {"Conv": 20, "BatchNormalization": 20, "Relu": 17, "Add": 8},
+        "after": {"Conv": 20, "Relu": 17, "Add": 8},
+        "fired": [{"name": "batch_norm", "sites": 20, "nodes_removed": 20}],
+        "compared_by": "onnx.reference",
+        "error": 3.1e-07,
+        "error_of_original": None,
+        "error_of_simplified": None,
+        "sha256": DIGEST,
+        "size_bytes": 46745021,
+        "link": f"/v1/models/{DIGEST}/file",
+    },
+    "Passes": {
+        "passes": [
+            {
+                "name": "dead",
+                "exact": True,
+                "summary": "Remove nodes and constants that no output of the graph needs.",
+                "condition": "no output of the node is read by an output of the graph",
+                "rewrite": "the node, or the constant, is gone",
+                "not_handled": "inputs of the graph, which are its interface",
+                "rounding": "",
+                "source": "Aho, Lam, Sethi and Ullman, Compilers, 2nd edition, section 9.1.6",
+            }
+        ]
     },
     "Health": {"status": "ok"},
     "Ready": {"status": "ok", "database": "sqlite", "workers": 1},

@@ -21,7 +21,13 @@ from ansorpy.server.access.errors import (
     UnauthenticatedError,
 )
 from ansorpy.server.http.validation import InvalidBodyError, mistakes, to_ascii
-from ansorpy.server.jobs.errors import KeyReusedError, NotFoundError, QuotaError, StateError
+from ansorpy.server.jobs.errors import (
+    KeyReusedError,
+    NotFoundError,
+    NotInstalledError,
+    QuotaError,
+    StateError,
+)
 from ansorpy.server.schemas.problem import MEDIA_TYPE, Mistake, Problem
 from ansorpy.target import listed
 
@@ -38,6 +44,7 @@ MEANING: Final[Mapping[type[AnsorError], tuple[HTTPStatus, str]]] = {
     NotFoundError: (HTTPStatus.NOT_FOUND, "unknown"),
     StateError: (HTTPStatus.CONFLICT, "state"),
     KeyReusedError: (HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency"),
+    NotInstalledError: (HTTPStatus.NOT_IMPLEMENTED, "installation"),
     QuotaError: (HTTPStatus.TOO_MANY_REQUESTS, "quota"),
     RateLimitError: (HTTPStatus.TOO_MANY_REQUESTS, "rate"),
     OverloadedError: (HTTPStatus.SERVICE_UNAVAILABLE, "full"),

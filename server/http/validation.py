@@ -18,7 +18,7 @@ from ansorpy.target import listed
 MAX_MISTAKES: Final = 20
 MAX_PLACE: Final = 80
 MAX_SENT: Final = 64  # characters of an unknown field that are compared with the known fields
-MAPPINGS: Final = ("bind", "weights")  # fields whose keys come from the request
+MAPPINGS: Final = ("bind", "weights", "shapes")  # fields whose keys come from the request
 UNKNOWN: Final = "extra_forbidden"
 
 # Expected value by pydantic's error type; {names} are keys of the error's `ctx`.

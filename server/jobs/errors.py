@@ -4,6 +4,7 @@ NotFoundError    no such resource, or it belongs to another tenant   -> HTTP 404
 StateError       the state of the job does not allow the transition  -> HTTP 409
 KeyReusedError   the Idempotency-Key belongs to another request      -> HTTP 422
 QuotaError       a limit of the tenant is reached                    -> HTTP 429
+NotInstalledError  the installation lacks a part that the request needs  -> HTTP 501
 """
 
 from ansorpy.errors import AnsorError
@@ -19,6 +20,10 @@ class StateError(AnsorError):
 
 class KeyReusedError(AnsorError):
     """The Idempotency-Key belongs to another request."""
+
+
+class NotInstalledError(AnsorError):
+    """The installation of the service lacks a part that the request needs."""
 
 
 class QuotaError(AnsorError):

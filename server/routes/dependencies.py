@@ -20,7 +20,10 @@ from ansorpy.server.service.explain import ExplainService
 from ansorpy.server.service.info import ServiceInfo
 from ansorpy.server.service.jobs import JobService
 from ansorpy.server.service.kernels import KernelService
+from ansorpy.server.service.model_reader import ModelReader
+from ansorpy.server.service.models import ModelService
 from ansorpy.server.service.records import RecordService
+from ansorpy.server.service.uploads import Uploads
 from ansorpy.server.settings import ServiceSettings
 
 COOKIE = "ansorpy_session"
@@ -37,6 +40,9 @@ class Dependencies:
     streams: EventStreams
     jobs: JobService
     kernels: KernelService
+    models: ModelService
+    reader: ModelReader
+    uploads: Uploads
     explain: ExplainService
     info: ServiceInfo
     records: RecordService

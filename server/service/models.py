@@ -1,5 +1,6 @@
 """Use cases of a model: store its file, find, list and delete it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from ansorpy.server.db.engine import now, reading, transaction
 from ansorpy.server.jobs import models
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.models import ModelQuota, StoredModel
+from ansorpy.server.schemas.model import ModelFacts, ModelPage, ModelReply, ModelSummary
 
 WRITES: Final = 3  # attempts, if deletions of the same file come between
 RETRY_S: Final = 5
@@ -24,8 +26,10 @@ class ModelService:
     engine: Engine
     quota: ModelQuota = field(default_factory=ModelQuota)
 
-    def store(self, tenant_id: int, sha256: str, path: Path) -> bool:
+    def store(self, tenant_id: int, sha256: str, path: Path, facts: ModelFacts) -> bool:
         """Store a file whose digest was checked; return False if the tenant had it before.
+
+        The facts replace those of an earlier version of ansorpy.
 
         Nothing is visible before the last transaction; a killed upload leaves chunks without an
         owner, which `model_files.sweep` removes.
@@ -42,7 +46,9 @@ class ModelService:
                     continue
                 with transaction(self.engine) as tx:
                     models.check_quota(tx, tenant_id, sha256, size_bytes, self.quota)
-                    if model_files.lock_complete(tx, sha256) is not None:
+                    row = model_files.lock_complete(tx, sha256)
+                    if row is not None:
+                        row.facts = facts.model_dump_json()
                         return models.add(tx, tenant_id, sha256, now(tx))
         raise OverloadedError(
             "cannot store the model because it is being deleted; expected another try", RETRY_S
@@ -61,6 +67,33 @@ class ModelService:
         """
         with reading(self.engine) as tx:
             return models.find(tx, tenant_id, sha256)
+
+    def read(self, tenant_id: int, sha256: str) -> ModelReply:
+        """Return a model with its facts.
+
+        Raises:
+            NotFoundError: the tenant has no such model.
+        """
+        found = self.find(tenant_id, sha256)
+        return ModelReply(
+            sha256=sha256, size_bytes=found.size_bytes, created_s=found.created_s,
+            **dict(ModelFacts.model_validate_json(found.facts)),
+        )  # fmt: skip
+
+    def page(self, tenant_id: int, before: int | None, limit: int) -> ModelPage:
+        """Return a page of models, newest first."""
+        with reading(self.engine) as tx:
+            found, after = models.list_models(tx, tenant_id, before, limit)
+        return ModelPage(models=list(map(_summary, found)), next=after)
+
+    def content(self, tenant_id: int, sha256: str) -> tuple[int, Iterator[bytes]]:
+        """Return the size of a model file, and its parts.
+
+        Raises:
+            NotFoundError: the tenant has no such model.
+        """
+        found = self.find(tenant_id, sha256)
+        return found.size_bytes, model_files.chunks(self.engine, sha256)
 
     def export(self, tenant_id: int, sha256: str, path: Path) -> None:
         """Write the file of a model to `path`, which does not exist.
@@ -85,3 +118,14 @@ class ModelService:
             models.remove(tx, tenant_id, sha256)
             now_s = now(tx)
         model_files.drop_unowned(self.engine, sha256, now_s)
+
+
+def _summary(one: StoredModel) -> ModelSummary:
+    facts = ModelFacts.model_validate_json(one.facts)
+    return ModelSummary(
+        sha256=one.sha256,
+        size_bytes=one.size_bytes,
+        created_s=one.created_s,
+        node_count=facts.node_count,
+        refused=facts.refusal is not None,
+    )

@@ -6,9 +6,9 @@ A health check for containers, each of which has a host name of its own.
 import sys
 
 from ansorpy.server.db.engine import connect, now, reading
+from ansorpy.server.identity import ProcessIdentity
 from ansorpy.server.jobs import machines
 from ansorpy.server.settings import ServiceSettings
-from ansorpy.server.worker.identity import ProcessIdentity
 
 
 def alive(settings: ServiceSettings, host: str) -> bool:

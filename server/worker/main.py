@@ -10,10 +10,10 @@ from types import FrameType
 
 from ansorpy.measure.workers.cores import lock_folder
 from ansorpy.server.db.upgrade import open_database
+from ansorpy.server.identity import ProcessIdentity
 from ansorpy.server.logs import configure, fields
+from ansorpy.server.scratch import scratch
 from ansorpy.server.settings import ServiceSettings
-from ansorpy.server.worker.identity import ProcessIdentity
-from ansorpy.server.worker.scratch import scratch
 from ansorpy.server.worker.stop_flag import StopFlag
 from ansorpy.server.worker.tuner_process import TunerProcess
 from ansorpy.server.worker.worker_loop import WorkerLoop

@@ -17,16 +17,16 @@ from sqlalchemy.orm import Session
 
 from ansorpy.server.db.engine import now, transaction
 from ansorpy.server.db.models import JobRow, WorkerRow
+from ansorpy.server.identity import ProcessIdentity
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.lease import Claim
 from ansorpy.server.logs import fields
+from ansorpy.server.scratch import empty
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.description import WorkerDescription, describe
-from ansorpy.server.worker.identity import ProcessIdentity
 from ansorpy.server.worker.job_monitor import JobMonitor
 from ansorpy.server.worker.lease_clock import LeaseClock
 from ansorpy.server.worker.leased_job import LeasedJob, LeaseLostError, StorageError
-from ansorpy.server.worker.scratch import empty
 from ansorpy.server.worker.stop_flag import StopFlag
 from ansorpy.server.worker.tuner_process import TunerProcess
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ansorpy.errors import GraphError
-from ansorpy.importers.limits import ReadLimits, check_file
+from ansorpy.importers.child import ReadLimits
+from ansorpy.importers.limits import check_file
 from ansorpy.importers.model_file import read_model
 from tests.importers.hostile import CASES, VALID, files
 

@@ -13,7 +13,13 @@ from typing import Any
 import schemathesis
 
 MAX_REPLY_BYTES = 16 * 1024
-DOWNLOADS = ("application/zip", "application/x-ndjson", "text/event-stream", "text/plain")
+DOWNLOADS = (
+    "application/zip",
+    "application/octet-stream",
+    "application/x-ndjson",
+    "text/event-stream",
+    "text/plain",
+)
 
 statuses: Counter[str] = Counter()
 largest = [0]

@@ -23,6 +23,7 @@ from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease
 from ansorpy.server.settings import ServiceSettings
 from tests.artifact.test_pack import packed
+from tests.importers.hostile import VALID
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 PROGRESS = {"mm": {"trials": 16, "best_s": 1e-3, "failures": {"wrong": 1}, "sketches": 3}}
@@ -69,6 +70,13 @@ class Service:
         with transaction(self.engine) as tx:
             key, _ = keys.create(tx, tenant, scopes, now(tx), expires_s=expires_s)
         return {"Authorization": f"Bearer {key}"}
+
+    def put_model(self, content: bytes = VALID) -> str:
+        """Store a model and return its digest."""
+        digest = sha256(content).hexdigest()
+        reply = self.client.put(f"/v1/models/{digest}", content=content)
+        assert reply.status_code in (200, 201), reply.text
+        return digest
 
     def claim(self) -> lease.Claim:
         """Claim the next job."""
@@ -120,11 +128,15 @@ def service(
     url: str, headers: Mapping[str, str] | None = None, **settings: Any
 ) -> Iterator[Service]:
     """Run a service on a database, without a worker."""
-    given: dict[str, Any] = {"embedded_worker": False, "event_stream_s": 0.5, "event_poll_s": 0.05}
-    app = create_app(ServiceSettings(database_url=url, **{**given, **settings}))
-    with TestClient(app, base_url="http://localhost", headers=dict(headers or {})) as client:
-        engine = open_database(url)
-        try:
-            yield Service(client, engine)
-        finally:
-            engine.dispose()
+    with TemporaryDirectory() as folder:
+        given: dict[str, Any] = {
+            "embedded_worker": False, "event_stream_s": 0.5, "event_poll_s": 0.05,
+            "data_dir": folder, **settings,
+        }  # fmt: skip
+        app = create_app(ServiceSettings(database_url=url, **given))
+        with TestClient(app, base_url="http://localhost", headers=dict(headers or {})) as client:
+            engine = open_database(url)
+            try:
+                yield Service(client, engine)
+            finally:
+                engine.dispose()

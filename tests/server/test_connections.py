@@ -160,6 +160,19 @@ def test_a_slow_request_is_closed_after_its_deadline(serve: Serve) -> None:
         until(dripped)
 
 
+def test_received_bytes_of_a_body_earn_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ansorpy.server.http.connections.FILE_BYTES_PER_S", 1 / 600)
+    with serve(replace(WIDE, body_s=0.5)) as running:
+        head = SLOW_BODY.replace(b"99", b"2").removesuffix(b"{")
+        sends = running.connect(head)
+        until(lambda: running.open() == 1)
+        sends.sendall(b"{")
+        assert received(running.connect(head)) == b""  # it sends nothing more, and began later
+        assert running.closed("late") == 1
+        sends.sendall(b"}")
+        assert sends.recv(65536).startswith(b"HTTP/1.1 422 ")
+
+
 def test_an_idle_connection_is_closed(serve: Serve) -> None:
     with serve(WIDE, timeout_keep_alive=0.2) as running:
         assert received(running.connect(WHOLE)).startswith(b"HTTP/1.1 200 ")

@@ -9,9 +9,9 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
 
 from ansorpy.server.db.engine import transaction
+from ansorpy.server.identity import ProcessIdentity
 from ansorpy.server.jobs import lease
 from ansorpy.server.settings import ServiceSettings
-from ansorpy.server.worker.identity import ProcessIdentity
 from ansorpy.server.worker.lease_clock import LeaseClock
 from ansorpy.server.worker.stop_flag import StopFlag
 from ansorpy.server.worker.worker_loop import WorkerLoop

@@ -14,8 +14,14 @@ from ansorpy.server.db.models import JobRow, ModelChunkRow, ModelFileRow
 from ansorpy.server.jobs import models, queries
 from ansorpy.server.jobs.errors import NotFoundError, QuotaError, StateError
 from ansorpy.server.jobs.models import ModelQuota
+from ansorpy.server.schemas.model import ModelFacts
 from ansorpy.server.service.models import ModelService
 from tests.server.test_lease import add_tenant, submit
+
+FACTS = ModelFacts(
+    node_count=1, operators={"Relu": 1}, inputs=[], outputs=[], input_count=0, output_count=0,
+    refusal=None,
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +37,7 @@ def put(service: ModelService, folder: Path, content: bytes, tenant: int = 1) ->
     digest = hashlib.sha256(content).hexdigest()
     path = folder / f"{digest}.{tenant}.{threading.get_ident()}"
     path.write_bytes(content)
-    return digest, service.store(tenant, digest, path)
+    return digest, service.store(tenant, digest, path, FACTS)
 
 
 def stored_chunks(engine: Engine) -> int:
@@ -46,7 +52,9 @@ def test_a_file_comes_back_as_it_was(engine: Engine, tmp_path: Path, size: int) 
     assert new
     assert put(service, tmp_path, data(size=size)) == (digest, False)
     found = service.find(1, digest)
-    assert (found.sha256, found.size_bytes, found.facts) == (digest, size, "")
+    assert (found.sha256, found.size_bytes, found.facts) == (
+        digest, size, FACTS.model_dump_json()
+    )  # fmt: skip
     service.export(1, digest, tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == data(size=size)
     with pytest.raises(FileExistsError):

@@ -8,11 +8,12 @@ import pytest
 from pydantic import BaseModel
 
 from ansorpy.server.http.openapi import PROBLEM
-from ansorpy.server.http.openapi_examples import BODIES, REPLIES
+from ansorpy.server.http.openapi_examples import BODIES, REPLIES, SIMPLIFY_BODIES
+from ansorpy.server.schemas.model import SimplifyRequest
 from ansorpy.server.schemas.problem import Problem
 from tests.server.service import Service, service
 
-SHAPES = ("job", "explain", "service")
+SHAPES = ("job", "explain", "model", "service")
 
 
 @pytest.fixture
@@ -46,6 +47,13 @@ def test_the_operations_are_complete(document: Mapping[str, Any]) -> None:
         "get /v1/jobs/{job_id}/kernels/{task}": "findKernel",
         "get /v1/kernels/{sha256}": "downloadKernel",
         "get /v1/kernels/{sha256}/{file}": "downloadKernelFile",
+        "get /v1/models": "listModels",
+        "put /v1/models/{model}": "putModel",
+        "get /v1/models/{model}": "readModel",
+        "get /v1/models/{model}/file": "downloadModel",
+        "delete /v1/models/{model}": "deleteModel",
+        "post /v1/simplify": "simplifyModel",
+        "get /v1/passes": "listPasses",
         "get /v1/records": "exportRecords",
         "get /v1/targets": "listTargets",
         "get /v1/rules": "listRules",
@@ -91,6 +99,8 @@ def test_every_example_matches_its_model(running: Service) -> None:
     for number, body in enumerate(BODIES.values()):
         reply = running.client.post("/v1/jobs", json={**body["value"], "seed": number})
         assert reply.status_code == 202, reply.text
+    for body in SIMPLIFY_BODIES.values():
+        SimplifyRequest.model_validate(body["value"])
 
 
 def test_every_parameter_is_explained(document: Mapping[str, Any]) -> None:

@@ -13,9 +13,9 @@ from ansorpy.measure.workers.cores import slot_cores, usable_cores
 from ansorpy.server.app import create_app
 from ansorpy.server.db.engine import reading
 from ansorpy.server.db.upgrade import open_database
+from ansorpy.server.identity import ProcessIdentity
 from ansorpy.server.jobs import queries
 from ansorpy.server.settings import ServiceSettings
-from ansorpy.server.worker.identity import ProcessIdentity
 from ansorpy.server.worker.tuner_process import children
 from tests.server.process import process
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ansorpy.server.db.records import record_row
+from tests.importers.hostile import VALID
 from tests.server.service import MM, Service, service
 from tests.test_records import trial
 
@@ -51,10 +52,13 @@ def two(url: str) -> Iterator[Two]:
         owner, other = first.key("owner", "admin"), first.key("other", "admin")
     with service(url, owner) as running:
         job_id, digest = running.succeed()
-        claimed_id = running.submit(fresh=True)
+        claimed_id, model = running.submit(fresh=True), running.put_model()
         with running.held(running.claim()) as (tx, row, _):
             tx.add(record_row(trial(1.0), row.tenant_id, row.id, "mm", 1, origin="measured"))
-        ids = {"job_id": job_id, "sha256": digest, "file": "kernel.py", "task": "mm"}
+            row.model = model  # its job has not ended, so that DELETE is a 409
+        ids = {
+            "job_id": job_id, "sha256": digest, "file": "kernel.py", "task": "mm", "model": model,
+        }  # fmt: skip
         running.client.headers.pop("Authorization")
         yield Two(running, owner, other, {**ids, "job": claimed_id})
 
@@ -62,21 +66,21 @@ def two(url: str) -> Iterator[Two]:
 def test_every_route_with_an_id_of_another_tenant_is_not_found(two: Two) -> None:
     tried = 0
     for method, path, _ in two.operations:
-        if "{" not in path:
+        if "{" not in path or method == "put":  # PUT makes a model of the caller's own
             continue
         own = two.call(method, path, two.owner)
         foreign = two.call(method, path, two.other)
         assert own.status_code in (200, 307, 409), (method, path, own.text)
         assert foreign.status_code == 404, (method, path, foreign.text)
-        missing = {**two.ids, "job_id": "0" * 32, "sha256": "0" * 64}
+        missing = {**two.ids, "job_id": "0" * 32, "sha256": "0" * 64, "model": "0" * 64}
         nothing = Two(two.running, two.owner, two.other, missing).call(method, path, two.other)
         assert nothing.json() == foreign.json(), "foreign and missing can be told apart"
         tried += 1
-    assert tried >= 9
+    assert tried >= 12
 
 
 def test_lists_show_nothing_of_other_tenants(two: Two) -> None:
-    secrets = {two.ids["job_id"], two.ids["sha256"], two.ids["job"]}
+    secrets = {two.ids[name] for name in ("job_id", "sha256", "job", "model")}
     seen = 0
     for method, path, _ in two.operations:
         if method != "get" or "{" in path:
@@ -90,6 +94,19 @@ def test_lists_show_nothing_of_other_tenants(two: Two) -> None:
     assert two.call("get", "/v1/records", two.owner).text.count("\n") == 1
     assert two.call("get", "/v1/records", two.other, job=two.ids["job"]).status_code == 404
     assert two.call("get", "/v1/records", two.owner, job=two.ids["job"]).status_code == 200
+
+
+def test_a_model_of_another_tenant_is_unknown_until_it_is_sent(two: Two) -> None:
+    place, client = f"/v1/models/{two.ids['model']}", two.running.client
+    asked = {"model": two.ids["model"]}
+    assert client.post("/v1/simplify", json=asked, headers=two.owner).status_code == 200
+    assert client.post("/v1/simplify", json=asked, headers=two.other).status_code == 404
+    # Knowing a digest is not enough: all bytes are needed, and the first PUT is a 201 for everyone.
+    assert client.put(place, content=b"", headers=two.other).status_code == 422
+    assert client.put(place, content=VALID, headers=two.other).status_code == 201
+    assert client.delete(place, headers=two.other).status_code == 204
+    assert client.get(f"{place}/file", headers=two.owner).content == VALID
+    assert client.get(place, headers=two.other).status_code == 404
 
 
 def test_every_route_but_public_ones_needs_a_key(two: Two) -> None:

@@ -20,15 +20,15 @@ from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.records import Record
 from ansorpy.server.db.engine import transaction
 from ansorpy.server.db.models import JobRow, SearchRow, WorkerRow
+from ansorpy.server.identity import ProcessIdentity
 from ansorpy.server.jobs import lease, queries
 from ansorpy.server.jobs.lease import Claim
 from ansorpy.server.jobs.submission import Submission
+from ansorpy.server.scratch import scratch
 from ansorpy.server.service.serializers import job_reply
 from ansorpy.server.settings import ServiceSettings
-from ansorpy.server.worker.identity import ProcessIdentity
 from ansorpy.server.worker.journal import JobJournal
 from ansorpy.server.worker.leased_job import LeasedJob, LeaseLostError, StorageError
-from ansorpy.server.worker.scratch import scratch
 from ansorpy.server.worker.stop_flag import StopFlag
 from ansorpy.server.worker.tuner_main import Tune, run_job
 from ansorpy.server.worker.tuner_process import Message

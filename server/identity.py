@@ -1,4 +1,4 @@
-"""Identity of a worker process, from which other processes can tell whether it has ended."""
+"""Identity of a process, from which other processes can tell whether it has ended."""
 
 import os
 import socket
