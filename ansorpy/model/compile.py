@@ -2,9 +2,10 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,9 @@ from ansorpy.state.rule import Rule, Verdict
 from ansorpy.target import Target
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import rules_name
@@ -50,6 +53,7 @@ class ModelRequest:
         file: the model's file, which ONNX Runtime can run; None if there is none.
         digest: sha256 of the file, hex.
         reference: inputs and right outputs; those of `reference_of` unless given.
+        done: trials of an interrupted attempt at the same request, by task; they are in the store.
     """
 
     graph: Graph
@@ -59,6 +63,7 @@ class ModelRequest:
     file: Path | None = None
     digest: str = ""
     reference: ModelReference | None = None
+    done: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +116,13 @@ class Compilation:
     @property
     def model_s(self) -> float:
         """The sum of the best times of all parts that have one."""
+        return self.estimate().model_s
+
+    def estimate(self) -> ModelEstimate:
+        """Return the time of the model as far as its parts have one."""
         weights = self.tasks.chosen(self.best_s).weights
-        return sum(count * self.best_s.get(name, 0.0) for name, count in weights.items())
+        sum_s = sum(count * self.best_s.get(name, 0.0) for name, count in weights.items())
+        return ModelEstimate(sum_s, len(self.best_s), len(self.tasks.dags), weights)
 
     def follow(
         self, events: Generator[ModelEvent, None, None]
@@ -124,7 +134,7 @@ class Compilation:
             try:
                 yield event
                 if isinstance(event, FirstAnswer | Improved) and self._improves(event):
-                    yield ModelEstimate(self.model_s, len(self.best_s), len(self.tasks.dags))
+                    yield self.estimate()
                 event = next(events)
             except KeyboardInterrupt:
                 event = events.throw(KeyboardInterrupt())
@@ -184,12 +194,18 @@ def compiled(
     experience: Experience | None = None,
     rules: tuple[Rule, ...] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    pools: Callable[[Request], Pools] | None = None,
+    journal: Journal | None = None,
 ) -> Generator[ModelEvent, None, ModelResult]:
     """Yield the events of the tuning of a model; return its result.
 
     Every task gets a first answer, and a bundle of these is written and verified; then the tasks
     that take most time are searched, and the bundle is replaced. A KeyboardInterrupt ends the
     search: the bundle of the best so far is the result. It is raised before there is a bundle.
+
+    Args:
+        pools: opens the measuring processes of a request; those of this machine unless given.
+        journal: the rounds go here instead of to the store; not with experience.
 
     Raises:
         SpecError: the request is wrong.
@@ -211,10 +227,11 @@ def compiled(
             " expected a model with nodes that constants alone do not determine"
         )
     yield _divided(request.graph, simplified, tasks, clock() - begin_s)
+    tune = _tuner(rules, store, pools, journal)
     work = Compilation(request, tasks, parted, begin_s, clock, request.reference)
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
         first = _request(request, tasks.dags, trials=0, seconds=None, weights={})
-        ended = yield from work.follow(run(first, rules, store, Path(folder)))
+        ended = yield from work.follow(tune(first, Path(folder), None))
         needed = [one.task for one in tasks.parts if one.task]
         lacking = [name for name in needed if name not in work.libraries]
         if lacking and ended.stopped == "interrupted":
@@ -228,7 +245,7 @@ def compiled(
         stopped = ended.stopped
         second = None if stopped == "interrupted" else _search(work, store, rules)
         if second is not None:
-            searching = run(second, rules, store, Path(folder), experience=experience)
+            searching = tune(second, Path(folder), experience)
             stopped = "interrupted"
             with suppress(KeyboardInterrupt):  # the bundle of the first answers is there
                 ended = yield from work.follow(searching)
@@ -250,10 +267,30 @@ def compiled(
     )
 
 
+def _tuner(
+    rules: tuple[Rule, ...],
+    store: RecordStore,
+    pools: Callable[[Request], Pools] | None,
+    journal: Journal | None,
+) -> Callable[[Request, Path, Experience | None], Generator[ModelEvent, None, None]]:
+    """Return a function that tunes a request for libraries, with files in a folder."""
+
+    def tune(
+        request: Request, folder: Path, experience: Experience | None
+    ) -> Generator[ModelEvent, None, None]:
+        opened = None if pools is None else partial(pools, request)
+        return run(
+            request, rules, store, folder, pools=opened, journal=journal, experience=experience
+        )
+
+    return tune
+
+
 def _search(work: Compilation, store: RecordStore, rules: tuple[Rule, ...]) -> Request | None:
     """Return the request for the tasks that take most time; None if there is nothing to search.
 
-    A task with enough trials in the store is answered: its first answer is the best of them.
+    A task with enough trials in the store is answered: its first answer is the best of them. An
+    interrupted attempt at the same request has used up a part of the trials.
     """
     asked, tasks = work.request, work.tasks
     options, weights = asked.options, tasks.weights
@@ -265,20 +302,23 @@ def _search(work: Compilation, store: RecordStore, rules: tuple[Rule, ...]) -> R
     if not heavy:
         return None
     share = trials // len(heavy)
+    done = {dag.name: asked.done.get(dag.name, 0) for dag in heavy}
     if not options.fresh:
-        heavy = [dag for dag in heavy if _known(dag, asked.target, store, rules) < share]
+        known = {dag.name: _known(dag, asked.target, store, rules) for dag in heavy}
+        heavy = [dag for dag in heavy if known[dag.name] - done[dag.name] < share]
+    left = share * len(heavy) - sum(done[dag.name] for dag in heavy)
     left_s = None if options.seconds is None else options.seconds - (work.clock() - work.begin_s)
     target_s = options.target_latency_s
     if target_s is not None:
         target_s -= work.model_s - sum(part_s[dag.name] for dag in heavy)
     over = left_s is not None and left_s <= 0
     reached = options.target_latency_s is not None and work.model_s <= options.target_latency_s
-    if not heavy or over or reached or (target_s is not None and target_s <= 0):
+    if left <= 0 or over or reached or (target_s is not None and target_s <= 0):
         return None
     return _request(
         asked,
         heavy,
-        trials=share * len(heavy),
+        trials=left,
         seconds=left_s,
         target_latency_s=target_s,
         weights={dag.name: weights[dag.name] for dag in heavy},
@@ -330,6 +370,9 @@ def _divided(graph: Graph, simplified: Simplified, tasks: ModelTasks, seconds: f
         parts=len(tasks.parts),
         tasks=len(tasks.dags),
         seconds=seconds,
+        weights=tasks.weights,
+        hosted=tuple(one.group.title for one in tasks.parts if one.lowered is None),
+        dags=tasks.dags,
     )
 
 

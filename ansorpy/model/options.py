@@ -1,9 +1,10 @@
 """The options of the tuning of a model: those of a tuning, and those of models alone."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from ansorpy.tuner.option import Option, OptionLimits, definitions
+from ansorpy.tuner.option import Definition, Option, OptionLimits, definitions
 from ansorpy.tuner.options import MAX_TRIALS, LocalOptions
 
 
@@ -17,6 +18,8 @@ class ModelOptions(LocalOptions):
             "Trials for each task of a model, in place of `trials`; tasks with a small share of"
             " the time leave theirs to the others.",
             OptionLimits(least=0, most=MAX_TRIALS),
+            service=OptionLimits(least=1, most=100_000),
+            budget=True,
         ),
     ] = None
 
@@ -35,3 +38,9 @@ class ModelOptions(LocalOptions):
         if self.trials_per_task is None:
             return self.trials
         return min(MAX_TRIALS, self.trials_per_task * tasks)
+
+
+def model_definitions() -> Mapping[str, Definition]:
+    """Return the options that a tuning of a model has beyond those of any tuning, by name."""
+    known = definitions(LocalOptions)
+    return {n: one for n, one in definitions(ModelOptions).items() if n not in known}

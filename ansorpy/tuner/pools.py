@@ -1,8 +1,10 @@
 """The measuring processes of the tasks, a few open at a time."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.timing.settings import MeasureSettings
@@ -12,7 +14,7 @@ from ansorpy.tuner.task import Task
 
 OPEN_POOLS = 3  # open pools at most; each holds a process per core and the reference results
 
-ONE_KERNEL = MeasureSettings(builders=1, runner=False)  # other processes would delay it
+ONE_KERNEL: Mapping[str, Any] = {"builders": 1, "runner": False}  # more processes would delay it
 
 Open = Callable[[Dag, Target], MeasurePool]
 
@@ -52,10 +54,11 @@ class SharedPools(Pools):
         self._shared.close()
 
 
-def shared_pools(target: Target, trials: int) -> Pools:
+def shared_pools(target: Target, trials: int, settings: MeasureSettings | None = None) -> Pools:
     """Return pools for tasks of one target.
 
     Args:
         trials: 0: pools that build and check one kernel after the other, and start fast.
     """
-    return SharedPools(target, MeasureSettings() if trials else ONE_KERNEL)
+    settings = settings or MeasureSettings()
+    return SharedPools(target, settings if trials else replace(settings, **ONE_KERNEL))
