@@ -23,9 +23,20 @@ from ansorpy.server.http.middleware import RequestMiddleware
 from ansorpy.server.http.openapi import install_openapi
 from ansorpy.server.http.problems import install_error_handlers
 from ansorpy.server.jobs.models import ModelQuota
-from ansorpy.server.routes import docs, info, kernels, login, models, pages, records, simplify
+from ansorpy.server.routes import (
+    bundles,
+    docs,
+    info,
+    kernels,
+    login,
+    models,
+    pages,
+    records,
+    simplify,
+)
 from ansorpy.server.routes import jobs as job_routes
 from ansorpy.server.routes.dependencies import Dependencies
+from ansorpy.server.service.bundles import BundleService
 from ansorpy.server.service.charts import ChartService
 from ansorpy.server.service.dashboard import DashboardService
 from ansorpy.server.service.explain import ExplainService
@@ -77,7 +88,9 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         RequestMiddleware, metrics=deps.metrics, local_only=deps.authenticator.local is not None
     )
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    for part in (job_routes, models, simplify, kernels, records, info, docs, login, pages):
+    for part in (
+        job_routes, models, simplify, kernels, bundles, records, info, docs, login, pages,
+    ):  # fmt: skip
         app.include_router(part.router)
     install_error_handlers(app)
     install_openapi(app)
@@ -119,6 +132,7 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
         ),
         jobs=jobs,
         kernels=KernelService(engine),
+        bundles=BundleService(engine),
         models=ModelService(engine, ModelQuota(settings.max_models, settings.max_models_bytes)),
         reader=ModelReader(
             settings.sandbox,

@@ -1,7 +1,7 @@
-"""Files of models in the database: written and read in chunks, each in a transaction of its own.
+"""Files of models and bundles in the database, in chunks, each in a transaction of its own.
 
-A file of a model may be larger than a value of the database, and than the memory of the service. A
-file without an owner (`ModelRow`) is invisible: that of an upload that is under way, or was killed.
+Such a file may be larger than a value of the database, and than the memory of the service. A file
+without an owner (`ModelRow`, `BundleRow`) is invisible: it is being written, or its writer died.
 """
 
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from sqlalchemy import Engine, delete, func, select, update
+from sqlalchemy import ColumnElement, Engine, delete, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from ansorpy.server.db.engine import now, reading, transaction
-from ansorpy.server.db.models import ModelChunkRow, ModelFileRow, ModelRow
+from ansorpy.server.db.models import BundleRow, ModelChunkRow, ModelFileRow, ModelRow
 
 CHUNK_BYTES: Final = 4 << 20
 DROPPED: Final = 8  # chunks that one transaction deletes
@@ -58,15 +58,17 @@ def lock_complete(tx: Session, sha256: str) -> ModelFileRow | None:
     return None if row is None or tx.scalar(count) != chunk_count(row.size_bytes) else row
 
 
-def chunks(engine: Engine, sha256: str) -> Iterator[bytes]:
-    """Yield the content of a file.
+def chunks(engine: Engine, sha256: str, begin: int = 0, end: int | None = None) -> Iterator[bytes]:
+    """Yield the bytes [begin, end) of a file, to its end if that is None.
 
     Raises:
         LookupError: the file is not there, or was removed meanwhile.
     """
     with reading(engine) as tx:
         row = tx.get(ModelFileRow, sha256)
-    for number in range(0 if row is None else chunk_count(row.size_bytes)):
+    size_bytes = 0 if row is None else row.size_bytes
+    end = size_bytes if end is None else min(end, size_bytes)
+    for number in range(begin // CHUNK_BYTES, chunk_count(end)):
         with reading(engine) as tx:
             content = tx.scalar(
                 select(ModelChunkRow.content).where(
@@ -76,9 +78,10 @@ def chunks(engine: Engine, sha256: str) -> Iterator[bytes]:
         if content is None:
             row = None
             break
-        yield content
+        at = number * CHUNK_BYTES
+        yield content[max(0, begin - at) : end - at]
     if row is None:
-        raise LookupError(f"model {sha256} was removed")
+        raise LookupError(f"file {sha256} was removed")
 
 
 def export(engine: Engine, sha256: str, path: Path) -> None:
@@ -102,8 +105,7 @@ def drop_unowned(engine: Engine, sha256: str, before_s: float) -> None:
     while left:
         with transaction(engine) as tx:
             row = tx.get(ModelFileRow, sha256, with_for_update=True)
-            owner = select(ModelRow.seq).where(ModelRow.sha256 == sha256).limit(1)
-            if row is None or row.touched_s >= before_s or tx.scalar(owner) is not None:
+            if row is None or row.touched_s >= before_s or tx.scalar(select(_owned(sha256))):
                 return
             one = ModelChunkRow.sha256 == sha256
             numbers = tx.scalars(select(ModelChunkRow.number).where(one).limit(DROPPED)).all()
@@ -117,9 +119,16 @@ def sweep(engine: Engine) -> int:
     """Remove files that killed uploads and deletions left; return their number."""
     with reading(engine) as tx:
         before_s = now(tx) - ABANDONED_S
-        owned = select(ModelRow.seq).where(ModelRow.sha256 == ModelFileRow.sha256).exists()
+        owned = _owned(ModelFileRow.sha256)
         query = select(ModelFileRow.sha256).where(~owned, ModelFileRow.touched_s < before_s)
         found = tx.scalars(query).all()
     for sha256 in found:
         drop_unowned(engine, sha256, before_s)
     return len(found)
+
+
+def _owned(sha256: str | InstrumentedAttribute[str]) -> ColumnElement[bool]:
+    """Return the SQL condition that a file has an owner."""
+    return or_(
+        *(select(kind.seq).where(kind.sha256 == sha256).exists() for kind in (ModelRow, BundleRow))
+    )

@@ -126,6 +126,8 @@ class JobRow(Base):
     progress: Mapped[str] = mapped_column(default="{}")  # JSON: task -> facts
     results: Mapped[str] = mapped_column(default="[]")  # JSON: one object per task of an ended job
     events: Mapped[int] = mapped_column(default=0)  # number of the last event
+    # JSON: nodes, tasks and estimates of a model (server.worker.model_journal); "" until divided
+    model_facts: Mapped[str] = mapped_column(default="", server_default="")
 
     __table_args__ = (
         # Has the head of a tenant's queue as one entry.
@@ -257,6 +259,28 @@ class ModelRow(Base):
         UniqueConstraint("tenant_id", "sha256"),
         Index("ix_models_tenant", "tenant_id", "seq"),
     )
+
+
+class BundleRow(Base):
+    """A bundle delivered by the job of a model; the highest `seq` is the current one.
+
+    Its file lies beside those of models.
+    """
+
+    __tablename__ = "bundles"
+    seq: Mapped[int] = mapped_column(Serial, primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    sha256: Mapped[str] = mapped_column(ForeignKey("model_files.sha256"), index=True)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    latency_s: Mapped[float]  # sum of the times of its kernels
+    error: Mapped[float]  # largest difference to the reference, as a share of its largest element
+    bound: Mapped[float]
+    reference: Mapped[str]
+    final: Mapped[bool]  # False: of an unfinished search
+    versions: Mapped[str]  # JSON: versions of the worker's packages
+    created_s: Mapped[float]
+
+    __table_args__ = (UniqueConstraint("job_id", "sha256"),)
 
 
 class WorkerRow(Base):

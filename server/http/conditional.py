@@ -1,12 +1,13 @@
 """Conditional and partial requests (RFC 9110): ETags and byte ranges."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
 from fastapi import HTTPException, Response
+from fastapi.responses import StreamingResponse
 
 MAX_HEADER: Final = 2000  # characters of a header that are parsed
 _TAG: Final = re.compile(r'(?:W/)?("[\x21\x23-\x7e]*")')
@@ -89,3 +90,29 @@ def content(
     told["Content-Range"] = span.header(len(data))
     part = data[span.begin : span.end]
     return Response(part, HTTPStatus.PARTIAL_CONTENT, media_type=media_type, headers=told)
+
+
+def streamed(
+    read: Callable[[int, int], Iterator[bytes]],
+    size_bytes: int,
+    etag: str,
+    media_type: str,
+    headers: Mapping[str, str],
+    range_header: str | None,
+    if_range: str | None,
+) -> Response:
+    """Return a response as `content` does, whose bytes are read while they are sent.
+
+    Args:
+        read: yields the bytes [begin, end).
+    """
+    span = requested_range(range_header, if_range, etag, size_bytes)
+    part = ByteRange(0, size_bytes) if span is None else span
+    told = {
+        **headers, "ETag": etag, "Accept-Ranges": "bytes",
+        "Content-Length": str(part.end - part.begin),
+    }  # fmt: skip
+    if span is not None:
+        told["Content-Range"] = span.header(size_bytes)
+    status = HTTPStatus.OK if span is None else HTTPStatus.PARTIAL_CONTENT
+    return StreamingResponse(read(part.begin, part.end), status, told, media_type)

@@ -41,6 +41,10 @@ BODIES: Final[Mapping[str, Any]] = {
             "budget": {"trials": 256, "seconds": 120},
         },
     },
+    "model": {
+        "summary": "An uploaded model, with a batch of one",
+        "value": {"model": DIGEST, "bind": {"batch": 1}, "budget": {"trials": 1024}},
+    },
     "dag": {
         "summary": "A Dag in the JSON wire form",
         "value": {"dags": [DAG], "cores": 2, "priority": 1},
@@ -73,7 +77,7 @@ _JOB: Final[Mapping[str, Any]] = {
     "priority": 0,
     "budget": {
         "trials": 64, "seconds": None, "target_latency_s": None, "stop_if_gain_below": None,
-        "patience": None, "max_trials_per_task": None,
+        "patience": None, "max_trials_per_task": None, "trials_per_task": None,
     },
     "cores": 1,
     "target": "5f2b9c0d1e3a4b6c",
@@ -87,6 +91,7 @@ _JOB: Final[Mapping[str, Any]] = {
     "attempts": 1,
     "events": 12,
     "memory_bytes": 49152,
+    "model": None,
     "tasks": [
         {
             "name": "mm",
@@ -121,6 +126,7 @@ REPLIES: Final[Mapping[str, Any]] = {
                 "priority": 0,
                 "tasks": ["mm"],
                 "task_count": 1,
+                "model": None,
                 "created_s": 1795000000.0,
                 "updated_s": 1795000012.5,
                 "trials": 32,

@@ -8,6 +8,14 @@
     kernel     {"task", "sha256", "best_s", "final", "seconds", "latency_s"}
     finished   {"stopped", "tasks", "latency_s"}
 
+Further events of a job that tunes a model:
+
+    divided    {"nodes_before", "nodes", "passes", "parts", "hosted", "trials", "tasks"}
+    answered   {"task", "best_s", "seconds"}: a first answer
+    estimate   {"latency_s", "answered", "tasks", "trials", "seconds"}; the latency is null until
+               all tasks have a time
+    bundle     {"sha256", "size_bytes", "latency_s", "error", "bound", "reference", "seconds"}
+
 `trials` and `failures` are totals of the task; `round` counts its rounds; `seconds` is the tuning
 time of the job so far, summed over all leases. `best_s` is a measured time: of a kernel its fastest
 sample in the final race, of a round the fastest sample of the task so far. `latency_s` is the
@@ -23,7 +31,10 @@ from sqlalchemy.orm import Session
 
 from ansorpy.server.db.models import JobEventRow, JobRow
 
-Kind = Literal["state", "derived", "round", "improved", "kernel", "finished"]
+Kind = Literal[
+    "state", "derived", "round", "improved", "kernel", "finished", "divided", "answered",
+    "estimate", "bundle",
+]  # fmt: skip
 BATCH: Final = 500  # ids per query; SQLite allows at least 999 parameters
 
 

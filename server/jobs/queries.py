@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import decode
 from ansorpy.server.db.models import (
+    BundleRow,
     IdempotencyRow,
     JobEventRow,
     JobRow,
@@ -252,6 +253,38 @@ def kernels_of(tx: Session, tenant_id: int, job_id: str) -> Sequence[KernelRow]:
     return tx.scalars(query).all()
 
 
+def bundle_of(tx: Session, tenant_id: int, job_id: str) -> BundleRow | None:
+    """Return the newest bundle of a job, None if there is none.
+
+    Raises:
+        NotFoundError
+    """
+    job = find(tx, tenant_id, job_id)
+    query = select(BundleRow).where(BundleRow.job_id == job.id)
+    return tx.scalar(query.order_by(BundleRow.seq.desc()).limit(1))
+
+
+def bundle(tx: Session, tenant_id: int, sha256: str) -> BundleRow:
+    """Return a bundle that a job of this tenant delivered.
+
+    Raises:
+        NotFoundError
+    """
+    query = (
+        select(BundleRow)
+        .join(JobRow, JobRow.id == BundleRow.job_id)
+        .where(BundleRow.sha256 == sha256, JobRow.tenant_id == tenant_id)
+        .limit(1)
+    )
+    row = tx.scalar(query)
+    if row is None:
+        raise NotFoundError(
+            "cannot find this bundle because no job of yours delivered it, or a newer one replaced"
+            " it; expected a digest of a delivered bundle"
+        )
+    return row
+
+
 def package(tx: Session, tenant_id: int, sha256: str) -> PackageRow:
     """Return a package that a job of this tenant delivered.
 
@@ -305,7 +338,10 @@ def _is_current(tx: Session, row: JobRow) -> bool:
         .join(KernelRow, KernelRow.sha256 == PackageRow.sha256)
         .where(KernelRow.job_id == row.id, KernelRow.final)
     )
-    return all(are_current(json.loads(text).get("versions", {})) for text in tx.scalars(query))
+    versions = [json.loads(text).get("versions", {}) for text in tx.scalars(query)]
+    bundles = select(BundleRow.versions).where(BundleRow.job_id == row.id, BundleRow.final)
+    versions += map(json.loads, tx.scalars(bundles))
+    return all(map(are_current, versions))
 
 
 _REUSE: Final[tuple[tuple[State, How], ...]] = (
@@ -326,7 +362,8 @@ def _add_job(tx: Session, tenant_id: int, submission: Submission, now_s: float) 
         workload=submission.workload,
         target=submission.target,
         cores=submission.cores,
-        trials=submission.trials,
+        model=None if submission.model is None else submission.model.sha256,
+        trials=submission.most_trials,
         seconds=submission.seconds,
         target_latency_s=submission.target_latency_s,
         stop_if_gain_below=submission.stop_if_gain_below,

@@ -39,7 +39,7 @@ def newest_reusable(
 def _covers(asked: Submission) -> ColumnElement[bool]:
     """Return the SQL condition that the budget of a job is at least that of `asked`."""
     return and_(
-        JobRow.trials >= asked.trials,
+        JobRow.trials >= asked.least_trials,
         _unless_unlimited(JobRow.seconds, asked.seconds, operator.ge),
         _unless_unlimited(JobRow.target_latency_s, asked.target_latency_s, operator.le),
         _unless_unlimited(JobRow.stop_if_gain_below, asked.stop_if_gain_below, operator.le),

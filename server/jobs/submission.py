@@ -1,24 +1,51 @@
 """A job as one canonical JSON document, which is stored, compared and run."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ansorpy.errors import SpecError
 from ansorpy.frontends.json.write import from_json, to_json
 from ansorpy.frontends.tc.text import parse
+from ansorpy.model.options import ModelOptions
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options import TuneOptions, job_fields, later_budget, options_of, values
 
+MAX_MODEL_TASKS: Final = 512  # tasks of a job that tunes a model
+MAX_TRIALS: Final = 100_000  # trials of a job
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """The model of a job.
+
+    `sha256` is the digest of the file, `bind` has values of symbolic extents and `shapes` shapes of
+    inputs, by name. `options` has the options of models alone that differ from their default.
+    """
+
+    sha256: str
+    bind: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The model as JSON."""
+        shapes = {name: list(shape) for name, shape in self.shapes.items()}
+        own = {"bind": dict(self.bind), "shapes": shapes, "options": dict(self.options)}
+        return {"sha256": self.sha256, **own}
+
 
 @dataclass(frozen=True)
 class Submission(TuneOptions):
     """The request of a job. `target` is a name (ansorpy.target), or "" for any worker.
+
+    A job of a model has no Dags: its tasks are known once a worker has divided the model.
 
     The document and its digests are computed once, so that a caller that holds a lock can have
     them before (`digested`).
@@ -28,9 +55,12 @@ class Submission(TuneOptions):
     target: str = field(default="", kw_only=True)
     priority: int = field(default=0, kw_only=True)
     text: str | None = field(default=None, kw_only=True)  # source text of the Dags
+    model: ModelSource | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         TuneOptions.__post_init__(self)
+        if self.model is not None:
+            return
         names = [dag.name for dag in self.dags]
         self.check_weights(names)
         if self.trials < len(names):
@@ -49,6 +79,8 @@ class Submission(TuneOptions):
             "text": self.text,
             **job_fields(self),
         }
+        if self.model is not None:
+            document["model"] = self.model.document
         return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @staticmethod
@@ -57,7 +89,25 @@ class Submission(TuneOptions):
         fields: dict[str, Any] = json.loads(document)
         own = {name: fields[name] for name in ("target", "priority", "text")}
         dags = tuple(map(from_json, fields["dags"]))
-        return Submission(dags, **own, **values(options_of(fields)))
+        model = ModelSource(**fields["model"]) if "model" in fields else None
+        return Submission(dags, model=model, **own, **values(options_of(fields)))
+
+    def model_options(self) -> ModelOptions:
+        """Return the options of the tuning of the model."""
+        assert self.model is not None
+        return ModelOptions(**values(self), **self.model.options)
+
+    @property
+    def least_trials(self) -> int:
+        """The trials of a job that makes this one unnecessary: 0 if its digest tells them."""
+        per_task = self.model is not None and "trials_per_task" in self.model.options
+        return 0 if per_task else self.trials
+
+    @property
+    def most_trials(self) -> int:
+        """The number of trials that the job may take, for quotas."""
+        per_task = None if self.model is None else self.model_options().trials_per_task
+        return self.trials if per_task is None else min(MAX_TRIALS, MAX_MODEL_TASKS * per_task)
 
     def digested(self) -> Self:
         """Return the submission with the document and its digests computed."""
@@ -83,6 +133,7 @@ class Submission(TuneOptions):
         freedoms += [sorted(set(self.without))] if self.without else []
         later = later_budget(self)
         freedoms += [later] if later else []
+        freedoms += [self.model.document] if self.model is not None else []
         return sha256(json.dumps([tasks, self.cores, *freedoms]).encode()).hexdigest()
 
 

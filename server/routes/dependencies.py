@@ -14,6 +14,7 @@ from ansorpy.server.access.keys import Scope
 from ansorpy.server.access.rate_limits import RateLimiter
 from ansorpy.server.http.event_streams import EventStreams
 from ansorpy.server.http.metrics import Metrics
+from ansorpy.server.service.bundles import BundleService
 from ansorpy.server.service.charts import ChartService
 from ansorpy.server.service.dashboard import DashboardService
 from ansorpy.server.service.explain import ExplainService
@@ -40,6 +41,7 @@ class Dependencies:
     streams: EventStreams
     jobs: JobService
     kernels: KernelService
+    bundles: BundleService
     models: ModelService
     reader: ModelReader
     uploads: Uploads

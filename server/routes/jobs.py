@@ -72,7 +72,7 @@ BODY: dict[str, Any] = {
     response_model=JobSubmitted,
     responses={
         200: {"model": JobSubmitted, "description": "An earlier job has the kernels."},
-        **problems(408, 413, 415, 422),
+        **problems(404, 408, 413, 415, 422),
     },
     openapi_extra=BODY,
 )
@@ -104,7 +104,9 @@ def _submit(deps: Deps, tenant_id: int, body: bytes, key: str | None) -> JobSubm
     return deps.jobs.submit(tenant_id, parse(JobRequest, body), key)
 
 
-@router.get("", operation_id="listJobs", responses=problems(422))
+@router.get(
+    "", operation_id="listJobs", response_model_exclude_defaults=True, responses=problems(422)
+)
 def listing(
     principal: ReadAccess,
     deps: Deps,
@@ -240,3 +242,24 @@ def kernel(job_id: JobId, task: Task, principal: ReadAccess, deps: Deps) -> Redi
     digest = deps.jobs.kernel(principal.tenant_id, job_id, task)
     headers = {"Cache-Control": "private, no-cache"}
     return RedirectResponse(f"/v1/kernels/{digest}", HTTPStatus.TEMPORARY_REDIRECT, headers)
+
+
+@router.get(
+    "/{job_id}/model",
+    operation_id="findBundle",
+    response_class=RedirectResponse,
+    status_code=HTTPStatus.TEMPORARY_REDIRECT,
+    responses={
+        200: {
+            "description": "The bundle, after the redirect.",
+            "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
+        },
+        307: {"description": "The newest bundle of the job is at Location."},
+        **problems(404, 422),
+    },
+)
+def bundle(job_id: JobId, principal: ReadAccess, deps: Deps) -> RedirectResponse:
+    """Redirect to the newest bundle of a model, the best so far while the job runs."""
+    digest = deps.jobs.bundle(principal.tenant_id, job_id)
+    headers = {"Cache-Control": "private, no-cache"}
+    return RedirectResponse(f"/v1/bundles/{digest}", HTTPStatus.TEMPORARY_REDIRECT, headers)

@@ -20,7 +20,8 @@ File = Annotated[FileName, Path(description="A file of the package.")]
 Given = Annotated[str | None, Header(max_length=MAX_HEADER)]
 
 
-def _answers(*media_types: str) -> dict[int | str, dict[str, Any]]:
+def answers(*media_types: str) -> dict[int | str, dict[str, Any]]:
+    """Return the replies of a route that sends bytes, for the OpenAPI document."""
     binary = {media: {"schema": {"type": "string", "format": "binary"}} for media in media_types}
     return {
         200: {"description": "The bytes; the ETag is their sha256.", "content": binary},
@@ -31,7 +32,7 @@ def _answers(*media_types: str) -> dict[int | str, dict[str, Any]]:
 
 
 @router.get(
-    "/{sha256}", operation_id="downloadKernel", response_class=Response, responses=_answers(ZIP)
+    "/{sha256}", operation_id="downloadKernel", response_class=Response, responses=answers(ZIP)
 )
 def package(
     sha256: Sha256,
@@ -59,7 +60,7 @@ def package(
     "/{sha256}/{file}",
     operation_id="downloadKernelFile",
     response_class=Response,
-    responses=_answers(*sorted(set(MEDIA_TYPES.values()))),
+    responses=answers(*sorted(set(MEDIA_TYPES.values()))),
 )
 def file(
     sha256: Sha256,

@@ -83,6 +83,15 @@ def job(
 ) -> Response:
     """Return the page of a job, which its script keeps up to date."""
     look = deps.dashboard.look(principal.tenant_id, job_id)
+    steps = CHANGES[look.job.state]
+    if look.job.model is not None:
+        tasks = {task.name: task for task in look.job.tasks}
+        parts = sorted(look.job.model.tasks, key=lambda one: -(one.share or 0.0))
+        ranked = [(part, tasks[part.name]) for part in parts]
+        return _page(
+            request, principal, "model_job.html", "jobs", job=look.job, look=look, ranked=ranked,
+            steps=steps,
+        )  # fmt: skip
     chosen = look.job.tasks[0] if task is None else _task_of(look.job, task)
     winner = deps.dashboard.winner(principal.tenant_id, job_id, chosen.name)
     source = ""
@@ -90,7 +99,7 @@ def job(
         source = deps.kernels.file(principal.tenant_id, chosen.kernel, SOURCE).decode()
     return _page(
         request, principal, "job.html", "jobs", job=look.job, look=look, chosen=chosen,
-        winner=winner, source=source, steps=CHANGES[look.job.state],
+        winner=winner, source=source, steps=steps,
     )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from ansorpy.server.schemas.base import DIGEST_PATTERN, Name, Whole, Wire
+from ansorpy.model.options import model_definitions
+from ansorpy.server.schemas.base import DIGEST_PATTERN, Digest, Name, Whole, Wire
 from ansorpy.server.schemas.options import BudgetFields, OptionFields
 from ansorpy.target import MAX_NAME
 from ansorpy.tuner.option import definitions
@@ -15,7 +16,10 @@ MAX_TASKS = 64
 MATMUL = "def mm(float(64,64) A, float(64,64) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 
 Extent = Annotated[int, Whole, Field(ge=1, le=2**31 - 1)]
+InputName = Annotated[str, Field(min_length=1, max_length=256)]
+Shape = Annotated[list[Extent], Field(max_length=16)]
 State = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
+TaskStage = Literal["waiting", "answered", "searching", "done"]
 How = Literal["created", "repeated", "coalesced", "answered"]
 
 
@@ -24,7 +28,7 @@ class Budget(BudgetFields):  # type: ignore[misc]  # its fields are made from th
 
 
 class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
-    """Request for a job: exactly one of `text` and `dags`, and the options of the tuning."""
+    """Request for a job: exactly one of `text`, `dags` and `model`, and options of the tuning."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"text": MATMUL, "budget": {"trials": 64}}}
@@ -36,8 +40,14 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
     dags: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_TASKS)] | None = Field(
         default=None, description="Dags in the JSON wire form."
     )
+    model: Digest | None = Field(
+        default=None, description="sha256 of an uploaded model; the job delivers one bundle."
+    )
     bind: Annotated[dict[Name, Extent], Field(max_length=64)] = Field(
-        default_factory=dict, description="Extents of the symbols of `text`."
+        default_factory=dict, description="Extents of the symbols of `text` or `model`."
+    )
+    shapes: Annotated[dict[InputName, Shape], Field(max_length=64)] = Field(
+        default_factory=dict, description="Shapes of inputs of `model`, by name."
     )
     budget: Budget = Field(default_factory=Budget)
     target: Annotated[str, Field(max_length=MAX_NAME)] = Field(
@@ -53,10 +63,21 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
         """Return the options of the tuning."""
         return options_of(self.model_dump(include={"budget", *definitions(TuneOptions)}))
 
+    def model_options(self) -> dict[str, Any]:
+        """Return the options of models alone that differ from their default."""
+        told = {**self.budget.model_dump(), **self.model_dump(include=set(model_definitions()))}
+        known = model_definitions().items()
+        return {name: told[name] for name, one in known if told[name] != one.default}
+
     @model_validator(mode="after")
     def _one_source(self) -> "JobRequest":
-        if (self.text is None) == (self.dags is None):
-            raise ValueError("exactly one of text and dags")
+        if sum(one is not None for one in (self.text, self.dags, self.model)) != 1:
+            raise ValueError("exactly one of text, dags and model")
+        if self.model is None and (self.shapes or self.model_options()):
+            told = ", ".join(("shapes", *model_definitions()))
+            raise ValueError(f"{told} belong to a model")
+        if self.model is not None and self.weights:
+            raise ValueError("the weights of tasks follow from the model")
         return self
 
 
@@ -100,6 +121,62 @@ class TaskReply(Wire):
     final: bool = Field(default=False, description="Whether the kernel won the final race.")
 
 
+class EstimateReply(Wire):
+    """The estimated latency of a model at one moment."""
+
+    seconds: float = Field(description="Tuning time so far.")
+    trials: int
+    latency_s: float = Field(description="Sum of the best times of all parts.")
+
+
+class ModelTaskProgress(Wire):
+    """The place of one task in a model; `tasks` of the job has the rest."""
+
+    name: str
+    weight: float = Field(description="Calls of its kernel; 0 for an alternative not chosen.")
+    state: TaskStage = Field(
+        description="waiting, answered (its first answer has a time), searching or done."
+    )
+    best_s: float | None
+    share: float | None = Field(description="Its share of the estimated latency.")
+
+
+class BundleReply(Wire):
+    """The newest bundle of a model."""
+
+    sha256: Digest
+    size_bytes: int
+    latency_s: float = Field(description="Sum of the times of its kernels.")
+    error: float = Field(description="Largest difference to the reference, by largest element.")
+    bound: float = Field(description="Largest difference that is accepted.")
+    reference: str
+    final: bool = Field(description="False: the search goes on.")
+
+
+class ModelProgress(Wire):
+    """Progress and result of a job that tunes a model."""
+
+    sha256: Digest
+    divided: bool = Field(description="Whether the tasks are known.")
+    nodes_before: int = Field(default=0, description="Nodes of the file.")
+    nodes: int = Field(default=0, description="Nodes after the passes over the graph.")
+    passes: dict[str, int] = Field(default_factory=dict, description="Sites of each pass.")
+    parts: int = Field(default=0, description="Calls of kernels.")
+    hosted: list[str] = Field(
+        default_factory=list, description="Operators of the nodes that NumPy computes."
+    )
+    trials: int | None = Field(default=None, description="Trials of all tasks, at most.")
+    answered: int = Field(default=0, description="Tasks that have a time.")
+    estimate_s: float | None = Field(
+        default=None, description="Estimated latency, once all tasks have a time."
+    )
+    history: list[EstimateReply] = Field(
+        default_factory=list, description="Estimates in order; of many, some are left out."
+    )
+    tasks: list[ModelTaskProgress] = Field(default_factory=list)
+    bundle: BundleReply | None = None
+
+
 class JobReply(Wire):
     """State, progress and results of a job; times are in seconds, dates since the epoch."""
 
@@ -124,7 +201,8 @@ class JobReply(Wire):
     attempts: int = Field(description="Number of claims.")
     events: int = Field(description="Number of the last event.")
     memory_bytes: int = Field(description="Bytes of all tensors of the largest task.")
-    tasks: list[TaskReply]
+    model: ModelProgress | None = Field(default=None, description="Null unless it tunes a model.")
+    tasks: list[TaskReply] = Field(description="Empty until a model is divided.")
 
 
 class JobSubmitted(JobReply):
@@ -145,6 +223,9 @@ class JobSummary(Wire):
     priority: int
     tasks: list[str] = Field(description="Names of the first tasks.")
     task_count: int
+    model: Digest | None = Field(
+        default=None, description="sha256 of the model that it tunes, if any."
+    )
     created_s: float
     updated_s: float
     trials: int

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field, create_model
 
+from ansorpy.model.options import model_definitions
 from ansorpy.server.schemas.base import Name, Whole, Wire
 from ansorpy.tuner.option import Definition, OptionLimits, definitions
 from ansorpy.tuner.options import TuneOptions
@@ -40,7 +41,7 @@ def _bounds(limits: OptionLimits) -> dict[str, Any]:
 
 
 def _fields(budget: bool) -> dict[str, Any]:
-    known = definitions(TuneOptions).values()
+    known = (*definitions(TuneOptions).values(), *model_definitions().values())
     return {one.name: field_of(one) for one in known if one.option.budget is budget}
 
 

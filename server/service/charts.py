@@ -35,7 +35,8 @@ class ChartService:
 
         In `latency`, `trials` and `round` count over the whole job, `best_s` belongs to the task,
         `latency_s` is the weighted sum over all tasks once each has a time, and `measured_in` is
-        `race` for the time of a delivered kernel, else `trials`.
+        `race` for the time of a delivered kernel, else `trials`. A row without a task is an
+        estimate of a whole model.
 
         Raises:
             NotFoundError
@@ -44,7 +45,7 @@ class ChartService:
         return list(_MAKE[chart](told if chart == "latency" else filter(_is_round, told)))
 
     def _told(self, tenant_id: int, job_id: str) -> Iterator[Row]:
-        """Yield the rounds and races of a job, each with the job's rounds and trials so far."""
+        """Yield rounds, races and estimates of a job, each with its rounds and trials so far."""
         number, after = 0, 0
         trials: dict[str, int] = {}
         while True:
@@ -55,7 +56,9 @@ class ChartService:
                 if event.kind == "round":
                     number += 1
                     trials[body["task"]] = body["trials"]
-                elif event.kind != "kernel" or "latency_s" not in body:  # from an older version
+                elif (
+                    event.kind not in ("kernel", "estimate") or "latency_s" not in body
+                ):  # from an older version
                     continue
                 so_far = {"number": number, "all_trials": sum(trials.values())}
                 yield {**body, **so_far, "kind": event.kind}
@@ -71,9 +74,10 @@ def _is_round(row: Row) -> bool:
 def _latency(told: Iterator[Row]) -> Iterator[Row]:
     for row in told:
         yield {
-            "round": row["number"], "task": row["task"], "trials": row["all_trials"],
-            "seconds": row["seconds"], "best_s": row["best_s"], "latency_s": row.get("latency_s"),
-            "measured_in": "trials" if _is_round(row) else "race",
+            "round": row["number"], "task": row.get("task"), "trials": row["all_trials"],
+            "seconds": row["seconds"], "best_s": row.get("best_s"),
+            "latency_s": row.get("latency_s"),
+            "measured_in": "race" if row["kind"] == "kernel" else "trials",
         }  # fmt: skip
 
 

@@ -70,7 +70,12 @@ class DashboardService:
             known = queries.explain(tx, tenant_id, job_id)
             kernels = queries.kernels_of(tx, tenant_id, job_id)
             return JobView(
-                job=job_reply(known.job, kernels, machines.waiting_for(tx, known.job, now(tx))),
+                job=job_reply(
+                    known.job,
+                    kernels,
+                    machines.waiting_for(tx, known.job, now(tx)),
+                    queries.bundle_of(tx, tenant_id, job_id),
+                ),
                 now_s=now(tx),
                 text=known.submission.text or "",
                 failures=failures_of(known),

@@ -20,6 +20,10 @@ from ansorpy.target import Target
 from ansorpy.tuner.rules import find_rules
 
 NO_TASK: Final = "cannot find this task because the job has none of this name; expected a task name"
+OF_MODEL: Final = (
+    "cannot explain this job because the Dags of a model's tasks are not stored; expected a job"
+    " of text or of Dags, or `ansorpy explain` of the model"
+)
 PAGE_BYTES: Final = 11_000  # size of the visits in one reply
 EXAMPLE_CHARS: Final = 300
 WHY_CHARS: Final = 300
@@ -65,6 +69,8 @@ class ExplainService:
         with reading(self.engine) as tx:
             known = queries.explain(tx, tenant_id, job_id)
         tasks = tuple(dag.name for dag in known.submission.dags)
+        if not tasks:
+            raise NotFoundError(OF_MODEL)
         name = tasks[0] if task is None else task
         if name not in tasks:
             raise NotFoundError(NO_TASK)

@@ -12,15 +12,16 @@ from ansorpy.errors import SpecError
 from ansorpy.server.access.quota import Quota, check_quota
 from ansorpy.server.db.engine import now, reading, transaction
 from ansorpy.server.db.models import JobEventRow, JobRow
-from ansorpy.server.jobs import machines, queries
+from ansorpy.server.jobs import machines, models, queries
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.events import last_events, read_events
 from ansorpy.server.jobs.states import ENDED, State
-from ansorpy.server.jobs.submission import Submission, read_dags
+from ansorpy.server.jobs.submission import ModelSource, Submission, read_dags
 from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted
 from ansorpy.server.service.limits import RequestLimits, check_dags, check_parts
 from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.serializers import job_reply, job_summary
+from ansorpy.te.dag import Dag
 from ansorpy.tuner.options import values
 from ansorpy.tuner.rules import find_rules
 
@@ -70,12 +71,15 @@ class JobService:
 
         Raises:
             SpecError: the workload is invalid or too large, or the target is unknown.
+            NotFoundError: the tenant has no such model.
             KeyReusedError: the key belongs to another request.
             QuotaError: a quota of the tenant is used up.
         """
         submission = self._submission(request).digested()
         with transaction(self.engine) as tx:
             now_s = now(tx)
+            if request.model is not None:
+                models.find(tx, tenant_id, request.model)
             found = queries.submit(
                 tx, tenant_id, submission, now_s,
                 idempotency_key=idempotency_key, max_queued=self.quota.queued_jobs,
@@ -89,12 +93,11 @@ class JobService:
     def _submission(self, request: JobRequest) -> Submission:
         options = request.options()
         try:
-            check_parts(request.dags or (), self.limits)
-            dags = read_dags(request.text, request.dags, request.bind)
+            dags = self._dags(request)
             find_rules("cpu", options.allow, options.without)
-            check_dags(dags, self.limits)
             return Submission(
                 dags,
+                model=source_of(request),
                 target=request.target,
                 priority=request.priority,
                 text=request.text,
@@ -105,9 +108,18 @@ class JobService:
                 },
             )
         except SpecError as error:
-            names = (*request.bind, *options.weights, *options.without)
+            names = (*request.bind, *request.shapes, *options.weights, *options.without)
             told = redacted(str(error), request.text, request.dags or (), names)
             raise SpecError(told) from None
+
+    def _dags(self, request: JobRequest) -> tuple[Dag, ...]:
+        """Return the checked Dags of a request; none for a model."""
+        if request.model is not None:
+            return ()
+        check_parts(request.dags or (), self.limits)
+        dags = read_dags(request.text, request.dags, request.bind)
+        check_dags(dags, self.limits)
+        return dags
 
     def read(self, tenant_id: int, job_id: str, has: Callable[[str], bool]) -> TaggedJob:
         """Return a job, or only its ETag if the caller `has` it.
@@ -189,6 +201,28 @@ class JobService:
             " with a kernel"
         )
 
+    def bundle(self, tenant_id: int, job_id: str) -> str:
+        """Return the digest of the newest bundle of a job.
+
+        Raises:
+            NotFoundError
+        """
+        with reading(self.engine) as tx:
+            row = queries.bundle_of(tx, tenant_id, job_id)
+        if row is None:
+            raise NotFoundError(
+                "cannot find a bundle because the job has delivered none; expected a job of a"
+                " model, after its first answers"
+            )
+        return row.sha256
+
+
+def source_of(request: JobRequest) -> ModelSource | None:
+    """Return the model of a request."""
+    if request.model is None:
+        return None
+    return ModelSource(request.model, request.bind, request.shapes, request.model_options())
+
 
 def _check_target(tx: Session, request: JobRequest) -> None:
     try:
@@ -198,7 +232,8 @@ def _check_target(tx: Session, request: JobRequest) -> None:
 
 
 def _told(tx: Session, row: JobRow, waiting_for: str | None) -> JobReply:
-    return job_reply(row, queries.kernels_of(tx, row.tenant_id, row.id), waiting_for)
+    kernels = queries.kernels_of(tx, row.tenant_id, row.id)
+    return job_reply(row, kernels, waiting_for, queries.bundle_of(tx, row.tenant_id, row.id))
 
 
 def _followed(rows: Sequence[JobEventRow], ended: bool) -> EventBatch:

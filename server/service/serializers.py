@@ -2,15 +2,26 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from ansorpy.server.db.models import JobRow, KernelRow
+from ansorpy.server.db.models import BundleRow, JobRow, KernelRow
 from ansorpy.server.jobs.submission import Submission
-from ansorpy.server.schemas.job import Budget, JobReply, JobSummary, TaskReply
+from ansorpy.server.schemas.job import (
+    Budget,
+    BundleReply,
+    EstimateReply,
+    JobReply,
+    JobSummary,
+    ModelProgress,
+    ModelTaskProgress,
+    TaskReply,
+    TaskStage,
+)
 from ansorpy.server.service.limits import tensor_bytes
 from ansorpy.te.analysis import flop_count
+from ansorpy.tuner.options import values
 from ansorpy.tuner.twins import leaders, twin_names
 
 SUMMARY_TASKS: Final = 3
@@ -36,24 +47,42 @@ class Asked:
 @lru_cache(maxsize=1024)
 def _asked(request: str) -> Asked:
     submission = Submission.of(request)
+    own = {} if submission.model is None else submission.model.options
+    told = {**values(submission), **own}
     twins = twin_names(leaders(submission.dags))
     return Asked(
         tuple(dag.name for dag in submission.dags),
         tuple(submission.weights.get(dag.name, 1.0) for dag in submission.dags),
         tuple(map(flop_count, submission.dags)),
         tuple(twins.get(dag.name, "") for dag in submission.dags),
-        max(map(tensor_bytes, submission.dags)),
-        Budget(**{name: getattr(submission, name) for name in Budget.model_fields}),
+        max(map(tensor_bytes, submission.dags), default=0),
+        Budget(**{name: told[name] for name in Budget.model_fields if name in told}),
     )
 
 
 def asked(row: JobRow) -> Asked:
-    """Return the facts of the request of a job, cached."""
-    return _asked(row.request)
+    """Return the facts of the request of a job, cached; the tasks of a model once it is divided."""
+    facts = _asked(row.request)
+    if not row.model_facts:
+        return facts
+    tasks: Mapping[str, Mapping[str, Any]] = json.loads(row.model_facts)["tasks"]
+    return replace(
+        facts,
+        names=tuple(tasks),
+        weights=tuple(task["weight"] for task in tasks.values()),
+        flops=tuple(task["flop"] for task in tasks.values()),
+        same_as=("",) * len(tasks),
+        memory_bytes=max((task["bytes"] for task in tasks.values()), default=0),
+    )
 
 
-def job_reply(row: JobRow, kernels: Sequence[KernelRow], waiting_for: str | None) -> JobReply:
-    """Return the reply for a job with its delivered kernels."""
+def job_reply(
+    row: JobRow,
+    kernels: Sequence[KernelRow],
+    waiting_for: str | None,
+    bundle: BundleRow | None = None,
+) -> JobReply:
+    """Return the reply for a job with its delivered kernels, or its newest bundle."""
     facts = asked(row)
     progress = json.loads(row.progress)
     results = {result["name"]: result for result in json.loads(row.results)}
@@ -77,11 +106,16 @@ def job_reply(row: JobRow, kernels: Sequence[KernelRow], waiting_for: str | None
         attempts=row.attempts,
         events=row.events,
         memory_bytes=facts.memory_bytes,
+        model=model_reply(row, facts, {**progress, **results}, bundle),
         tasks=[
             task_reply(
                 name,
                 weight,
-                {"flop": flop, **so_far(progress, name, same_as), **results.get(name, {})},
+                {
+                    "flop": flop,
+                    **so_far(progress, name, same_as),
+                    **results.get(name, {}),
+                },
                 delivered.get(name),
             )
             for name, weight, flop, same_as in zip(
@@ -89,6 +123,70 @@ def job_reply(row: JobRow, kernels: Sequence[KernelRow], waiting_for: str | None
             )
         ],
     )
+
+
+def model_reply(
+    row: JobRow,
+    facts: Asked,
+    known: Mapping[str, Mapping[str, Any]],
+    bundle: BundleRow | None,
+) -> ModelProgress | None:
+    """Return the progress of a job that tunes a model, None for another job.
+
+    Args:
+        known: progress or result by task.
+    """
+    if row.model is None:
+        return None
+    if not row.model_facts:
+        return ModelProgress(sha256=row.model, divided=False)
+    told = json.loads(row.model_facts)
+    names = ("nodes_before", "nodes", "passes", "parts", "hosted", "trials", "answered")
+    return ModelProgress(
+        sha256=row.model,
+        divided=True,
+        **{name: told[name] for name in names},
+        estimate_s=row.best_s,
+        history=[
+            EstimateReply(seconds=seconds, trials=trials, latency_s=latency_s)
+            for seconds, trials, latency_s in told["history"]
+        ],
+        tasks=model_tasks(facts, known, row.state),
+        bundle=None
+        if bundle is None
+        else BundleReply(**{name: getattr(bundle, name) for name in BundleReply.model_fields}),
+    )
+
+
+def model_tasks(
+    facts: Asked, known: Mapping[str, Mapping[str, Any]], job_state: str
+) -> list[ModelTaskProgress]:
+    """Return the stage of each task of a model, and its share of the estimated latency."""
+    best_s = {name: known.get(name, {}).get("best_s") for name in facts.names}
+    part_s = {
+        name: weight * (best_s[name] or 0.0)
+        for name, weight in zip(facts.names, facts.weights, strict=True)
+    }
+    sum_s = sum(part_s.values())
+    return [
+        ModelTaskProgress(
+            name=name,
+            weight=weight,
+            state=_stage(known.get(name, {}), job_state),
+            best_s=best_s[name],
+            share=part_s[name] / sum_s if sum_s else None,
+        )
+        for name, weight in zip(facts.names, facts.weights, strict=True)
+    ]
+
+
+def _stage(known: Mapping[str, Any], job_state: str) -> TaskStage:
+    """Return the stage of a task, given its progress."""
+    if job_state == "succeeded" or (known.get("rounds") and known.get("ended")):
+        return "done"
+    if known.get("rounds"):
+        return "searching"
+    return "waiting" if known.get("best_s") is None else "answered"
 
 
 def so_far(progress: Mapping[str, Any], name: str, same_as: str) -> Mapping[str, Any]:
@@ -130,6 +228,7 @@ def job_summary(row: JobRow) -> JobSummary:
         priority=row.priority,
         tasks=list(names[:SUMMARY_TASKS]),
         task_count=len(names),
+        model=row.model,
         created_s=row.created_s,
         updated_s=row.updated_s,
         trials=row.trials_done,

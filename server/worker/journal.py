@@ -9,6 +9,8 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
 from ansorpy.events import Delivered, Derived, Finished, RoundDone, TaskResult
+from ansorpy.model.compile import ModelResult
+from ansorpy.model.events import ModelEvent
 from ansorpy.records import IMPORTED, MEASURED, Origin, Record, best_of, decode
 from ansorpy.server.db.engine import reading
 from ansorpy.server.db.models import JobRow, RecordRow, SearchRow
@@ -77,7 +79,7 @@ class JobJournal:
             row.lost = 0  # a stored round resets the losses
             row.rounds_done, row.seconds_done = number, after.seconds
             row.best_s = after.latencies[-1][1] if after.latencies else None
-            _note(tx, row, done, now_s)
+            note_round(tx, row, done, now_s)
 
         self._leased.write(store)
         self._round = number
@@ -96,6 +98,18 @@ class JobJournal:
         self._leased.write(store)
 
     # --- further events of a job
+
+    def take(self, event: ModelEvent | ModelResult) -> None:
+        """Store an event that changes the progress of the job."""
+        match event:
+            case Derived():
+                self.derived(event)
+            case Delivered():
+                self.deliver(event)
+            case Finished():
+                self.finish(event)
+            case _:  # the engine stores rounds in the journal itself
+                pass
 
     def derived(self, event: Derived) -> None:
         """Store the size of the search space of a task; repeated calls are ignored."""
@@ -200,7 +214,7 @@ def _replace_best(row: JobRow, weights: Mapping[str, float], event: Delivered) -
         row.best_s += weights.get(event.task, 1.0) * (event.best_s - before_s)
 
 
-def _note(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
+def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
     """Store the progress and the events of a round."""
     progress = json.loads(row.progress)
     before = progress.setdefault(done.task, {})

@@ -18,6 +18,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +28,8 @@ from typing import Any, Final, TextIO
 from sqlalchemy import Engine
 
 from ansorpy.errors import AnsorError
-from ansorpy.events import Delivered, Derived, Event, Finished
+from ansorpy.model.compile import ModelResult
+from ansorpy.model.events import ModelEvent
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease
 from ansorpy.server.jobs.lease import Claim
@@ -36,13 +38,15 @@ from ansorpy.server.logs import configure, fields
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.journal import JobJournal
 from ansorpy.server.worker.leased_job import LeasedJob, LeaseLostError, StorageError
+from ansorpy.server.worker.model_journal import ModelJournal
 
 log = logging.getLogger(__name__)
 
 PDEATHSIG: Final = 1  # prctl option: signal at the death of the parent
 
 # Tune a submission: store its rounds in the journal, write kernels to the folder, yield events.
-Tune = Callable[[Submission, JobJournal, Path], Iterator[Event]]
+Journal = JobJournal | ModelJournal
+Tune = Callable[[Submission, Any, Path], Iterator[ModelEvent | ModelResult]]
 Say = Callable[..., None]  # sends a message: its kind, and fields
 
 
@@ -65,6 +69,8 @@ def main(load: "Callable[[ServiceSettings], Tune] | None" = None) -> None:
     for line in sys.stdin:
         order = json.loads(line)
         claim, folder = Claim(**order["claim"]), Path(order["folder"])
+        os.environ["TMPDIR"] = str(folder)  # emptied by the worker loop if this process is killed
+        tempfile.tempdir = None
         run_job(
             settings, engine, claim, folder, tune, lambda what, **told: _say(speak, what, **told)
         )
@@ -83,7 +89,7 @@ def run_job(
     leased = LeasedJob(engine, claim, settings.lease_s, settings.storage_wait_s)
     try:
         try:
-            _tune(leased, folder, tune, say)
+            _tune(leased, folder, tune, say, settings)
         except (LeaseLostError, StorageError):
             raise
         except AnsorError as error:
@@ -99,19 +105,16 @@ def run_job(
         say("done")
 
 
-def _tune(leased: LeasedJob, folder: Path, tune: Tune, say: Say) -> None:
-    journal = JobJournal(leased)
+def _tune(leased: LeasedJob, folder: Path, tune: Tune, say: Say, settings: ServiceSettings) -> None:
+    submission = Submission.of(leased.claim.request)
+    journal: Journal
+    if submission.model is None:
+        journal = JobJournal(leased)
+    else:
+        journal = ModelJournal(leased, settings.max_tensor_bytes)
     with TemporaryDirectory(dir=folder, prefix="job-") as out:
-        for event in tune(Submission.of(leased.claim.request), journal, Path(out)):
-            match event:
-                case Derived():
-                    journal.derived(event)
-                case Delivered():
-                    journal.deliver(event)
-                case Finished():
-                    journal.finish(event)
-                case _:  # the engine stores rounds in the journal itself
-                    pass
+        for event in tune(submission, journal, Path(out)):
+            journal.take(event)
             say("alive")
 
 
@@ -125,17 +128,23 @@ def load_engine(settings: ServiceSettings) -> Tune:
     from ansorpy.measure import pool
     from ansorpy.measure.host import local_target
     from ansorpy.measure.timing.settings import MeasureSettings
-    from ansorpy.tuner.pools import Pools
+    from ansorpy.server.worker.model_tuning import tune_model
+    from ansorpy.tuner.pools import Pools, shared_pools
     from ansorpy.tuner.request import Request
     from ansorpy.tuner.tune import run
 
     gbm.preload()
 
-    def tune(submission: Submission, journal: JobJournal, out: Path) -> Iterator[Event]:
+    def tune(
+        submission: Submission, journal: Journal, out: Path
+    ) -> Iterator[ModelEvent | ModelResult]:
+        measuring = MeasureSettings(folder=str(out.parent), sandbox=settings.sandbox)
+        if isinstance(journal, ModelJournal):
+            pools = lambda asked: shared_pools(asked.target, asked.trials, measuring)  # noqa: E731
+            return tune_model(submission, journal, out, pools)
         machine = local_target(submission.cores)
         # Not the first answer: a kernel of the service has a kernel.py.
         request = Request.of(submission, submission.dags, machine, first_answer=False)
-        measuring = MeasureSettings(folder=str(out.parent), sandbox=settings.sandbox)
         open_pool = lambda dag, target: pool.MeasurePool(dag, target, measuring)  # noqa: E731
         return run(request, store=journal, out=out, pools=lambda: Pools(open_pool), journal=journal)
 

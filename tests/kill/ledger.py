@@ -4,11 +4,13 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from sqlalchemy import Engine, func, select
 
+from ansorpy.server.db import model_files
 from ansorpy.server.db.engine import reading
-from ansorpy.server.db.models import JobEventRow, JobRow, RecordRow
+from ansorpy.server.db.models import BundleRow, JobEventRow, JobRow, RecordRow
 
 
 @dataclass(slots=True)
@@ -59,30 +61,51 @@ def judge(engine: Engine, witness: Witness, submitted: Sequence[str]) -> Verdict
                 complaints.append(f"job {job_id}: its events are not 1 to {number}")
     if sorted(job.id for job in jobs) != sorted(submitted):
         complaints.append(f"{len(submitted)} jobs were acknowledged, {len(jobs)} are there")
-    trials = Counter(job_id for job_id, _, _, round_ in records if round_ > 0)
     for job in jobs:
-        if job.state != "succeeded":
-            complaints.append(f"job {job.id} is {job.state}: {job.reason}")
-        if not trials[job.id] == job.trials_done == job.trials:
-            complaints.append(
-                f"job {job.id}: {job.trials} trials asked, {trials[job.id]} stored,"
-                f" {job.trials_done} told"
-            )
-        rounds = {round_ for job_id, _, _, round_ in records if job_id == job.id and round_ > 0}
-        if rounds != set(range(1, job.rounds_done + 1)):
-            complaints.append(f"job {job.id}: rounds {sorted(rounds)}")
-        results = {task["name"]: task["trials"] for task in json.loads(job.results)}
-        if sum(results.values()) != job.trials:
-            complaints.append(f"job {job.id}: results speak of {results} trials")
+        own = [round_ for job_id, _, _, round_ in records if job_id == job.id and round_ > 0]
+        complaints += _complaints(job, own)
+        if job.model and _final_bundle(engine, job.id) is None:
+            complaints.append(f"job {job.id}: its final bundle is not there whole")
     there = Counter((job_id, candidate) for job_id, _, candidate, _ in records)
     lost_events = witness.events - {(job, seq, body) for job, seq, body in events}
     if lost_events:
         complaints.append(f"{len(lost_events)} events are gone")
     return Verdict(
         jobs=Counter(job.state for job in jobs),
-        trials=sum(trials.values()),
+        trials=sum(round_ > 0 for _, _, _, round_ in records),
         seen=len(witness.records),
         lost=len(witness.records - {id_ for _, id_, _, _ in records}),
         doubled=sum(count - 1 for count in there.values()),
         complaints=complaints,
     )
+
+
+def _complaints(job: JobRow, rounds: Sequence[int]) -> list[str]:
+    """Return the mistakes of a job, given the round of each of its stored trials."""
+    complaints: list[str] = []
+    asked = min(job.trials, len(rounds)) if job.model else job.trials  # shares are whole
+    if job.state != "succeeded":
+        complaints.append(f"job {job.id} is {job.state}: {job.reason}")
+    if not len(rounds) == job.trials_done == asked:
+        complaints.append(
+            f"job {job.id}: {job.trials} trials asked, {len(rounds)} stored, {job.trials_done} told"
+        )
+    if set(rounds) != set(range(1, job.rounds_done + 1)):
+        complaints.append(f"job {job.id}: rounds {sorted(set(rounds))}")
+    results = {task["name"]: task["trials"] for task in json.loads(job.results)}
+    if sum(results.values()) != asked:
+        complaints.append(f"job {job.id}: results speak of {results} trials")
+    return complaints
+
+
+def _final_bundle(engine: Engine, job_id: str) -> str | None:
+    """Return the digest of the final bundle of a job, None unless its bytes have that digest."""
+    with reading(engine) as tx:
+        found = select(BundleRow.sha256).where(BundleRow.job_id == job_id, BundleRow.final)
+        named = tx.scalar(found)
+    if named is None:
+        return None
+    content = sha256()
+    for part in model_files.chunks(engine, named):
+        content.update(part)
+    return named if content.hexdigest() == named else None

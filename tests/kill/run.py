@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
@@ -25,11 +26,14 @@ from sqlalchemy import Engine, select, text
 
 from ansorpy.server.db.engine import connect, reading
 from ansorpy.server.db.models import JobRow
-from ansorpy.server.db.upgrade import open_database, upgrade
+from ansorpy.server.db.upgrade import local_tenant, open_database, upgrade
+from ansorpy.server.schemas.model import ModelFacts
+from ansorpy.server.service.models import ModelService
 from tests.kill.ledger import Witness, judge
 from tests.kill.processes import VICTIMS, processes
 from tests.kill.service import GoneError, Service
 from tests.server.databases import cluster, missing
+from tests.server.onnx_models import small
 
 WORK = "def mm(float(8,{n}) A, float({n},8) B) -> (C) {{ C(i,j) +=! A(i,k) * B(k,j) }}"
 SETTINGS = {
@@ -37,6 +41,7 @@ SETTINGS = {
 }  # fmt: skip
 PATIENCE_S = 120.0  # time until a job is claimed again after a kill
 WITNESS_S = 0.2
+MODEL_EACH = 3
 
 
 @contextmanager
@@ -58,9 +63,20 @@ def database(kind: str, folder: Path) -> Iterator[tuple[str, Engine]]:
 
 
 class Killing:
-    """One run: keep a job running, kill processes, wait for its recovery."""
+    """One run: keep a job running, kill processes, wait for its recovery.
 
-    def __init__(self, service: Service, engine: Engine, rng: random.Random, trials: int) -> None:
+    Every third job tunes a model.
+    """
+
+    def __init__(
+        self, service: Service, engine: Engine, rng: random.Random, trials: int, model: Path
+    ) -> None:
+        self.model = sha256(model.read_bytes()).hexdigest()
+        facts = ModelFacts(
+            node_count=5, operators={}, inputs=[], outputs=[], input_count=1, output_count=1,
+            refusal=None,
+        )  # fmt: skip
+        ModelService(engine).store(local_tenant(engine), self.model, model, facts)
         self.service = service
         self.engine = engine
         self.rng = rng
@@ -72,10 +88,12 @@ class Killing:
 
     def submit(self) -> None:
         """Submit a job, with retries under one Idempotency-Key, until it is acknowledged."""
-        body = {
-            "text": WORK.format(n=8 + len(self.submitted)), "budget": {"trials": self.trials},
-            "seed": len(self.submitted),
-        }  # fmt: skip
+        number = len(self.submitted)
+        body = {"budget": {"trials": self.trials}, "seed": number}
+        if number % MODEL_EACH == 1:
+            body |= {"model": self.model, "bind": {"batch": 1 + number}}
+        else:
+            body |= {"text": WORK.format(n=8 + number)}
         headers = {"Idempotency-Key": uuid4().hex}
         while True:
             self.service.start()
@@ -136,7 +154,9 @@ def run(kills: int, kind: str, seed: int, trials: int, window_s: float, limit_s:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ansorpy-kill-")))
         url, engine = stack.enter_context(database(kind, folder))
         witness = Witness(engine)
-        killing = Killing(Service(folder, url, **SETTINGS), engine, random.Random(seed), trials)
+        model = small(folder / "small.onnx")
+        service = Service(folder, url, **SETTINGS)
+        killing = Killing(service, engine, random.Random(seed), trials, model)
         over = threading.Event()
 
         def watch() -> None:

@@ -100,7 +100,12 @@ def _fields() -> Iterator[tuple[str, bytes]]:
         "priority": [101, -101, 2**63, "high", None, 0.1],
         "fresh": ["yes", 1, None, []],
         "target": ["x", "../", "A" * 32, "0" * 33, 5, None],
-        "budget": [5, [], "x", None, {"trials": 0}, {"trials": -1}, {"trials": 100_001},
+        "model": [5, [], {}, "", "x", "0" * 63, "0" * 65, "F" * 64, "../" + "0" * 61, CANARY],
+        "shapes": [5, [], "x", {"x": 4}, {"x": [0]}, {"x": [-1]}, {"x": [2**31]}, {"x": ["N"]},
+                   {"x": [1] * 17}, {"": [4]}, {"x" * 257: [4]}, {"x": [4]}],
+        "hosted": ["yes", 1, None, True],
+        "budget": [{"trials_per_task": 0}, {"trials_per_task": 8}, {"trials_per_task": 100_001},
+                   5, [], "x", None, {"trials": 0}, {"trials": -1}, {"trials": 100_001},
                    {"trials": 2**63}, {"trials": 1.5}, {"trials": "64"}, {"trials": None},
                    {"trials": True}, {"seconds": 0}, {"seconds": -1}, {"seconds": 86_401},
                    {"seconds": float("inf")}, {"seconds": float("nan")}, {"seconds": "1"},
@@ -111,8 +116,14 @@ def _fields() -> Iterator[tuple[str, bytes]]:
     }  # fmt: skip
     for name, values in wrong.items():
         for number, value in enumerate(values):
-            whole = {"text": MM, name: value} if name not in ("text", "dags") else {name: value}
-            yield f"{name} {number}", body(whole)
+            alone = name in ("text", "dags", "model")
+            yield f"{name} {number}", body({name: value} if alone else {"text": MM, name: value})
+    for name in ("shapes", "weights"):
+        for number, value in enumerate(wrong[name]):
+            if value != {"x": [4]}:
+                yield f"{name} of a model {number}", body({"model": "0" * 64, name: value})
+    yield "a model and a text", body({"text": MM, "model": "0" * 64})
+    yield "a model and Dags", body({"dags": [dag()], "model": "0" * 64})
     yield "both sources", body({"text": MM, "dags": [dag()]})
     yield "no source", body({"budget": {"trials": 1}})
     yield "65 dags", body({"dags": [dag()] * 65})

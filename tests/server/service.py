@@ -12,16 +12,19 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 from ansorpy.artifact.package import unbox
 from ansorpy.frontends.tc.text import parse
 from ansorpy.server.access import keys
 from ansorpy.server.app import create_app
 from ansorpy.server.db.engine import now, transaction
-from ansorpy.server.db.models import PackageRow, WorkerRow
+from ansorpy.server.db.model_files import CHUNK_BYTES
+from ansorpy.server.db.models import BundleRow, ModelChunkRow, ModelFileRow, PackageRow, WorkerRow
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.jobs import lease
 from ansorpy.server.settings import ServiceSettings
+from ansorpy.tuner.trust import versions
 from tests.artifact.test_pack import packed
 from tests.importers.hostile import VALID
 
@@ -107,6 +110,25 @@ class Service:
                 manifest=unbox(content, "p").files["manifest.json"].decode(), created_s=now_s,
             )  # fmt: skip
             lease.add_kernel(tx, row, "mm", made, 1e-3, final, now_s)
+        return digest
+
+    def own_bundle(self, tx: Session, job_id: str, content: bytes) -> str:
+        """Make a job the owner of a bundle with this content; return its digest."""
+        digest = sha256(content).hexdigest()
+        size_bytes, now_s = len(content), now(tx)
+        file = {"sha256": digest, "size_bytes": size_bytes}
+        tx.add(ModelFileRow(**file, created_s=now_s, touched_s=now_s))
+        tx.flush()
+        for number, begin in enumerate(range(0, size_bytes, CHUNK_BYTES)):
+            part = content[begin : begin + CHUNK_BYTES]
+            tx.add(ModelChunkRow(sha256=digest, number=number, content=part))
+        tx.flush()
+        tx.add(
+            BundleRow(
+                job_id=job_id, **file, latency_s=1e-3, error=0.0, bound=2e-5, reference="r",
+                final=True, versions=json.dumps(dict(versions())), created_s=now_s,
+            )
+        )  # fmt: skip
         return digest
 
     def finish(self, claimed: lease.Claim) -> None:

@@ -54,8 +54,8 @@ FIELDS = f"{', '.join(FIRST)} or {LAST}"
         ({"budgets": {}}, "?", f"cannot take a field of the request because no such field exists;"
          f" expected {FIELDS}; the nearest is budget"),
         ({"budget": {"trails": 5}}, "budget.?", "cannot take a field of budget because no such"
-         " field exists; expected trials, seconds, target_latency_s, stop_if_gain_below, patience"
-         " or max_trials_per_task; the nearest is trials"),
+         " field exists; expected trials, seconds, target_latency_s, stop_if_gain_below,"
+         " patience, max_trials_per_task or trials_per_task; the nearest is trials"),
         ({"zzzzzzzz": 1}, "?", f"cannot take a field of the request because no such field exists;"
          f" expected {FIELDS}"),
         ({"budget": {"trials": 0}}, "budget.trials", "cannot take budget.trials because its value"
@@ -63,7 +63,7 @@ FIELDS = f"{', '.join(FIRST)} or {LAST}"
         ({"allow": ["fast"]}, "allow.0", "cannot take allow.0 because its value does not fit;"
          " expected 'winograd2' or 'winograd4'"),
         ({"dags": [{}]}, "", "cannot take the request because its value does not fit; expected"
-         " exactly one of text and dags"),
+         " exactly one of text, dags and model"),
         ({"cores": "two", "seed": -1}, "cores", "cannot take cores because its value does not fit;"
          " expected an integer (errors lists 1 more)"),
         ({"weights": {"mm": 0}}, "weights.?", "cannot take weights.? because its value does not"

@@ -45,6 +45,8 @@ def test_the_operations_are_complete(document: Mapping[str, Any]) -> None:
         "get /v1/jobs/{job_id}/events": "followJob",
         "get /v1/jobs/{job_id}/explain": "explainJob",
         "get /v1/jobs/{job_id}/kernels/{task}": "findKernel",
+        "get /v1/jobs/{job_id}/model": "findBundle",
+        "get /v1/bundles/{sha256}": "downloadBundle",
         "get /v1/kernels/{sha256}": "downloadKernel",
         "get /v1/kernels/{sha256}/{file}": "downloadKernelFile",
         "get /v1/models": "listModels",
@@ -88,6 +90,7 @@ def test_every_json_reply_has_an_example(document: Mapping[str, Any]) -> None:
 
 
 def test_every_example_matches_its_model(running: Service) -> None:
+    stored = running.put_model()
     models = {
         name: value
         for module in SHAPES
@@ -97,7 +100,8 @@ def test_every_example_matches_its_model(running: Service) -> None:
     for name, example in REPLIES.items():
         models[name].model_validate(example)
     for number, body in enumerate(BODIES.values()):
-        reply = running.client.post("/v1/jobs", json={**body["value"], "seed": number})
+        own = {"model": stored} if "model" in body["value"] else {}
+        reply = running.client.post("/v1/jobs", json={**body["value"], **own, "seed": number})
         assert reply.status_code == 202, reply.text
     for body in SIMPLIFY_BODIES.values():
         SimplifyRequest.model_validate(body["value"])

@@ -13,7 +13,7 @@ import pytest
 
 from ansorpy.server.db.records import record_row
 from tests.importers.hostile import VALID
-from tests.server.service import MM, Service, service
+from tests.server.service import MM, Service, package, service
 from tests.test_records import trial
 
 OPEN = {"/healthz", "/readyz"}  # public routes
@@ -56,6 +56,7 @@ def two(url: str) -> Iterator[Two]:
         with running.held(running.claim()) as (tx, row, _):
             tx.add(record_row(trial(1.0), row.tenant_id, row.id, "mm", 1, origin="measured"))
             row.model = model  # its job has not ended, so that DELETE is a 409
+            running.own_bundle(tx, job_id, package())
         ids = {
             "job_id": job_id, "sha256": digest, "file": "kernel.py", "task": "mm", "model": model,
         }  # fmt: skip

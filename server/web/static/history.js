@@ -8,11 +8,9 @@ export class History {
     this.trials = new Map();
     this.best = new Map();
     this.baseline = null;
-    this.state = "";
   }
 
   take(event) {
-    if (event.kind === "state") this.state = event.state;
     if (event.kind === "finished") this.finish(event.tasks);
     const raced = event.kind === "kernel" && "latency_s" in event; // missing in events of older versions
     if (event.kind !== "round" && !raced) return;
@@ -34,10 +32,6 @@ export class History {
     if (!results.every((result) => typeof result.baseline_s === "number")) return;
     const weight = (name) => this.weights[this.tasks.indexOf(name)] ?? 1;
     this.baseline = results.reduce((sum, r) => sum + weight(r.name) * r.baseline_s, 0);
-  }
-
-  get ended() {
-    return ["succeeded", "failed", "cancelled"].includes(this.state);
   }
 
   get last() {

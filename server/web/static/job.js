@@ -2,11 +2,9 @@
 
 import { Chart, latency, onSwitch } from "./charts.js";
 import { History } from "./history.js";
-import { refresh } from "./refresh.js";
+import { follow } from "./live.js";
 
 const MAX_LINES = 8; // largest number of tasks with a line of their own
-const REFRESH_MS = 1500;
-const KINDS = ["state", "derived", "round", "improved", "kernel", "finished"];
 
 const job = document.getElementById("job").dataset;
 const names = job.tasks.split(" ");
@@ -58,38 +56,10 @@ function caption() {
     `top-${told[0].quality.k} recall ${mean("top_k_recall").toFixed(2)}, each before the model learned from its round.`;
 }
 
-let pending = null;
-function refreshSoon() {
-  pending ??= setTimeout(() => {
-    pending = null;
-    refresh().catch(() => say("The page could not be refreshed; the charts continue.", false));
-  }, REFRESH_MS);
-}
-
-function say(text, on) {
-  const live = document.getElementById("live");
-  if (live.textContent !== text) live.textContent = text;
-  live.classList.toggle("on", on);
-}
-
-const tellState = (state) => say(TOLD[state] ?? "", state === "running");
-const TOLD = { queued: "Waits for a worker.", running: "Live.", paused: "Paused." };
-const stream = new EventSource(`/v1/jobs/${job.id}/events`);
-const arrived = (message) => {
-  const event = JSON.parse(message.data);
+follow(job, (event) => {
   seen.take(event);
   curve.draw();
   quality.draw();
   caption();
-  if (seen.ended) stream.close();
-  if (event.at_s < Number(job.now)) return; // the page already shows this event
-  tellState(seen.state);
-  refreshSoon();
-};
-for (const kind of KINDS) stream.addEventListener(kind, arrived);
-stream.onerror = () => {
-  if (stream.readyState === EventSource.CLOSED) say("The event stream has ended; reload the page.", false);
-  else say("The connection was lost; reconnecting.", false);
-};
-tellState(job.state);
+});
 onSwitch((value) => { along = value; curve.draw(); });
