@@ -38,10 +38,12 @@ class GraphBuilder:
 
     Args:
         hosted: operators without a kernel are allowed; NumPy computes them.
+        folds: nodes whose operands are all known are evaluated; else they stay, and a node that
+            is always evaluated is refused.
     """
 
-    def __init__(self, name: str = "model", hosted: bool = False) -> None:
-        self.name, self.hosted = name, hosted
+    def __init__(self, name: str = "model", hosted: bool = False, folds: bool = True) -> None:
+        self.name, self.hosted, self.folds = name, hosted, folds
         self.values: dict[str, ValueInfo] = {}
         self.weights: dict[str, Weight] = {}
         self._inputs: list[str] = []
@@ -86,6 +88,7 @@ class GraphBuilder:
         self._check_inputs(node)
         known = constant_values(node, self._placeholder, self.weights)
         if known is not None:
+            self._check_folds(node)
             for one, array in zip(node.outputs, known, strict=False):
                 if one:
                     self.constant(one, array)
@@ -95,6 +98,7 @@ class GraphBuilder:
         try:
             made = tensors(node, self._placeholder, self.weights)
         except EmptyResult as result:
+            self._check_folds(node)
             storage = "uint16" if result.dtype == "bfloat16" else result.dtype
             self.constant(node.outputs[0], np.empty(result.shape, storage), result.dtype)
             return node.outputs
@@ -147,7 +151,7 @@ class GraphBuilder:
         facts = twin.facts(Operands(node, self._placeholder, self.weights))
         names = [name for name in node.inputs if name]
         known = [self.weights.get(name) for name in names]
-        if all(weight is not None and weight.load is not None for weight in known):
+        if self.folds and all(one is not None and one.load is not None for one in known):
             arrays = {name: self.weights[name].array for name in names}
             for name, array in zip(node.outputs, evaluate(node, arrays, {}), strict=False):
                 if name:
@@ -161,6 +165,10 @@ class GraphBuilder:
             self._define(ValueInfo(name, shape, dtype))
         self._append(Node(node.op, node.inputs, tuple(every), node.attrs, node.name))
         return node.outputs
+
+    def _check_folds(self, node: Node) -> None:
+        if not self.folds:
+            raise GraphError(f"cannot keep {node} because it is a constant; expected its values")
 
     def _check_inputs(self, node: Node) -> None:
         for one in filter(None, node.inputs):
@@ -181,7 +189,11 @@ class GraphBuilder:
     def _folded(self, node: Node, made: Sequence[Tensor]) -> bool:
         """Define the outputs of a node as constants, if all of its operands are known."""
         read = [self.weights.get(name) for name in node.inputs if name]
-        if not read or any(weight is None or weight.load is None for weight in read):
+        if (
+            not self.folds
+            or not read
+            or any(weight is None or weight.load is None for weight in read)
+        ):
             return False
         if operator_of(node).build is None:
             return False
