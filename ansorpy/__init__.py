@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ansorpy.measure.host import local_target as local_target
     from ansorpy.model.api import compile_model as compile_model
     from ansorpy.model.api import tune_model as tune_model
+    from ansorpy.model.join import join_model as join_model
     from ansorpy.model.torch_compile import compile as compile
     from ansorpy.records import JsonlStore as JsonlStore
     from ansorpy.records import MemoryStore as MemoryStore
@@ -41,6 +42,7 @@ _HOMES = {
     "Target": "ansorpy.target",
     "compile": "ansorpy.model.torch_compile",
     "compile_model": "ansorpy.model.api",
+    "join_model": "ansorpy.model.join",
     "load": "ansorpy.client",
     "load_model": "ansorpy.bundle.load",
     "load_native": "ansorpy.artifact",
@@ -59,6 +61,7 @@ __all__ = [
     "Target",
     "compile",
     "compile_model",
+    "join_model",
     "load",
     "load_model",
     "load_native",

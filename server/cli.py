@@ -18,6 +18,7 @@ import typer
 import ansorpy
 from ansorpy.errors import SpecError
 from ansorpy.model.options import ModelOptions
+from ansorpy.server.commands import join as joining
 from ansorpy.server.commands import keys, models, records, remote
 from ansorpy.server.commands import simplify as simplifying
 from ansorpy.server.commands import tune_model as tuning
@@ -364,6 +365,7 @@ def as_text(last: Any) -> str:
 
 app.command(rich_help_panel=MODEL)(models.run)
 app.command(rich_help_panel=MODEL)(models.bench)
+app.command(rich_help_panel=MODEL)(joining.join)
 for command in (
     remote.submit, remote.status, remote.watch, remote.cancel, remote.pause, remote.resume,
 ):  # fmt: skip

@@ -14,8 +14,8 @@ from ansorpy.tuner.api import tune as tune_function
 
 PUBLIC = [
     "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "SpecError", "Target", "compile",
-    "compile_model", "load", "load_model", "load_native", "local_target", "te", "tune",
-    "tune_model",
+    "compile_model", "join_model", "load", "load_model", "load_native", "local_target", "te",
+    "tune", "tune_model",
 ]  # fmt: skip
 
 

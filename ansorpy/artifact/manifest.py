@@ -35,6 +35,11 @@ def _is_tensor(value: Any) -> bool:
     )
 
 
+def are_tensors(value: Any) -> bool:
+    """Return True for a list of names, dtypes and shapes."""
+    return _are(_is_tensor)(value)
+
+
 def _is_input(value: Any) -> bool:
     return (
         _is_tensor(value)
@@ -54,7 +59,7 @@ KERNEL: Final[Mapping[str, Check]] = {
     "latency_s.min": _is_number,
 }
 LIBRARY: Final[Mapping[str, Check]] = {
-    "outputs": _are(_is_tensor),
+    "outputs": are_tensors,
     "target.threads": _is_count,
     "native.note": _is_text,
     "native.prefix": _is_text,
@@ -83,8 +88,8 @@ def _is_values(value: Any) -> bool:
 
 MODEL: Final[Mapping[str, Check]] = {
     "name": _is_text,
-    "inputs": _are(_is_tensor),
-    "outputs": _are(_is_tensor),
+    "inputs": are_tensors,
+    "outputs": are_tensors,
     "threads": _is_count,
     "prefix": _is_text,
     "features": _are(_is_text),

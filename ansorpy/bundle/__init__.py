@@ -6,5 +6,6 @@ memory.py       the place of every value; packed weights, and the sizes of all a
 driver.py       the native driver, as LLVM IR; library.py: linked with the kernels' objects
 tensor_file.py  files of tensors, in the layout of safetensors
 container.py    the zip; format.py: the names of its files; header.py: model.h
+weightless.py   a bundle without weights, and its weights put back
 load.py         a bundle as a callable; runner.py: its text is the bundle's model.py
 """

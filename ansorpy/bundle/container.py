@@ -32,12 +32,16 @@ def write_bundle(path: Path, plan: ModelPlan) -> Path:
         RUNNER: [runner_text().encode()],
         HEADER: [model_header(plan, memory, prefix).encode()],
         LIBRARY: [model_library(plan, memory, prefix)],
-        WEIGHTS: _stored(memory.weights, {n: plan.weights[n].array for n in memory.weights.order}),
+        WEIGHTS: stored(memory.weights, {n: plan.weights[n].array for n in memory.weights.order}),
     }
     if plan.hosted:
         content[HOSTED] = [hosted_text(plan).encode()]
     if plan.self_test is not None:
-        content[SAMPLES] = _samples(plan, plan.self_test)
+        given, made = (
+            [plan.values[name] for name in names]
+            for names in (plan.inputs, [output.value for output in plan.outputs])
+        )
+        content[SAMPLES] = samples_file(given, made, plan.self_test)
     partial = path.with_suffix(".partial")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -114,19 +118,20 @@ def _step(plan: ModelPlan, step: Step) -> dict[str, Any]:
             return {"function": step.function, "attributes": attributes, **facts}
 
 
-def _samples(plan: ModelPlan, test: SelfTest) -> Sequence[Buffer]:
+def samples_file(
+    inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo], test: SelfTest
+) -> Sequence[Buffer]:
     """Return the self-test's file: in0, in1 ..., out0, out1 ..."""
     infos, arrays = [], {}
-    values = [output.value for output in plan.outputs]
-    for mark, names, given in (("in", plan.inputs, test.inputs), ("out", values, test.outputs)):
-        for number, (name, array) in enumerate(zip(names, given, strict=True)):
-            info = plan.values[name]
+    for mark, tensors, given in (("in", inputs, test.inputs), ("out", outputs, test.outputs)):
+        for number, (info, array) in enumerate(zip(tensors, given, strict=True)):
             infos.append(ValueInfo(f"{mark}{number}", info.shape, info.dtype))
             arrays[f"{mark}{number}"] = array
-    return _stored(tensor_file(infos), arrays)
+    return stored(tensor_file(infos), arrays)
 
 
-def _stored(file: TensorFile, arrays: Mapping[str, Array]) -> Sequence[Buffer]:
+def stored(file: TensorFile, arrays: Mapping[str, Array]) -> Sequence[Buffer]:
+    """Return the parts of a file of tensors."""
     return [file.header, *(raw(arrays[name]) for name in file.order)]
 
 

@@ -12,5 +12,6 @@ LIBRARY: Final = "libmodel.so"
 WEIGHTS: Final = "weights.safetensors"
 SAMPLES: Final = "selftest.safetensors"
 HOSTED: Final = "hosted.py"
-NAMES: Final = (RUNNER, HOSTED, HEADER, LIBRARY, SAMPLES, MANIFEST, WEIGHTS)
+GRAPH: Final = "graph.json"  # in bundles without weights only
+NAMES: Final = (RUNNER, HOSTED, HEADER, LIBRARY, GRAPH, SAMPLES, MANIFEST, WEIGHTS)
 BUNDLE: Final = ZipKind("bundle", NAMES, MANIFEST, format=1, align_bytes=ALIGN_BYTES)

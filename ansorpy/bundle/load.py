@@ -16,7 +16,7 @@ from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import new_folder, remove
 from ansorpy.artifact.harness import TensorSpec
 from ansorpy.artifact.stored_zip import opened
-from ansorpy.bundle.format import BUNDLE, HOSTED, LIBRARY, SAMPLES, WEIGHTS
+from ansorpy.bundle.format import BUNDLE, GRAPH, HOSTED, LIBRARY, SAMPLES, WEIGHTS
 from ansorpy.bundle.runner import ModelRunner, hosted_functions
 from ansorpy.errors import PackageError
 
@@ -145,9 +145,14 @@ def load_model(path: Path | str, threads: int | None = None, *, verify: bool = T
         raise ValueError(f"cannot run a model on {threads} threads; expected at least 1")
     path = Path(path)
     place = path.name
-    data = _mapped(path)
+    data = mapped(path)
     facts, files = opened(memoryview(data), place, BUNDLE, () if verify else (WEIGHTS,))
     manifest.check_fields(facts, manifest.MODEL, place)
+    if GRAPH in files:
+        raise PackageError(
+            f"cannot load {place} because it has no weights; expected a bundle of"
+            f" `ansorpy join {place} MODEL --out BUNDLE`"
+        )
     missing = {LIBRARY, WEIGHTS} - set(files)
     if missing:
         raise PackageError(f"{place}: it has no {', '.join(sorted(missing))}")
@@ -182,8 +187,8 @@ def _runner(
     return runner
 
 
-def _mapped(path: Path) -> mmap.mmap:
-    """Return a file as memory.
+def mapped(path: Path) -> mmap.mmap:
+    """Return a file as memory that is read only.
 
     Raises:
         PackageError: it cannot be read, or is no plain file.

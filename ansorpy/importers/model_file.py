@@ -3,9 +3,14 @@
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from ansorpy.errors import GraphError
 from ansorpy.graph import Graph
+from ansorpy.graph.wire.document import Document
+from ansorpy.graph.wire.read import LIMITS, loads
+
+DOCUMENT: Final = ".graph.json"  # end of the name of a file that has a graph without weights
 
 
 def read_model(
@@ -17,7 +22,7 @@ def read_model(
     """Return the graph of a model file.
 
     Args:
-        path: a file of ONNX.
+        path: a file of ONNX, or the document of a graph, whose weights have no values.
         bind: values of symbolic extents by name, and of scalar inputs by name.
         shapes: shapes of inputs by name.
         hosted: NumPy may compute operators that have no kernel.
@@ -25,6 +30,13 @@ def read_model(
     Raises:
         GraphError: package onnx is absent, the file is no model, or a node cannot be compiled.
     """
+    if is_document(path):
+        if bind or shapes:
+            raise GraphError(
+                f"cannot bind or shape {path.name} because its extents are numbers; expected an"
+                " ONNX model"
+            )
+        return read_document(path).graph(hosted)
     if missing_package():
         raise GraphError(
             f"cannot read {path.name} because package onnx is not installed;"
@@ -38,3 +50,24 @@ def read_model(
 def missing_package() -> str:
     """Return the package that reading models needs and that is not installed, "" if none is."""
     return "" if find_spec("onnx") else "onnx"
+
+
+def is_document(path: Path) -> bool:
+    """Return True if the name of a file is that of a graph without weights."""
+    return path.name.endswith(DOCUMENT)
+
+
+def read_document(path: Path) -> Document:
+    """Return the document of a file.
+
+    Raises:
+        SpecError: the file cannot be read, is too large, or is no document.
+    """
+    try:
+        with path.open("rb") as file:
+            return loads(file.read(LIMITS.text_bytes + 1))
+    except OSError as error:
+        raise GraphError(
+            f"cannot read {path} because of {error.strerror}; expected a graph of"
+            " `ansorpy simplify`"
+        ) from error

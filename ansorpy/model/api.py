@@ -12,7 +12,7 @@ from platformdirs import user_data_path
 from ansorpy.bundle.load import LoadedModel, load_model
 from ansorpy.errors import GraphError
 from ansorpy.graph.graph import Graph
-from ansorpy.importers.model_file import read_model
+from ansorpy.importers.model_file import DOCUMENT, is_document, read_document, read_model
 from ansorpy.measure.host import local_target
 from ansorpy.model.compile import ModelRequest, ModelResult, compiled
 from ansorpy.model.events import ModelEvent
@@ -35,7 +35,9 @@ NAME_CHARACTERS: Final = 80  # characters of a model's name in the name of its b
 class ModelCall(ModelOptions):
     """The arguments of `ansorpy.tune_model`."""
 
-    model: Annotated[Path | str | Graph, Option("A file of ONNX, or a graph.")]
+    model: Annotated[
+        Path | str | Graph, Option("A file of ONNX, a graph, or the .graph.json of one.")
+    ]
     target: Annotated[
         Target | None, Option("The machine; this one, with `cores` threads, unless given.")
     ] = None
@@ -98,6 +100,11 @@ def compile_model(call: ModelCall) -> LoadedModel:
         SpecError: the request is wrong, or a node of the model cannot be compiled.
         RunError: the outputs of the bundle are wrong.
     """
+    if not isinstance(call.model, Graph) and is_document(Path(call.model)):
+        raise GraphError(
+            f"cannot load the bundle of {Path(call.model).name} because it has no weights; expected"
+            " tune_model, and join_model with a model that has them"
+        )
     told = {name: getattr(call, name) for name in ModelCall.__dataclass_fields__}
     return load_model(tune_model(**told).bundle, threads=call.cores)
 
@@ -138,6 +145,11 @@ def request_of(
         raise GraphError(
             f"cannot read {file} because of {error.strerror}; expected an ONNX model"
         ) from error
+    if is_document(file):
+        graph, goal = read_model(file, bind, shapes, options.hosted), file.name[: -len(DOCUMENT)]
+        return ModelRequest(
+            graph, target, options, _bundle(place, goal), document=read_document(file)
+        )
     graph = read_model(file, bind, shapes, options.hosted)
     return ModelRequest(graph, target, options, _bundle(place, file.stem), file, digest)
 

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.bundle.container import write_bundle
+from ansorpy.bundle.weightless import without_weights
 from ansorpy.errors import RunError, SpecError
 from ansorpy.events import Finished, FirstAnswer, Improved, Stopped, TaskResult
 from ansorpy.graph.graph import Graph
 from ansorpy.graph.groups import Partition
 from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import Simplified, simplify
+from ansorpy.graph.wire.document import Document
+from ansorpy.graph.wire.draw import with_drawn_weights
 from ansorpy.model.assemble import Origin, TaskLibrary, plan_of
 from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
 from ansorpy.model.options import ModelOptions
@@ -54,6 +57,8 @@ class ModelRequest:
         digest: sha256 of the file, hex.
         reference: inputs and right outputs; those of `reference_of` unless given.
         done: trials of an interrupted attempt at the same request, by task; they are in the store.
+        document: of a graph whose weights are elsewhere, as it was sent: after passes. The bundle
+            is verified with stand-ins of the weights, and has none.
     """
 
     graph: Graph
@@ -64,6 +69,7 @@ class ModelRequest:
     digest: str = ""
     reference: ModelReference | None = None
     done: Mapping[str, int] = field(default_factory=dict)
+    document: Document | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +177,7 @@ class Compilation:
             self.reference = reference_of(asked.graph, asked.file, asked.options.seed)
         origin = Origin(asked.digest, asked.target.cores)
         plan = plan_of(self.partition, self.tasks, self.libraries, origin, self.reference.self_test)
-        new = asked.out.with_name(f"{asked.out.stem}.new.zip")
+        new, bare = (asked.out.with_name(f"{asked.out.stem}.{w}.zip") for w in ("new", "bare"))
         try:
             write_bundle(new, plan)
             error = error_of(new, self.reference, asked.target.cores)
@@ -181,9 +187,13 @@ class Compilation:
                     f" {error:.1e} of the largest; expected at most {self.reference.bound:.1e}"
                     f" ({self.reference.source})"
                 )
+            if asked.document is not None:
+                without_weights(new, bare, asked.document.text)
+                bare.replace(new)
             new.replace(asked.out)
         finally:
             new.unlink(missing_ok=True)
+            bare.unlink(missing_ok=True)
         ref, spent_s = self.reference, self.clock() - self.begin_s
         return BundleWritten(asked.out, self.model_s, error, ref.bound, ref.source, spent_s)
 
@@ -214,7 +224,8 @@ def compiled(
     begin_s = clock()
     options, target = request.options, request.target
     rules = find_rules(target.kind, options.allow, options.without) if rules is None else rules
-    simplified = simplify(request.graph)
+    sent = request.document is not None
+    simplified = Simplified(request.graph, (), True) if sent else simplify(request.graph)
     parted = partition(simplified.graph)
     tasks = tasks_of(
         parted,
@@ -228,6 +239,9 @@ def compiled(
         )
     yield _divided(request.graph, simplified, tasks, clock() - begin_s)
     tune = _tuner(rules, store, pools, journal)
+    if sent:  # only now: no stand-in may decide about tasks
+        whole = with_drawn_weights(request.graph, options.seed)
+        request, parted = replace(request, graph=whole), replace(parted, graph=whole)
     work = Compilation(request, tasks, parted, begin_s, clock, request.reference)
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
         first = _request(request, tasks.dags, trials=0, seconds=None, weights={})

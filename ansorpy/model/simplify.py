@@ -15,7 +15,9 @@ from ansorpy.graph import Graph, Weight
 from ansorpy.graph.graph import Array
 from ansorpy.graph.interp import run
 from ansorpy.graph.passes import PASSES, Firing, simplify
+from ansorpy.graph.wire.document import Document
 from ansorpy.importers.model_file import read_model
+from ansorpy.model.home import home_model
 from ansorpy.te.tensor_data import checked_array
 
 # Share of the largest element of an output by which two evaluations may differ: some ten times
@@ -102,6 +104,30 @@ def simplify_file(
     finally:
         part.unlink(missing_ok=True)
     return SimplifiedFile(operator_counts(source), after, made.fired, found)
+
+
+def write_document(
+    source: Path,
+    target: Path,
+    bind: Mapping[str, float] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Document:
+    """Write the simplified graph of `source` without the values of its weights; return it.
+
+    Args:
+        bind, shapes: as `read_model` takes them.
+
+    Raises:
+        SpecError: the source is no model, or the target cannot be written.
+    """
+    document = home_model(source, bind, shapes).sent.document
+    try:
+        target.write_text(document.text, encoding="utf-8")
+    except OSError as error:
+        raise GraphError(
+            f"cannot write {target} because of {error.strerror}; expected a writable folder"
+        ) from error
+    return document
 
 
 def compared(source: Path, graph: Graph, target: Path, bind: Mapping[str, float]) -> Comparison:

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ansorpy.errors import SpecError
 from ansorpy.server.commands.common import pairs, shapes_of, wrong_input
 
 if TYPE_CHECKING:
+    from ansorpy.graph.wire.document import Document
     from ansorpy.model.simplify import SimplifiedFile
 
 
 def simplify(
     source: Annotated[Path, typer.Argument(metavar="IN", help="An ONNX model.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The .onnx or .graph.json to write.")
+    ],
     bind: Annotated[
         list[str] | None, typer.Option(help="batch=1 binds a symbolic extent or a scalar input.")
     ] = None,
@@ -29,19 +33,57 @@ def simplify(
     """Run the graph passes on IN, compare both models on random inputs, and write OUT.
 
     \b
-    Example:
+    Examples:
       ansorpy simplify model.onnx small.onnx
+      ansorpy simplify model.onnx model.graph.json   (the graph, without weights)
 
     \b
     The table has the nodes of both files by operator. OUT is not written if an output differs by
     more than 2e-5 of its largest element, and errs more than four times as much as IN against
     float64. Exit codes: 0 written, 2 wrong input or not equal.
     """
-    from ansorpy.model.simplify import simplify_file
+    from ansorpy.importers.model_file import is_document
+    from ansorpy.model.simplify import simplify_file, write_document
 
     with wrong_input():
+        if is_document(target):
+            if exact:
+                raise SpecError(
+                    f"cannot write {target} with --exact because `ansorpy join` runs all passes;"
+                    " expected no --exact"
+                )
+            document = write_document(
+                source, target, pairs(bind, "--bind", float), shapes_of(shape)
+            )
+            typer.echo(
+                json.dumps(_document_facts(document), indent=2)
+                if as_json
+                else _document_text(document, target)
+            )
+            return
         made = simplify_file(source, target, pairs(bind, "--bind", float), shapes_of(shape), exact)
     typer.echo(json.dumps(_as_object(made), indent=2) if as_json else _as_text(made))
+
+
+def _document_facts(document: "Document") -> dict[str, int]:
+    absent = [one for one in document.weights if one.data is None]
+    return {
+        "nodes": len(document.nodes),
+        "size_bytes": len(document.text),
+        "weights": len(document.weights),
+        "absent_weights": len(absent),
+        "absent_bytes": document.absent_bytes,
+    }
+
+
+def _document_text(document: "Document", target: Path) -> str:
+    facts = _document_facts(document)
+    sent = facts["weights"] - facts["absent_weights"]
+    return (
+        f"{target}: {facts['nodes']} nodes, {facts['size_bytes']} bytes; {facts['absent_weights']}"
+        f" weights of {facts['absent_bytes']} bytes stay here, {sent} small ones are in it because"
+        " kernels depend on their values"
+    )
 
 
 def _as_object(made: "SimplifiedFile") -> dict[str, Any]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ansorpy.model.options import ModelOptions
     from ansorpy.target import Target
 
-SUFFIXES: Final = (".onnx",)  # suffixes of files that are models
+SUFFIXES: Final = (".onnx", ".graph.json")  # ends of the names of files that are models
 
 
 def is_model(file: str) -> bool:

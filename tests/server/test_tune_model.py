@@ -87,3 +87,41 @@ def test_an_absent_file_and_a_file_that_is_no_model_are_refused(tmp_path: Path) 
     done = CliRunner().invoke(app, ["tune", str(tmp_path / "text.onnx")])
     assert done.exit_code == 2
     assert "cannot read" in done.stderr
+
+
+def test_a_graph_is_tuned_without_weights_and_joined_at_home(model: Path, tmp_path: Path) -> None:
+    def do(*asked: str) -> str:
+        done = CliRunner().invoke(app, asked)
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
+    document, bare, out = (tmp_path / name for name in ("m.graph.json", "bare.zip", "made.zip"))
+    told = json.loads(do("simplify", str(model), str(document), "--bind", "batch=4", "--json"))
+    assert (told["absent_weights"], told["absent_bytes"]) == (1, 4 * 16 * 8)
+    assert told["size_bytes"] == document.stat().st_size
+    assert "1 weights of 512 bytes stay here" in do(
+        "simplify", str(model), str(document), "--bind", "batch=4"
+    )
+    do("tune", str(document), "--trials", "0", "--out", str(bare))
+    refused = CliRunner().invoke(app, ["run", str(bare)])
+    assert refused.exit_code == 2
+    assert "cannot load bare.zip because it has no weights" in refused.stderr
+    told = json.loads(
+        do("join", str(bare), str(model), "--bind", "batch=4", "--out", str(out), "--json")
+    )
+    assert told["error"] <= told["bound"]
+    do("run", str(out))
+    other = CliRunner().invoke(
+        app, ["join", str(bare), str(model), "--bind", "batch=5", "--out", str(tmp_path / "no.zip")]
+    )
+    assert other.exit_code == 2
+    assert "input 0 ('x')" in other.stderr
+    assert not (tmp_path / "no.zip").exists()
+
+
+def test_a_document_is_written_after_all_passes(model: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["simplify", str(model), str(tmp_path / "m.graph.json"), "--exact"]
+    )
+    assert done.exit_code == 2
+    assert "with --exact because `ansorpy join` runs all passes" in done.stderr
