@@ -94,7 +94,7 @@ def last(found: Iterator[Event]) -> Finished:
 
 @pytest.mark.parametrize(
     ("what", "trials", "all_lives"),  # calls that an attempt survives; even: the round is not kept
-    [(MM, 96, (4,)), (MM + RELU, 48, (1, 2)), (CONV, 24, (3,))],
+    [(MM, 96, (5,)), (MM + RELU, 32, (2,)), (CONV, 24, (3,))],
     ids=["one", "two", "opened-after-a-round"],
 )
 def test_a_tuning_killed_anywhere_resumes_to_the_same_result(

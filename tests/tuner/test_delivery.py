@@ -96,7 +96,7 @@ def test_the_fastest_as_measured_is_timed_again_in_spite_of_drift_correction(
     assert min(trials, key=lambda one: trials[one]) in again
 
 
-@pytest.mark.parametrize("bad", [1, 3, 4, 7, 100])
+@pytest.mark.parametrize("bad", [1, 4, 100])
 def test_the_next_candidates_race_if_no_finalist_passes(tmp_path: Path, bad: int) -> None:
     """A finalist that does not pass is counted, with its reason."""
     seen: list[Program | Kernel] = []
@@ -121,7 +121,7 @@ def test_the_next_candidates_race_if_no_finalist_passes(tmp_path: Path, bad: int
     assert result.winner == ("tuned" if bad < RACES * FINALISTS else "baseline")
 
 
-@pytest.mark.parametrize("bad", [0, 1, FINALISTS - 1, FINALISTS])
+@pytest.mark.parametrize("bad", [0, FINALISTS])
 def test_a_kernel_file_that_fails_its_call_is_not_delivered(tmp_path: Path, bad: int) -> None:
     called: list[bytes] = []
 
@@ -152,7 +152,7 @@ def test_no_kernel_is_delivered_if_every_kernel_file_fails_its_call(tmp_path: Pa
     assert [*tmp_path.glob("*.zip")] == []
 
 
-@pytest.mark.parametrize("lucky", range(FINALISTS + 1))
+@pytest.mark.parametrize("lucky", [0, FINALISTS - 1, FINALISTS])
 def test_too_low_costs_exclude_no_candidate_from_reranking(tmp_path: Path, lucky: int) -> None:
     """So long as fewer are too good than race."""
     heats: list[int] = []
