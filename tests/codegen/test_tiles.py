@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from ansorpy.loopir.nodes import (
 )
 from ansorpy.measure.verify.cases import make_cases
 from ansorpy.measure.verify.check import verify
+from ansorpy.measure.verify.guard_pages import Arena, Side
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import plans
 from ansorpy.rules import CPU
@@ -115,6 +117,37 @@ def test_a_masked_load_of_every_other_element_stays_inside_the_buffer(
     size = 2 * count - 1 + first
     prog = program([buffer("A", "float32", (size,)), out((count,))], tile)
     agree(prog, {"A": normal(size)})
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("size", [5, 23, 33])
+@pytest.mark.parametrize("left", [1, 3])
+@pytest.mark.parametrize("moving", [0, 3])
+def test_a_padded_load_of_every_other_element_reads_allowed_lanes_only(
+    lanes: int, size: int, left: int, moving: int
+) -> None:
+    """Places 2 l - left + moving * i of rows of A, and of row i - 1: zero outside of A."""
+    place = add(mul(L, 2), mul(Var("i"), moving), c(-left))
+    inside = Binary("and", Binary("ge", place, c(0)), lt(place, size))
+    above = Binary("and", Binary("ge", Var("i"), c(1)), inside)
+    zero = c(0.0, "float32")
+    value = add(
+        Select(inside, read("A", Var("i"), place), zero),
+        Select(above, read("A", add(Var("i"), c(-1)), place), zero),
+    )
+    tile = Tile((), (("l", lanes),), store("C", (Var("i"), L), value))
+    buffers = [buffer("A", "float32", (3, size)), out((3, lanes))]
+    prog = program(buffers, For("i", c(3), tile))
+    inputs = {"A": normal(3, size)}
+    expected = agree(prog, inputs)["C"]
+    sides: tuple[Side, ...] = ("left", "right")
+    for target, side in product((Target(), AVX2), sides):
+        arena = Arena(prog.buffers, side)
+        arena.fill(inputs, "nan")
+        load(build(prog, target)).run(arena.addresses)
+        np.testing.assert_array_equal(arena.array("C"), expected)
+    if lanes == 16:
+        assert ".masked.gather." not in module_text(prog, AVX512)
 
 
 def test_reversed_and_broadcast_loads_equal_the_interpreter() -> None:

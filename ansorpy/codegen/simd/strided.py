@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ansorpy.codegen.simd.kinds import computed, power_of_two
+from ansorpy.codegen.simd.kinds import I1, computed, lanes_of, power_of_two
 from ansorpy.codegen.simd.memory import MemoryAccess, lanes_on
 from ansorpy.codegen.simd.tile import TileExpr
 from ansorpy.codegen.simd.transpose import transpose
@@ -67,10 +67,11 @@ class Strided(MemoryAccess):
         n, first = len(index.lanes), index.lanes[0]
         steps = {b - a for a, b in zip(index.lanes, index.lanes[1:], strict=False)}
         if guard is not True:
-            count = prefix(guard) if steps == {2} else 0
-            if count:
+            if steps != {2} or guard is False:
+                return super().fetch_vector(name, dtype, index, guard)
+            if count := prefix(guard):
                 return self.every_other(name, dtype, index, count)
-            return super().fetch_vector(name, dtype, index, guard)
+            return self.allowed_others(name, dtype, index, self.splat(guard, n))
         if steps == {-1}:
             found = self.whole_vector(name, dtype, index, index.lanes[-1])
             return self.shuffle(found, found, list(range(n - 1, -1, -1)))
@@ -91,6 +92,27 @@ class Strided(MemoryAccess):
             parts.append(super().fetch_vector(name, dtype, Index(index.terms, lanes), guard))
         low, high = parts
         return self.shuffle(low, high, list(range(0, 2 * n, 2)))
+
+    def allowed_others(self, name: str, dtype: str, index: Index, guard: Any) -> Any:
+        """Load the elements at a distance of two that a guard allows; the other lanes are 0.
+
+        An element between two lanes is loaded if both are allowed: with masks that alternate, LLVM
+        22 loaded whole vectors for AVX2, and so read beyond the buffer.
+        """
+        n, first = len(index.lanes), index.lanes[0]
+        none = lanes_of(I1, (False,) * n)
+        parts: list[Any] = []
+        for start in (0, n):
+            places = range(start, start + n)
+            lanes = tuple(first + place for place in places)
+            below = self.shuffle(guard, none, [place // 2 for place in places])
+            above = self.shuffle(guard, none, [(place + 1) // 2 for place in places])
+            mask = self.conjunction(below, above)
+            parts.append(super().fetch_vector(name, dtype, Index(index.terms, lanes), mask))
+        low, high = parts
+        value = self.shuffle(low, high, list(range(0, 2 * n, 2)))
+        self.zeroed[id(value)] = value
+        return value
 
     def whole_vector(self, name: str, dtype: str, index: Index, start: int) -> Any:
         """Load consecutive elements from `start` on, as many as an index has lanes."""
