@@ -10,6 +10,7 @@ from functools import reduce
 from typing import Final
 
 from ansorpy.expr.expr import (
+    LOGICAL,
     Binary,
     Call,
     Expr,
@@ -103,6 +104,7 @@ class _Core:
             first -= 1
         self.outer, self.tile = loops[:first], loops[first:]
         self.lanes = max(1, target.vector_bits // 8 // self._widest())
+        self.last = self._last_extents()
 
     def _widest(self) -> int:
         """Return the bytes of the widest element, without indices that all lanes share."""
@@ -175,14 +177,19 @@ class _Core:
     def _product(self, loops: Sequence[EnclosingLoop]) -> ColumnValue:
         return reduce(ColumnValue.__mul__, map(self._extent, loops), self.builder.const(1))
 
-    def _counted(self) -> _Count:
-        """Return the executions of the statement, with tails at their true length."""
-        zero, one = self.builder.const(0), self.builder.const(1)
+    def _last_extents(self) -> dict[str, ColumnValue]:
+        """Return the extent of each loop in the last iteration of the loops around it."""
         values = self.found.made.zeroed(self.loops)
         last: dict[str, ColumnValue] = {}
         for loop in self.loops:
             extent = self.builder.of(loop.length, {**values, **self._minus_one(last)})
             last[loop.var] = extent.at_least(1)
+        return last
+
+    def _counted(self) -> _Count:
+        """Return the executions of the statement, with tails at their true length."""
+        zero, one = self.builder.const(0), self.builder.const(1)
+        last = self.last
         answer = _Count(one, one, one)
         for group in _groups(self.loops):
             work, steps, tiles = zero, zero, zero
@@ -294,8 +301,15 @@ class _Core:
         return one if share.is_constant else self.builder.where(fits, share, 1)
 
     def _written_out(self, window: Sequence[EnclosingLoop]) -> ColumnValue:
-        """Return 1 if the tile and the loops of the window are unrolled together."""
-        return self._product(self.tile) * self._product(window) <= self.statement.unroll
+        """Return 1 if the tile and the loops of the window are unrolled together.
+
+        A loop with a tail is not unrolled.
+        """
+        answer = self._product(self.tile) * self._product(window) <= self.statement.unroll
+        for loop in window:
+            whole = self.last[loop.var].same(loop.extent)
+            answer = self.builder.apply("and", answer, whole)
+        return answer
 
     def _window(self) -> list[EnclosingLoop]:
         """Return the innermost loops around the tile that do not move the written buffer."""
@@ -339,11 +353,31 @@ class _Core:
         if store.combiner in ("argmax", "argmin"):
             plain = plain + steps
         for part, divides in integers(store):
+            times = self._distinct(part, steps)
             if divides:
-                divided = divided + self._distinct(part, steps)
+                divided = divided + times
             else:
-                plain = plain + self._distinct(part, steps)
+                plain = plain + self.builder.where(self._folds(part), 0, times)
         return plain, divided
+
+    def _folds(self, expr: Expr) -> ColumnValue:
+        """Return 1 if an operation, or an operand of a conjunction, has a known value.
+
+        So has a condition on points of the tile and of a window that is written out.
+        """
+        if isinstance(expr, Binary) and expr.op in LOGICAL:
+            return self.builder.apply("or", self._known(expr.a), self._known(expr.b))
+        return self._known(expr)
+
+    def _known(self, expr: Expr) -> ColumnValue:
+        """Return 1 if no loop that is left in the code moves an expression."""
+        answer, needed, window = self.builder.const(1), variables(expr), self._window()
+        for loop in (loop for loop in self.outer if loop.var in needed):
+            gone = loop.extent <= 1
+            if loop in window:
+                gone = self.builder.apply("or", gone, self._written_out(window))
+            answer = self.builder.apply("and", answer, gone)
+        return answer
 
     def _distinct(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
         """Return the executions of an expression; within a tile, equal values count once."""

@@ -13,7 +13,7 @@ from ansorpy.population import sample
 from ansorpy.rules import CPU
 from ansorpy.sketch import derive
 from ansorpy.target import Target
-from ansorpy.topi.workloads import matmul, reduce_columns
+from ansorpy.topi.workloads import Window, depthwise_conv2d, matmul, reduce_columns
 
 TARGET = Target(vector_bits=512, l1_bytes=32 * 1024, l2_bytes=1024 * 1024)
 N, M, K = 50, 70, 33
@@ -96,6 +96,35 @@ def test_a_condition_counts_at_the_outermost_loop_that_determines_it() -> None:
     assert found["steps"] == pytest.approx(40 * 4, rel=1e-3)
     # Per vector both conjunctions and two comparisons of j; i >= 1 once per row.
     assert found["integers"] == pytest.approx(40 * 4 * 4 + 40, rel=1e-3)
+
+
+def padded_window(tap: int) -> dict[str, float]:
+    """Features of a padded depthwise 3x3 sum; the window's columns are divided by `tap`."""
+    dag = depthwise_conv2d(1, 2, 12, 30, 3, Window(padding=1))
+    inlined = next(
+        plan
+        for plan in all_plans(derive(dag, TARGET, CPU).sketches, TARGET)
+        if [choice.lane for _, choice in plan.choices] == [None, "w"]
+    )
+    inner = {"h.3": 4, "w.3": 32, "ry.1": 3, "rx.1": tap, "unroll": 512}
+    row = [
+        inner.get(size.name.split(".", 1)[1], min(size.values, default=1)) for size in inlined.sizes
+    ]
+    stores = named(extract(inlined, np.array([row], np.int64), TARGET)[0])
+    (found,) = [store for store in stores if store["float_mad"] > 0]
+    return {name[5:]: 2 ** found[name] - 1 for name in found if name.startswith("core.")}
+
+
+def test_conditions_on_points_of_a_window_that_is_written_out_are_known() -> None:
+    whole, tailed = padded_window(3), padded_window(2)
+    # Known: every condition on columns. Rows: two comparisons and a conjunction per row and tap.
+    assert whole["integers"] <= 3 * whole["steps"] / (2 * 3) * 1.001
+    assert tailed["integers"] > 2 * tailed["steps"]
+
+
+def test_a_window_with_a_tail_is_not_reused() -> None:
+    whole, tailed = padded_window(3), padded_window(2)
+    assert whole["loads"] == pytest.approx(tailed["loads"] * (4 + 3 - 1) / (4 * 3), rel=1e-3)
 
 
 def test_a_masked_load_counts_no_select_of_zero() -> None:
