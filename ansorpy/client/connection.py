@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import httpx
 import stamina
@@ -125,6 +125,37 @@ class Connection:
                     raise problem_of(path, reply)
                 return reply
         raise AssertionError("the last attempt returns or raises")
+
+    def upload(self, path: str, file: Path, timeout_s: float | None) -> httpx.Response:
+        """PUT a file, which is read while it is sent.
+
+        Raises:
+            ServiceError: a problem that retrying does not mend.
+        """
+        size = {"Content-Length": str(file.stat().st_size)}
+        headers = {"Content-Type": "application/octet-stream", **size}
+        for attempt in stamina.retry_context(
+            on=_wait_s, attempts=self.attempts, timeout=RETRY_S, wait_initial=0.2, wait_jitter=0.2
+        ):
+            with attempt, self._told(path), file.open("rb") as content:
+                reply = self._http.put(path, content=content, headers=headers, timeout=timeout_s)
+                if reply.status_code >= 300:
+                    raise problem_of(path, reply)
+                return reply
+        raise AssertionError("the last attempt returns or raises")
+
+    def download(self, path: str, file: IO[bytes]) -> None:
+        """Write the bytes of a GET to a file, a part at a time.
+
+        Raises:
+            ServiceError: a problem, or the connection broke.
+        """
+        with self._told(path), self._http.stream("GET", path) as reply:
+            if reply.status_code != 200:
+                reply.read()
+                raise problem_of(path, reply)
+            for part in reply.iter_bytes():
+                file.write(part)
 
     @contextmanager
     def stream(

@@ -67,6 +67,7 @@ class Job:
     attempts: int = 0
     events: int = 0
     waiting_for: str | None = None  # reason of a queued job, such as "no live worker for cpu"
+    model: Mapping[str, Any] | None = None  # nodes, tasks, estimate and bundle of a model
     how: str = ""  # result of a submission: created, repeated, coalesced or answered
 
     @property
@@ -96,6 +97,7 @@ class JobLine:
     created_s: float = 0.0
     updated_s: float = 0.0
     priority: int = 0
+    model: str | None = None  # digest of the model that it tunes
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,27 +5,27 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ansorpy.tuner.option import Definition, Option, OptionLimits, definitions
-from ansorpy.tuner.options import MAX_TRIALS, LocalOptions
+from ansorpy.tuner.options import MAX_TRIALS, LocalOptions, TuneOptions
+
+TrialsPerTask = Annotated[
+    int | None,
+    Option(
+        "Trials for each task of a model, in place of `trials`; tasks with a small share of"
+        " the time leave theirs to the others.",
+        OptionLimits(least=0, most=MAX_TRIALS),
+        service=OptionLimits(least=1, most=100_000),
+        budget=True,
+    ),
+]
+Hosted = Annotated[bool, Option("Let NumPy compute operators of a model that have no kernel.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions(LocalOptions):
     """The options of a tuning of a model on this machine."""
 
-    trials_per_task: Annotated[
-        int | None,
-        Option(
-            "Trials for each task of a model, in place of `trials`; tasks with a small share of"
-            " the time leave theirs to the others.",
-            OptionLimits(least=0, most=MAX_TRIALS),
-            service=OptionLimits(least=1, most=100_000),
-            budget=True,
-        ),
-    ] = None
-
-    hosted: Annotated[
-        bool, Option("Let NumPy compute operators of a model that have no kernel.")
-    ] = False
+    trials_per_task: TrialsPerTask = None
+    hosted: Hosted = False
 
     def __post_init__(self) -> None:
         LocalOptions.__post_init__(self)
@@ -38,6 +38,14 @@ class ModelOptions(LocalOptions):
         if self.trials_per_task is None:
             return self.trials
         return min(MAX_TRIALS, self.trials_per_task * tasks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelJobOptions(TuneOptions):
+    """The options of a job of the service, which may tune a model."""
+
+    trials_per_task: TrialsPerTask = None
+    hosted: Hosted = False
 
 
 def model_definitions() -> Mapping[str, Definition]:

@@ -32,12 +32,12 @@ def watcher(stream: TextIO) -> Iterator[Show]:
         bars = {"": whole}
 
         def show(job: "Job") -> None:
-            asked = int(job.budget["trials"])
+            asked = asked_trials(job)
             progress.update(
                 whole, total=asked, completed=job.trials, description=f"{job.id[:8]} {job.state}",
                 facts=job.waiting_for or f"{job.trials}/{asked} trials, ETA {clock(eta_s(job))}",
             )  # fmt: skip
-            for task in job.tasks:
+            for task in () if job.model else job.tasks:  # a model may have hundreds
                 if task.name not in bars:
                     bars[task.name] = progress.add_task(f"  {task.name}", total=asked, facts="")
                 bar = bars[task.name]
@@ -61,12 +61,32 @@ def _plain(stream: TextIO) -> Show:
 
 def as_line(job: "Job") -> str:
     """Return a line with the state and progress of a job."""
-    told = [f"{job.state}: {job.trials}/{job.budget['trials']} trials"]
+    told = [f"{job.state}: {job.trials}/{asked_trials(job)} trials"]
     if job.state == "running":
         told.append(f"ETA {clock(eta_s(job))}")
+    if job.model is not None:
+        told += [*_of_model(job), *filter(None, (job.waiting_for, job.reason))]
+        return "; ".join(told)
     told += [f"{task.name} {facts_of(task)}" for task in job.tasks]
     told += filter(None, (job.waiting_for, job.reason))
     return "; ".join(told)
+
+
+def asked_trials(job: "Job") -> int:
+    """Return the trials that a job may take; those of a model are known once it is divided."""
+    found = None if job.model is None else job.model.get("trials")
+    return int(job.budget["trials"] if found is None else found)
+
+
+def _of_model(job: "Job") -> list[str]:
+    """Return the progress of a model, without a line per task."""
+    assert job.model is not None
+    told = [f"{job.model['answered']} of {len(job.tasks)} tasks have a time"]
+    if job.best_s is not None:
+        told.append(f"model about {duration(job.best_s)}")
+    if job.model["bundle"] is not None:
+        told.append(f"bundle {job.model['bundle']['sha256'][:12]}")
+    return told
 
 
 def facts_of(task: "TaskState") -> str:
@@ -89,4 +109,4 @@ def eta_s(job: "Job") -> float | None:
         return None
     budget = job.budget
     limit_s = None if budget.get("seconds") is None else float(budget["seconds"])
-    return search_eta_s(job.trials, int(budget["trials"]), job.seconds, limit_s)
+    return search_eta_s(job.trials, asked_trials(job), job.seconds, limit_s)

@@ -15,6 +15,7 @@ import typer
 from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 
 from ansorpy.errors import PackageError, SpecError
+from ansorpy.model.options import ModelJobOptions
 from ansorpy.server.commands.common import (
     INTERRUPTED,
     NO_SERVICE,
@@ -22,18 +23,22 @@ from ansorpy.server.commands.common import (
     WRONG_INPUT,
     pairs,
     read_source,
+    shapes_of,
     stop,
 )
 from ansorpy.server.commands.job_progress import as_line, watcher
 from ansorpy.server.commands.options import takes_options
-from ansorpy.tuner.options import TuneOptions, values
+from ansorpy.server.commands.tune_model import is_model
+from ansorpy.tuner.options import values
 
 if TYPE_CHECKING:  # imported on first use, because `ansorpy tune` does not need the client
     from ansorpy.client import Client, Job
 
 kernels = typer.Typer(help="Download kernels of a service.", no_args_is_help=True)
 
-File = Annotated[str, typer.Argument(help="A .te text, a .json DAG, or - for standard input.")]
+File = Annotated[
+    str, typer.Argument(help="A .te text, a .json DAG, a .onnx model, or - for standard input.")
+]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, or a prefix of it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Out = Annotated[Path, typer.Option(help="Folder for the kernels.")]
@@ -62,11 +67,14 @@ def _tell_retry(details: RetryDetails) -> None:
         typer.echo("ansorpy: the request failed, retrying", err=True)
 
 
-@takes_options(TuneOptions, of_service=True)
+@takes_options(ModelJobOptions, of_service=True)
 def submit(
     file: File,
-    options: TuneOptions,
+    options: ModelJobOptions,
     bind: Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol.")] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="x=1,3,224,224: shape of an input of a model.")
+    ] = None,
     target: Annotated[str, typer.Option(help="KIND[:ARCH] or a digest; any unless given.")] = "",
     priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
     idempotency_key: Annotated[str | None, typer.Option(help="Once per key.")] = None,
@@ -76,8 +84,8 @@ def submit(
     """Queue a job and print its id."""
     with service() as client:
         job = client.submit(
-            **_workload(file, pairs(bind, "--bind", int)),
-            **values(options),
+            **_workload(client, file, pairs(bind, "--bind", int), shapes_of(shape)),
+            **values(options, ModelJobOptions),
             target=target,
             priority=priority,
             idempotency_key=idempotency_key,
@@ -110,6 +118,7 @@ def status(
     for line in lines:
         more = "" if line.task_count == len(line.tasks) else f" and {line.task_count} in all"
         names = ", ".join(line.tasks) + more
+        names = names if line.model is None else f"model {line.model[:12]}: {names}"
         typer.echo(f"{line.id}  {line.state:9}  {line.trials}/{line.trials_asked}  {names}")
 
 
@@ -145,12 +154,17 @@ def pull(
     task: Annotated[list[str] | None, typer.Option(help="Only these tasks of the job.")] = None,
     out: Out = Path("kernels"),
 ) -> None:
-    """Download kernel packages, verify their digests, and print their paths."""
+    """Download kernel packages or the bundle of a model, verify digests, and print paths."""
     with service() as client:
         if what.startswith("sha256:"):
             typer.echo(_pull_digest(client, what, out))
             return
-        names = task or [t.name for t in client.job(what).tasks if t.kernel is not None]
+        job = client.job(what)
+        if job.model is not None:
+            name = f"model-{job.model['sha256'][:12]}.zip"
+            typer.echo(client.pull_bundle(job.id, out / name))
+            return
+        names = task or [t.name for t in job.tasks if t.kernel is not None]
         if not names:
             raise SpecError(
                 f"cannot pull {what} because the job has no kernel yet; expected a task with a"
@@ -186,8 +200,15 @@ def _follow(client: "Client", job_id: str) -> None:
         raise typer.Exit(NOTHING_SURVIVED)
 
 
-def _workload(file: str, bind: dict[str, Any]) -> dict[str, Any]:
-    """Return a file as arguments of `Client.submit`; a JSON Dag is checked locally."""
+def _workload(
+    client: "Client", file: str, bind: dict[str, Any], shapes: dict[str, tuple[int, ...]]
+) -> dict[str, Any]:
+    """Return a file as arguments of `Client.submit`.
+
+    A JSON Dag is checked locally; a model is stored at the service.
+    """
+    if is_model(file):
+        return {"model": client.put_model(file), "bind": bind, "shapes": shapes}
     text, dag = read_source(file)
     return {"text": text, "bind": bind} if dag is None else {"dags": (dag,)}
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
@@ -20,10 +21,16 @@ from ansorpy.errors import PackageError, SpecError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.http.openapi_examples import REPLIES
+from ansorpy.server.jobs import lease
+from tests.importers.hostile import VALID
 from tests.server.process import Live, process
 from tests.server.service import MM, Service, package
 
 Answer = httpx.Response | Exception
+FACTS = {  # a model that was divided into no tasks
+    "nodes_before": 1, "nodes": 1, "passes": {}, "parts": 1, "hosted": [], "trials": 8,
+    "answered": 0, "history": [], "tasks": {},
+}  # fmt: skip
 
 
 class Faulty(httpx.BaseTransport):
@@ -54,6 +61,17 @@ def unreachable(_: httpx.Request, __: httpx.BaseTransport) -> Answer:
 def lost_reply(request: httpx.Request, real: httpx.BaseTransport) -> Answer:
     real.handle_request(request).close()  # the service answered, but the reply was lost
     return httpx.ReadError("connection reset")
+
+
+def pass_on(request: httpx.Request, real: httpx.BaseTransport) -> Answer:
+    return real.handle_request(request)
+
+
+def flipped(request: httpx.Request, real: httpx.BaseTransport) -> Answer:
+    reply = real.handle_request(request)
+    data = bytearray(reply.read())
+    data[len(data) // 2] ^= 1
+    return httpx.Response(200, content=bytes(data))
 
 
 def busy(_: httpx.Request, __: httpx.BaseTransport) -> Answer:
@@ -250,13 +268,6 @@ def test_explanations_and_records_are_complete(live: Live, stage: Service) -> No
 
 def test_a_kernel_is_pulled_and_checked(live: Live, stage: Service, tmp_path: Path) -> None:
     job_id, digest = stage.succeed(fresh=True)
-
-    def flipped(request: httpx.Request, real: httpx.BaseTransport) -> Answer:
-        reply = real.handle_request(request)
-        data = bytearray(reply.read())
-        data[len(data) // 2] ^= 1
-        return httpx.Response(200, content=bytes(data))
-
     with client_of(live) as (client, network):
         path = client.pull(job_id, "mm", tmp_path)
         assert path.read_bytes() == package()
@@ -267,6 +278,59 @@ def test_a_kernel_is_pulled_and_checked(live: Live, stage: Service, tmp_path: Pa
         with pytest.raises(ServiceError, match="no kernel"):
             client.pull(waiting.id, "mm", tmp_path)
         client.cancel(waiting.id)
+
+
+def test_a_model_is_stored_once_tuned_and_its_bundle_checked(
+    live: Live, stage: Service, tmp_path: Path
+) -> None:
+    bundle = b"PK" + bytes(range(256)) * 20_000
+
+    def work(job: Job) -> None:
+        if job.state == "queued":
+            claimed = stage.claim()
+            with stage.held(claimed) as (tx, row, now_s):
+                row.model_facts = json.dumps(FACTS)
+                stage.own_bundle(tx, row.id, bundle)
+                lease.finish(tx, row, [], "trials", now_s)
+
+    file = tmp_path / "m.onnx"
+    file.write_bytes(VALID)
+    with client_of(live) as (client, network):
+        path = client.tune_model(
+            file, out=tmp_path / "out", bind={"batch": 1}, trials_per_task=8, on_change=work
+        )
+        assert path == tmp_path / "out" / "m.zip"
+        assert path.read_bytes() == bundle
+        assert client.put_model(file) == sha256(VALID).hexdigest()
+        puts = [request for request in network.seen if request.method == "PUT"]
+        assert len(puts) == 1
+        (posted,) = [r for r in network.seen if r.method == "POST"]
+        assert json.loads(posted.read())["budget"]["trials_per_task"] == 8
+        (job, *_) = client.jobs("succeeded")
+        assert job.model == sha256(VALID).hexdigest()
+        network.faults = [pass_on, flipped]
+        with pytest.raises(PackageError, match="because its sha256 is"):
+            client.pull_bundle(job.id, tmp_path / "other.zip")
+        assert sorted(one.name for one in tmp_path.iterdir()) == ["m.onnx", "out"]
+
+
+def test_a_model_without_a_bundle_is_an_error(live: Live, stage: Service, tmp_path: Path) -> None:
+    file = tmp_path / "m.onnx"
+    file.write_bytes(VALID)
+
+    def refuse(job: Job) -> None:
+        if job.state == "queued":
+            with stage.held(stage.claim()) as (tx, row, now_s):
+                lease.fail(tx, row, "node 'n': no kernel", now_s)
+
+    with client_of(live) as (client, _):
+        with pytest.raises(ServiceError, match="failed: node 'n': no kernel"):
+            client.tune_model(file, seed=1, on_change=refuse)
+        with pytest.raises(SpecError, match="expected an ONNX model"):
+            client.tune_model(tmp_path / "none.onnx")
+        (tmp_path / "text.onnx").write_text("no model")
+        with pytest.raises(ServiceError, match="422"):
+            client.put_model(tmp_path / "text.onnx")
 
 
 def test_the_key_is_sent_to_the_service_only(live: Live) -> None:

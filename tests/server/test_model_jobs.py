@@ -367,7 +367,7 @@ def test_the_page_of_a_model_shows_tasks_and_bundle(
     assert f"Model {digest[:12]}" in running.client.get("/jobs").text
     work(running, tmp_path)
     page = running.client.get(f"/jobs/{job_id}").text
-    for shown in ("t0_conv", "t1_gemm", "50.0 %", f"/v1/jobs/{job_id}/model", "1 nodes: TopK"):
+    for shown in ("t0_conv", "t1_gemm", "50.0 %", f"/v1/jobs/{job_id}/model", "1 node: TopK"):
         assert shown in page
     rows = running.client.get(f"/jobs/{job_id}/charts/latency.jsonl").text.splitlines()
     assert [json.loads(row)["latency_s"] for row in rows] == [None, 5e-3, 5e-3, 2e-3]
