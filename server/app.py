@@ -104,7 +104,11 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
     local_principal = Principal(tenant_id, LOCAL, everything, caller="")
     queries = ServiceInfo(engine)
     metrics = Metrics.of(queries.facts)
-    limits = RequestLimits(parts=settings.max_parts, tensor_bytes=settings.max_tensor_bytes)
+    limits = RequestLimits(
+        parts=settings.max_parts,
+        tensor_bytes=settings.max_tensor_bytes,
+        model_bytes=settings.max_model_bytes,
+    )
     quota = Quota(
         settings.max_queued_jobs, settings.max_trials_per_day, settings.max_seconds_per_day
     )

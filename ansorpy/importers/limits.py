@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansorpy.errors import GraphError
+from ansorpy.errors import GraphError, SpecError
 from ansorpy.importers.child import ReadLimits, ask_child, child_request
 
 
@@ -51,7 +51,7 @@ def refusal(request: Mapping[str, Any]) -> str:
 
     try:
         read_model(Path(request["path"]), request["bind"], request["shapes"], request["hosted"])
-    except GraphError as error:
+    except SpecError as error:
         return str(error)
     except (MemoryError, RecursionError) as error:
         return f"cannot read the model because of {error!r}; expected a smaller one"

@@ -26,19 +26,22 @@ class ModelSource:
 
     `sha256` is the digest of the file, `bind` has values of symbolic extents and `shapes` shapes of
     inputs, by name. `options` has the options of models alone that differ from their default.
+    `graph` is the document of a graph without weights, whose digest is `sha256`; "" for a file.
     """
 
     sha256: str
     bind: Mapping[str, int] = field(default_factory=dict)
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    graph: str = ""
 
     @property
     def document(self) -> dict[str, Any]:
         """The model as JSON."""
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
         own = {"bind": dict(self.bind), "shapes": shapes, "options": dict(self.options)}
-        return {"sha256": self.sha256, **own}
+        sent = {"graph": self.graph} if self.graph else {}
+        return {"sha256": self.sha256, **own, **sent}
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Budget(BudgetFields):  # type: ignore[misc]  # its fields are made from th
 
 
 class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
-    """Request for a job: exactly one of `text`, `dags` and `model`, and options of the tuning."""
+    """Request for a job: one of `text`, `dags`, `model` and `graph`, and options of the tuning."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"text": MATMUL, "budget": {"trials": 64}}}
@@ -42,6 +42,11 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
     )
     model: Digest | None = Field(
         default=None, description="sha256 of an uploaded model; the job delivers one bundle."
+    )
+    graph: dict[str, Any] | None = Field(
+        default=None,
+        description="A model without weights (docs/graph.md); the job delivers one bundle without"
+        " them.",
     )
     bind: Annotated[dict[Name, Extent], Field(max_length=64)] = Field(
         default_factory=dict, description="Extents of the symbols of `text` or `model`."
@@ -71,13 +76,16 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
 
     @model_validator(mode="after")
     def _one_source(self) -> "JobRequest":
-        if sum(one is not None for one in (self.text, self.dags, self.model)) != 1:
-            raise ValueError("exactly one of text, dags and model")
-        if self.model is None and (self.shapes or self.model_options()):
+        if sum(one is not None for one in (self.text, self.dags, self.model, self.graph)) != 1:
+            raise ValueError("exactly one of text, dags, model and graph")
+        whole = self.model is not None or self.graph is not None
+        if not whole and (self.shapes or self.model_options()):
             told = ", ".join(("shapes", *model_definitions()))
             raise ValueError(f"{told} belong to a model")
-        if self.model is not None and self.weights:
+        if whole and self.weights:
             raise ValueError("the weights of tasks follow from the model")
+        if self.graph is not None and (self.bind or self.shapes):
+            raise ValueError("the extents of a graph are numbers: no bind, no shapes")
         return self
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from ansorpy.errors import SpecError
+from ansorpy.graph.wire.read import DocumentLimits, from_json
 from ansorpy.server.access.quota import Quota, check_quota
 from ansorpy.server.db.engine import now, reading, transaction
 from ansorpy.server.db.models import JobEventRow, JobRow
@@ -97,7 +98,7 @@ class JobService:
             find_rules("cpu", options.allow, options.without)
             return Submission(
                 dags,
-                model=source_of(request),
+                model=source_of(request, self.limits),
                 target=request.target,
                 priority=request.priority,
                 text=request.text,
@@ -109,12 +110,13 @@ class JobService:
             )
         except SpecError as error:
             names = (*request.bind, *request.shapes, *options.weights, *options.without)
-            told = redacted(str(error), request.text, request.dags or (), names)
+            sent = request.dags or ([] if request.graph is None else [request.graph])
+            told = redacted(str(error), request.text, sent, names)
             raise SpecError(told) from None
 
     def _dags(self, request: JobRequest) -> tuple[Dag, ...]:
         """Return the checked Dags of a request; none for a model."""
-        if request.model is not None:
+        if request.model is not None or request.graph is not None:
             return ()
         check_parts(request.dags or (), self.limits)
         dags = read_dags(request.text, request.dags, request.bind)
@@ -217,8 +219,16 @@ class JobService:
         return row.sha256
 
 
-def source_of(request: JobRequest) -> ModelSource | None:
-    """Return the model of a request."""
+def source_of(request: JobRequest, limits: RequestLimits) -> ModelSource | None:
+    """Return the model of a request.
+
+    Raises:
+        SpecError: its graph is no document, or its weights are too large.
+    """
+    if request.graph is not None:
+        document = from_json(request.graph, DocumentLimits(absent_bytes=limits.model_bytes))
+        own = request.model_options()
+        return ModelSource(document.sha256, options=own, graph=document.text)
     if request.model is None:
         return None
     return ModelSource(request.model, request.bind, request.shapes, request.model_options())

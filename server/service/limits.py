@@ -21,6 +21,7 @@ class RequestLimits:
     tasks: int = 64
     parts: int = 4096  # objects of the JSON form; parsing and checking one takes about 25 us
     tensor_bytes: int = 1 << 28  # bytes of all tensors of one task
+    model_bytes: int = 1 << 30  # bytes of the weights that a graph leaves out
 
 
 def check_parts(dags: Sequence[Any], limits: RequestLimits) -> None:

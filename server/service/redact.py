@@ -26,7 +26,7 @@ _KEYS: Final = (
     "ansorpy", "name", "nodes", "outputs", "kind", "placeholder", "constant", "compute", "shape",
     "dtype", "data", "axes", "dtypes", "body", "combiner", "reduce_axes", "start", "attrs",
     "unroll", "no_split_inner", "const_axes", "layout_free", "flop", "const", "read", "output",
-    "call", "cast", "select", "then", "other",
+    "call", "cast", "select", "then", "other", "graph", "inputs", "weights",
 )  # fmt: skip
 VOCABULARY: Final = frozenset(
     (*_KEYS, *KINDS, *DTYPES, *COMBINERS, *BINARY, *FUNCTIONS, *KEYWORDS, *RESERVED)

@@ -9,7 +9,9 @@ from sqlalchemy import Engine
 
 from ansorpy.errors import SpecError
 from ansorpy.graph.graph import Graph
-from ansorpy.importers.model_file import read_model
+from ansorpy.graph.wire.document import Document
+from ansorpy.importers.limits import check_file
+from ansorpy.importers.model_file import DOCUMENT, read_document, read_model
 from ansorpy.measure.host import local_target
 from ansorpy.model.compile import ModelRequest, ModelResult, compiled
 from ansorpy.model.events import ModelEvent
@@ -22,14 +24,23 @@ from ansorpy.tuner.request import Request
 LEAST_S: Final = 1e-3  # time limit of a job that has none left: first answers have no limit
 
 
-def graph_of(submission: Submission, engine: Engine, folder: Path) -> Graph:
-    """Return the graph of the model of a job; its weights may stay in a file of the folder.
+def model_of(submission: Submission, engine: Engine, folder: Path) -> tuple[Graph, Document | None]:
+    """Return the graph of the model of a job, and its document if its weights are elsewhere.
+
+    The weights of a file may stay in the folder.
 
     Raises:
         SpecError: the model was removed, or a node cannot be compiled.
     """
     source = submission.model
     assert source is not None
+    hosted = submission.model_options().hosted
+    if source.graph:
+        path = folder / f"model{DOCUMENT}"
+        path.write_text(source.graph, encoding="utf-8")
+        check_file(path, hosted=hosted)  # a child first: an operator may ask for much memory
+        document = read_document(path)
+        return document.graph(hosted), document
     path = folder / "model.onnx"
     try:
         model_files.export(engine, source.sha256, path)
@@ -38,7 +49,7 @@ def graph_of(submission: Submission, engine: Engine, folder: Path) -> Graph:
             f"cannot read model {source.sha256} because it was deleted; expected a model of"
             " /v1/models"
         ) from None
-    return read_model(path, source.bind, source.shapes, submission.model_options().hosted)
+    return read_model(path, source.bind, source.shapes, hosted), None
 
 
 def tune_model(
@@ -60,13 +71,15 @@ def tune_model(
     options = submission.model_options()
     if options.seconds is not None:
         options = replace(options, seconds=max(LEAST_S, options.seconds - journal.spent_s))
+    graph, document = model_of(submission, journal.engine, out)
     request = ModelRequest(
-        graph_of(submission, journal.engine, out),
+        graph,
         local_target(submission.cores),
         replace(options, fresh=False),  # the journal knows the records that count
         out / "model.zip",
         digest=submission.model.sha256,
         done=journal.done,
+        document=document,
     )
     result = yield from compiled(request, journal, pools=pools, journal=journal)
     yield result

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ansorpy.frontends.json.write import to_json
 from ansorpy.frontends.tc.text import parse
+from tests.graph.wire.hostile import READ, valid
 
 MM = "def mm(float(4,5) A, float(5,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 CANARY = "Xcanary9q"
@@ -101,6 +102,8 @@ def _fields() -> Iterator[tuple[str, bytes]]:
         "fresh": ["yes", 1, None, []],
         "target": ["x", "../", "A" * 32, "0" * 33, 5, None],
         "model": [5, [], {}, "", "x", "0" * 63, "0" * 65, "F" * 64, "../" + "0" * 61, CANARY],
+        "graph": [5, [], {}, "", CANARY, {CANARY: CANARY},
+                  *(make() for make, _ in READ.values() if isinstance(make(), dict))],
         "shapes": [5, [], "x", {"x": 4}, {"x": [0]}, {"x": [-1]}, {"x": [2**31]}, {"x": ["N"]},
                    {"x": [1] * 17}, {"": [4]}, {"x" * 257: [4]}, {"x": [4]}],
         "hosted": ["yes", 1, None, True],
@@ -116,13 +119,16 @@ def _fields() -> Iterator[tuple[str, bytes]]:
     }  # fmt: skip
     for name, values in wrong.items():
         for number, value in enumerate(values):
-            alone = name in ("text", "dags", "model")
+            alone = name in ("text", "dags", "model", "graph")
             yield f"{name} {number}", body({name: value} if alone else {"text": MM, name: value})
     for name in ("shapes", "weights"):
         for number, value in enumerate(wrong[name]):
             if value != {"x": [4]}:
                 yield f"{name} of a model {number}", body({"model": "0" * 64, name: value})
     yield "a model and a text", body({"text": MM, "model": "0" * 64})
+    yield "a graph and a model", body({"graph": valid(), "model": "0" * 64})
+    yield "a graph and extents", body({"graph": valid(), "bind": {"batch": 1}})
+    yield "a graph and shapes", body({"graph": valid(), "shapes": {"x": [4]}})
     yield "a model and Dags", body({"dags": [dag()], "model": "0" * 64})
     yield "both sources", body({"text": MM, "dags": [dag()]})
     yield "no source", body({"budget": {"trials": 1}})
