@@ -19,7 +19,7 @@ import ansorpy
 from ansorpy.errors import SpecError
 from ansorpy.model.options import ModelOptions
 from ansorpy.server.commands import join as joining
-from ansorpy.server.commands import keys, models, records, remote
+from ansorpy.server.commands import keys, models, records, remote, stored_models
 from ansorpy.server.commands import simplify as simplifying
 from ansorpy.server.commands import tune_model as tuning
 from ansorpy.server.commands.common import (
@@ -372,6 +372,7 @@ for command in (
     app.command(rich_help_panel=SERVICE)(command)
 app.command(rich_help_panel=TUNE)(simplifying.simplify)
 app.add_typer(remote.kernels, name="kernels", rich_help_panel=SERVICE)
+app.add_typer(stored_models.app, name="models", rich_help_panel=SERVICE)
 app.add_typer(records.app, name="records", rich_help_panel=DATA)
 app.add_typer(keys.app, name="keys", rich_help_panel=DATA)
 app.add_typer(db, name="db", rich_help_panel=DATA)

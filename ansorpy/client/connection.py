@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, BinaryIO, Final
 
 import httpx
 import stamina
@@ -98,48 +98,43 @@ class Connection:
         *,
         query: Mapping[str, str | int | bool | None] | None = None,
         body: Mapping[str, Any] | None = None,
+        file: Path | None = None,
         headers: Mapping[str, str] | None = None,
+        read_timeout_s: float | None = None,
     ) -> httpx.Response:
         """Return a reply that is no problem; redirects are followed within the service.
 
-        Every request is safe to send twice: POST carries an Idempotency-Key or steers to a state.
+        Every request is safe to send twice: POST carries an Idempotency-Key, steers to a state or
+        changes nothing.
+
+        Args:
+            file: a file as the body, instead of an object.
+            read_timeout_s: time for the reply, if it takes longer than others.
 
         Raises:
             ServiceError: a problem that retrying does not mend.
+            SpecError: the file cannot be read.
         """
         content = None if body is None else json.dumps(body, allow_nan=False)
+        timeout = self._http.timeout
+        if read_timeout_s is not None:
+            timeout = httpx.Timeout(timeout.connect, read=read_timeout_s)
+        media = "application/json" if file is None else "application/octet-stream"
         for attempt in stamina.retry_context(
             on=_wait_s, attempts=self.attempts, timeout=RETRY_S, wait_initial=0.2, wait_jitter=0.2
         ):
-            with attempt, self._told(path):
+            with attempt, self._told(path), _opened(file) as opened:
                 reply = self._http.request(
                     method,
                     path,
                     params={k: v for k, v in (query or {}).items() if v is not None},
-                    content=content,
-                    headers={"Content-Type": "application/json", **(headers or {})},
+                    content=content if opened is None else opened,
+                    headers={"Content-Type": media, **(headers or {})},
+                    timeout=timeout,
                 )
                 if reply.is_redirect and self._is_own(reply):
                     reply = self._http.get(reply.headers["location"])
                 if reply.status_code >= 300 and reply.status_code != 304:
-                    raise problem_of(path, reply)
-                return reply
-        raise AssertionError("the last attempt returns or raises")
-
-    def upload(self, path: str, file: Path, timeout_s: float | None) -> httpx.Response:
-        """PUT a file, which is read while it is sent.
-
-        Raises:
-            ServiceError: a problem that retrying does not mend.
-        """
-        size = {"Content-Length": str(file.stat().st_size)}
-        headers = {"Content-Type": "application/octet-stream", **size}
-        for attempt in stamina.retry_context(
-            on=_wait_s, attempts=self.attempts, timeout=RETRY_S, wait_initial=0.2, wait_jitter=0.2
-        ):
-            with attempt, self._told(path), file.open("rb") as content:
-                reply = self._http.put(path, content=content, headers=headers, timeout=timeout_s)
-                if reply.status_code >= 300:
                     raise problem_of(path, reply)
                 return reply
         raise AssertionError("the last attempt returns or raises")
@@ -192,6 +187,22 @@ class Connection:
     def _is_own(self, reply: httpx.Response) -> bool:
         """Return True for a redirect to the same host; the key is sent to no other host."""
         return reply.next_request is not None and reply.next_request.url.host == reply.url.host
+
+
+@contextmanager
+def _opened(file: Path | None) -> Iterator[BinaryIO | None]:
+    """Open a file for one attempt to send it."""
+    if file is None:
+        yield None
+        return
+    try:
+        opened = file.open("rb")
+    except OSError as error:
+        raise SpecError(
+            f"cannot send {file} because of {error.strerror}; expected a readable file"
+        ) from error
+    with opened:
+        yield opened
 
 
 def problem_of(path: str, reply: httpx.Response) -> ServiceError:

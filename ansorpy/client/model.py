@@ -133,6 +133,11 @@ def event_of(told: Any) -> Event:
     return Event(int(told["id"]), str(told["kind"]), float(told["at_s"]), body)
 
 
+def value_of(kind: type[T], told: Any) -> T:
+    """Return a reply without parts as a value; ReplyError for another reply."""
+    return _made(kind, _known(kind, told))
+
+
 def _known(kind: type[Any], told: Any) -> dict[str, Any]:
     if not isinstance(told, Mapping):
         raise ReplyError(f"not a {kind.__name__}: {str(told)[:80]!r}")

@@ -4,7 +4,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -14,6 +13,7 @@ import httpx
 from ansorpy.artifact.package import unbox
 from ansorpy.client.connection import DEFAULT_URL, Address, Connection, ServiceError
 from ansorpy.client.model import Event, Job, JobLine, event_of, job_of, line_of
+from ansorpy.client.model_calls import ModelCalls, download_checked
 from ansorpy.client.submission import SubmitCall, TuneModelCall
 from ansorpy.errors import PackageError, SpecError
 from ansorpy.tuner.keywords import method_keywords_of
@@ -21,11 +21,10 @@ from ansorpy.tuner.keywords import method_keywords_of
 ID_CHARS = 32
 ID = re.compile(rf"[0-9a-f]{{1,{ID_CHARS}}}")
 QUIET_S = 45.0  # a stream of events says something at least every 15 s
-UPLOAD_S = 3600.0  # a model of a GiB over a slow line
 REST_S = 0.5  # before a broken stream is taken up again
 
 
-class Client:
+class Client(ModelCalls):
     """A client of one service; use it as a context manager, or close it.
 
     A job may be named by the first digits of its id, if no other id of yours begins with them.
@@ -228,30 +227,6 @@ class Client:
             raise PackageError(f"{path}: {error.strerror}") from error
         return path
 
-    def put_model(self, path: Path | str) -> str:
-        """Store a model file at the service, unless it has it; return its sha256.
-
-        Raises:
-            SpecError: the file cannot be read.
-            ServiceError: the file is no model (422), too long (413), or over the quota (429).
-        """
-        file = Path(path)
-        try:
-            with file.open("rb") as content:
-                digest = file_digest(content, "sha256").hexdigest()
-        except OSError as error:
-            raise SpecError(
-                f"cannot read {file} because of {error.strerror}; expected an ONNX model"
-            ) from error
-        place = f"/v1/models/{digest}"
-        try:
-            self._connection.send("GET", place)
-        except ServiceError as error:
-            if error.status != 404:
-                raise
-            self._connection.upload(place, file, UPLOAD_S)
-        return digest
-
     @method_keywords_of(TuneModelCall)
     def tune_model(self, call: TuneModelCall) -> Path:
         """Store a model, tune it as a job, write its bundle, and return the bundle's path.
@@ -280,24 +255,7 @@ class Client:
         digest = _bundle_of(self.job(job_id))
         if digest is None:
             raise ServiceError(f"job {job_id}: no bundle (yet)", 404, "unknown")
-        partial = path.with_suffix(".partial")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("w+b") as file:
-                self._connection.download(f"/v1/bundles/{digest}", file)
-                file.seek(0)
-                found = file_digest(file, "sha256").hexdigest()
-            if found != digest:
-                raise PackageError(
-                    f"cannot use bundle {digest[:12]} because its sha256 is {found[:12]}; expected"
-                    " another download"
-                )
-            partial.replace(path)
-        except OSError as error:
-            raise PackageError(f"{path}: {error.strerror}") from error
-        finally:
-            partial.unlink(missing_ok=True)
-        return path
+        return download_checked(self._connection, f"/v1/bundles/{digest}", digest, path)
 
     def records(self, job_id: str | None = None) -> Iterator[str]:
         """Yield your records as JSONL lines, oldest first."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
 
 import httpx
@@ -66,9 +66,10 @@ def process(
     url: str, limit_descriptors: int | None = None, /, **environment: str
 ) -> Iterator[Live]:
     """Run `ansorpy serve` on a database, by default without a worker."""
-    port = free_port()
+    port, folder = free_port(), TemporaryDirectory()
     env = {
         **os.environ,
+        "ANSORPY_DATA_DIR": folder.name,
         "ANSORPY_DATABASE_URL": url,
         "ANSORPY_EMBEDDED_WORKER": "0",
         **environment,
@@ -76,7 +77,7 @@ def process(
     command = [sys.executable, "-m", "ansorpy", "serve", "--port", str(port)]
     if limit_descriptors is not None:
         command = ["prlimit", f"--nofile={limit_descriptors}", *command]
-    with TemporaryFile() as log:
+    with folder, TemporaryFile() as log:
         child = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
         try:
             place = f"http://127.0.0.1:{port}"

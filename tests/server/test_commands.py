@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ansorpy.server.db.records import SqlStore, record_row
 from ansorpy.server.db.upgrade import local_tenant, open_database
 from ansorpy.server.http.openapi_examples import REPLIES
 from ansorpy.units import clock, duration
+from tests.importers.hostile import VALID, node, of
 from tests.server.process import Live, process
 from tests.server.service import MM, Service, package
 from tests.test_records import trial
@@ -45,6 +47,29 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         found = Stage(live, url)
         yield found
         found.engine.dispose()
+
+
+def test_a_model_is_pushed_listed_pulled_and_deleted(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(VALID)
+    pushed = stage.run("models", "push", str(tmp_path / "m.onnx"))
+    digest = sha256(VALID).hexdigest()
+    assert (pushed.exit_code, pushed.stdout, pushed.stderr) == (0, f"{digest}\n", "")
+    line = f"{digest}  {len(VALID):>11}  1 nodes\n"
+    assert stage.run("models", "list").stdout == line
+    assert json.loads(stage.run("models", "list", "--json").stdout)[0]["sha256"] == digest
+    out = str(tmp_path / "out.onnx")
+    assert stage.run("models", "pull", digest, "--out", out).stdout == f"{out}\n"
+    assert (tmp_path / "out.onnx").read_bytes() == VALID
+    assert stage.run("models", "delete", digest).exit_code == 0
+    assert stage.run("models", "list").stdout == ""
+    (tmp_path / "m.onnx").write_bytes(of(node("Frob", "x")).SerializeToString())
+    refused = stage.run("models", "push", str(tmp_path / "m.onnx"))
+    assert refused.exit_code == 0
+    assert refused.stderr.startswith("ansorpy: cannot compile node 'Frob_node' (Frob) because")
+    (tmp_path / "m.onnx").write_bytes(b"nothing")
+    wrong = stage.run("models", "push", str(tmp_path / "m.onnx"))
+    assert wrong.exit_code == 2
+    assert "expected an ONNX model" in wrong.stderr
 
 
 def test_a_job_is_submitted_followed_and_pulled(stage: Stage, tmp_path: Path) -> None:
@@ -134,6 +159,9 @@ def test_first_digits_of_several_jobs_are_refused_with_the_candidates(stage: Sta
         (("submit", "{json}"), "broken.json: spec: not JSON"),
         (("cancel", "0" * 32), "404"),
         (("kernels", "pull", "sha256:x"), "64 hex digits"),
+        (("models", "pull", "x"), "expected 64 hex digits"),
+        (("models", "delete", "0" * 64), "404"),
+        (("models", "push", "nowhere.onnx"), "expected an ONNX model"),
         (("kernels", "pull", "sha256:" + "0" * 64), "404"),
         (("kernels", "pull", "0" * 32, "--task", "mm"), "404"),
         (("records", "export", "--job", "0" * 32), "expected --remote with --job"),
