@@ -65,7 +65,7 @@ def database(kind: str, folder: Path) -> Iterator[tuple[str, Engine]]:
 class Killing:
     """One run: keep a job running, kill processes, wait for its recovery.
 
-    Every third job tunes a model.
+    Every third job tunes a model, the first one too.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Killing:
         """Submit a job, with retries under one Idempotency-Key, until it is acknowledged."""
         number = len(self.submitted)
         body = {"budget": {"trials": self.trials}, "seed": number}
-        if number % MODEL_EACH == 1:
+        if number % MODEL_EACH == 0:
             body |= {"model": self.model, "bind": {"batch": 1 + number}}
         else:
             body |= {"text": WORK.format(n=8 + number)}
