@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ansorpy.artifact import load_native as load_native
     from ansorpy.bundle.load import load_model as load_model
     from ansorpy.client import Client as Client
-    from ansorpy.client import load as load
+    from ansorpy.client.load import load as load
     from ansorpy.errors import AnsorError as AnsorError
     from ansorpy.errors import SpecError as SpecError
     from ansorpy.measure.host import local_target as local_target

@@ -231,19 +231,40 @@ class Client(ModelCalls):
     def tune_model(self, call: TuneModelCall) -> Path:
         """Store a model, tune it as a job, write its bundle, and return the bundle's path.
 
+        With `keep_weights_home` the service gets the graph alone; the weights are joined here.
+
         Raises:
             SpecError: the file cannot be read, or an option is out of bounds.
             ServiceError: the request is wrong (422), or too much (429), or the job has no bundle.
             PackageError: the bytes of the bundle have another digest.
+            RunError: the bundle with its weights is wrong, or does not run on this machine.
         """
         headers = {"Idempotency-Key": uuid4().hex}
-        body = call.submission(self.put_model(call.model)).body()
+        body = self._model_source(call).body()
         reply = self._connection.send("POST", "/v1/jobs", body=body, headers=headers)
         for job in self.watch(job_of(reply.json()).id):
             call.on_change(job)
         if job.state != "succeeded" and _bundle_of(job) is None:
             raise ServiceError(f"job {job.id} {job.state}: {job.reason}", 0, job.state)
-        return self.pull_bundle(job.id, call.bundle)
+        if not call.keep_weights_home:
+            return self.pull_bundle(job.id, call.bundle)
+        from ansorpy.model.join import join_model
+
+        bare = self.pull_bundle(job.id, call.bundle.with_suffix(".bare.zip"))
+        try:
+            return join_model(bare, call.model, call.bundle, call.bind, call.shapes).bundle
+        finally:
+            bare.unlink(missing_ok=True)
+
+    def _model_source(self, call: TuneModelCall) -> SubmitCall:
+        """Return the submission of a model, which is stored unless its weights stay home."""
+        if call.keep_weights_home:
+            from ansorpy.model.home import home_model
+
+            home = home_model(call.model, call.bind, call.shapes)
+            return call.submission(graph=home.sent.document.json)
+        digest = self.put_model(call.model)
+        return call.submission(model=digest, bind=call.bind, shapes=call.shapes)
 
     def pull_bundle(self, job_id: str, path: Path) -> Path:
         """Write the newest bundle of a job to a file and return its path.

@@ -16,7 +16,7 @@ from ansorpy.tuner.options import job_fields, values
 
 @dataclass(frozen=True, slots=True)
 class SubmitCall(ModelJobOptions):
-    """The arguments of `Client.submit`: one of `text`, `dags` and `model`, and options."""
+    """The arguments of `Client.submit`: one of `text`, `dags`, `model`, `graph`, and options."""
 
     text: Annotated[
         str | None, Option("Tensor Comprehensions notation; or `dags`, or `model`.")
@@ -24,6 +24,10 @@ class SubmitCall(ModelJobOptions):
     dags: Annotated[Sequence[Dag] | None, Option("Dags; or `text`, or `model`.")] = None
     model: Annotated[
         str | None, Option("sha256 of a model of the service (`put_model`); or `text`, or `dags`.")
+    ] = field(default=None, kw_only=True)
+    graph: Annotated[
+        Mapping[str, Any] | None,
+        Option("A model without weights, as in a .graph.json; or `text`, or `dags`, or `model`."),
     ] = field(default=None, kw_only=True)
     bind: Annotated[
         Mapping[str, int], Option('Values of symbols of the text or the model: `{"N": 512}`.')
@@ -59,6 +63,8 @@ class SubmitCall(ModelJobOptions):
         }
         if self.model is not None:
             body["model"] = self.model
+        if self.graph is not None:
+            body["graph"] = dict(self.graph)
         if self.shapes:
             body["shapes"] = {name: list(shape) for name, shape in self.shapes.items()}
         if self.hosted:
@@ -89,16 +95,21 @@ class TuneModelCall(ModelJobOptions):
     priority: Annotated[int, Option("Jobs of a higher priority run first.")] = field(
         default=0, kw_only=True
     )
+    keep_weights_home: Annotated[
+        bool,
+        Option(
+            "Send the graph without weights and names, and join them here with the bundle, which"
+            " is then verified on this machine."
+        ),
+    ] = field(default=False, kw_only=True)
     on_change: Annotated[
         Callable[[Job], object], Option("Called with the job whenever it has changed.")
     ] = field(default=ignore, kw_only=True)
 
-    def submission(self, digest: str) -> SubmitCall:
-        """Return the call that submits the model, once it is stored."""
+    def submission(self, **source: Any) -> SubmitCall:
+        """Return the call that submits the model: a stored one with its extents, or a graph."""
         return SubmitCall(
-            model=digest,
-            bind=self.bind,
-            shapes=self.shapes,
+            **source,
             target=self.target,
             priority=self.priority,
             **values(self, ModelJobOptions),

@@ -75,6 +75,13 @@ def submit(
     shape: Annotated[
         list[str] | None, typer.Option(help="x=1,3,224,224: shape of an input of a model.")
     ] = None,
+    keep_weights_home: Annotated[
+        bool,
+        typer.Option(
+            "--keep-weights-home",
+            help="Send the graph of a model without weights; `ansorpy join` adds them.",
+        ),
+    ] = False,
     target: Annotated[str, typer.Option(help="KIND[:ARCH] or a digest; any unless given.")] = "",
     priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
     idempotency_key: Annotated[str | None, typer.Option(help="Once per key.")] = None,
@@ -84,7 +91,9 @@ def submit(
     """Queue a job and print its id."""
     with service() as client:
         job = client.submit(
-            **_workload(client, file, pairs(bind, "--bind", int), shapes_of(shape)),
+            **_workload(
+                client, file, pairs(bind, "--bind", int), shapes_of(shape), keep_weights_home
+            ),
             **values(options, ModelJobOptions),
             target=target,
             priority=priority,
@@ -201,14 +210,30 @@ def _follow(client: "Client", job_id: str) -> None:
 
 
 def _workload(
-    client: "Client", file: str, bind: dict[str, Any], shapes: dict[str, tuple[int, ...]]
+    client: "Client",
+    file: str,
+    bind: dict[str, Any],
+    shapes: dict[str, tuple[int, ...]],
+    keep_weights_home: bool,
 ) -> dict[str, Any]:
     """Return a file as arguments of `Client.submit`.
 
-    A JSON Dag is checked locally; a model is stored at the service.
+    A JSON Dag is checked locally; a model is stored at the service unless its weights stay home.
     """
+    from ansorpy.importers.model_file import is_document, read_document
+
+    if is_document(Path(file)):
+        return {"graph": read_document(Path(file)).json, "bind": bind, "shapes": shapes}
+    if is_model(file) and keep_weights_home:
+        from ansorpy.model.home import home_model
+
+        return {"graph": home_model(file, bind, shapes).sent.document.json}
     if is_model(file):
         return {"model": client.put_model(file), "bind": bind, "shapes": shapes}
+    if keep_weights_home:
+        raise SpecError(
+            f"cannot keep weights of {file} home because it has none; expected an ONNX model"
+        )
     text, dag = read_source(file)
     return {"text": text, "bind": bind} if dag is None else {"dags": (dag,)}
 

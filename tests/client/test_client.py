@@ -14,15 +14,19 @@ import pytest
 from stamina.instrumentation import set_on_retry_hooks
 
 from ansorpy.artifact.package import MANIFEST, box, unbox
+from ansorpy.bundle.load import load_model
 from ansorpy.client import Client, Job, KernelCache, ServiceError, load
 from ansorpy.client.connection import Address, address_of
 from ansorpy.client.model import ReplyError, event_of, job_of
 from ansorpy.errors import PackageError, SpecError
 from ansorpy.frontends.tc.text import parse
+from ansorpy.model.home import home_model
 from ansorpy.server.db.upgrade import open_database
 from ansorpy.server.http.openapi_examples import REPLIES
 from ansorpy.server.jobs import lease
 from tests.importers.hostile import VALID
+from tests.model.test_join import tuned
+from tests.server.onnx_models import small
 from tests.server.process import Live, process
 from tests.server.service import MM, Service, package
 
@@ -312,6 +316,34 @@ def test_a_model_is_stored_once_tuned_and_its_bundle_checked(
         with pytest.raises(PackageError, match="because its sha256 is"):
             client.pull_bundle(job.id, tmp_path / "other.zip")
         assert sorted(one.name for one in tmp_path.iterdir()) == ["m.onnx", "out"]
+
+
+def test_weights_of_a_model_stay_home(live: Live, stage: Service, tmp_path: Path) -> None:
+    file = small(tmp_path / "m.onnx")
+    bare = tmp_path / "served" / "bare.zip"
+    tuned(home_model(file, {"batch": 2}).graph, bare)
+
+    def work(job: Job) -> None:
+        if job.state == "queued":
+            claimed = stage.claim()
+            with stage.held(claimed) as (tx, row, now_s):
+                row.model_facts = json.dumps(FACTS)
+                stage.own_bundle(tx, row.id, bare.read_bytes())
+                lease.finish(tx, row, [], "trials", now_s)
+
+    with client_of(live) as (client, network):
+        path = client.tune_model(
+            file, out=tmp_path / "out", bind={"batch": 2}, keep_weights_home=True, on_change=work
+        )
+        assert [request.method for request in network.seen if request.method == "PUT"] == []
+        (posted,) = [r for r in network.seen if r.method == "POST"]
+        content = posted.read()
+    assert json.loads(content)["graph"]["nodes"][0]["op"] == "Conv"
+    assert not [name for name in ("batch", "head", "small") if name.encode() in content]
+    assert [one.name for one in path.parent.iterdir()] == ["m.zip"]
+    with load_model(path) as model:
+        assert model.selftest() == []
+        assert [one.name for one in model.inputs] == ["x"]
 
 
 def test_a_model_without_a_bundle_is_an_error(live: Live, stage: Service, tmp_path: Path) -> None:
