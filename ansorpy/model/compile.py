@@ -257,7 +257,7 @@ def compiled(
         told = work.written()
         yield told
         stopped = ended.stopped
-        second = None if stopped == "interrupted" else _search(work, store, rules)
+        second = None if stopped == "interrupted" else search_request(work, store, rules)
         if second is not None:
             searching = tune(second, Path(folder), experience)
             stopped = "interrupted"
@@ -300,11 +300,15 @@ def _tuner(
     return tune
 
 
-def _search(work: Compilation, store: RecordStore, rules: tuple[Rule, ...]) -> Request | None:
+def search_request(
+    work: Compilation, store: RecordStore, rules: tuple[Rule, ...]
+) -> Request | None:
     """Return the request for the tasks that take most time; None if there is nothing to search.
 
-    A task with enough trials in the store is answered: its first answer is the best of them. An
-    interrupted attempt at the same request has used up a part of the trials.
+    Trials in the store count as trials of this request, up to half of them per task or one share:
+    a model that is tuned again, with other weights or the same, is answered by the best of them.
+    A task with a share of trials in the store is not searched. An interrupted attempt at the same
+    request has used up a part of the trials.
     """
     asked, tasks = work.request, work.tasks
     options, weights = asked.options, tasks.weights
@@ -316,18 +320,23 @@ def _search(work: Compilation, store: RecordStore, rules: tuple[Rule, ...]) -> R
     if not heavy:
         return None
     share = trials // len(heavy)
-    done = {dag.name: asked.done.get(dag.name, 0) for dag in heavy}
+    done = {dag.name: asked.done.get(dag.name, 0) for dag in tasks.dags}
+    left = trials - sum(done.values())
     if not options.fresh:
-        known = {dag.name: _known(dag, asked.target, store, rules) for dag in heavy}
-        heavy = [dag for dag in heavy if known[dag.name] - done[dag.name] < share]
-    left = share * len(heavy) - sum(done[dag.name] for dag in heavy)
+        made = {dag.name: _known(dag, asked.target, store, rules) for dag in tasks.dags}
+        earlier = {name: max(0, made[name] - done[name]) for name in made}
+        count = sum(min(one, max(share, trials // 2)) for one in earlier.values())
+        left -= count
+        if count and left < LEAST_TRIALS:
+            return None
+        heavy = [dag for dag in heavy if earlier[dag.name] < share]
     left_s = None if options.seconds is None else options.seconds - (work.clock() - work.begin_s)
     target_s = options.target_latency_s
     if target_s is not None:
         target_s -= work.model_s - sum(part_s[dag.name] for dag in heavy)
     over = left_s is not None and left_s <= 0
     reached = options.target_latency_s is not None and work.model_s <= options.target_latency_s
-    if left <= 0 or over or reached or (target_s is not None and target_s <= 0):
+    if not heavy or left <= 0 or over or reached or (target_s is not None and target_s <= 0):
         return None
     return _request(
         asked,

@@ -1,6 +1,7 @@
 """The spine of a whole model: one small model becomes a verified bundle."""
 
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,15 @@ from ansorpy.graph.groups import group_of
 from ansorpy.graph.interp import run
 from ansorpy.graph.partition import partition
 from ansorpy.measure.host import local_target
-from ansorpy.model.compile import ModelRequest, ModelResult, compiled
+from ansorpy.model import compile as compile_spine
+from ansorpy.model.assemble import TaskLibrary
+from ansorpy.model.compile import (
+    Compilation,
+    ModelRequest,
+    ModelResult,
+    compiled,
+    search_request,
+)
 from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.tasks import tasks_of
@@ -24,9 +33,9 @@ from ansorpy.model.verify import random_inputs
 from ansorpy.records import MemoryStore
 
 
-def small_model() -> Graph:
+def small_model(seed: int = 0) -> Graph:
     """Return two equal convolution blocks, and a pooled head."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     builder = GraphBuilder("small")
     at = builder.input("image", (1, 8, 10, 10), "float32")
     for n in range(2):
@@ -93,6 +102,48 @@ def test_a_model_becomes_a_bundle_and_a_later_tuning_starts_from_its_records(
         np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-6)
     _, again = play(compiled(request(out, trials=8), store))
     assert again.trials == 0
+
+
+def test_other_weights_are_answered_from_the_store_without_a_trial(tmp_path: Path) -> None:
+    store = MemoryStore()
+    play(compiled(request(tmp_path / "a.zip", trials=24), store))
+    answers = []
+    for seed in (1, 2):
+        asked = request(tmp_path / f"{seed}.zip", trials=24)
+        events, found = play(compiled(replace(asked, graph=small_model(seed)), store))
+        assert found.trials == 0
+        assert not any(isinstance(one, RoundDone) for one in events)
+        answers.append(found)
+    first, second = ([task.library for task in one.tasks] for one in answers)
+    for one, other in zip(first, second, strict=True):
+        assert one is not None
+        assert other is not None
+        assert one.object_sha256 == other.object_sha256
+    for seed in (1, 2):
+        inputs = random_inputs(small_model(), np.random.default_rng(7))
+        expected = run(small_model(seed), inputs)
+        with load_model(tmp_path / f"{seed}.zip") as model:
+            for name, array in zip(expected, model(**inputs), strict=True):
+                np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("known", "trials"), [((12, 4), 0), ((4, 12), 0), ((8, 7), 0), ((1000, 0), 8), ((0, 0), 16)]
+)
+def test_trials_in_the_store_count_in_any_division(
+    known: tuple[int, int], trials: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = dict(zip(("t0_conv_relu", "t2_matmul"), known, strict=True))
+    tasks = tasks_of(partition(small_model()))
+    assert counts.keys() <= {dag.name for dag in tasks.dags}
+    monkeypatch.setattr(compile_spine, "_known", lambda dag, *_: counts.get(dag.name, 0))
+    asked = request(tmp_path / "a.zip", trials=16)
+    work = Compilation(asked, tasks, partition(small_model()), 0.0, lambda: 0.0)
+    for dag in tasks.dags:  # two tasks are heavy
+        work.best_s[dag.name] = 1.0 if dag.name in counts else 1e-6
+        work.libraries[dag.name] = TaskLibrary(None, work.best_s[dag.name])  # type: ignore[arg-type]
+    found = search_request(work, MemoryStore(), ())
+    assert (0 if found is None else found.trials) == trials
 
 
 def test_an_interrupt_before_the_first_bundle_leaves_none(tmp_path: Path) -> None:
