@@ -7,13 +7,14 @@ from http import HTTPStatus
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import contextmanager_in_threadpool, run_in_threadpool
-from fastapi.responses import StreamingResponse
 
 from ansorpy.errors import SpecError
 from ansorpy.server.http.body import check_length, declared_bytes, spool
+from ansorpy.server.http.conditional import matches, not_modified, streamed
 from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess
+from ansorpy.server.routes.kernels import FOREVER, Given, answers
 from ansorpy.server.schemas.base import DIGEST_PATTERN
 from ansorpy.server.schemas.model import ModelPage, ModelReply
 from ansorpy.server.schemas.problem import problems
@@ -21,7 +22,6 @@ from ansorpy.server.schemas.problem import problems
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
 ONNX = "application/octet-stream"
-FOREVER = "private, max-age=31536000, immutable"
 PAGE = 20
 MAX_PAGE = 40  # models of a page
 BINARY: dict[str, Any] = {ONNX: {"schema": {"type": "string", "format": "binary"}}}
@@ -100,19 +100,29 @@ def read(model: Digest, principal: ReadAccess, deps: Deps) -> ModelReply:
 @router.get(
     "/{model}/file",
     operation_id="downloadModel",
-    response_class=StreamingResponse,
-    responses={200: {"description": "The ONNX file.", "content": BINARY}, **problems(404, 422)},
+    response_class=Response,
+    responses=answers(ONNX),
 )
-def file(model: Digest, principal: ReadAccess, deps: Deps) -> StreamingResponse:
+def file(
+    model: Digest,
+    principal: ReadAccess,
+    deps: Deps,
+    if_none_match: Given = None,
+    range_: Annotated[Given, Header(alias="Range")] = None,
+    if_range: Given = None,
+) -> Response:
     """Return the file of a model."""
-    size_bytes, parts = deps.models.content(principal.tenant_id, model)
+    etag = f'"{model}"'
     headers = {
-        "ETag": f'"{model}"',
+        "ETag": etag,
         "Cache-Control": FOREVER,
-        "Content-Length": str(size_bytes),
         "Content-Disposition": f'attachment; filename="model-{model[:12]}.onnx"',
     }
-    return StreamingResponse(parts, media_type=ONNX, headers=headers)
+    size_bytes = deps.models.find(principal.tenant_id, model).size_bytes
+    if matches(if_none_match, etag):
+        return not_modified(headers)
+    read = partial(deps.models.parts, model)
+    return streamed(read, size_bytes, etag, ONNX, headers, range_, if_range)
 
 
 @router.delete(

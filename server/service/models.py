@@ -86,14 +86,13 @@ class ModelService:
             found, after = models.list_models(tx, tenant_id, before, limit)
         return ModelPage(models=list(map(_summary, found)), next=after)
 
-    def content(self, tenant_id: int, sha256: str) -> tuple[int, Iterator[bytes]]:
-        """Return the size of a model file, and its parts.
+    def parts(self, sha256: str, begin: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes [begin, end) of a model file that the tenant has, a chunk at a time.
 
         Raises:
-            NotFoundError: the tenant has no such model.
+            LookupError: the model was deleted meanwhile.
         """
-        found = self.find(tenant_id, sha256)
-        return found.size_bytes, model_files.chunks(self.engine, sha256)
+        return model_files.chunks(self.engine, sha256, begin, end)
 
     def export(self, tenant_id: int, sha256: str, path: Path) -> None:
         """Write the file of a model to `path`, which does not exist.

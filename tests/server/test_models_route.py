@@ -63,6 +63,10 @@ def test_a_model_is_stored_once_and_comes_back(running: Service, tmp_path: Path)
     assert (row["sha256"], row["node_count"], row["refused"]) == (digest, 1, False)
     file = running.client.get(f"/v1/models/{digest}/file")
     assert (file.content, file.headers["etag"]) == (VALID, f'"{digest}"')
+    part = running.client.get(f"/v1/models/{digest}/file", headers={"Range": "bytes=3-9"})
+    assert (part.status_code, part.content) == (206, VALID[3:10])
+    known = {"If-None-Match": file.headers["etag"]}
+    assert running.client.get(f"/v1/models/{digest}/file", headers=known).status_code == 304
     head = running.client.head(f"/v1/models/{digest}/file")
     assert (head.headers["content-length"], head.content) == (str(len(VALID)), b"")
     assert running.client.delete(f"/v1/models/{digest}").status_code == 204
