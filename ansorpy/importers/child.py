@@ -39,7 +39,7 @@ class ReadLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChildAnswer:
     """The lines that a child wrote, and the limit that ended it, as a message, "" if none did."""
 
     lines: Sequence[str]
@@ -54,7 +54,7 @@ def ask_child(
     *,
     written_bytes: int = 0,
     wrap: Callable[[list[str]], list[str]] = list,
-) -> Answer:
+) -> ChildAnswer:
     """Run a function in a child process and return its answer.
 
     Args:
@@ -100,18 +100,18 @@ def ask_child(
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired:
-            return Answer(
+            return ChildAnswer(
                 _lines(answer.fileno()),
                 f"cannot {action} because that takes more than {2 * limits.cpu_s} s;"
                 " expected a smaller model",
             )
         if ended.returncode:
-            return Answer(
+            return ChildAnswer(
                 _lines(answer.fileno()),
                 f"cannot {action} because its reader ended with status {ended.returncode} within"
                 f" {limits.cpu_s} s and {memory_bytes} bytes; expected a smaller model",
             )
-        return Answer(_lines(answer.fileno()), "")
+        return ChildAnswer(_lines(answer.fileno()), "")
 
 
 def child_request(confine: Callable[[Mapping[str, Any]], None] | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ansorpy.server.routes.dependencies import Dependencies, Deps, ReadAccess, T
 from ansorpy.server.routes.models import BINARY, ONNX, received
 from ansorpy.server.schemas.model import Passes, SimplifyReply, SimplifyRequest
 from ansorpy.server.schemas.problem import problems
-from ansorpy.server.service.simplify import Asked, passes, simplified
+from ansorpy.server.service.simplify import SimplifyCall, passes, simplified
 
 router = APIRouter(tags=["models"])
 
@@ -62,7 +62,7 @@ async def simplify(
     deps.reader.check_installed()
     deps.reader.slots.check(principal.tenant_id)  # before a byte of the body is read
     async with _model(request, deps, principal.tenant_id) as (path, of):
-        asked = Asked(path, of.bind, of.shapes, exact == "true", keep == "true")
+        asked = SimplifyCall(path, of.bind, of.shapes, exact == "true", keep == "true")
         work = partial(simplified, deps.reader, deps.models, principal.tenant_id, asked)
         reply, file = await run_in_threadpool(work)
     if ONNX not in request.headers.get("accept", ""):

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from ansorpy.errors import GraphError, RunError
-from ansorpy.importers.child import Answer, ReadLimits, ask_child
+from ansorpy.importers.child import ChildAnswer, ReadLimits, ask_child
 from ansorpy.importers.limits import read_request
 from ansorpy.importers.model_file import missing_package
 from ansorpy.measure.sandbox.isolation import Mode, isolation_for
@@ -94,7 +94,7 @@ class ModelReader:
 
     def _ask(
         self, function: str, path: Path, request: Mapping[str, Any], written_bytes: int
-    ) -> Answer:
+    ) -> ChildAnswer:
         isolation = isolation_for(self.sandbox)
         folder = str(path.parent)
         orders = isolation.orders(
@@ -110,7 +110,7 @@ class ModelReader:
         )  # fmt: skip
 
 
-def _objects(answer: Answer) -> dict[str, Any]:
+def _objects(answer: ChildAnswer) -> dict[str, Any]:
     """Return the objects of all lines as one; lines that are none are left out."""
     found: dict[str, Any] = {}
     for line in answer.lines:
@@ -123,7 +123,7 @@ def _objects(answer: Answer) -> dict[str, Any]:
     return found
 
 
-def _told(answer: Answer, found: Mapping[str, Any]) -> str:
+def _told(answer: ChildAnswer, found: Mapping[str, Any]) -> str:
     told = answer.refusal or found.get("error")
     if isinstance(told, str):
         return told

@@ -20,7 +20,7 @@ _ROW: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SimplifyCall:
     """A request to simplify the model in a file.
 
     Args:
@@ -39,7 +39,7 @@ class Asked:
 
 
 def simplified(
-    reader: ModelReader, models: ModelService, tenant_id: int, asked: Asked
+    reader: ModelReader, models: ModelService, tenant_id: int, asked: SimplifyCall
 ) -> tuple[SimplifyReply, BinaryIO]:
     """Return the report and the simplified file, open.
 
