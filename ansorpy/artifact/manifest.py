@@ -86,6 +86,18 @@ def _is_values(value: Any) -> bool:
     )
 
 
+def _is_bound(value: Any) -> bool:
+    """Return True for values of scalar inputs, or if there is no such field."""
+    return value is None or _are(
+        lambda one: (
+            _is_tensor(one)
+            and one["dtype"] != "bfloat16"
+            and all(extent == 1 for extent in one["shape"])
+            and type(one.get("value")) in (bool, int, float)
+        )
+    )(value)
+
+
 MODEL: Final[Mapping[str, Check]] = {
     "name": _is_text,
     "inputs": are_tensors,
@@ -101,6 +113,7 @@ MODEL: Final[Mapping[str, Check]] = {
     "memory.scratch_bytes": _is_count,
     "values": _is_values,
     "steps": _are(_is_step),
+    "bound": _is_bound,
 }
 
 

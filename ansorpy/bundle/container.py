@@ -94,6 +94,13 @@ def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, 
             for kernel in plan.kernels
         ],
         "source_sha256": plan.source_digest or None,
+        "bound": [
+            {
+                "name": name, "dtype": weight.dtype, "shape": list(weight.shape),
+                "value": weight.array.item(),
+            }
+            for name, weight in plan.bound.items()
+        ],
         "ansorpy": version("ansorpy"),
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ from ansorpy.artifact import manifest
 from ansorpy.artifact.arrays import importer_of, to_numpy
 from ansorpy.artifact.elf import check_library
 from ansorpy.artifact.folder import new_folder, remove
-from ansorpy.artifact.harness import TensorSpec
+from ansorpy.artifact.harness import Array, TensorSpec
 from ansorpy.artifact.stored_zip import opened
 from ansorpy.bundle.format import BUNDLE, GRAPH, HOSTED, LIBRARY, SAMPLES, WEIGHTS
 from ansorpy.bundle.runner import ModelRunner, hosted_functions
@@ -93,6 +93,13 @@ class LoadedModel:
         If outputs are copied, one more time follows.
         """
         return self._runner.profile(runs)
+
+    def bound(self) -> dict[str, Array]:
+        """Return by name the inputs of the model's file whose value the bundle was made for."""
+        return {
+            one["name"]: np.full(one["shape"], one["value"], one["dtype"])
+            for one in self.manifest.get("bound", ())
+        }
 
     def close(self) -> None:
         """End the threads; no call may be running. Later calls run on their callers' threads."""

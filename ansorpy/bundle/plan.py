@@ -120,6 +120,8 @@ class ModelPlan:
         source_digest: sha256 of the model's file, hex; "" if it came from no file.
         threads: number of threads that the kernels were tuned for.
         self_test: a case for `model.py --selftest`.
+        bound: inputs of the model's file, of one element each, that the model was made for a value
+            of: other runtimes of the file need them.
 
     Raises:
         ValueError: names the step and the value that do not fit.
@@ -137,6 +139,7 @@ class ModelPlan:
     threads: int = 1
     hosted: tuple[HostedFunction, ...] = ()
     self_test: SelfTest | None = field(default=None, compare=False)
+    bound: Mapping[str, Weight] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for problem in _problems(self):

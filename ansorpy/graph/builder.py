@@ -46,6 +46,7 @@ class GraphBuilder:
         self.name, self.hosted, self.folds = name, hosted, folds
         self.values: dict[str, ValueInfo] = {}
         self.weights: dict[str, Weight] = {}
+        self.bound: dict[str, Weight] = {}
         self._inputs: list[str] = []
         self._outputs: list[Output] = []
         self._nodes: list[Node] = []
@@ -66,6 +67,11 @@ class GraphBuilder:
     def constant(self, name: str, array: Array, dtype: str | None = None) -> str:
         """Add the values of an array as a constant and return its name."""
         return self.weight(name, Weight.of(array, dtype))
+
+    def bind(self, name: str, weight: Weight) -> str:
+        """Add the value of an input of the file as a constant and return its name."""
+        self.bound[name] = weight
+        return self.weight(name, weight)
 
     def output(self, name: str, value: str) -> None:
         """Add a result of the model."""
@@ -123,7 +129,7 @@ class GraphBuilder:
         """
         made = Graph(
             tuple(self._nodes), tuple(self._inputs), tuple(self._outputs), dict(self.values),
-            dict(self.weights), self.name,
+            dict(self.weights), self.name, dict(self.bound),
         )  # fmt: skip
         made.check()
         return made

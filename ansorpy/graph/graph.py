@@ -148,6 +148,7 @@ class Graph:
 
     Args:
         values: the facts of every value by name: inputs, weights, and outputs of nodes.
+        bound: inputs of the file that the graph was made for a value of, by name.
     """
 
     nodes: tuple[Node, ...]
@@ -156,6 +157,7 @@ class Graph:
     values: Mapping[str, ValueInfo]
     weights: Mapping[str, Weight] = field(default_factory=dict)
     name: str = "model"
+    bound: Mapping[str, Weight] = field(default_factory=dict)
 
     @cached_property
     def readers(self) -> Mapping[str, tuple[Node, ...]]:

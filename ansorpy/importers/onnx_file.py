@@ -225,7 +225,7 @@ def _input(
     shape = tuple(_extent(extent, bind, place) for extent in extents)
     if value.name in bind and all(extent == 1 for extent in shape):
         number = np.array(bind[value.name], "float32" if dtype == "bfloat16" else dtype)
-        return builder.weight(value.name, Weight.of(number.reshape((1,) * len(shape))))
+        return builder.bind(value.name, Weight.of(number.reshape((1,) * len(shape))))
     return builder.input(value.name, shape, dtype)
 
 

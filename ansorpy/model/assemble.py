@@ -84,6 +84,7 @@ def plan_of(
         threads=origin.threads,
         hosted=tuple(functions.values()),
         self_test=self_test,
+        bound=graph.bound,
     )
 
 

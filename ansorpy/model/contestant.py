@@ -36,9 +36,11 @@ def ansorpy(path: Path, threads: int, _module: str) -> Opened:
     import ansorpy as ours
 
     model = ours.load_model(path, threads=threads)
+    known = {one.name for one in model.inputs}
 
     def bind(inputs: Mapping[str, Array]) -> Call:
-        return lambda: _listed(model(**inputs))
+        given = {name: array for name, array in inputs.items() if name in known}
+        return lambda: _listed(model(**given))
 
     return bind
 

@@ -120,7 +120,7 @@ def bench(
             )
         given = arrays_of(ours, inputs)
         entries = [Entry(OURS, bundle), *(Entry(name, file, module) for name in asked)]
-        found = race(entries, given, threads, seconds, rounds)
+        found = race(entries, {**given, **ours.bound()}, threads, seconds, rounds)
         if found[0].failed:
             raise SpecError(f"cannot run {bundle} because of {found[0].failed}")
     if as_json:

@@ -54,6 +54,37 @@ def test_a_model_file_becomes_a_bundle_of_the_given_name(model: Path, tmp_path: 
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_the_value_of_a_bound_scalar_goes_to_other_runtimes(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+            onnx.helper.make_node("Transpose", ["t"], ["u"], perm=[1, 0]),  # a pass removes both
+            onnx.helper.make_node("Mul", ["u", "scale"], ["y"]),
+        ],
+        "scaled",
+        [value("x", onnx.TensorProto.FLOAT, [4, 16]), value("scale", onnx.TensorProto.FLOAT, [])],
+        [value("y", onnx.TensorProto.FLOAT, [4, 16])],
+    )
+    path, out = tmp_path / "scaled.onnx", tmp_path / "scaled.zip"
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    onnx.save_model(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    asked = ["tune", str(path), "--trials", "0", "--bind", "scale=3", "--out", str(out), "--json"]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["reference"] == "ONNX Runtime without its optimiser"
+    with load_model(out) as loaded:
+        assert {name: float(array) for name, array in loaded.bound().items()} == {"scale": 3.0}
+        assert [one.name for one in loaded.inputs] == ["x"]
+    asked = ["bench", str(out), "--model", str(path), "--against", "ort", "--seconds", "0.1"]
+    done = CliRunner().invoke(app, [*asked, "--json"])
+    assert done.exit_code == 0, done.stderr
+    _, ort = json.loads(done.stdout)["runtimes"]
+    assert ort["failed"] is None
+    assert ort["difference"] == 0
+
+
 def test_a_shape_binds_symbolic_extents(model: Path) -> None:
     done = CliRunner().invoke(app, ["explain", str(model), "--shape", "x=2,16"])
     assert done.exit_code == 0, done.stderr

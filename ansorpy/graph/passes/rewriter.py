@@ -33,6 +33,7 @@ class Rewriter(GraphBuilder):
         self.before = graph
         self.values = {name: graph.values[name] for name in (*graph.inputs, *graph.weights)}
         self.weights = dict(graph.weights)
+        self.bound = dict(graph.bound)
         self._inputs = list(graph.inputs)
         self._stands: dict[str, str] = {}
         self._names: dict[str, list[str]] = {}
