@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PEERS: Final = ("ort", "openvino", "torch", "inductor")
 OURS: Final = "ansorpy"
+MOST_RUNS: Final = 100  # runs of a model for a profile
+COPIES: Final[Mapping[str, Any]] = {"function": "copies of outputs", "nodes": ()}
 
 Bundle = Annotated[Path, typer.Argument(help="The zip of a model.")]
 Threads = Annotated[
@@ -86,7 +88,10 @@ def bench(
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds of timing per runtime.")] = 5.0,
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Turns of each runtime.")] = 5,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Print the time alone of each kernel of the bundle.")
+        bool,
+        typer.Option(
+            "--profile", help="Print the time of each kernel inside the model, beside that alone."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -123,12 +128,14 @@ def bench(
         found = race(entries, {**given, **ours.bound()}, threads, seconds, rounds)
         if found[0].failed:
             raise SpecError(f"cannot run {bundle} because of {found[0].failed}")
+    rows = profiled(ours, seconds, found[0].median_s) if profile else []
     if as_json:
-        typer.echo(json.dumps(as_object(ours, threads, found), indent=2))
+        told = as_object(ours, threads, found) | ({"profile": rows} if profile else {})
+        typer.echo(json.dumps(told, indent=2))
         return
     typer.echo(as_table(ours, threads, found))
     if profile:
-        typer.echo(as_profile(ours))
+        typer.echo(as_profile(rows))
 
 
 def opened(bundle: Path, threads: int | None) -> "LoadedModel":
@@ -237,21 +244,51 @@ def as_table(model: "LoadedModel", threads: int, found: "Sequence[Standing]") ->
     return "\n".join(lines)
 
 
-def as_profile(model: "LoadedModel") -> str:
-    """Return the kernels of the bundle with their measured times alone, the slowest first."""
-    steps: dict[str, list[Mapping[str, Any]]] = {}
-    for step in model.manifest["steps"]:
-        steps.setdefault(step.get("kernel") or step["function"], []).append(step)
-    rows = sorted(
-        ((sum(s.get("best_s", 0.0) for s in group), name, group) for name, group in steps.items()),
-        reverse=True,
-        key=lambda row: row[0],
-    )
-    total = sum(seconds for seconds, _, _ in rows) or 1.0
-    lines = [f"{'':24} {'calls':>5} {'us alone':>9} {'share':>6}  nodes"]
-    for seconds, name, group in rows:
-        nodes = ", ".join(group[0]["nodes"])[:60]
+def profiled(model: "LoadedModel", seconds: float, call_s: float) -> list[dict[str, Any]]:
+    """Return the times of kernels and hosted functions inside the model, the slowest first.
+
+    `inside_s` is the sum of the least times of the steps in runs of the whole model; `alone_s` that
+    of the kernel on its own, as measured while tuning; None for a hosted function and for copies.
+
+    Args:
+        seconds: about the time that this may take.
+        call_s: the time of one call of the model.
+    """
+    times_s = model.profile(int(min(MOST_RUNS, max(1.0, seconds / call_s))))
+    steps: Sequence[Mapping[str, Any]] = model.manifest["steps"]
+    rows: dict[str, dict[str, Any]] = {}
+    for step, inside_s in zip([*steps, COPIES], times_s, strict=False):
+        name, hosted = step.get("kernel") or step["function"], "function" in step
+        row = rows.setdefault(
+            name,
+            {
+                "name": name, "hosted": hosted and step is not COPIES, "calls": 0, "inside_s": 0.0,
+                "alone_s": None if hosted else 0.0, "nodes": step["nodes"],
+            },
+        )  # fmt: skip
+        row["calls"] += 1
+        row["inside_s"] += inside_s
+        if not hosted:
+            row["alone_s"] += step["best_s"]
+    return sorted(rows.values(), key=lambda row: -row["inside_s"])
+
+
+def as_profile(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a profile as lines for people."""
+    total = sum(row["inside_s"] for row in rows) or 1.0
+    lines = [f"{'':24} {'calls':>5} {'us inside':>9} {'us alone':>9} {'share':>6}  nodes"]
+    for row in rows:
+        alone = "hosted" if row["hosted"] else "-"
+        if row["alone_s"] is not None:
+            alone = f"{row['alone_s'] * 1e6:.1f}"
         lines.append(
-            f"{name[:24]:24} {len(group):5} {seconds * 1e6:9.1f} {seconds / total:6.1%}  {nodes}"
+            f"{row['name'][:24]:24} {row['calls']:5} {row['inside_s'] * 1e6:9.1f} {alone:>9}"
+            f" {row['inside_s'] / total:6.1%}  {', '.join(row['nodes'])[:60]}"
         )
+    kernels = [row for row in rows if row["alone_s"]]
+    inside_s, alone_s = (sum(row[key] for row in kernels) for key in ("inside_s", "alone_s"))
+    hosted_s = sum(row["inside_s"] for row in rows if row["hosted"])
+    if kernels:
+        lines.append(f"kernels take {inside_s / alone_s:.2f} times as long inside as alone")
+    lines.append(f"hosted by NumPy: {hosted_s / total:.1%} of the time")
     return "\n".join(lines)

@@ -1,6 +1,7 @@
 """The commands of bundles: run and bench, with real bundles and wrong input."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ansorpy.bundle.container import write_bundle
+from ansorpy.bundle.plan import KernelStep
 from ansorpy.server.cli import app
 from tests.bundle.models import Model, model, with_self_test
 
@@ -70,11 +72,34 @@ def test_bench_times_the_bundle_in_a_process_of_its_own(bundle: Path) -> None:
     assert ours["ratio"] == 1
 
 
-def test_bench_profile_lists_every_kernel(bundle: Path, made: Model) -> None:
-    done = RUN.invoke(app, ["bench", str(bundle), "--seconds", "0.1", "--rounds", "1", "--profile"])
+def test_bench_profile_has_the_times_inside_and_alone_of_every_kernel(
+    bundle: Path, made: Model
+) -> None:
+    asked = ["bench", str(bundle), "--seconds", "0.1", "--rounds", "1", "--profile"]
+    done = RUN.invoke(app, [*asked, "--json"])
     assert done.exit_code == 0, done.output
-    for kernel in made.plan.kernels:
-        assert kernel.name[:24] in done.stdout
+    rows = {row["name"]: row for row in json.loads(done.stdout)["profile"]}
+    steps = [step.kernel for step in made.plan.steps if isinstance(step, KernelStep)]
+    assert {n: row["calls"] for n, row in rows.items() if row["alone_s"] is not None} == Counter(
+        steps
+    )
+    assert all(row["inside_s"] > 0 for row in rows.values())
+    assert not any(row["hosted"] for row in rows.values())
+    done = RUN.invoke(app, asked)
+    assert "hosted by NumPy: 0.0% of the time" in done.stdout
+    assert all(name[:24] in done.stdout for name in steps)
+
+
+def test_bench_profile_tells_the_share_of_hosted_functions(tmp_path: Path) -> None:
+    path = write_bundle(tmp_path / "hosted.zip", with_self_test(model(hosted=True)))
+    asked = ["bench", str(path), "--seconds", "0.1", "--rounds", "1", "--profile", "--json"]
+    done = RUN.invoke(app, asked)
+    assert done.exit_code == 0, done.output
+    hosted = [row for row in json.loads(done.stdout)["profile"] if row["hosted"]]
+    assert [(row["name"], row["calls"], row["alone_s"]) for row in hosted] == [
+        ("sort_along", 1, None)
+    ]
+    assert hosted[0]["nodes"] == ["TopK_7"]
 
 
 @pytest.mark.parametrize(
