@@ -6,7 +6,7 @@ form `h + kh` is known to be at least 1, although neither variable is.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Final
 
@@ -239,13 +239,16 @@ def _compared(difference: Form, op: str, ranges: Ranges, facts: Facts) -> Facts:
 
 def _learn(of: Form, within: Interval, ranges: Ranges, facts: Facts) -> Facts:
     low, high = within
-    if not of.terms or low > high or len(facts) >= FACT_LIMIT:
+    if not of.terms or low > high:
         return facts
     divisor = gcd(*of.terms.values())
     terms = {atom: coef // divisor for atom, coef in of.terms.items()}
     low, high = -((of.const - low) // divisor), (high - of.const) // divisor
     boxes = {atom: _of_atom(atom, ranges, NO_FACTS) for atom in terms}
-    facts = (*facts, Fact(Form(0, terms), low, high, boxes))
+    joined = _joined(facts, Fact(Form(0, terms), low, high, boxes))
+    if len(joined) > FACT_LIMIT:
+        return facts
+    facts = joined
     atom, sign = next(iter(terms.items()))
     match atom:
         case Binary(op="floordiv", a=a, b=Const(value=size)) if len(terms) == 1 and size > 0:
@@ -255,3 +258,15 @@ def _learn(of: Form, within: Interval, ranges: Ranges, facts: Facts) -> Facts:
             return _learn(form(a), inner, ranges, facts)
         case _:
             return facts
+
+
+def _joined(facts: Facts, new: Fact) -> Facts:
+    """Add a fact; of the same form, it narrows the one there is: a long chain of conditions on one
+    axis (a concatenation) stays one fact. Facts that contradict each other stay apart.
+    """
+    for number, known in enumerate(facts):
+        low, high = max(known.low, new.low), min(known.high, new.high)
+        if known.form == new.form and low <= high:
+            narrow = replace(known, low=low, high=high)
+            return (*facts[:number], narrow, *facts[number + 1 :])
+    return (*facts, new)

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansorpy.errors import SpecError
+from ansorpy.expr.bounds import Facts
 from ansorpy.expr.dtypes import INTEGER_RANGE
 from ansorpy.expr.evaluate import evaluate
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
@@ -195,6 +196,22 @@ def test_narrowed_bounds_hold_if_the_condition_does(cond: Expr, holds: bool, exp
     for point in POINTS:
         if bool(evaluate(cond, point)) is holds:
             assert low <= evaluate(expr, point) <= high
+
+
+def test_a_long_chain_of_conditions_on_one_axis_narrows_bounds() -> None:
+    axis, ranges = Var("i"), {"i": (0, 999)}
+    facts: Facts = ()
+    for end in range(10, 900, 10):  # not within the first part, nor the second, ...
+        facts = assume(op("lt", axis, end), ranges, facts, holds=False)
+    facts = assume(op("lt", axis, 900), ranges, facts)
+    assert bounds(axis, ranges, facts) == (890, 899)
+
+
+def test_a_condition_that_contradicts_an_earlier_one_gives_no_empty_bounds() -> None:
+    axis, ranges = Var("i"), {"i": (0, 9)}
+    facts = assume(op("lt", axis, 3), ranges)
+    low, high = bounds(axis, ranges, assume(op("ge", axis, 5), ranges, facts))
+    assert low <= high
 
 
 @settings(max_examples=100, deadline=None)
