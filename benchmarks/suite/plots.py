@@ -1,36 +1,20 @@
 """The plots of the suite: ratios to the best peer, roofline, tuning curves."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.common import Row
+from benchmarks.figures import GREY, THEM, US, Bar, figure, name_lines, ratio_bars
 from benchmarks.suite.cases import CASES
 from benchmarks.suite.contestants import CONTESTANTS, OURS, OURS_RUNTIME, PEERS
 from benchmarks.suite.duel import Duel
 from benchmarks.suite.summary import best_of, ours_s, ratio
 
-US, THEM, GREY = "#0072b2", "#d55e00", "#9a9a9a"  # distinct for colour-blind readers
+TITLE: Final = "times faster than the best peer (bars) and the others (dots)"
 PANELS: Final = 5  # panels with curves, side by side
-MOST: Final = 4.0  # the largest ratio that is drawn to scale
 CROWD: Final = 10.0  # operations per byte; beyond, labels stand in a row above the roof
-
-
-@contextmanager
-def _figure(path: Path, *grid: int, **more: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield a figure and its axes; it is written to `path` afterwards."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams.update({"font.size": 8, "svg.hashsalt": "suite", "axes.spines.top": False})
-    figure, axes = pyplot.subplots(*grid, squeeze=False, layout="constrained", **more)
-    yield figure, axes
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
 
 
 def ratios(path: Path, rows: Sequence[Row]) -> Path | None:
@@ -41,40 +25,24 @@ def ratios(path: Path, rows: Sequence[Row]) -> Path | None:
     threads = sorted({row["threads"] for row in judged}, reverse=True)
     cases = [case for case in CASES if any(row["case"] == case for row in judged)]
     size = (4.6 * len(threads) + 1.4, 1.2 + 0.19 * len(cases))
-    with _figure(path, 1, len(threads), figsize=size, sharey=True) as (_, axes):
+    with figure(path, 1, len(threads), figsize=size, sharey=True) as (_, axes):
         for panel, count in zip(axes[0], threads, strict=True):
-            _bars(panel, [row for row in judged if row["threads"] == count], cases)
+            some = [row for row in judged if row["threads"] == count]
+            ratio_bars(panel, list(_bars(some, cases)), TITLE)
             panel.set_title(f"{count} thread{'s' if count > 1 else ''}", fontsize=9)
-        axes[0][0].set_yticks(range(len(cases)), [CASES[case].title for case in cases], fontsize=7)
-        axes[0][0].set_ylim(len(cases) - 0.4, -0.6)
+        name_lines(axes[0][0], [CASES[case].title for case in cases])
     return path
 
 
-def _bars(panel: Any, rows: Sequence[Row], cases: Sequence[str]) -> None:
-    """Draw the ratio to the best peer as bars, ratios to the other peers as grey dots."""
+def _bars(rows: Sequence[Row], cases: Sequence[str]) -> Iterator[Bar]:
+    """Yield a bar per row: the ratio to the best peer, and those to the other peers."""
     for row in rows:
-        at, best = cases.index(row["case"]), best_of(row)
+        best = best_of(row)
         assert best is not None
         assert best.ratio is not None
         others = [found for peer in PEERS if (found := ratio(row, peer)) is not None]
-        shown = [value for value in others if value <= MOST]
-        panel.scatter(shown, [at] * len(shown), s=7, color=GREY, zorder=2, linewidths=0)
-        panel.barh(at, best.ratio - 1, left=1, height=0.7, zorder=3,
-                   color=US if best.ratio >= 1 else THEM)  # fmt: skip
         label = f"{best.ratio:.2f} {best.peer}"
-        right = max(best.ratio, 1.0)
-        panel.text(
-            min(right * 1.02, MOST * 0.8), at, label, va="center", fontsize=6, zorder=4,
-            bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.4, "linewidth": 0},
-        )  # fmt: skip
-    panel.axvline(1, color="black", linewidth=0.8, zorder=5)
-    panel.set_xscale("log", base=2)
-    panel.set_xlim(0.45, MOST)
-    ticks = [0.5, 0.7, 1, 1.4, 2, 2.8, 4]
-    panel.set_xticks(ticks, [str(tick) for tick in ticks])
-    panel.minorticks_off()
-    panel.set_xlabel("times faster than the best peer (bars) and the others (dots)")
-    panel.grid(visible=True, axis="x", alpha=0.3)
+        yield Bar(cases.index(row["case"]), best.ratio, label, others)
 
 
 def roofline(path: Path, rows: Sequence[Row]) -> Path | None:
@@ -83,7 +51,7 @@ def roofline(path: Path, rows: Sequence[Row]) -> Path | None:
     if not threads:
         return None
     size = (5.6 * len(threads), 4.8)
-    with _figure(path, 1, len(threads), figsize=size) as (_, axes):
+    with figure(path, 1, len(threads), figsize=size) as (_, axes):
         for panel, count in zip(axes[0], threads, strict=True):
             _roof(panel, [row for row in rows if row["threads"] == count])
             panel.set_title(f"{count} thread{'s' if count > 1 else ''}", fontsize=9)
@@ -158,7 +126,7 @@ def curves(path: Path, duels: Sequence[Duel]) -> Path | None:
     lines = -(-len(some) // PANELS)
     columns = min(PANELS, len(some))
     size = (2.5 * columns, 3.7 * lines)
-    with _figure(path, 2 * lines, columns, figsize=size) as (figure, axes):
+    with figure(path, 2 * lines, columns, figsize=size) as (drawn, axes):
         for panel in axes.flat:
             panel.set_visible(False)
         for at, duel in enumerate(some):
@@ -170,7 +138,7 @@ def curves(path: Path, duels: Sequence[Duel]) -> Path | None:
                 axes[top][column].set_ylabel("best, ms")
                 axes[top + 1][column].set_ylabel("best, ms")
         handles, labels = axes[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
+        drawn.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
     return path
 
 
