@@ -36,7 +36,7 @@ class Bar:
 
 
 def ratio_bars(panel: Any, bars: Sequence[Bar], title: str) -> None:
-    """Draw bars from 1: to the right if we are faster; `title` tells what the ratios are."""
+    """Draw bars from 1: to the right if we are faster; `title` names the ratios."""
     for bar in bars:
         shown = [value for value in bar.others if value <= MOST]
         panel.scatter(shown, [bar.at] * len(shown), s=7, color=GREY, zorder=2, linewidths=0)

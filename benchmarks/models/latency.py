@@ -30,7 +30,7 @@ from benchmarks.models.latency_page import KEYS, publish_latency, speed_up
 from benchmarks.models.verified import bound_values, files_of, tune_command, tuned
 
 PEERS: Final = {"ort": "onnxruntime", "openvino": "openvino", "inductor": "torch"}
-SECONDS: Final = 10.0  # of timing per runtime, over all rounds
+SECONDS: Final = 10.0  # seconds of timing per runtime, over all rounds
 ROUNDS: Final = 7
 
 
