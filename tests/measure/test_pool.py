@@ -237,24 +237,18 @@ def test_a_storm_costs_no_more_than_its_timeouts(
     pool: MeasurePool, hasty: MeasurePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crashes, hangs = 40, 2
-
-    def crash() -> None:
-        assert kinds(measure(pool, *["crash"] * crashes)) == ["crash"] * crashes
-        assert kinds(measure(pool, "good")) == ["good"]
-
-    def hang() -> None:
-        assert kinds(measure(hasty, *["hang"] * hangs)) == ["run-timeout"] * hangs
-        assert kinds(measure(hasty, "good")) == ["good"]
-
     # A crash costs a child, a hang its timeout; no call is repeated, no fork server replaced.
-    for run, slot, calls in (
-        (crash, pool.workers.slot, crashes + 1),
-        (hang, hasty.workers.slot, hangs + 1),
+    for measuring, behaviour, failure, count in (
+        (pool, "crash", "crash", crashes),
+        (hasty, "hang", "run-timeout", hangs),
     ):
-        sent = counted(slot, monkeypatch)
-        process = slot._process
-        run()
-        assert len(sent) == calls
+        slot = measuring.workers.slot
+        sent, process = counted(slot, monkeypatch), slot._process
+        assert kinds(measure(measuring, *[behaviour] * count)) == [failure] * count
+        assert len(sent) == count
+        # A first candidate leads: it is called twice if the machine is slowed down.
+        assert kinds(measure(measuring, "good")) == ["good"]
+        assert len(sent) - count in (1, 2)
         assert slot._process is process
 
 
