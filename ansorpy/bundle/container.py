@@ -15,7 +15,7 @@ from ansorpy.bundle.library import model_library
 from ansorpy.bundle.memory import ModelMemory, memory_of
 from ansorpy.bundle.plan import HostedStep, KernelStep, ModelPlan, SelfTest, Step
 from ansorpy.bundle.tensor_file import TensorFile, raw, tensor_file
-from ansorpy.graph.graph import Array, ValueInfo
+from ansorpy.graph.graph import Array, ValueInfo, Weight
 
 
 def write_bundle(path: Path, plan: ModelPlan) -> Path:
@@ -94,15 +94,22 @@ def manifest_of(plan: ModelPlan, memory: ModelMemory, prefix: str) -> dict[str, 
             for kernel in plan.kernels
         ],
         "source_sha256": plan.source_digest or None,
-        "bound": [
-            {
-                "name": name, "dtype": weight.dtype, "shape": list(weight.shape),
-                "value": weight.array.item(),
-            }
-            for name, weight in plan.bound.items()
-        ],
+        "bound": bound_facts(plan.bound),
         "ansorpy": version("ansorpy"),
     }  # fmt: skip
+
+
+def bound_facts(bound: Mapping[str, Weight]) -> list[dict[str, Any]]:
+    """Return the manifest's entries of inputs that the model was made for a value of."""
+    return [
+        {
+            "name": name,
+            "dtype": weight.dtype,
+            "shape": list(weight.shape),
+            "value": weight.array.item(),
+        }
+        for name, weight in bound.items()
+    ]
 
 
 def _tensor(plan: ModelPlan, name: str, value: str) -> dict[str, Any]:

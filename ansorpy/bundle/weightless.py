@@ -6,13 +6,13 @@ the graph (`graph.json`); at home the weights come back, to the places that its 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.artifact import manifest
 from ansorpy.artifact.stored_zip import Buffer, opened, packed
-from ansorpy.bundle.container import samples_file, stored
+from ansorpy.bundle.container import bound_facts, samples_file, stored
 from ansorpy.bundle.format import BUNDLE, GRAPH, MANIFEST, SAMPLES, WEIGHTS
 from ansorpy.bundle.load import mapped
 from ansorpy.bundle.plan import SelfTest
@@ -33,6 +33,7 @@ class PublicNames:
         inputs, outputs: in order.
         nodes: of the model by their name in the document.
         source_digest: sha256 of the model's file, hex; "" if it came from no file.
+        bound: inputs of the file that the graph was made for a value of, by name.
     """
 
     model: str
@@ -40,6 +41,7 @@ class PublicNames:
     outputs: tuple[str, ...]
     nodes: Mapping[str, str]
     source_digest: str = ""
+    bound: Mapping[str, Weight] = field(default_factory=dict)
 
 
 def opened_bundle(path: Path) -> tuple[Mapping[str, Any], Files]:
@@ -168,4 +170,5 @@ def _named(facts: Mapping[str, Any], names: PublicNames) -> dict[str, Any]:
             for step in facts["steps"]
         ],
         "source_sha256": names.source_digest or None,
+        "bound": bound_facts(names.bound),
     }

@@ -78,6 +78,7 @@ def join_model(
         outputs=tuple(output.name for output in home.graph.outputs),
         nodes={node_name(number): label for number, label in enumerate(home.sent.labels)},
         source_digest=home.digest,
+        bound=home.graph.bound,
     )
     reference = reference_of(home.graph, home.file, seed)
     new = out.with_name(f"{out.stem}.new.zip")

@@ -16,6 +16,7 @@ from ansorpy.bundle.weightless import ABSENT, opened_bundle
 from ansorpy.errors import GraphError, PackageError, RunError, SpecError
 from ansorpy.graph import Graph
 from ansorpy.graph.builder import GraphBuilder
+from ansorpy.graph.graph import Weight
 from ansorpy.graph.interp import run
 from ansorpy.measure.host import local_target
 from ansorpy.model.api import compile_model, request_of
@@ -120,6 +121,13 @@ def test_joined_with_its_weights_it_computes_the_model(bare: Path, tmp_path: Pat
     assert ABSENT not in facts
     assert GRAPH not in files
     assert [path.name for path in tmp_path.iterdir()] == ["full.zip"]
+
+
+def test_a_bound_scalar_of_the_model_is_in_its_joined_bundle(bare: Path, tmp_path: Path) -> None:
+    bound = {"sr": Weight.of(np.array(16000, np.int64))}
+    made = join_model(bare, replace(small_model(), bound=bound), tmp_path / "full.zip")
+    with load_model(made.bundle) as model:
+        assert {name: value.item() for name, value in model.bound().items()} == {"sr": 16000}
 
 
 def test_weights_of_a_fine_tuned_model_are_joined(bare: Path, tmp_path: Path) -> None:
