@@ -98,7 +98,7 @@ class ModelRunner(Runner):
 
     def bound(self, arrays: Sequence[Array]) -> Callable[[], None]:
         """Return a call without arguments that runs all steps on these arrays."""
-        order = self._order(arrays)
+        order = self.arguments(arrays)
         words = _words(order)
         if self._run is not None:
             calls: list[Callable[[], None]] = [partial(self._run, words, self.pool)]
@@ -126,15 +126,8 @@ class ModelRunner(Runner):
         """
         drawn = [aligned_copy(one) for one in self.random_inputs(np.random.default_rng(0))]
         given = [t for t in self.tensors.values() if t.role != "input"]
-        order = self._order([*map(as_passed, drawn), *(fresh(t.shape, t.dtype) for t in given)])
-        words = _words(order)
-        steps = self.facts["steps"]
-        calls = [
-            self._hosted(steps[k], order)
-            if k in self._hosts
-            else partial(self._run_steps, words, self.pool, k, k + 1)
-            for k in range(self.facts["native_steps"])
-        ]
+        order = [*map(as_passed, drawn), *(fresh(t.shape, t.dtype) for t in given)]
+        calls = self.steps(self.arguments(order))
         least_s = [math.inf] * len(calls)
         for _ in range(max(2, runs)):
             for number, call in enumerate(calls):
@@ -143,7 +136,19 @@ class ModelRunner(Runner):
                 least_s[number] = min(least_s[number], time.perf_counter() - begin_s)
         return least_s
 
-    def _order(self, arrays: Sequence[Array]) -> list[Array]:
+    def steps(self, order: Sequence[Array]) -> list[Callable[[], None]]:
+        """Return a call of every step, and of the copies if there are any, on `arguments`."""
+        words, steps = _words(order), self.facts["steps"]
+
+        def native(number: int, _alive: object = order) -> None:
+            self._run_steps(words, self.pool, number, number + 1)
+
+        return [
+            self._hosted(steps[k], order) if k in self._hosts else partial(native, k)
+            for k in range(self.facts["native_steps"])
+        ]
+
+    def arguments(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the arguments of the driver; `arrays` are inputs, outputs, arena and scratch."""
         arena, scratch = arrays[-2:]
         return [*arrays[:-2], self.weights, self.packed, arena, scratch]
