@@ -35,6 +35,7 @@ class Library:
     `object_code` is the object file that it was linked from, to be linked with others.
     `buffers` are the arguments in order, the workspace last if there is one; `phases` the timed
     ones, with public names. The workspace is packed weights of `packed_bytes`, then scratch.
+    `steady` names the inputs that calls read, and the workspace if weights are packed.
     """
 
     code: bytes
@@ -46,6 +47,7 @@ class Library:
     workspace_bytes: int
     packed_bytes: int
     note: str = ""
+    steady: tuple[str, ...] = ()
 
     @property
     def object_sha256(self) -> str:

@@ -8,7 +8,12 @@ from typing import Final
 from ansorpy.codegen.compile_cache import phase_objects
 from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
-from ansorpy.codegen.phase_utilities import MATRICES_READY, phase_infos, uses_matrices
+from ansorpy.codegen.phase_utilities import (
+    MATRICES_READY,
+    phase_infos,
+    steady_names,
+    uses_matrices,
+)
 from ansorpy.codegen.runtime.native_launcher import NO_POOL, bound, order, word_array
 from ansorpy.codegen.runtime.phase_loop import ahead_loop, timed_loop
 from ansorpy.codegen.simd.matrices import allow_matrices
@@ -24,13 +29,15 @@ class Built:
     """Machine code that any process on the same kind of machine can load.
 
     `objects` are object files with one function per phase, of the phase's name. `matrices`: they
-    use the registers of AMX, which a process must request from Linux.
+    use the registers of AMX, which a process must request from Linux. `steady` names the buffers
+    that calls read and never write, packed weights among them; () if that is not known.
     """
 
     objects: tuple[bytes, ...]
     phases: tuple[PhaseInfo, ...]
     buffers: tuple[Buffer, ...]
     matrices: bool = False
+    steady: tuple[str, ...] = ()
 
 
 BUILT: Final = Built
@@ -48,7 +55,8 @@ def build(program: Program, target: Target) -> Built:
     )
     codes = {one.symbol: one.code for one in made}  # equal phases have one symbol
     matrices = any(map(uses_matrices, program.phases))
-    return Built(tuple(codes.values()), phases, program.buffers, matrices)
+    steady = steady_names(program)
+    return Built(tuple(codes.values()), phases, program.buffers, matrices, steady)
 
 
 def build_source(kernel: Kernel, target: Target) -> Built:

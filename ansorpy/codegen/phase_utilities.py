@@ -6,7 +6,7 @@ from typing import Final
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Const, reads
-from ansorpy.loopir.nodes import For, LoopKind, Phase, Prefetch, Program, Stmt, Tile
+from ansorpy.loopir.nodes import For, LoopKind, Phase, Prefetch, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt
 
 MATRICES_READY: Final = "matrices(True)"  # stands in the source of kernels that use AMX
@@ -69,6 +69,27 @@ def touched_names(phase: Phase) -> set[str]:
         for expr in stmt_exprs(part):
             names.update(read.tensor for read in reads(expr))
     return names
+
+
+def packed_names(program: Program) -> frozenset[str]:
+    """Return the GLOBAL buffers that calls read as the phases ahead left them."""
+    names = {buffer.name for buffer in program.buffers if buffer.scope is Scope.GLOBAL}
+    made = {n for phase in program.phases if phase.ahead for n in stored_names(phase.body)}
+    return frozenset(names & made & _timed_names(program))
+
+
+def steady_names(program: Program) -> tuple[str, ...]:
+    """Return the buffers that calls read and never write: inputs, and packed weights."""
+    packed, timed = packed_names(program), _timed_names(program)
+    return tuple(
+        buffer.name
+        for buffer in program.buffers
+        if buffer.name in packed or (buffer.scope is Scope.INPUT and buffer.name in timed)
+    )
+
+
+def _timed_names(program: Program) -> set[str]:
+    return {n for phase in program.phases if not phase.ahead for n in touched_names(phase)}
 
 
 def uses_matrices(phase: Phase) -> bool:

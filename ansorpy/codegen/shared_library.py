@@ -21,7 +21,12 @@ from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.link import link
 from ansorpy.codegen.llvm_ir import module_text, public_object
 from ansorpy.codegen.loader import Loaded
-from ansorpy.codegen.phase_utilities import phase_infos, stored_names, touched_names
+from ansorpy.codegen.phase_utilities import (
+    packed_names,
+    phase_infos,
+    steady_names,
+    stored_names,
+)
 from ansorpy.codegen.runtime.c_entry import (
     ALIGN_BYTES,
     SUFFIXES,
@@ -69,6 +74,7 @@ def build(export: Export, target: Target) -> Library:
         workspace_bytes=addressing.packed_bytes + addressing.scratch_bytes,
         packed_bytes=addressing.packed_bytes,
         note=linked if isinstance(linked, str) else "",
+        steady=_steady(export.program),
     )
 
 
@@ -102,25 +108,24 @@ def _addressing(export: Export) -> Addressing:
     return Addressing(tuple(locations), len(order), ends[Area.PACKED], ends[Area.SCRATCH])
 
 
-def _packed(program: Program) -> set[str]:
-    """Return the GLOBAL buffers that calls read as the phases ahead left them.
+def _packed(program: Program) -> frozenset[str]:
+    """Return the names of packed weights.
 
     Raises:
         BuildError: a call would overwrite one, so that two calls could not share it.
     """
-    names = {buffer.name for buffer in program.buffers if buffer.scope is Scope.GLOBAL}
-    made: set[str] = set()
-    used: set[str] = set()
+    packed = packed_names(program)
     for phase in program.phases:
-        if phase.ahead:
-            made |= stored_names(phase.body) & names
-    for phase in program.phases:
-        if not phase.ahead:
-            used |= touched_names(phase) & made
-            lost = sorted(stored_names(phase.body) & made)
-            if lost:
-                raise BuildError(f"{phase.name} overwrites {', '.join(lost)}, written ahead")
-    return used
+        lost = [] if phase.ahead else sorted(stored_names(phase.body) & packed)
+        if lost:
+            raise BuildError(f"{phase.name} overwrites {', '.join(lost)}, written ahead")
+    return packed
+
+
+def _steady(program: Program) -> tuple[str, ...]:
+    """Return the arguments that calls read and never write, but for the scratch of a workspace."""
+    inputs = [name for name in steady_names(program) if name not in packed_names(program)]
+    return (*inputs, *([WORKSPACE] if packed_names(program) else []))
 
 
 def _arguments(export: Export, addressing: Addressing) -> tuple[Buffer, ...]:

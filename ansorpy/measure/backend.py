@@ -27,6 +27,10 @@ class MachineCode(Protocol):
         """The buffers, in the order of the addresses."""
 
     @property
+    def steady(self) -> tuple[str, ...]:
+        """The buffers that calls read and never write, as far as known."""
+
+    @property
     def phases(self) -> tuple[PhaseInfo, ...]:
         """The native functions."""
 

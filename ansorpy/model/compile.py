@@ -19,23 +19,23 @@ from ansorpy.graph.partition import partition
 from ansorpy.graph.passes import Simplified, simplify
 from ansorpy.graph.wire.document import Document
 from ansorpy.graph.wire.draw import with_drawn_weights
+from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.model.assemble import Origin, TaskLibrary, plan_of
 from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
 from ansorpy.model.options import ModelOptions
 from ansorpy.model.tasks import ModelTasks, tasks_of
 from ansorpy.model.verify import ModelReference, error_of, reference_of
-from ansorpy.records import RecordStore, task_key
+from ansorpy.records import RecordStore
 from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule, Verdict
 from ansorpy.target import Target
-from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
-from ansorpy.tuner.task import rules_name
+from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.trust import is_trusted
 from ansorpy.tuner.tune import run
 from ansorpy.units import duration
@@ -113,6 +113,7 @@ class Compilation:
     partition: Partition
     begin_s: float
     clock: Callable[[], float]
+    weights_bytes: int = 0  # weights that a run of the model reads
     reference: ModelReference | None = None
     libraries: dict[str, TaskLibrary] = field(default_factory=dict)
     results: dict[str, TaskResult] = field(default_factory=dict)
@@ -242,9 +243,10 @@ def compiled(
     if sent:  # only now: no stand-in may decide about tasks
         whole = with_drawn_weights(request.graph, options.seed)
         request, parted = replace(request, graph=whole), replace(parted, graph=whole)
-    work = Compilation(request, tasks, parted, begin_s, clock, request.reference)
+    size = tasks.weights_bytes
+    work = Compilation(request, tasks, parted, begin_s, clock, size, request.reference)
     with tempfile.TemporaryDirectory(prefix="ansorpy-model-") as folder:
-        first = _request(request, tasks.dags, trials=0, seconds=None, weights={})
+        first = _request(work, tasks.dags, trials=0, seconds=None, weights={})
         ended = yield from work.follow(tune(first, Path(folder), None))
         needed = [one.task for one in tasks.parts if one.task]
         lacking = [name for name in needed if name not in work.libraries]
@@ -323,7 +325,7 @@ def search_request(
     done = {dag.name: asked.done.get(dag.name, 0) for dag in tasks.dags}
     left = trials - sum(done.values())
     if not options.fresh:
-        made = {dag.name: _known(dag, asked.target, store, rules) for dag in tasks.dags}
+        made = {dag.name: _known(work, dag, store, rules) for dag in tasks.dags}
         earlier = {name: max(0, made[name] - done[name]) for name in made}
         count = sum(min(one, max(share, trials // 2)) for one in earlier.values())
         left -= count
@@ -339,7 +341,7 @@ def search_request(
     if not heavy or left <= 0 or over or reached or (target_s is not None and target_s <= 0):
         return None
     return _request(
-        asked,
+        work,
         heavy,
         trials=left,
         seconds=left_s,
@@ -348,16 +350,22 @@ def search_request(
     )
 
 
-def _request(asked: ModelRequest, dags: Sequence[Dag], **changes: Any) -> Request:
+def _request(work: Compilation, dags: Sequence[Dag], **changes: Any) -> Request:
     """Return the request for the libraries of some tasks."""
+    asked = work.request
     options = replace(asked.options, **changes)
-    return Request.of(options, tuple(dags), asked.target, first_answer=False, libraries=True)
+    return Request.of(
+        options, tuple(dags), asked.target, first_answer=False, libraries=True,
+        weights_bytes=work.weights_bytes,
+    )  # fmt: skip
 
 
-def _known(dag: Dag, target: Target, store: RecordStore, rules: tuple[Rule, ...]) -> int:
+def _known(work: Compilation, dag: Dag, store: RecordStore, rules: tuple[Rule, ...]) -> int:
     """Return the number of trials of a task in a store, under the same rules."""
+    target = work.request.target
     name = rules_name(target.kind, rules)
-    records = store.all(task_key(workload_key(dag), target))
+    cold = cold_bytes(work.weights_bytes, target)
+    records = store.all(Task.of(dag, target, name, cold).key)
     return sum(one.race is None and one.rules == name and is_trusted(one) for one in records)
 
 

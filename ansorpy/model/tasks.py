@@ -8,7 +8,7 @@ from typing import Final
 from ansorpy.graph.chains import chains
 from ansorpy.graph.groups import NodeGroup, Partition, halves
 from ansorpy.graph.lower import Lowered, lower
-from ansorpy.te.analysis import workload_key
+from ansorpy.te.analysis import weight_bytes, workload_key
 from ansorpy.te.dag import Dag
 
 NAME_CHARACTERS: Final = 40  # characters of a task's name that tell its operators
@@ -50,6 +50,16 @@ class ModelTasks:
             if part.task:
                 found[part.task] += 1.0
         return found
+
+    @property
+    def weights_bytes(self) -> int:
+        """The bytes of weights that a run of the parts reads, of each weight once."""
+        found: dict[str, int] = {}
+        for low in (part.lowered for part in self.parts if part.lowered is not None):
+            read = weight_bytes(low.dag)
+            for name, node in zip(low.reads, low.dag.placeholders, strict=True):
+                found[name] = max(found.get(name, 0), read.get(node.name, 0))
+        return sum(found.values())
 
     def chosen(self, best_s: Mapping[str, float]) -> "ModelTasks":
         """Return the faster parts: an alternative replaces parts whose sum takes longer.

@@ -20,7 +20,7 @@ MEASURED: Final = "measured"
 IMPORTED: Final = "imported"
 
 
-def task_key(workload: str, target: Target) -> str:
+def task_key(workload: str, target: Target, cold: bool = False) -> str:
     """Return the key under which trials of one workload on one kind of machine compare.
 
     Hardware features, cache sizes and the threads of the kernel count; the marketing name of the
@@ -28,8 +28,9 @@ def task_key(workload: str, target: Target) -> str:
 
     Args:
         workload: hex digest of the normalised Dag (`te.analysis.workload_key`).
+        cold: the weights came from memory at every call, as inside a large model (ADR-0134).
     """
-    return f"{workload}/{target_digest(target)}/{target.cores}"
+    return f"{workload}/{target_digest(target)}/{target.cores}{'/cold' if cold else ''}"
 
 
 def target_digest(target: Target) -> str:

@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from ansorpy.measure.pool import MeasurePool, SharedProcesses
@@ -31,9 +30,12 @@ class Pools:
         if task.name not in self._pools:
             while len(self._pools) >= OPEN_POOLS:
                 self._pools.popitem(last=False)[1].close()
-            self._pools[task.name] = self._open_pool(task.dag, task.target)
+            self._pools[task.name] = self._opened(task)
         self._pools.move_to_end(task.name)
         return self._pools[task.name]
+
+    def _opened(self, task: Task) -> MeasurePool:
+        return self._open_pool(task.dag, task.target)
 
     def close(self) -> None:
         """Close every pool; may be called twice."""
@@ -45,8 +47,13 @@ class SharedPools(Pools):
     """Pools whose tasks, all of one target, use the same processes one after the other."""
 
     def __init__(self, target: Target, settings: MeasureSettings) -> None:
-        self._shared = SharedProcesses(target, settings)
-        super().__init__(partial(MeasurePool, settings=settings, shared=self._shared))
+        super().__init__()
+        self._shared, self._settings = SharedProcesses(target, settings), settings
+
+    def _opened(self, task: Task) -> MeasurePool:
+        sampling = replace(self._settings.sampling, cold_bytes=task.cold_bytes)
+        settings = replace(self._settings, sampling=sampling)
+        return MeasurePool(task.dag, task.target, settings, self._shared)
 
     def close(self) -> None:
         """Close every pool and end the processes; may be called twice."""

@@ -20,13 +20,15 @@ class Request(LocalOptions):
     The threads of the kernels are those of `target`. `first_answer` asks for an answer before the
     first trial, if no more tasks are tuned than have open pools (`tuner.first_answer`).
     `libraries` asks for the verified library of the best candidate of each task, without a race:
-    the tasks are parts of a model.
+    the tasks are parts of a model, whose weights are `weights_bytes` in all: if these exceed the
+    last-level cache, calls are timed with cold weights (`measure.timing.cold_weights`).
     """
 
     dags: tuple[Dag, ...]
     target: Target
     first_answer: bool = field(default=True, kw_only=True)
     libraries: bool = field(default=False, kw_only=True)
+    weights_bytes: int = field(default=0, kw_only=True)
 
     @staticmethod
     def of(
@@ -36,10 +38,14 @@ class Request(LocalOptions):
         *,
         first_answer: bool = True,
         libraries: bool = False,
+        weights_bytes: int = 0,
     ) -> "Request":
         """Return the request with the options of a call or of a stored job."""
         told = values(options, LocalOptions)
-        return Request(dags, target, first_answer=first_answer, libraries=libraries, **told)
+        return Request(
+            dags, target, first_answer=first_answer, libraries=libraries,
+            weights_bytes=weights_bytes, **told,
+        )  # fmt: skip
 
     def __post_init__(self) -> None:
         LocalOptions.__post_init__(self)

@@ -13,6 +13,7 @@ from ansorpy.cost.model import CostModel
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.errors import SpecError
 from ansorpy.events import Started, TaskResult
+from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.records import MemoryStore, Record, RecordStore, default_store
 from ansorpy.state.rule import Rule
@@ -86,7 +87,8 @@ def prepare(
     kind = request.target.kind
     rules = find_rules(kind, request.allow, request.without) if rules is None else rules
     out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
-    tasks = united(request.dags, request.target, rules_name(kind, rules))
+    cold = cold_bytes(request.weights_bytes, request.target)
+    tasks = united(request.dags, request.target, rules_name(kind, rules), cold)
     weights = summed(leaders(request.dags), request.weights)
     history = (MemoryStore() if request.fresh else store).all
     return Setup(

@@ -14,6 +14,7 @@ from ansorpy.cost.model import Sample
 from ansorpy.errors import RecordError, SpecError
 from ansorpy.features import extract
 from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.measure.timing.cold_weights import has_cold_weights
 from ansorpy.measure.unbound import Unbound, unbound
 from ansorpy.plan.choices import ALL_PLANS, all_plans
 from ansorpy.plan.plan import Plan
@@ -60,12 +61,19 @@ class Task:
     first: Candidate | None = None  # the delivered first answer, which is measured first
     held: list[Candidate] = field(default_factory=list)  # deferred to the next round
     twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel
+    cold_bytes: int = 0  # size of all copies of the weights that timed calls go round; 0: hot
 
     @staticmethod
-    def of(dag: Dag, target: Target, rules: str) -> "Task":
-        """Return a task without plans and trials."""
-        workload = workload_key(dag)
-        return Task(dag, target, rules, task_key(workload, target), workload, flop_count(dag))
+    def of(dag: Dag, target: Target, rules: str, cold_bytes: int = 0) -> "Task":
+        """Return a task without plans and trials.
+
+        Args:
+            cold_bytes: as of the field, if the task has weights enough.
+        """
+        cold_bytes = cold_bytes if has_cold_weights(dag) else 0
+        workload, flop = workload_key(dag), flop_count(dag)
+        key = task_key(workload, target, bool(cold_bytes))
+        return Task(dag, target, rules, key, workload, flop, cold_bytes=cold_bytes)
 
     @property
     def name(self) -> str:

@@ -21,13 +21,15 @@ def leaders(dags: Sequence[Dag]) -> dict[str, str]:
     return {dag.name: firsts.setdefault(workload_key(dag), dag.name) for dag in dags}
 
 
-def united(dags: Sequence[Dag], target: Target, rules: str) -> tuple[Task, ...]:
+def united(
+    dags: Sequence[Dag], target: Target, rules: str, cold_bytes: int = 0
+) -> tuple[Task, ...]:
     """Return one task per workload: that of its first Dag, with the other Dags as twins."""
     firsts = leaders(dags)
     found: dict[str, Task] = {}
     for dag in dags:
         if firsts[dag.name] == dag.name:
-            found[dag.name] = Task.of(dag, target, rules)
+            found[dag.name] = Task.of(dag, target, rules, cold_bytes)
         else:
             first = found[firsts[dag.name]]
             first.twins = (*first.twins, dag)

@@ -11,7 +11,7 @@ values     the values that it reads and writes are flushed
 code       the code of the whole library is flushed: from memory, which is more than a model does
 all        all four are flushed
 model      the step in a run of the whole model
-apart      as `model`, with scratch of its own for every step, instead of one that all share
+apart      as `model`, with scratch of its own for every step, instead of the shared scratch
 
 A figure is the sum over the steps of their median calls, divided by that of `hot`; the range has
 the first and the third quartiles of the steps in place of medians. Calls during which the process
@@ -219,7 +219,7 @@ def measure(steps: Sequence[StepCalls], rounds: int) -> dict[str, Array]:
         for place, step in enumerate(steps):
             step.call()
             for case, flush in step.flush.items():
-                step.call()  # what is not flushed is hot
+                step.call()  # data that stay are hot
                 before = preemptions()
                 step.call()
                 flush()

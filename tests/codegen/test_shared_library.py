@@ -15,6 +15,7 @@ from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.link import LINKERS, link
 from ansorpy.codegen.llvm_ir import object_bytes
+from ansorpy.codegen.phase_utilities import steady_names
 from ansorpy.codegen.runtime.c_entry import SUFFIXES
 from ansorpy.codegen.runtime.thread_pool import ThreadPool
 from ansorpy.codegen.shared_library import build, load
@@ -110,7 +111,12 @@ def test_a_library_with_phases_constants_and_workspace_equals_numpy(how: str) ->
     assert built.linked, built.note
     assert built.workspace_bytes == 2 * 64 * 4
     assert [phase.tasks for phase in built.phases] == [8, 8]
+    assert built.steady == ("A", ".workspace")
     np.testing.assert_array_equal(run(built, {"A": a, "W": w}, how), (a + w * w) * k)
+
+
+def test_calls_read_inputs_and_packed_weights_and_no_scratch() -> None:
+    assert steady_names(three_phases()) == ("A", "W2")
 
 
 @pytest.mark.parametrize("how", ["run", "backwards", "threads", "pool"])

@@ -51,6 +51,7 @@ class FakeBuilt:
     name: str
     buffers: tuple[Buffer, ...]
     phases: tuple[PhaseInfo, ...] = ()
+    steady: tuple[str, ...] = ()
 
 
 BUILT = FakeBuilt

@@ -41,6 +41,10 @@ class LoopText:
     def phases(self) -> tuple[PhaseInfo, ...]:
         return ()
 
+    @property
+    def steady(self) -> tuple[str, ...]:
+        return ()
+
 
 class Answers:
     """Answers that were computed already, and a descriptor that is readable while there are any."""

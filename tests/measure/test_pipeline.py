@@ -206,6 +206,7 @@ class Nap:
     number: str
     buffers: tuple[()] = ()
     phases: tuple[()] = ()
+    steady: tuple[()] = ()
 
 
 class Sleeper:

@@ -136,7 +136,7 @@ def test_trials_in_the_store_count_in_any_division(
     counts = dict(zip(("t0_conv_relu", "t2_matmul"), known, strict=True))
     tasks = tasks_of(partition(small_model()))
     assert counts.keys() <= {dag.name for dag in tasks.dags}
-    monkeypatch.setattr(compile_spine, "_known", lambda dag, *_: counts.get(dag.name, 0))
+    monkeypatch.setattr(compile_spine, "_known", lambda _, dag, *__: counts.get(dag.name, 0))
     asked = request(tmp_path / "a.zip", trials=16)
     work = Compilation(asked, tasks, partition(small_model()), 0.0, lambda: 0.0)
     for dag in tasks.dags:  # two tasks are heavy
@@ -144,6 +144,41 @@ def test_trials_in_the_store_count_in_any_division(
         work.libraries[dag.name] = TaskLibrary(None, work.best_s[dag.name])  # type: ignore[arg-type]
     found = search_request(work, MemoryStore(), ())
     assert (0 if found is None else found.trials) == trials
+
+
+def large_model() -> Graph:
+    """Return a product with 256 KiB of weights."""
+    builder = GraphBuilder("large")
+    at = builder.input("x", (4, 256), "float32")
+    w = builder.constant("w", np.random.default_rng(0).random((256, 256)).astype(np.float32))
+    builder.add("MatMul", [at, w], ["y"])
+    builder.output("y", "y")
+    return builder.graph()
+
+
+@pytest.mark.parametrize("l3_bytes", [1 << 17, 1 << 20])
+def test_records_of_cold_and_hot_weights_have_other_keys(tmp_path: Path, l3_bytes: int) -> None:
+    """A later tuning for a machine whose caches hold the weights starts anew."""
+    cold, store = l3_bytes < 1 << 18, MemoryStore()
+    target = replace(local_target(1), l3_bytes=l3_bytes)
+    asked = ModelRequest(large_model(), target, ModelOptions(trials=8), tmp_path / "m.zip")
+    _, result = play(compiled(asked, store))
+    assert result.trials == 8
+    assert {record.key.endswith("/cold") for record in store.export()} == {cold}
+    _, again = play(compiled(asked, store))
+    assert again.trials == 0
+    other = replace(asked, target=replace(target, l3_bytes=(1 << 17) + (1 << 20) - l3_bytes))
+    _, anew = play(compiled(other, store))
+    assert anew.trials == 8
+
+
+def test_a_gather_reads_few_rows_of_its_table() -> None:
+    builder = GraphBuilder("table")
+    rows = builder.input("rows", (3,), "int64")
+    table = builder.constant("table", np.zeros((1000, 16), np.float32))
+    builder.add("Gather", [table, rows], ["y"], {"axis": 0})
+    builder.output("y", "y")
+    assert tasks_of(partition(builder.graph())).weights_bytes == 3 * 16 * 4
 
 
 def test_an_interrupt_before_the_first_bundle_leaves_none(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.measure.backend import MachineCode, backend
+from ansorpy.measure.timing.cold_weights import affordable
 from ansorpy.measure.timing.interleave import interleave
 from ansorpy.measure.timing.numpy_baseline import numpy_call
 from ansorpy.measure.timing.sampling import SamplingOptions
@@ -46,7 +47,8 @@ def benchmark(job: BenchmarkJob) -> dict[str, tuple[float, ...]]:
         watch("race")
     for name, built in job.kernels:
         loaded = backend(job.backend).load(built)
-        kernels.append(place.bind(loaded, built.buffers, place.cases[0], job.threads))
+        cold = affordable(job.sampling.cold_bytes, len(job.kernels))
+        kernels.append(place.bind(loaded, built, place.cases[0], job.threads, cold))
         calls[name] = kernels[-1].call
 
     def pause(before: str, after: str) -> None:

@@ -37,6 +37,7 @@ class SamplingOptions:
     calm_s: float = 0.05  # one lost time slice does not spoil a sample this long
     turns: int = 4  # turns with the reference kernel while the machine's speed changes
     calm_ratio: float = 1.05  # change of the reference up to which one turn suffices
+    cold_bytes: int = 0  # size of all copies of a kernel's weights that calls go round; 0: hot
 
 
 def preemptions() -> int:

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from ansorpy.measure.backend import CallableCode, MachineCode, backend
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.protocols import Checked
+from ansorpy.measure.timing.cold_weights import affordable
 from ansorpy.measure.timing.drift import FIRST_SAMPLES, Reference, time_with_reference
 from ansorpy.measure.timing.sampling import SamplingOptions, time_call
 from ansorpy.measure.timing.workplace import BoundKernel, workplace
@@ -16,6 +18,8 @@ from ansorpy.measure.verify.cases import Case
 from ansorpy.measure.verify.check import compare_all, glance, verify
 from ansorpy.measure.verify.inputs import decode
 from ansorpy.measure.workers.worker_main import watch
+
+KERNELS: Final = 2  # kernels with copies of their weights at once: candidate and reference
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,9 @@ def trial(job: Trial) -> Measured | Failed:
     watch("time")
     start = time.perf_counter()
     place = workplace(job.folder)
-    bound = place.bind(loaded, job.built.buffers, place.cases[0])
+    bound = place.bind(
+        loaded, job.built, place.cases[0], cold_bytes=affordable(job.sampling.cold_bytes, KERNELS)
+    )
     measured = _timed(bound.call, job)
     run_s = time.perf_counter() - start
     if job.led_by(measured):
@@ -81,7 +87,8 @@ def time_parallel(job: Trial) -> Measured | Failed:
     loaded, load_s = _load(job)
     start = time.perf_counter()
     first, *others = workplace(job.folder).cases
-    bound, failed = _in_parallel(loaded, job, first)
+    cold_bytes = affordable(job.sampling.cold_bytes, KERNELS)
+    bound, failed = _in_parallel(loaded, job, first, cold_bytes)
     if failed is not None:
         return failed
     check_s = time.perf_counter() - start
@@ -115,7 +122,8 @@ def _reference(job: Trial, built: MachineCode, usual_s: float) -> Reference:
     place = workplace(job.folder)
     if built not in place.references:
         loaded = backend(job.backend).load(built)
-        bound = place.bind(loaded, built.buffers, place.cases[0], job.threads)
+        cold = affordable(job.sampling.cold_bytes, KERNELS)
+        bound = place.bind(loaded, built, place.cases[0], job.threads, cold)
         place.references.clear()
         place.references[built] = Reference(bound.call, usual_s), bound
     return place.references[built][0]
@@ -149,7 +157,7 @@ def _errors(job: Trial) -> tuple[float, ...]:
     """Return the largest finite error of every output of the first case."""
     loaded, _ = _load(job)
     place = workplace(job.folder)
-    bound = place.bind(loaded, job.built.buffers, place.cases[0])
+    bound = place.bind(loaded, job.built, place.cases[0])
     bound.call()
     found = []
     for one in place.cases[0].expected:
@@ -160,11 +168,13 @@ def _errors(job: Trial) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _in_parallel(loaded: CallableCode, job: Trial, case: Case) -> tuple[BoundKernel, Failed | None]:
+def _in_parallel(
+    loaded: CallableCode, job: Trial, case: Case, cold_bytes: int = 0
+) -> tuple[BoundKernel, Failed | None]:
     """Run one case twice on several threads; return the bound kernel and its failure, if any."""
     watch("check in parallel")
     place = workplace(job.folder)
-    bound = place.bind(loaded, job.built.buffers, case, job.threads)
+    bound = place.bind(loaded, job.built, case, job.threads, cold_bytes)
     for _ in range(2):
         bound.call()
         failed = compare_all(case, bound.memory.array, bound.memory.buffers)

@@ -1,6 +1,6 @@
 """Cases and memory that the candidates of one task share in one process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -9,6 +9,7 @@ from typing import Final
 
 from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.measure.backend import CallableCode, MachineCode
+from ansorpy.measure.timing.cold_weights import copies, in_turns
 from ansorpy.measure.timing.drift import Reference
 from ansorpy.measure.verify.cases import Case, load_cases
 from ansorpy.measure.verify.guard_pages import GuardedBuffers, aligned_empty, poison
@@ -40,10 +41,14 @@ class KernelMemory:
 
 @dataclass(frozen=True)
 class BoundKernel:
-    """A kernel as a call without arguments, and the memory that the call works on."""
+    """A kernel as a call without arguments, and the memory that the call works on.
+
+    `copies` are those of its weights that calls go round.
+    """
 
     call: Callable[[], None]
     memory: KernelMemory
+    copies: Sequence[Mapping[str, Array]] = ()
 
 
 @dataclass(frozen=True)
@@ -66,15 +71,26 @@ class Workplace:
         return KernelMemory({buffer.name: buffer for buffer in buffers}, arrays)
 
     def bind(
-        self, code: CallableCode, buffers: tuple[Buffer, ...], case: Case, threads: int = 1
+        self,
+        code: CallableCode,
+        built: MachineCode,
+        case: Case,
+        threads: int = 1,
+        cold_bytes: int = 0,
     ) -> BoundKernel:
-        """Return a kernel on memory as of `memory`; its phases ahead have been run."""
-        memory = self.memory(buffers, case)
-        at = memory.addresses
-        code.run_ahead(at)
-        return BoundKernel(
-            code.bind_parallel(at, threads) if threads > 1 else code.bind(at), memory
-        )
+        """Return a kernel on memory as of `memory`; its phases ahead have been run.
+
+        Args:
+            cold_bytes: size of all copies of its weights that calls go round; 0: no copies.
+        """
+        memory = self.memory(built.buffers, case)
+        code.run_ahead(memory.addresses)
+        made = copies(_weights(built, case, memory), cold_bytes) if cold_bytes else []
+        calls = []
+        for changed in ({}, *made):
+            at = [(memory.arrays | changed)[name].ctypes.data for name in memory.buffers]
+            calls.append(code.bind_parallel(at, threads) if threads > 1 else code.bind(at))
+        return BoundKernel(in_turns(calls), memory, made)
 
     def clear(self) -> None:
         """Free all memory."""
@@ -97,6 +113,16 @@ class Workplace:
         if given is None:
             poison(array, buffer.dtype, "nan")
         return array
+
+
+def _weights(built: MachineCode, case: Case, memory: KernelMemory) -> dict[str, Array]:
+    """Return the weights that calls read: constant inputs as they are, and packed ones."""
+    return {
+        buffer.name: memory.arrays[buffer.name]
+        for buffer in built.buffers
+        if buffer.name in built.steady
+        and (buffer.scope is Scope.GLOBAL or buffer.name in case.constant)
+    }
 
 
 @lru_cache(maxsize=3)  # a task has its own cases, and those of its reformulations

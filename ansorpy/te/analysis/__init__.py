@@ -13,6 +13,7 @@ from ansorpy.te.analysis.predicates import (
     permutes,
     strictly_inlineable,
 )
+from ansorpy.te.analysis.weights import weight_bytes
 
 __all__ = [
     "Access",
@@ -28,6 +29,7 @@ __all__ = [
     "permutes",
     "reads_by_producer",
     "strictly_inlineable",
+    "weight_bytes",
     "workload_key",
     "yes",
 ]
