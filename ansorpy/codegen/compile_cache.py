@@ -7,8 +7,9 @@ from hashlib import sha256
 from math import copysign
 from typing import Final
 
-from ansorpy.codegen.llvm_ir import Places, object_bytes, phase_text
+from ansorpy.codegen.llvm_ir import object_bytes, phase_text
 from ansorpy.codegen.phase_utilities import touched_names
+from ansorpy.codegen.phase_writer import Places
 from ansorpy.expr.expr import Const, walk
 from ansorpy.loopir.nodes import Phase, Program
 from ansorpy.loopir.rewrite import stmt_exprs, walk_stmt

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ansorpy.codegen.kernel import Kernel
-from ansorpy.codegen.llvm_ir import scratch_bytes
 from ansorpy.codegen.phase_utilities import (
     MATRICES_READY,
     phase_infos,
@@ -13,6 +12,7 @@ from ansorpy.codegen.phase_utilities import (
     streams,
     uses_matrices,
 )
+from ansorpy.codegen.phase_writer import scratch_bytes
 from ansorpy.codegen.runtime.numba_text import launchers_text
 from ansorpy.codegen.simd_file import FILE, simd_version
 from ansorpy.codegen.structured_tile import expression, structured

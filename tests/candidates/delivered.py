@@ -21,7 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ansorpy.artifact.kernel_file import helpers_text
-from ansorpy.codegen import llvm_ir
+from ansorpy.codegen import phase_writer
 from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.structured_tile import structured
 from ansorpy.codegen.symbols import SymbolTable
@@ -59,7 +59,10 @@ def through_text() -> Iterator[list[str]]:
     def compiler(tile: Any, *given: Any) -> Any:
         return (simd.Expansion if isinstance(tile, simd.SimdTile) else Expansion)(tile, *given)
 
-    with patch.object(llvm_ir, "structured", parsed), patch.object(llvm_ir, "Expansion", compiler):
+    with (
+        patch.object(phase_writer, "structured", parsed),
+        patch.object(phase_writer, "Expansion", compiler),
+    ):
         yield printed
 
 
