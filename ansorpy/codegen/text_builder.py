@@ -16,8 +16,7 @@ SIGNED: Final = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "
 UNSIGNED: Final = {"<": "ult", "<=": "ule", ">": "ugt", ">=": "uge", "==": "eq", "!=": "ne"}
 ORDERED: Final = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 PLAIN: Final[dict[type, str]] = {
-    ir.FloatType: "float", ir.DoubleType: "double", ir.HalfType: "half",
-    ir.PointerType: "ptr", ir.VoidType: "void",
+    ir.FloatType: "float", ir.DoubleType: "double", ir.HalfType: "half", ir.VoidType: "void",
 }  # fmt: skip
 
 
@@ -107,6 +106,8 @@ def _written(kind: Any) -> str:
         return plain
     if isinstance(kind, ir.VectorType):
         return f"<{kind.count} x {type_text(kind.element)}>"
+    if isinstance(kind, ir.PointerType):
+        return f"ptr addrspace({kind.addrspace})" if kind.addrspace else "ptr"
     return f"i{kind.width}"
 
 
@@ -219,15 +220,15 @@ class TextBuilder:
         """Return the address of an element."""
         code = f"getelementptr {type_text(source_etype)}, {typed(base)}, {typed(indices[0])}"
         lanes = width(indices[0])
-        return self.result(vector(POINTER, lanes) if lanes else POINTER, code)
+        return self.result(vector(base.type, lanes) if lanes else base.type, code)
 
     def load(self, place: Any, typ: Any, align: int = 8) -> Value:
         """Load from memory."""
-        return self.result(typ, f"load {type_text(typ)}, ptr {name_of(place)}, align {align}")
+        return self.result(typ, f"load {type_text(typ)}, {typed(place)}, align {align}")
 
     def store(self, value: Any, place: Any, align: int) -> Line:
         """Store to memory."""
-        line = Line(f"store {typed(value)}, ptr {name_of(place)}, align {align}")
+        line = Line(f"store {typed(value)}, {typed(place)}, align {align}")
         self.emit(line)
         return line
 

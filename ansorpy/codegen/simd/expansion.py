@@ -203,7 +203,7 @@ class Expansion(Matrices):
         return self.combine(tile.combiner, self.dtypes, old, new)
 
     def identity(self) -> list[Any]:
-        """Return vectors of the identity of the combiner."""
+        """Return the identity of the combiner, in all lanes."""
         op, dtype = self.tile.combiner, self.dtypes[0]
         floats, largest = dtype in FLOATS, op in ("max", "argmax")
         if op in ("sum", "prod"):
@@ -213,7 +213,9 @@ class Expansion(Matrices):
         else:
             start = (LEAST if largest else LARGEST)[dtype]
         numbers = [start] + [LARGEST[extra] for extra in self.dtypes[1:]]
-        kinds = [vector(COMPUTED[dtype], self.n) for dtype in self.dtypes]
+        kinds = [COMPUTED[dtype] for dtype in self.dtypes]
+        if self.n:
+            kinds = [vector(kind, self.n) for kind in kinds]
         return [constant(kind, number) for kind, number in zip(kinds, numbers, strict=True)]
 
     def across(self, parts: list[Any]) -> list[Any]:

@@ -238,7 +238,8 @@ class MemoryAccess(Expressions):
         known = self.memo if self.tile.hints.reload else self.memo_of(index.terms)
         if key not in known:
             base: Any = self.values[name]
-            base = base if base.type == POINTER else self.b.inttoptr(base, POINTER)
+            if not isinstance(base.type, ir.PointerType):
+                base = self.b.inttoptr(base, POINTER)
             offset = self.scalar(index.terms)
             known[key] = self.b.gep(base, [offset], source_etype=STORED[dtype])
         first = whole_number(index.lanes[0])
