@@ -26,8 +26,8 @@ class Target:
 
     kind: Literal["cpu", "cuda"] = "cpu"
     cores: int = 1
-    vector_bits: int = 512
-    registers: int = 32  # architectural vector registers
+    vector_bits: int = 512  # CUDA: 32 times the threads that a tile has at most
+    registers: int = 32  # architectural vector registers; CUDA: those of a thread for a tile
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 1024 * 1024
     l3_bytes: int = 16 * 1024 * 1024  # shared by all cores
@@ -38,7 +38,13 @@ class Target:
     shared_bytes: int = 48 * 1024  # CUDA: shared memory of one block
 
     def lanes(self, dtype: str) -> int:
-        """Return how many elements of `dtype` one vector register holds (at least 1)."""
+        """Return how many elements of `dtype` one vector register holds (at least 1).
+
+        The lanes of a GPU are threads, whose number does not depend on the dtype: as many as there
+        are elements of 32 bits.
+        """
+        if self.kind == "cuda":
+            return max(1, self.vector_bits // 32)
         return max(1, self.vector_bits // 8 // SIZE_BYTES[dtype])
 
     @property

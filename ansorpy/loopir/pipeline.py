@@ -67,3 +67,39 @@ def lower_for_cpu(
     # Hints of stores and loads come last: they change no statement that a pass above looks for.
     yield "non_temporal_stores", (program := non_temporal_stores(program, target))
     yield "prefetch", prefetch(program, target)
+
+
+def lower_for_cuda(
+    program: Program, sizes: Mapping[str, int], budgets: Mapping[str, int], target: Target
+) -> Iterator[tuple[str, Program]]:
+    """Yield the program after every pass for a GPU; the lanes of its tiles are threads.
+
+    Left out: matrix instructions (`zero_init`), windows that slide along the lanes of a register
+    and shuffles of its lanes (`reuse_window`, `transpose_blockwise`), and hints to the caches of a
+    CPU (`non_temporal_stores`, `prefetch`).
+
+    Args:
+        program, sizes, budgets: as `lower_for_cpu` takes them.
+    """
+    # First: every other pass needs constant extents.
+    yield "bind_sizes", (program := bind_sizes(program, sizes))
+    # Before loops are split: the guard `var == 0` of an initialisation is still a single one.
+    yield "hoist_init", (program := hoist_init(program))
+    # Before peeling: a block must hold whole tiles and their tail.
+    yield "normalize_parallel", (program := normalize_parallel(program))
+    # Before peeling: the middle part then has no boundary condition, and peeling repeats none.
+    yield "partition_boundary", (program := partition_boundary(program))
+    # Before tiling: a register tile has a constant extent.
+    yield "peel", (program := peel(program))
+    # After peeling, which adds conditions; before tiling, which turns conditions into masks.
+    yield "hoist", (program := hoist(program))
+    # The border between loops over elements and tiles: a vector loop becomes threads.
+    yield "tile", (program := tile(program, target))
+    # Before accumulators are promoted: scratch that is one tile is in registers, not shared memory.
+    yield "scalar_replacement", (program := scalar_replacement(program))
+    # Before masks are dropped: only register tiles may hold lanes that no store reads.
+    yield "promote_accumulators", (program := promote_accumulators(program))
+    # Before unrolling, which takes tiles without masks only.
+    yield "drop_masks", (program := drop_masks(program))
+    # Last: after all passes that look for a loop around one tile.
+    yield "unroll", unroll(program, budgets, target.registers)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import Program
-from ansorpy.loopir.pipeline import lower_for_cpu
+from ansorpy.loopir.pipeline import lower_for_cpu, lower_for_cuda
 from ansorpy.loopir.verify import check
 from ansorpy.plan.plan import Plan
 from ansorpy.target import Target
@@ -29,7 +29,8 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     if len(row) != len(plan.sizes):
         raise LoweringError(f"a row of {len(row)} values; expected {len(plan.sizes)}, one per size")
     values = {size.name: int(value) for size, value in zip(plan.sizes, row, strict=True)}
-    yield from lower_for_cpu(plan.program, values, _budgets(plan, values), target)
+    lower = lower_for_cuda if target.kind == "cuda" else lower_for_cpu
+    yield from lower(plan.program, values, _budgets(plan, values), target)
 
 
 def _budgets(plan: Plan, values: Mapping[str, int]) -> dict[str, int]:

@@ -1,0 +1,230 @@
+"""Print a tiled program as kernels for a GPU: LLVM text for the NVPTX target, one per phase.
+
+A task of a phase is a block, and the lane of a tile a thread of it. Scratch of a task is shared
+memory. A register tile with lanes lies in the registers of their threads, one without in those of
+all threads, which compute it all alike. A phase is a launch.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from llvmlite import ir
+
+from ansorpy.codegen.phase_utilities import phase_infos, stored_names
+from ansorpy.codegen.phase_writer import PhaseWriter
+from ansorpy.codegen.simd.kinds import I32, I64, Operand, declared
+from ansorpy.codegen.simt.collectives import BARRIER, WARP, ThreadBlock
+from ansorpy.codegen.simt.launch import Launch, SimtCode
+from ansorpy.codegen.simt.memory import GLOBAL, SharedMemory
+from ansorpy.codegen.simt.thread_tile import ThreadTile
+from ansorpy.codegen.structured_tile import structured
+from ansorpy.codegen.symbols import SymbolBuffer, SymbolTable, memory, register_tile
+from ansorpy.codegen.text_builder import TextBuilder, type_text
+from ansorpy.errors import BuildError
+from ansorpy.expr.expr import Const, Expr, Read, Var, reads, rebuild, transform, variables
+from ansorpy.loopir.nodes import Buffer, Phase, Prefetch, Program, Stmt, Tile
+from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.target import Target
+
+TRIPLE: Final = "nvptx64-nvidia-cuda"
+THREAD: Final = "t"  # the symbol of the number of the thread
+SPECIAL: Final = "llvm.nvvm.read.ptx.sreg.{}.x"  # number of the thread, or of the block
+
+
+def simt_code(program: Program, target: Target) -> SimtCode:
+    """Return the kernels of a bound program.
+
+    Raises:
+        BuildError: a part of the program has no meaning on a GPU yet, or exceeds a block.
+    """
+    texts, launches = [], []
+    for info, phase in zip(phase_infos(program), program.phases, strict=True):
+        threads = threads_of(phase, target)
+        shared = SharedMemory(phase.name, target.shared_bytes)
+        texts.append(_module_text(info.name, phase, program.buffers, threads, shared))
+        launches.append(Launch(info.name, info.tasks, threads, shared.size_bytes, info.ahead))
+    return SimtCode(tuple(texts), tuple(launches), program.buffers)
+
+
+def threads_of(phase: Phase, target: Target) -> int:
+    """Return the threads of a block: whole warps, as many as the widest tile has lanes.
+
+    Raises:
+        BuildError: a block has fewer threads.
+    """
+    tiles = [part for part in walk_stmt(phase.body) if isinstance(part, Tile)]
+    widest = max((tile.lane[1] for tile in tiles if tile.lane), default=1)
+    if widest > target.max_threads:
+        raise BuildError(
+            f"cannot write {phase.name} for CUDA because a tile has {widest} lanes;"
+            f" expected at most {target.max_threads}, the threads of a block"
+        )
+    return -(-widest // WARP) * WARP
+
+
+def _module_text(
+    name: str, phase: Phase, buffers: tuple[Buffer, ...], threads: int, shared: SharedMemory
+) -> str:
+    declarations = ir.Module()
+    declarations.triple = TRIPLE
+    builder = TextBuilder(declarations, name, [GLOBAL] * len(buffers), frozenset())
+    written = stored_names(phase.body)
+    listed = ", ".join(
+        f"{type_text(arg.type)} noalias {'' if buffer.name in written else 'readonly '}{arg.name}"
+        for arg, buffer in zip(builder.args, buffers, strict=True)
+    )
+    builder.head = f"define ptx_kernel void @{name}({listed})"
+    try:
+        places, ordered = tuple(enumerate(buffers)), ordered_names(phase)
+        writer = KernelWriter(
+            places, builder, threads=threads, shared_memory=shared, fenced=ordered
+        )
+        writer.phase(phase)
+    except ValueError as error:
+        raise BuildError(f"{phase.name}: {error}") from error
+    text = builder.text(f'nounwind "nvvm.maxntid"="{threads}"')
+    return "\n".join([str(declarations), *shared.lines, text, ""])
+
+
+@dataclass
+class KernelWriter(PhaseWriter):
+    """Writes the kernel of one phase: `void phase(buffers...)`.
+
+    Args:
+        threads: of a block.
+        shared_memory: of a block.
+        fenced: buffers around whose stores all threads wait.
+    """
+
+    threads: int = field(kw_only=True)
+    shared_memory: SharedMemory = field(kw_only=True)
+    fenced: frozenset[str] = field(kw_only=True)
+    held: set[str] = field(default_factory=set)  # symbols of tiles with registers per thread
+
+    def begin(self) -> tuple[dict[str, SymbolBuffer], Any]:
+        """Return the buffers by name, their addresses among the values, and the block's number."""
+        places = {}
+        for (k, buffer), address in zip(self.places, self.b.args, strict=True):
+            place = places[buffer.name] = memory(buffer, f"b{k}")
+            self.values[place.symbol] = address
+        thread, block = (self._special(name) for name in ("tid", "ctaid"))
+        self.values[THREAD] = self.b.zext(thread, I64)
+        self.sums.enter(THREAD, self.b.block)
+        self.block = ThreadBlock(self.b, thread, self.threads, self.shared_memory)
+        return places, block
+
+    def _special(self, name: str) -> Any:
+        function = declared(self.b.module, SPECIAL.format(name), ir.FunctionType(I32, []))
+        return self.b.call(function, [])
+
+    def task(self, phase: Phase, body: Stmt, table: SymbolTable) -> None:
+        """Write the body of a block."""
+        del phase
+        self.stmt(body, table)
+        lines = self.b.block.lines
+        if lines and BARRIER in str(lines[-1]):  # nothing follows
+            lines.pop()
+
+    def prefetch(self, stmt: Prefetch, table: SymbolTable) -> None:
+        """Write nothing: other blocks run while loads wait."""
+
+    def registers(self, buffer: Buffer, body: Stmt) -> SymbolBuffer:
+        """Return the entry of a register tile; its lanes lie in the threads."""
+        place = register_tile(buffer, self.fresh("r"), body)
+        if not place.operand.lanes:
+            return place
+        self.held.add(place.symbol)
+        operand = Operand(buffer.dtype, 0, place.operand.shape or (1,))
+        return replace(place, extents=place.extents[:-1], operand=operand)
+
+    def scratch(self, place: SymbolBuffer) -> Any:
+        """Return the address of new shared memory."""
+        return self.shared_memory.reserve(place.size, place.dtype)
+
+    def tile(self, stmt: Tile, table: SymbolTable) -> None:
+        """Write a tile: each thread its lane."""
+        _require_plain(stmt)
+        inner, lane = table, stmt.lane
+        if lane is not None:
+            inner = table.with_var(lane[0], THREAD, Const(lane[1]))
+        held = {name for name, place in table.buffers.items() if place.symbol in self.held}
+        tile = structured(of_thread(stmt, held), inner)
+        store = stmt.store
+        along = lane is None or lane[0] in frozenset[str]().union(*map(variables, store.index))
+        if not along and not tile.combiner:
+            raise BuildError(
+                f"cannot write a store of all lanes to {store.buffers[0]} for CUDA because its"
+                " threads would write one element; expected a reduction over the lanes"
+            )
+        given = {name: self.values[name] for name in tile.names}
+        among = lane[1] if lane else 0
+        sums, shared = self.sums, self.shared()
+        fenced = not tile.results and not self.fenced.isdisjoint(store.buffers)
+        if fenced:
+            self.block.barrier()
+        self.expand(tile, ThreadTile(tile, given, shared, sums, self.block, among, not along))
+        if fenced:
+            self.block.barrier()
+
+
+def ordered_names(phase: Phase) -> frozenset[str]:
+    """Return the buffers of a phase whose accesses by several threads need an order in memory.
+
+    Those that one tile of the phase assigns and none reads need none.
+    """
+    writers: dict[str, int] = {}
+    taken: set[str] = set()
+    for part in walk_stmt(phase.body):
+        if isinstance(part, Tile):
+            for name in part.store.buffers:
+                writers[name] = writers.get(name, 0) + 1
+            taken.update(read.tensor for value in part.store.values for read in reads(value))
+            taken.update(part.store.buffers if part.store.combiner else ())
+    return frozenset(name for name, n in writers.items() if n > 1 or name in taken)
+
+
+def of_thread(tile: Tile, held: set[str]) -> Tile:
+    """Return a tile as one thread runs it: its lane variable is bound outside.
+
+    Args:
+        held: register tiles whose last index is the lane; a thread has its own registers only.
+
+    Raises:
+        BuildError: a thread would need the register of another one.
+    """
+    lane = tile.lane[0] if tile.lane else ""
+
+    def own(name: str, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if name not in held:
+            return index
+        if not index or index[-1] != Var(lane):
+            raise BuildError(
+                f"cannot write a tile that reads {name} at {index[-1] if index else 0} for CUDA"
+                " because the register belongs to another thread; expected the lane of the tile"
+            )
+        return index[:-1]
+
+    def change(expr: Expr) -> Expr | None:
+        if isinstance(expr, Read) and expr.tensor in held:
+            return rebuild(expr, own(expr.tensor, expr.indices))
+        return None
+
+    store = tile.store
+    index = own(store.buffers[0], store.index)
+    values = tuple(transform(value, change) for value in store.values)
+    return replace(tile, lanes=(), store=replace(store, index=index, values=values))
+
+
+def _require_plain(tile: Tile) -> None:
+    found = {
+        "a dot product": tile.dot is not None,
+        "a matrix instruction": tile.matrix is not None,
+        f"{len(tile.lanes)} lane variables": len(tile.lanes) > 1,
+        f"accesses of {tile.access_width} elements": tile.access_width != 1,
+    }
+    name = next((name for name, there in found.items() if there), None)
+    if name is not None:
+        raise BuildError(
+            f"cannot write {name} for CUDA because a tile becomes scalar code of one thread;"
+            " expected sums of products, at most one lane variable and accesses of one element"
+        )

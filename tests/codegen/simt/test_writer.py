@@ -1,0 +1,193 @@
+"""Kernels for a GPU as text: one golden, the shape of launches, and the sentences of refusals."""
+
+import re
+from dataclasses import replace
+
+import llvmlite.binding as llvm
+import pytest
+
+from ansorpy.codegen.llvm_ir import parse
+from ansorpy.codegen.simt.launch import Launch
+from ansorpy.codegen.simt.writer import simt_code
+from ansorpy.errors import BuildError
+from ansorpy.expr.expr import Binary, Call, Expr, Select, Var
+from ansorpy.loopir.nodes import Alloc, For, Matrix, Prefetch, Program, Scope, Seq, Stmt, Tile
+from ansorpy.target import Target
+from tests.codegen.programs import add, buffer, c, matmul, parallel, program, read, store
+from tests.conftest import Golden
+
+GPU = Target("cuda", cpu="sm_90")
+L, ROW = Var("l"), Var("i")
+BARRIER = 'call void @"llvm.nvvm.barrier.cta.sync.aligned.all"'
+
+
+def rows(lanes: int, *tiles: Tile) -> Program:
+    """Tiles over A, B (4, lanes) and S (4,), one block per row i."""
+    buffers = [
+        buffer("A", "float32", (4, lanes)),
+        buffer("B", "float32", (4, lanes), Scope.OUTPUT),
+        buffer("S", "float32", (4,), Scope.OUTPUT),
+    ]
+    return program(buffers, parallel("i", 4, Seq(tiles)))
+
+
+def row_sum(lanes: int) -> Tile:
+    return Tile((), (("l", lanes),), store("S", (ROW,), read("A", ROW, L), "sum"))
+
+
+def copied(lanes: int, value: Expr | None = None) -> Tile:
+    return Tile((), (("l", lanes),), store("B", (ROW, L), value or read("A", ROW, L)))
+
+
+def text_of(prog: Program) -> str:
+    (text,) = simt_code(prog, GPU).texts
+    parse(text)
+    return text
+
+
+def test_text_of_a_small_kernel(golden: Golden) -> None:
+    golden.check(text_of(matmul(3, 40, 5, rows=2, vectors=1, lanes=32)))
+
+
+def test_a_phase_is_a_launch_and_a_task_is_a_block() -> None:
+    prog = rows(48, copied(48))
+    ahead = replace(prog.phases[0], ahead=True)
+    code = simt_code(replace(prog, phases=(ahead, prog.phases[0])), GPU)
+    assert code.launches == (Launch("phase0", 4, 64, 0, True), Launch("phase1", 4, 64, 0))
+    assert code.buffers == prog.buffers
+    for k, text in enumerate(code.texts):
+        assert f"define ptx_kernel void @phase{k}(ptr addrspace(1) noalias" in text
+        assert '"nvvm.maxntid"="64"' in text
+        assert 'target triple = "nvptx64-nvidia-cuda"' in text
+    assert hash(code) == hash(simt_code(replace(prog, phases=(ahead, prog.phases[0])), GPU))
+
+
+@pytest.mark.parametrize(("lanes", "guards"), [(32, 0), (16, 1), (48, 1), (64, 0)])
+def test_threads_beyond_the_lanes_are_left_out(lanes: int, guards: int) -> None:
+    text = text_of(rows(lanes, copied(lanes)))
+    assert len(re.findall(rf"icmp ult i32 %v\d+, {lanes}\b", text)) == guards
+    assert text.count("br i1") == guards
+
+
+def test_one_thread_stores_a_tile_without_lanes() -> None:
+    text = text_of(rows(64, Tile((), (), store("S", (ROW,), read("A", ROW, c(0))))))
+    assert re.search(r"icmp ult i32 %v\d+, 1\b", text)
+
+
+def test_a_sum_over_threads_takes_butterflies_and_one_round_through_shared_memory() -> None:
+    warp, block = text_of(rows(32, row_sum(32))), text_of(rows(128, row_sum(128)))
+    assert len(re.findall(r"call i32 @\"llvm.nvvm.shfl", warp)) == 5
+    assert "addrspace(3)" not in warp
+    assert len(re.findall(r"call i32 @\"llvm.nvvm.shfl", block)) == 5 + 2
+    assert "@shared0 = internal addrspace(3) global [4 x float] undef, align 16" in block
+    assert simt_code(rows(128, row_sum(128)), GPU).launches[0].shared_bytes == 16
+
+
+def test_all_threads_wait_around_stores_that_others_read() -> None:
+    lanes = 64
+    first = Tile((), (("l", lanes),), store("s", (L,), read("A", ROW, L)))
+    turned = read("s", Binary("sub", c(lanes - 1), L))
+    scratch = Alloc(
+        buffer("s", "float32", (lanes,), Scope.LOCAL), Seq((first, copied(lanes, turned)))
+    )
+    text = text_of(replace(rows(lanes), phases=program([], parallel("i", 4, scratch)).phases))
+    store_at = text.index("store float")
+    assert text[:store_at].count(BARRIER) == 1
+    assert text[store_at : text.rindex("load float")].count(BARRIER) == 1
+    assert "@shared0 = internal addrspace(3) global [64 x float]" in text
+    assert BARRIER not in text_of(rows(lanes, copied(lanes)))  # B is assigned once, and not read
+
+
+def test_a_lane_of_a_register_tile_is_a_register_of_its_thread() -> None:
+    acc = buffer("acc", "float32", (2, 64), Scope.REGISTER)
+    place = (Var("d"), L)
+    dims, wide = (("d", 2),), (("l", 64),)
+    body = Seq((
+        Tile(dims, wide, store("acc", place, c(0.0, "float32"))),
+        For("k", c(4), Tile(dims, wide, store("acc", place, read("A", Var("k"), L), "sum"))),
+        Tile((), wide, store("B", (ROW, L), add(read("acc", c(0), L), read("acc", c(1), L)))),
+    ))  # fmt: skip
+    text = text_of(replace(rows(64), phases=program([], parallel("i", 4, Alloc(acc, body))).phases))
+    assert text.count("phi float") == 2
+    assert "<64 x" not in text
+    assert "alloca" not in text
+
+
+def test_a_guarded_load_is_a_branch() -> None:
+    bound = Binary("lt", L, c(5))
+    text = text_of(rows(32, copied(32, Select(bound, read("A", ROW, L), c(0.0, "float32")))))
+    assert text.count("br i1") == 1
+    assert "phi float" in text
+    assert "select" not in text
+
+
+def test_a_prefetch_writes_nothing() -> None:
+    prog = rows(32, copied(32))
+    phases = program([], parallel("i", 4, Seq((Prefetch("A", c(64)), copied(32))))).phases
+    assert text_of(replace(prog, phases=phases)) == text_of(prog)
+
+
+def refused() -> dict[str, Stmt]:
+    """Return statements that have no meaning on a GPU."""
+    dims, wide = (("u", 2), ("q", 4)), (("l", 32),)
+    product = store("B", (ROW, L), read("A", ROW, L), "sum")
+    acc = buffer("acc", "float32", (32,), Scope.REGISTER)
+    large = buffer("s", "float32", (1 << 14,), Scope.LOCAL)
+    taken = Tile((), wide, store("acc", (L,), read("A", ROW, L)))
+    turned = Tile((("u", 32),), (), store("S", (ROW,), read("acc", Var("u")), "sum"))
+    return {
+        "dot": Tile(dims, wide, product, dot=("q", "llvm.x86.avx512.vpdpbusd.512")),
+        "matrix": Tile(dims, wide, product, matrix=Matrix("u", "q")),
+        "lanes": Tile((), (("m", 2), ("l", 32)), product),
+        "access": replace(copied(32), access_width=4),
+        "wide": copied(2048),
+        "last": Tile((), wide, store("S", (ROW,), read("A", ROW, L))),
+        "other": Alloc(acc, Seq((taken, turned))),
+        "shared": Alloc(large, copied(32, read("s", L))),
+        "sin": copied(32, Call("sin", read("A", ROW, L))),
+    }
+
+
+PLAIN = (
+    "because a tile becomes scalar code of one thread; expected sums of products, at most one lane"
+    " variable and accesses of one element"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("dot", f"cannot write a dot product for CUDA {PLAIN}"),
+        ("matrix", f"cannot write a matrix instruction for CUDA {PLAIN}"),
+        ("lanes", f"cannot write 2 lane variables for CUDA {PLAIN}"),
+        ("access", f"cannot write accesses of 4 elements for CUDA {PLAIN}"),
+        ("wide", "cannot write p0 for CUDA because a tile has 2048 lanes; expected at most 1024,"
+         " the threads of a block"),
+        ("last", "cannot write a store of all lanes to S for CUDA because its threads would write"
+         " one element; expected a reduction over the lanes"),
+        ("other", "cannot write a tile that reads acc at u for CUDA because the register belongs to"
+         " another thread; expected the lane of the tile"),
+        ("shared", "cannot write p0 for CUDA because a block needs 65536 bytes of shared memory;"
+         " expected at most 49152"),
+        ("sin", "cannot write sin of double for CUDA because it calls the C library; expected a"
+         " function of float32 other than sin, cos, tan, pow and fmod"),
+    ],
+)  # fmt: skip
+def test_a_statement_without_meaning_on_a_gpu_is_refused(name: str, sentence: str) -> None:
+    body = parallel("i", 4, refused()[name])
+    prog = replace(rows(2048 if name == "wide" else 32), phases=program([], body).phases)
+    with pytest.raises(BuildError) as raised:
+        simt_code(prog, GPU)
+    assert str(raised.value).removeprefix("p0: ") == sentence
+
+
+def test_the_back_end_of_a_gpu_takes_the_text() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple("nvptx64-nvidia-cuda").create_target_machine(
+        cpu="sm_90", features="+ptx80"
+    )
+    for prog in (matmul(3, 40, 5, rows=2, vectors=1, lanes=32), rows(128, row_sum(128))):
+        ptx = machine.emit_assembly(parse(*simt_code(prog, GPU).texts))
+        assert ".visible .entry phase0(" in ptx
+        assert ".extern .func" not in ptx
