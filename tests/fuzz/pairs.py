@@ -80,7 +80,7 @@ def check_pair(seed: int, source: bool = False, suite: bool = False) -> Finding:
     cases = make_cases(dag, seed)
     if program.meaning is not None:
         cases = reformulated(cases, program.meaning)
-    wrong = _interpreted(dag, program, cases)
+    wrong = interpreted(dag, program, cases)
     if wrong is not None:
         return Finding(seed, "interpreter", f"{wrong}\n{plan.choices}\n{row}")
     loaded = _loaded(program, target, source)
@@ -102,7 +102,8 @@ def draw(
     return bind(plan, numbers, target), plan, numbers
 
 
-def _interpreted(dag: Dag, program: Program, cases: tuple[Case, ...]) -> str | None:
+def interpreted(dag: Dag, program: Program, cases: tuple[Case, ...]) -> str | None:
+    """Return the difference of the interpreter's results; None if right, or if it takes long."""
     if sum(_points(phase.body) for phase in program.phases) > INTERPRETED:
         return None
     case = cases[0]

@@ -1,0 +1,116 @@
+"""Candidates of whole operators as kernels for a GPU: lowered, written, and taken by NVPTX.
+
+A short form; `ANSORPY_NIGHT=1` (`make test-all`) draws more of each.
+"""
+
+import os
+import re
+from functools import cache
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from ansorpy import te
+from ansorpy.codegen.llvm_ir import parse
+from ansorpy.codegen.simt.launch import SimtCode
+from ansorpy.codegen.simt.writer import simt_code
+from ansorpy.errors import BuildError
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.reformulated import reformulated
+from ansorpy.target import Target
+from ansorpy.te.dag import Dag
+from ansorpy.topi.suites import SUITE_SMALL
+from tests.fuzz.pairs import draw, interpreted
+from tests.fuzz.suite_dags import suite_dag
+from tests.topi.test_operators import CASES
+
+NIGHT: Final = bool(os.environ.get("ANSORPY_NIGHT"))
+DRAWN: Final = 24 if NIGHT else 2  # candidates of each operator
+ODD: Final = 400 if NIGHT else 8  # operators of the suite at odd sizes
+EVERY: Final = 1 if NIGHT else 5  # one operator of the library in so many
+LIBRARY: Final = re.compile(
+    r"cannot write \w+ of (double|float) for CUDA because it calls the C library; expected a"
+    r" function of float32 other than sin, cos, tan, pow and fmod"
+)
+
+
+def gpu(threads: int) -> Target:
+    """Return a GPU on which a tile has so many threads at most."""
+    return Target(
+        "cuda", cores=132, vector_bits=32 * threads, registers=64, l2_bytes=48 << 10, cpu="sm_90",
+        shared_bytes=160 << 10,
+    )  # fmt: skip
+
+
+@cache
+def machine() -> Any:
+    """Return the back end of LLVM for an H100."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("nvptx64-nvidia-cuda")
+    return target.create_target_machine(cpu="sm_90", features="+ptx80")
+
+
+def drawn(dag: Dag, seed: int) -> tuple[Program, Target]:
+    """Return a random candidate of an operator."""
+    rng = np.random.default_rng(seed)
+    target = gpu(int(rng.choice((32, 64, 128, 256))))
+    program, _, _ = draw(dag, target, rng)
+    return program, target
+
+
+def check(dag: Dag, seed: int) -> None:
+    """Check a candidate as loops and as text; a refusal must have its sentence."""
+    program, target = drawn(dag, seed)
+    cases = make_cases(dag, seed)
+    if program.meaning is not None:
+        cases = reformulated(cases, program.meaning)
+    assert interpreted(dag, program, cases) is None
+    code = written(program, target)
+    if isinstance(code, str):
+        assert LIBRARY.search(code), (seed, dag)
+    else:
+        check_text(code, target)
+
+
+def written(program: Program, target: Target) -> SimtCode | str:
+    """Return the kernels of a program, or the sentence of their refusal."""
+    try:
+        return simt_code(program, target)
+    except BuildError as refusal:
+        return str(refusal)
+
+
+def check_text(code: SimtCode, target: Target) -> None:
+    """Check that NVPTX takes every kernel, that none calls a function, and that blocks fit."""
+    for text, launch in zip(code.texts, code.launches, strict=True):
+        ptx = machine().emit_assembly(parse(text))
+        assert f".visible .entry {launch.name}(" in ptx
+        assert ".extern .func" not in ptx
+        assert launch.threads % 32 == 0
+        assert 32 <= launch.threads <= target.max_threads
+        assert launch.shared_bytes <= target.shared_bytes
+        shared = sum(map(int, re.findall(r"\.shared .*\[(\d+)\];", ptx)))
+        assert launch.shared_bytes - 16 * text.count("addrspace(3) global") <= shared
+        assert shared <= launch.shared_bytes
+
+
+@pytest.mark.parametrize("name", SUITE_SMALL)
+def test_an_operator_of_the_suite_becomes_kernels(name: str) -> None:
+    for seed in range(DRAWN):
+        check(SUITE_SMALL[name](), seed)
+
+
+@pytest.mark.parametrize("seed", range(ODD))
+def test_an_operator_at_odd_sizes_becomes_kernels(seed: int) -> None:
+    check(suite_dag(seed, np.random.default_rng(seed)), seed)
+
+
+@pytest.mark.parametrize("name", list(CASES)[::EVERY])
+def test_an_operator_of_the_library_becomes_kernels(name: str) -> None:
+    made, tensors, _ = CASES[name](np.random.default_rng([0, *name.encode()]))
+    outputs = [made] if isinstance(made, te.Tensor) else list(made)
+    check(te.dag(outputs, name, inputs=tensors), 0)
