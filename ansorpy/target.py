@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from ansorpy.errors import SpecError
 from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.gpus import PRESETS, Gpu
 
 KINDS: Final = ("cpu", "cuda")  # kinds of targets with rules: sketches and explanations
 TUNED_KINDS: Final = ("cpu",)  # kinds of targets with a back end: kernels
@@ -20,6 +21,8 @@ _NAME: Final = re.compile(
 class Target:
     """A device. Sizes in bytes, `vector_bits` the SIMD width, `cores` the threads of a kernel.
 
+    The cores of a GPU are its streaming multiprocessors.
+
     Code generation and the choice of matching records depend on the features, never on a
     marketing name.
     """
@@ -32,10 +35,15 @@ class Target:
     l2_bytes: int = 1024 * 1024
     l3_bytes: int = 16 * 1024 * 1024  # shared by all cores
     features: tuple[str, ...] = ()  # sorted LLVM feature names, e.g. "avx512f"
-    cpu: str = ""  # LLVM's name of the processor, for code generation only
+    cpu: str = ""  # LLVM's name of the processor, for code generation only; "sm_90" of a GPU
     warp: int = 32  # CUDA: threads that run in lockstep
     max_threads: int = 1024  # CUDA: threads of one block
-    shared_bytes: int = 48 * 1024  # CUDA: shared memory of one block
+    shared_bytes: int = 48 * 1024  # CUDA: shared memory of one block that a text may declare
+    gpu: Gpu | None = None  # CUDA: facts of the device; None for derivations of sketches only
+
+    def __post_init__(self) -> None:
+        if self.gpu is not None and self.kind != "cuda":
+            raise ValueError(f"a target of kind {self.kind!r} has no GPU")
 
     def lanes(self, dtype: str) -> int:
         """Return how many elements of `dtype` one vector register holds (at least 1).
@@ -89,6 +97,28 @@ def parse_target(text: str, known: Iterable[str]) -> TargetName:
     if name.kind and name.kind not in KINDS:
         raise unknown_target(text, known)
     return name
+
+
+def cuda_target(arch: str) -> Target:
+    """Return the target of a GPU by its architecture: the preset `sm_80` or `sm_90`.
+
+    Raises:
+        SpecError: no architecture is given, or it has no preset.
+    """
+    gpu = PRESETS.get(arch)
+    if gpu is None:
+        reason = f"{arch} has no preset" if arch else "no architecture is named"
+        names = listed(name for one in PRESETS for name in names_of("cuda", one)[1:])
+        asked = f"cuda:{arch}" if arch else "cuda"
+        raise SpecError(f"cannot use target {asked} because {reason}; expected {names}")
+    return Target(
+        "cuda",
+        cores=gpu.sms,
+        cpu=arch,
+        warp=gpu.warp,
+        max_threads=gpu.max_threads_per_block,
+        gpu=gpu,
+    )
 
 
 def unknown_target(text: str, known: Iterable[str]) -> SpecError:

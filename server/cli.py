@@ -120,12 +120,12 @@ def tune(
 
     with wrong_input():
         if tuning.is_model(file):
-            machine = target_of(target, options.cores)
+            machine = target_of(target, options.cores, tuned=True)
             tuning.tune_model(file, options, machine, bind, shape, out, as_json)
             return
         dags = read_file(file, pairs(bind, "--bind", int))
         options = replace(options, trials=options.trials_of(len(dags)))
-        request = Request.of(options, dags, target_of(target, options.cores))
+        request = Request.of(options, dags, target_of(target, options.cores, tuned=True))
         settings = read_settings()
         engine = database(settings)
         store = SqlStore(engine, local_tenant(engine))
@@ -292,21 +292,27 @@ def read_file(file: str, bind: Mapping[str, int]) -> tuple[Any, ...]:
     return parse(text, bind, file) if dag is None else (dag,)
 
 
-def target_of(name: str, cores: int) -> Any:
-    """Return the target of this machine, or a CUDA target for derivations.
+def target_of(name: str, cores: int, *, tuned: bool = False) -> Any:
+    """Return the target of this machine, or the preset of a GPU.
+
+    Args:
+        tuned: kernels are needed, not derivations only.
 
     Raises:
-        SpecError: the name belongs to another machine.
+        SpecError: the name belongs to another machine, the GPU has no preset, or its kind has no
+            back end.
     """
     from ansorpy.measure.host import local_target
     from ansorpy.records import target_digest
-    from ansorpy.target import Target, parse_target, unknown_target
+    from ansorpy.target import cuda_target, parse_target, require_back_end, unknown_target
 
     here = local_target(cores)
     known = (*here.names, target_digest(here))
     asked = parse_target(name, known)
+    if tuned:
+        require_back_end(asked.kind or here.kind)
     if asked.kind == "cuda":
-        return Target(kind="cuda", cores=cores)
+        return cuda_target(asked.arch)
     if name not in known:
         raise unknown_target(name, known)
     return here

@@ -5,7 +5,7 @@ A record holds the facts to replay a trial (workload, rule set, plan identity, r
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -34,9 +34,13 @@ def task_key(workload: str, target: Target, cold: bool = False) -> str:
 
 
 def target_digest(target: Target) -> str:
-    """Return the digest of the facts of a machine that influence times; threads do not count."""
+    """Return the digest of the facts of a machine that influence times; threads do not count.
+
+    Of a GPU, the architecture and every fact count.
+    """
     cpu_facts = (target.vector_bits, target.registers, target.l1_bytes, target.l2_bytes)
-    cuda_facts = (target.warp, target.max_threads, target.shared_bytes)
+    gpu_facts = asdict(target.gpu) if target.gpu else {}
+    cuda_facts = (target.cpu, target.warp, target.max_threads, target.shared_bytes, gpu_facts)
     facts = (target.kind, cpu_facts if target.kind == "cpu" else cuda_facts, target.features)
     return sha256(json.dumps(facts).encode()).hexdigest()[:16]
 

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 from sqlalchemy import Engine
 
 from ansorpy.errors import SpecError
+from ansorpy.gpus import Gpu
 from ansorpy.measure.outcome import FailureKind
 from ansorpy.server.db.engine import reading
 from ansorpy.server.jobs import queries
@@ -174,7 +175,8 @@ def target_of(facts: Mapping[str, Any], cores: int) -> Target | None:
         return None
     names = {field.name for field in fields(Target)}
     known = {name: _frozen(value) for name, value in told.items() if name in names}
-    return Target(**{**known, "cores": cores})
+    gpu = told.get("gpu")
+    return Target(**{**known, "cores": cores, "gpu": Gpu(**gpu) if gpu else None})
 
 
 def _frozen(value: Any) -> Any:

@@ -10,7 +10,7 @@ from ansorpy.rules import CPU
 from ansorpy.server.db.records import record_row
 from ansorpy.server.service.explain import target_of
 from ansorpy.sketch import derive
-from ansorpy.target import Target
+from ansorpy.target import Target, cuda_target
 from tests.server.service import MM, Service, service
 from tests.test_records import trial
 
@@ -84,4 +84,5 @@ def test_a_target_is_read_from_the_facts_of_a_worker() -> None:
     assert target_of({"target": asdict(machine)}, 2) == Target(
         vector_bits=256, features=("avx2", "fma"), cpu="x", cores=2
     )
+    assert target_of({"target": asdict(cuda_target("sm_90"))}, 132) == cuda_target("sm_90")
     assert target_of({}, 2) is None
