@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 TORCH  := .venv-torch
+CUDA   := .venv-cuda
 SECONDS_DEMO ?= 60
 # Where PYTHONDONTWRITEBYTECODE is set, every process of a tuning would compile 290 modules for itself.
 COMPILE := $(BIN)/python -m compileall -q ansorpy
 
-.PHONY: help setup demo test test-torch check fix golden test-all bench bench-peers bench-suite columnar serve wheel lock clean load
+.PHONY: help setup demo test test-torch test-cuda check fix golden test-all bench bench-peers bench-suite columnar serve wheel lock clean load
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -41,6 +42,13 @@ $(TORCH)/run.ok: pyproject.toml tests/torch/requirements.txt
 	$(TORCH)/bin/python -m pip install --quiet -r tests/torch/requirements.txt --editable '.[torch]'
 	touch $@
 
+# ptxas and nvdisasm, too: they come under a licence of NVIDIA.
+$(CUDA)/run.ok: pyproject.toml requirements-dev.lock requirements-build.lock
+	test -x $(CUDA)/bin/python || $(PYTHON) -m venv $(CUDA)
+	$(CUDA)/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements-dev.lock -r requirements-build.lock
+	$(CUDA)/bin/python -m pip install --quiet --no-build-isolation --editable '.[cuda]'
+	touch $@
+
 setup: $(VENV)/dev.ok  ## make .venv with all that development needs
 
 demo: $(VENV)/run.ok  ## tune a conv2d + bias + relu through the service, download it, check it, time it
@@ -50,11 +58,14 @@ serve: $(VENV)/run.ok  ## start the service on http://127.0.0.1:8720
 	$(BIN)/ansorpy serve
 
 test: $(VENV)/dev.ok  ## run the tests (under 15 minutes on two cores): in parallel, then what measures, alone
-	$(BIN)/python -m pytest -q -m 'not measure and not torch' -n 2 --dist loadfile; first=$$?; \
+	$(BIN)/python -m pytest -q -m 'not measure and not torch and not cuda' -n 2 --dist loadfile; first=$$?; \
 	$(BIN)/python -m pytest -q -m measure && exit $$first
 
 test-torch: $(TORCH)/run.ok  ## the tests that need PyTorch, in an environment of their own (.venv-torch)
 	$(TORCH)/bin/python -m pytest -q -m torch tests/torch
+
+test-cuda: $(CUDA)/run.ok  ## the tests that need ptxas and nvdisasm, in an environment of their own (.venv-cuda)
+	$(CUDA)/bin/python -m pytest -q -m cuda tests/codegen/simt
 
 test-all: $(VENV)/dev.ok  ## the tests with the 2,000 random pairs of the night
 	ANSORPY_NIGHT=1 $(BIN)/python -m pytest -q --timeout 3600
@@ -64,7 +75,7 @@ check: $(VENV)/dev.ok  ## what must hold before a push: style, types, import flo
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -m 'not slow and not measure and not torch'
+	$(BIN)/python -m pytest -q -m 'not slow and not measure and not torch and not cuda'
 
 fix: $(VENV)/dev.ok  ## format, and mend what can be mended by itself
 	$(BIN)/ruff format .
@@ -102,4 +113,4 @@ lock: $(VENV)/dev.ok  ## resolve the dependencies anew, for Python 3.11 to 3.13
 		-c requirements-dev.lock - -o requirements-build.lock
 
 clean:  ## remove the virtual environment and the caches
-	rm -rf $(VENV) $(TORCH) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .demo
+	rm -rf $(VENV) $(TORCH) $(CUDA) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .demo

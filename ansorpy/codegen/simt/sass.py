@@ -1,0 +1,105 @@
+"""Loops and instruction counts of SASS, the machine code of NVIDIA GPUs as nvdisasm prints it."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_LABEL: Final = re.compile(r"\s*(\.L_x_\w+):")
+_KERNEL: Final = re.compile(r"\s*\.text\.(\w+):")
+_INSTRUCTION: Final = re.compile(
+    r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(?P<code>[A-Z][\w.]*)(?P<operands>[^;]*);"
+)
+_JUMP: Final = re.compile(r"\(?(\.L_x_\w+)\)?")
+_MULTIPLY_ADDS: Final = ("FFMA", "HMMA", "HGMMA", "HFMA2", "IMMA", "DFMA")
+_BYTES: Final = {"64": 8, "128": 16, "U8": 1, "S8": 1, "U16": 2, "S16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Instructions of a stretch of SASS, by their full code, such as `LDG.E.128.CONSTANT`."""
+
+    codes: tuple[tuple[str, int], ...]
+
+    @staticmethod
+    def of(codes: Mapping[str, int]) -> "Counts":
+        """Return the counts of instructions by code, sorted."""
+        return Counts(tuple(sorted(codes.items())))
+
+    @property
+    def total(self) -> int:
+        """The number of instructions."""
+        return sum(count for _, count in self.codes)
+
+    def __getitem__(self, base: str) -> int:
+        """Return the number of instructions with a code such as `FFMA`, with any suffixes."""
+        return sum(count for code, count in self.codes if code.split(".")[0] == base)
+
+    def share(self, base: str) -> float:
+        """Return the part of the instructions that have the code `base`, from 0 to 1."""
+        return self[base] / self.total if self.total else 0.0
+
+    def widths(self, base: str) -> Mapping[int, int]:
+        """Return the number of accesses such as `LDG` by their width in bytes."""
+        found: Counter[int] = Counter()
+        for code, count in self.codes:
+            name, *suffixes = code.split(".")
+            if name == base:
+                found[next((_BYTES[one] for one in suffixes if one in _BYTES), 4)] += count
+        return dict(sorted(found.items()))
+
+    @property
+    def local_accesses(self) -> int:
+        """Loads and stores of local memory: spilled registers, or arrays of a thread."""
+        return self["LDL"] + self["STL"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sass:
+    """The instructions of one kernel: all of them, and those of each loop.
+
+    A loop is the stretch from a label to a branch back to it. The main loop comes first: the one
+    with the most multiply-adds, and of several the shortest.
+    """
+
+    kernel: str
+    all: Counts
+    loops: tuple[Counts, ...]
+
+    @property
+    def main(self) -> Counts:
+        """The main loop, or the whole kernel if it has no loop."""
+        return self.loops[0] if self.loops else self.all
+
+
+def parse_sass(text: str) -> tuple[Sass, ...]:
+    """Return the kernels in the output of `nvdisasm -c`, in its order."""
+    kernels: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        found = _KERNEL.match(line)
+        if found:
+            lines = kernels.setdefault(found[1], [])
+        lines.append(line)
+    return tuple(_parsed(name, lines) for name, lines in kernels.items())
+
+
+def _parsed(kernel: str, lines: list[str]) -> Sass:
+    labels: dict[str, int] = {}
+    codes: list[str] = []
+    loops: list[Counts] = []
+    for line in lines:
+        if label := _LABEL.match(line):
+            labels[label[1]] = len(codes)
+            continue
+        found = _INSTRUCTION.search(line)
+        if found is None:
+            continue
+        codes.append(found["code"])
+        target = _JUMP.search(found["operands"]) if found["code"].startswith("BRA") else None
+        # A branch to itself fills the end of every kernel; a loop has more than its branch.
+        if target and labels.get(target[1], len(codes)) < len(codes) - 1:
+            loops.append(Counts.of(Counter(codes[labels[target[1]] :])))
+    loops.sort(key=lambda loop: (-sum(loop[code] for code in _MULTIPLY_ADDS), loop.total))
+    return Sass(kernel, Counts.of(Counter(codes)), tuple(loops))

@@ -1,0 +1,81 @@
+"""Cubins and static reports, by ptxas and nvdisasm of the extra `cuda`."""
+
+import json
+
+import pytest
+
+from ansorpy.codegen.simt.assemble import assemble, program
+from ansorpy.codegen.simt.ptx import ptx
+from ansorpy.codegen.simt.report import static_report
+from ansorpy.errors import BuildError
+from ansorpy.gpus import PRESETS
+from ansorpy.target import Target, cuda_target
+from tests.codegen.simt.texts import SQUARES, row_products
+
+
+def _installed() -> bool:
+    try:
+        return program("ptxas").is_file() and program("nvdisasm").is_file()
+    except BuildError:
+        return False
+
+
+needs_ptxas = pytest.mark.skipif(not _installed(), reason="no ptxas here: make test-cuda")
+
+
+@pytest.mark.cuda
+@needs_ptxas
+@pytest.mark.parametrize("arch", PRESETS)
+def test_the_main_loop_of_a_kernel_is_counted(arch: str) -> None:
+    report = static_report(row_products(steps=100, sums=16), cuda_target(arch))
+    (one,) = report.launches
+    assert not report.spills
+    assert one.resources.shared_bytes == 256
+    assert 17 <= one.resources.registers <= 64
+    assert one.main["FFMA"] == 64 * 16
+    assert one.main.share("FFMA") > 0.9
+    assert one.main.widths("LDG") == {16: 1}
+    assert (one.main["BAR"], one.main["LDS"], one.main.local_accesses) == (2, 16, 0)
+    assert one.occupancy.blocks_per_sm in range(16, 33)
+    assert report.cubins[0].code.startswith(b"\x7fELF")
+
+
+@pytest.mark.cuda
+@needs_ptxas
+def test_a_report_is_text_and_json() -> None:
+    report = static_report(row_products(steps=100, sums=16), cuda_target("sm_90"))
+    assert "\n  phase0: 1 blocks of 64 threads, " in str(report)
+    assert "0 B spilled, 256 B shared" in str(report)
+    told = json.loads(json.dumps(report.as_object()))
+    assert told["arch"] == "sm_90"
+    assert told["launches"][0]["main_loop"]["counts"]["FFMA"] == 64 * 16
+    assert told["launches"][0]["main_loop"]["load_bytes"] == {"16": 1}
+
+
+@pytest.mark.cuda
+@needs_ptxas
+def test_too_many_sums_spill() -> None:
+    report = static_report(row_products(steps=100, sums=300), cuda_target("sm_90"))
+    assert report.spills
+    assert report.launches[0].sass.all.local_accesses > 0
+
+
+@pytest.mark.cuda
+@needs_ptxas
+def test_shared_memory_beyond_the_limit_of_a_text_is_refused() -> None:
+    text = row_products(4, 2).texts[0].replace("[64 x float] undef", "[13000 x float] undef")
+    with pytest.raises(BuildError, match="cannot assemble for sm_90 because ptxas refused"):
+        assemble(ptx(text, "sm_90"), "sm_90")
+
+
+@pytest.mark.cuda
+@needs_ptxas
+def test_code_of_a_newer_instruction_set_is_refused() -> None:
+    text = ptx(SQUARES, "sm_90").replace(".version 8.6", ".version 99.9")
+    with pytest.raises(BuildError, match="ptxas refused the code"):
+        assemble(text, "sm_90")
+
+
+def test_a_report_needs_the_facts_of_a_gpu() -> None:
+    with pytest.raises(ValueError, match="a static report needs the facts of a GPU"):
+        static_report(row_products(4, 2), Target("cuda"))
