@@ -17,8 +17,9 @@ from ansorpy.measure.verify.inputs import constants
 from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.te.dag import Dag
 from ansorpy.topi.suites import SUITE_SMALL
-from tests.codegen.simt.test_library import CASES, EVERY, NIGHT, ODD, drawn, written
+from tests.codegen.simt.test_library import EVERY, NIGHT, ODD, drawn, written
 from tests.fuzz.suite_dags import suite_dag
+from tests.topi.test_operators import CASES
 
 EMULATOR: Final = "ansorpy.codegen.simt.emulator"
 DRAWN: Final = 24 if NIGHT else 1  # candidates of each operator
