@@ -16,6 +16,7 @@ from ansorpy.codegen.simd.kinds import I32, I64, Operand, declared
 from ansorpy.codegen.simt.collectives import BARRIER, WARP, ThreadBlock
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.memory import GLOBAL, SharedMemory
+from ansorpy.codegen.simt.ptx import TRIPLE
 from ansorpy.codegen.simt.thread_tile import ThreadTile
 from ansorpy.codegen.structured_tile import structured
 from ansorpy.codegen.symbols import SymbolBuffer, SymbolTable, memory, register_tile
@@ -26,7 +27,6 @@ from ansorpy.loopir.nodes import Buffer, Phase, Prefetch, Program, Stmt, Tile
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.target import Target
 
-TRIPLE: Final = "nvptx64-nvidia-cuda"
 THREAD: Final = "t"  # the symbol of the number of the thread
 SPECIAL: Final = "llvm.nvvm.read.ptx.sreg.{}.x"  # number of the thread, or of the block
 
