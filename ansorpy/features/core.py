@@ -105,6 +105,7 @@ class _Core:
         self.outer, self.tile = loops[:first], loops[first:]
         self.lanes = max(1, target.vector_bits // 8 // self._widest())
         self.last = self._last_extents()
+        self.window = self._written_out()
 
     def _widest(self) -> int:
         """Return the bytes of the widest element, without indices that all lanes share."""
@@ -282,42 +283,43 @@ class _Core:
         The rows slide over the window (`loopir.passes.reuse_window`): of r * p vectors, r + p - 1
         are different.
         """
-        one = self.builder.const(1)
-        window = self._window()
-        if not window or not self._written.moves(lane):
+        share = one = self.builder.const(1)
+        if not self.window or not self._written.moves(lane):
             return one
-        fits = self._written_out(window)
-        share = one
+        fits = one
         for row in self.tile:
             if row is lane:
                 continue
             if not footprint.moves(row):  # every row would read the window again
                 fits = self.builder.apply("and", fits, row.extent <= 1)
                 continue
-            for point in filter(footprint.moves, window):
-                differ = (row.extent + point.extent - 1) / (row.extent * point.extent)
-                same = footprint.step(row).same(footprint.step(point))
-                share = share * self.builder.where(same, differ, 1)
+            for point, inside in self.window.items():
+                if footprint.moves(point):
+                    differ = (row.extent + point.extent - 1) / (row.extent * point.extent)
+                    same = footprint.step(row).same(footprint.step(point))
+                    same = self.builder.apply("and", same, inside)
+                    share = share * self.builder.where(same, differ, 1)
         return one if share.is_constant else self.builder.where(fits, share, 1)
 
-    def _written_out(self, window: Sequence[EnclosingLoop]) -> ColumnValue:
-        """Return 1 if the tile and the loops of the window are unrolled together.
+    def _written_out(self) -> dict[EnclosingLoop, ColumnValue]:
+        """Return the loops over a window, and 1 if they are written out together with the tile.
 
-        A loop with a tail is not unrolled.
+        These are the serial loops around the tile that do not move the written buffer, from
+        inside out while the unroll budget allows. A loop with a tail is not written out; a
+        loop of extent 1 is no obstacle.
         """
-        answer = self._product(self.tile) * self._product(window) <= self.statement.unroll
-        for loop in window:
-            whole = self.last[loop.var].same(loop.extent)
-            answer = self.builder.apply("and", answer, whole)
-        return answer
-
-    def _window(self) -> list[EnclosingLoop]:
-        """Return the innermost loops around the tile that do not move the written buffer."""
-        found: list[EnclosingLoop] = []
+        found: dict[EnclosingLoop, ColumnValue] = {}
+        inside, points = self.builder.const(1), self._product(self.tile)
         for loop in reversed(self.outer):
-            if not self._combines or self._written.moves(loop) or loop.kind is not LoopKind.SERIAL:
+            if not self._combines or loop.kind is not LoopKind.SERIAL or inside.equals(0):
                 break
-            found.append(loop)
+            if self._written.moves(loop):
+                inside = self.builder.apply("and", inside, loop.extent <= 1)
+                continue
+            points = points * loop.extent
+            whole = self.last[loop.var].same(loop.extent)
+            fits = self.builder.apply("and", whole, points <= self.statement.unroll)
+            found[loop] = inside = self.builder.apply("and", inside, fits)
         return found
 
     def _aligned(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
@@ -371,25 +373,24 @@ class _Core:
 
     def _known(self, expr: Expr) -> ColumnValue:
         """Return 1 if no loop that is left in the code moves an expression."""
-        answer, needed, window = self.builder.const(1), variables(expr), self._window()
+        answer, needed = self.builder.const(1), variables(expr)
         for loop in (loop for loop in self.outer if loop.var in needed):
             gone = loop.extent <= 1
-            if loop in window:
-                gone = self.builder.apply("or", gone, self._written_out(window))
+            if loop in self.window:
+                gone = self.builder.apply("or", gone, self.window[loop])
             answer = self.builder.apply("and", answer, gone)
         return answer
 
     def _distinct(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
         """Return the executions of an expression; within a tile, equal values count once."""
         needed = variables(expr)
-        window = self._window()
         times, innermost, one = steps, True, self.builder.const(1)
         for loop in reversed(self.loops):
             innermost = innermost and loop.var not in needed
             if innermost or (loop in self.tile and loop.var not in needed):
                 times = times / self._extent(loop)
-            elif loop in window and loop.var not in needed:
-                times = times / self.builder.where(self._written_out(window), loop.extent, one)
+            elif loop in self.window and loop.var not in needed:
+                times = times / self.builder.where(self.window[loop], loop.extent, one)
         return times.at_least(1)
 
     def _hoisted(self, expr: Expr, steps: ColumnValue) -> ColumnValue:

@@ -127,6 +127,12 @@ def test_a_window_with_a_tail_is_not_reused() -> None:
     assert whole["loads"] == pytest.approx(tailed["loads"] * (4 + 3 - 1) / (4 * 3), rel=1e-3)
 
 
+def test_outer_loops_over_a_window_are_written_out_past_loops_of_extent_1() -> None:
+    inner, outer = padded_window(3), padded_window(1)
+    assert outer["loads"] == pytest.approx(inner["loads"], rel=1e-3)
+    assert outer["integers"] == pytest.approx(inner["integers"], rel=1e-3)
+
+
 def test_a_masked_load_counts_no_select_of_zero() -> None:
     zero, one = shifted(40, 64), shifted(40, 64, 1.0)
     assert one["integers"] - zero["integers"] == pytest.approx(40 * 4, rel=1e-3)
