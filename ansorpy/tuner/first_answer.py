@@ -28,8 +28,15 @@ from ansorpy.tuner.twins import renamed
 PLANS: Final = 16  # about so many plans are looked at: to record their features takes longest
 ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
 CASES: Final = ("random",)  # cases that it passed: dense numbers, both ways, between guard pages
+# No trial will correct a choice, so that the pressure is higher than in a search. More pressure or
+# a smaller population ends at the first good row; after six iterations little is left to gain.
 SETTINGS: Final = EvolutionSettings(
-    population=2048, iterations=2, keep=ATTEMPTS, keep_of_plan=ATTEMPTS
+    population=2048,
+    iterations=6,
+    keep=ATTEMPTS,
+    keep_of_plan=ATTEMPTS,
+    plan_floor=0.1,
+    pressure=16.0,
 )
 
 
