@@ -63,7 +63,7 @@ FIELDS = f"{', '.join(FIRST)} or {LAST}"
         ({"allow": ["fast"]}, "allow.0", "cannot take allow.0 because its value does not fit;"
          " expected 'winograd2' or 'winograd4'"),
         ({"dags": [{}]}, "", "cannot take the request because its value does not fit; expected"
-         " exactly one of text, dags and model"),
+         " exactly one of text, dags, model and graph"),
         ({"cores": "two", "seed": -1}, "cores", "cannot take cores because its value does not fit;"
          " expected an integer (errors lists 1 more)"),
         ({"weights": {"mm": 0}}, "weights.?", "cannot take weights.? because its value does not"
