@@ -17,7 +17,7 @@ from ansorpy.measure.verify.inputs import constants
 from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.te.dag import Dag
 from ansorpy.topi.suites import SUITE_SMALL
-from tests.codegen.simt.test_library import EVERY, NIGHT, ODD, drawn, written
+from tests.codegen.simt.test_library import EVERY, NIGHT, ODD, WHOLE, drawn, written
 from tests.fuzz.suite_dags import suite_dag
 from tests.topi.test_operators import CASES
 
@@ -45,6 +45,12 @@ def check(dag: Dag, seed: int) -> None:
 def test_an_operator_of_the_suite_is_right(name: str) -> None:
     for seed in range(DRAWN):
         check(SUITE_SMALL[name](), seed)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_operator_of_whole_warps_is_right(name: str) -> None:
+    for seed in range(2 * DRAWN):
+        check(WHOLE[name](), seed)
 
 
 @pytest.mark.parametrize("seed", range(ODD))

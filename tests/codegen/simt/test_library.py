@@ -22,6 +22,7 @@ from ansorpy.measure.verify.cases import make_cases
 from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.topi import workloads
 from ansorpy.topi.suites import SUITE_SMALL
 from tests.fuzz.pairs import draw, interpreted
 from tests.fuzz.suite_dags import suite_dag
@@ -31,6 +32,15 @@ NIGHT: Final = bool(os.environ.get("ANSORPY_NIGHT"))
 DRAWN: Final = 24 if NIGHT else 2  # candidates of each operator
 ODD: Final = 400 if NIGHT else 8  # operators of the suite at odd sizes
 EVERY: Final = 1 if NIGHT else 5  # one operator of the library in so many
+WHOLE: Final = {  # rows that several warps share
+    "argmax": lambda: workloads.argmax(2, 512),
+    "attention": lambda: workloads.attention(32, 64, 32),
+    "elementwise_chain": lambda: workloads.elementwise_chain(4, 512),
+    "layer_norm": lambda: workloads.layer_norm(4, 256),
+    "matmul": lambda: workloads.matmul(32, 256, 16),
+    "row_prod": lambda: workloads.reduce_rows(2, 192, "prod"),
+    "softmax": lambda: workloads.softmax(4, 512),
+}
 LIBRARY: Final = re.compile(
     r"cannot write \w+ of (double|float) for CUDA because it calls the C library; expected a"
     r" function of float32 other than sin, cos, tan, pow and fmod"
@@ -102,6 +112,12 @@ def check_text(code: SimtCode, target: Target) -> None:
 def test_an_operator_of_the_suite_becomes_kernels(name: str) -> None:
     for seed in range(DRAWN):
         check(SUITE_SMALL[name](), seed)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_operator_of_whole_warps_becomes_kernels(name: str) -> None:
+    for seed in range(DRAWN):
+        check(WHOLE[name](), seed)
 
 
 @pytest.mark.parametrize("seed", range(ODD))
