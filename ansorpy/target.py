@@ -11,6 +11,9 @@ from ansorpy.gpus import PRESETS, Gpu
 
 KINDS: Final = ("cpu", "cuda")  # kinds of targets with rules: sketches and explanations
 TUNED_KINDS: Final = ("cpu",)  # kinds of targets with a back end: kernels
+LANES_OF_A_GPU: Final = 128  # threads of a block: one warp per scheduler of an SM
+SUMS_OF_A_THREAD: Final = 64  # registers of 255; the rest hold operands, addresses and masks
+STATIC_SHARED_BYTES: Final = 48 * 1024  # limit of ptxas for the shared memory of a text
 MAX_NAME: Final = 32  # characters of the name of a target at most; LLVM's names are shorter
 _NAME: Final = re.compile(
     r"(?P<digest>[0-9a-f]{16})|(?P<kind>[a-z]+)(:(?P<arch>[A-Za-z0-9_.+-]+))?"
@@ -38,7 +41,7 @@ class Target:
     cpu: str = ""  # LLVM's name of the processor, for code generation only; "sm_90" of a GPU
     warp: int = 32  # CUDA: threads that run in lockstep
     max_threads: int = 1024  # CUDA: threads of one block
-    shared_bytes: int = 48 * 1024  # CUDA: shared memory of one block that a text may declare
+    shared_bytes: int = STATIC_SHARED_BYTES  # CUDA: shared memory of one block
     gpu: Gpu | None = None  # CUDA: facts of the device; None for derivations of sketches only
 
     def __post_init__(self) -> None:
@@ -102,6 +105,9 @@ def parse_target(text: str, known: Iterable[str]) -> TargetName:
 def cuda_target(arch: str) -> Target:
     """Return the target of a GPU by its architecture: the preset `sm_80` or `sm_90`.
 
+    Facts of a core mean those of a block: lanes are threads, registers the sums of a thread, and
+    the L2 cache, which scratch must fit, is shared memory.
+
     Raises:
         SpecError: no architecture is given, or it has no preset.
     """
@@ -114,9 +120,13 @@ def cuda_target(arch: str) -> Target:
     return Target(
         "cuda",
         cores=gpu.sms,
+        vector_bits=32 * LANES_OF_A_GPU,
+        registers=SUMS_OF_A_THREAD,
+        l2_bytes=STATIC_SHARED_BYTES,
         cpu=arch,
         warp=gpu.warp,
         max_threads=gpu.max_threads_per_block,
+        shared_bytes=STATIC_SHARED_BYTES,
         gpu=gpu,
     )
 
