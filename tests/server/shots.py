@@ -1,4 +1,4 @@
-"""`python -m tests.server.shots URL JOB [OTHER]`: take the pictures in docs/images."""
+"""`python -m tests.server.shots URL JOB [OTHER [MODEL]]`: take the pictures in docs/images."""
 
 import sys
 from pathlib import Path
@@ -8,12 +8,13 @@ from tests.server.chromium import PHONE, browser, page_of
 IMAGES = Path(__file__).parent.parent.parent / "docs" / "images"
 
 
-def main(url: str, job: str, other: str) -> None:
+def main(url: str, job: str, other: str, model: str) -> None:
     """Take a picture of every page."""
     IMAGES.mkdir(exist_ok=True)
     wanted = (
         ("job-light", f"/jobs/{job}", None, "light"),
         ("job-dark", f"/jobs/{job}", None, "dark"),
+        ("model-light", f"/jobs/{model}", None, "light"),
         ("job-phone", f"/jobs/{job}", PHONE, "light"),
         ("explain-light", f"/jobs/{job}/explain", None, "light"),
         ("explain-phone", f"/jobs/{job}/explain", PHONE, "dark"),
@@ -32,4 +33,4 @@ def main(url: str, job: str, other: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else sys.argv[2])
+    main(*sys.argv[1:3], *(sys.argv[3:] + sys.argv[2:3] * 2)[:2])
