@@ -134,6 +134,19 @@ class GraphBuilder:
         made.check()
         return made
 
+    def scalars(self, value: str) -> tuple[str, ...]:
+        """Return the inputs of one element that a value depends on, sorted by name."""
+        found, open_ = {value}, [value]
+        while open_:
+            node = self.producers.get(open_.pop())
+            fresh = set() if node is None else set(filter(None, node.inputs)) - found
+            found |= fresh
+            open_ += fresh
+        return tuple(
+            name for name in sorted(found.intersection(self._inputs))
+            if all(extent == 1 for extent in self.values[name].shape)
+        )  # fmt: skip
+
     def _append(self, node: Node) -> None:
         self._nodes.append(node)
         self.producers |= {name: node for name in node.outputs if name}

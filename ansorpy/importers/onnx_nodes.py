@@ -267,9 +267,12 @@ class NodeImporter:
         """Add the branch that a known condition takes."""
         weight = self.builder.weights.get(scope[node.input[0]])
         if weight is None or weight.load is None or weight.elements != 1:
+            scalars = self.builder.scalars(scope[node.input[0]])
+            told = " ".join(f"--bind {name[:80]}=VALUE" for name in scalars[:4])
             raise GraphError(
                 f"cannot import {place} because its condition {node.input[0][:80]!r} is computed"
-                " at run time; expected a constant: an input can be bound, as in --bind NAME=VALUE"
+                " at run time; expected a constant"
+                + (f", as by {told}" if told else ": it depends on no scalar input to bind")
             )
         taken = "then_branch" if bool(weight.array.reshape(-1)[0]) else "else_branch"
         branch = next((one.g for one in node.attribute if one.name == taken), None)

@@ -102,7 +102,21 @@ def test_a_branch_is_taken_by_a_scalar_input_that_is_bound() -> None:
         graph = graph_of_model(made, {"sr": rate})
         assert graph.inputs == ("x",)
         np.testing.assert_allclose(run(graph, {"x": X})["y"], wanted, rtol=1e-6)
-    with pytest.raises(GraphError, match=r"'rate_switch' \(If\).*condition 'c'.*--bind"):
+    with pytest.raises(GraphError, match=r"'rate_switch' \(If\).*condition 'c'.*--bind sr=VALUE$"):
+        graph_of_model(made)
+
+
+def test_a_branch_that_no_scalar_input_decides_asks_for_no_binding() -> None:
+    branch = helper.make_graph([helper.make_node("Relu", ["x"], ["z"])], "b", [], [
+        helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+    ])  # fmt: skip
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+        helper.make_node("Greater", ["most", "k"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
+    ]
+    made = model(nodes, {"x": (2, 3)}, ["y"], {"k": np.array(0, "float32")})
+    with pytest.raises(GraphError, match=r"condition 'c'.*depends on no scalar input"):
         graph_of_model(made)
 
 
