@@ -9,6 +9,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.4g} s"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun: `1 task`, `2 tasks`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def clock(seconds: float | None) -> str:
     """Return minutes and seconds: `1:05`; `-` for None."""
     if seconds is None:

@@ -61,7 +61,9 @@ TuneName = Annotated[
     str, typer.Option("--target", help="cpu, cpu:ARCH or the digest of this machine.")
 ]
 Cores = Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")]
-Bind = Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol of the text.")]
+Bind = Annotated[
+    list[str] | None, typer.Option(help="K=512 binds a symbol, or a scalar input of a model.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

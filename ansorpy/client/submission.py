@@ -30,7 +30,7 @@ class SubmitCall(ModelJobOptions):
         Option("A model without weights, as in a .graph.json; or `text`, or `dags`, or `model`."),
     ] = field(default=None, kw_only=True)
     bind: Annotated[
-        Mapping[str, int], Option('Values of symbols of the text or the model: `{"N": 512}`.')
+        Mapping[str, float], Option('Values of symbols of the text or the model: `{"N": 512}`.')
     ] = field(default_factory=dict, kw_only=True)
     shapes: Annotated[
         Mapping[str, Sequence[int]],
@@ -83,7 +83,8 @@ class TuneModelCall(ModelJobOptions):
         field(default=".", kw_only=True)
     )
     bind: Annotated[
-        Mapping[str, int], Option("Values of symbolic extents by name: {'batch': 1}.")
+        Mapping[str, float],
+        Option("Values of symbolic extents and scalar inputs by name: {'batch': 1}."),
     ] = field(default_factory=dict, kw_only=True)
     shapes: Annotated[
         Mapping[str, Sequence[int]], Option("Shapes of inputs by name: {'x': (1, 3, 224, 224)}.")

@@ -38,7 +38,7 @@ from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.trust import is_trusted
 from ansorpy.tuner.tune import run
-from ansorpy.units import duration
+from ansorpy.units import counted, duration
 
 LEAST_SHARE: Final = 0.005  # share of a model's time below which a task is not searched
 LEAST_TRIALS: Final = 8  # trials of a searched task: the first round
@@ -95,10 +95,11 @@ class ModelResult:
 
     def __str__(self) -> str:
         """Return a summary for people."""
-        hosted = f", {len(self.hosted)} nodes by NumPy" if self.hosted else ""
+        hosted = f", {counted(len(self.hosted), 'node')} by NumPy" if self.hosted else ""
         return (
-            f"{self.bundle}: kernels take {duration(self.model_s)} per call; {self.parts} calls of"
-            f" {len(self.tasks)} kernels{hosted}, {self.trials} trials, {self.seconds:.0f} s"
+            f"{self.bundle}: kernels take {duration(self.model_s)} per call;"
+            f" {counted(self.parts, 'call')} of {counted(len(self.tasks), 'kernel')}{hosted},"
+            f" {counted(self.trials, 'trial')}, {self.seconds:.0f} s"
             f" ({self.stopped}); error {self.error:.1e} of the largest element, at most"
             f" {self.bound:.1e} from {self.reference}"
         )

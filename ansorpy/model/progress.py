@@ -9,7 +9,7 @@ from typing import Final, TextIO
 from ansorpy.events import Derived, FirstAnswer, RoundDone, Started, Stopping
 from ansorpy.model.events import BundleWritten, Divided, ModelEstimate, ModelEvent
 from ansorpy.progress import Painter, bar, is_painted
-from ansorpy.units import clock, duration
+from ansorpy.units import clock, counted, duration
 
 GAIN: Final = 0.01  # share of the estimate by which it falls before a plain line tells so
 
@@ -109,8 +109,8 @@ def as_text(event: Divided | BundleWritten) -> str:
             fired = ", ".join(f"{name} {sites}" for name, sites in event.passes.items())
             return (
                 f"{event.nodes_before} nodes, {event.nodes} after passes"
-                f"{f' ({fired})' if fired else ''}: {event.parts} kernel calls of {event.tasks}"
-                f" tasks, {event.seconds:.1f} s"
+                f"{f' ({fired})' if fired else ''}: {counted(event.parts, 'kernel call')} of"
+                f" {counted(event.tasks, 'task')}, {event.seconds:.1f} s"
             )
         case BundleWritten():
             return (

@@ -93,7 +93,7 @@ def simplify_file(
             raise GraphError(
                 f"cannot write {target} because an output of the simplified model differs by"
                 f" {found.error:.1e} of its largest element, by {found.by}; expected at most"
-                f" {ERROR_SHARE:.0e}: --exact leaves out passes that change roundings"
+                f" {ERROR_SHARE:.0e}: `exact` leaves out passes that change roundings"
             )
         after = operator_counts(part)
         part.replace(target)

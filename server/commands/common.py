@@ -1,8 +1,9 @@
 """Helpers of the commands: settings, database, input files, error messages of one line."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,7 +93,7 @@ def read_source(file: str) -> tuple[str, "Dag | None"]:
         raise SpecError(f"{file}: {error}") from error
 
 
-def pairs(texts: list[str] | None, option: str, kind: type) -> dict[str, Any]:
+def pairs(texts: list[str] | None, option: str, kind: Callable[[str], float]) -> dict[str, Any]:
     """Return NAME=VALUE options as a mapping.
 
     Raises:
@@ -110,6 +111,27 @@ def pairs(texts: list[str] | None, option: str, kind: type) -> dict[str, Any]:
                 f"cannot read {option} {text} because of its form; expected NAME={kind.__name__}"
             )
     return found
+
+
+def numbers(texts: list[str] | None) -> dict[str, float]:
+    """Return NAME=NUMBER options of `--bind` as a mapping; whole numbers are integers.
+
+    Raises:
+        SpecError: names the invalid option.
+    """
+    return pairs(texts, "--bind", number)
+
+
+def number(text: str) -> float:
+    """Return a finite number, an int if it is whole.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(text)
+    return int(value) if value.is_integer() else value
 
 
 def shapes_of(texts: list[str] | None) -> dict[str, tuple[int, ...]]:

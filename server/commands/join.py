@@ -10,11 +10,11 @@ from ansorpy.errors import PackageError, RunError
 from ansorpy.server.commands.common import (
     NOTHING_SURVIVED,
     WRONG_INPUT,
+    numbers,
     shapes_of,
     stop,
     wrong_input,
 )
-from ansorpy.server.commands.tune_model import numbers
 
 
 def join(

@@ -161,8 +161,11 @@ def arrays_of(model: "LoadedModel", inputs: Path | None) -> dict[str, Any]:
     try:
         with np.load(inputs, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
-        raise SpecError(f"cannot read {inputs} because of {error}; expected an .npz file") from None
+    except (OSError, ValueError, AttributeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it holds other data"
+        raise SpecError(
+            f"cannot read {inputs} because {reason}; expected an .npz file of numbers"
+        ) from None
     names = [one.name for one in model.inputs]
     if sorted(found) != sorted(names):
         raise SpecError(

@@ -21,6 +21,7 @@ from ansorpy.server.commands.common import (
     NO_SERVICE,
     NOTHING_SURVIVED,
     WRONG_INPUT,
+    numbers,
     pairs,
     read_source,
     shapes_of,
@@ -71,7 +72,9 @@ def _tell_retry(details: RetryDetails) -> None:
 def submit(
     file: File,
     options: ModelJobOptions,
-    bind: Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol.")] = None,
+    bind: Annotated[
+        list[str] | None, typer.Option(help="K=512 binds a symbol, or a scalar input of a model.")
+    ] = None,
     shape: Annotated[
         list[str] | None, typer.Option(help="x=1,3,224,224: shape of an input of a model.")
     ] = None,
@@ -91,9 +94,7 @@ def submit(
     """Queue a job and print its id."""
     with service() as client:
         job = client.submit(
-            **_workload(
-                client, file, pairs(bind, "--bind", int), shapes_of(shape), keep_weights_home
-            ),
+            **_workload(client, file, bind, shapes_of(shape), keep_weights_home),
             **values(options, ModelJobOptions),
             target=target,
             priority=priority,
@@ -127,7 +128,7 @@ def status(
     for line in lines:
         more = "" if line.task_count == len(line.tasks) else f" and {line.task_count} in all"
         names = ", ".join(line.tasks) + more
-        names = names if line.model is None else f"model {line.model[:12]}: {names}"
+        names = names if line.model is None else f"model {line.model[:12]}{names and f': {names}'}"
         typer.echo(f"{line.id}  {line.state:9}  {line.trials}/{line.trials_asked}  {names}")
 
 
@@ -212,7 +213,7 @@ def _follow(client: "Client", job_id: str) -> None:
 def _workload(
     client: "Client",
     file: str,
-    bind: dict[str, Any],
+    bind: list[str] | None,
     shapes: dict[str, tuple[int, ...]],
     keep_weights_home: bool,
 ) -> dict[str, Any]:
@@ -223,19 +224,20 @@ def _workload(
     from ansorpy.importers.model_file import is_document, read_document
 
     if is_document(Path(file)):
-        return {"graph": read_document(Path(file)).json, "bind": bind, "shapes": shapes}
+        return {"graph": read_document(Path(file)).json, "bind": numbers(bind), "shapes": shapes}
     if is_model(file) and keep_weights_home:
         from ansorpy.model.home import home_model
 
-        return {"graph": home_model(file, bind, shapes).sent.document.json}
+        return {"graph": home_model(file, numbers(bind), shapes).sent.document.json}
     if is_model(file):
-        return {"model": client.put_model(file), "bind": bind, "shapes": shapes}
+        return {"model": client.put_model(file), "bind": numbers(bind), "shapes": shapes}
     if keep_weights_home:
         raise SpecError(
             f"cannot keep weights of {file} home because it has none; expected an ONNX model"
         )
+    extents = pairs(bind, "--bind", int)
     text, dag = read_source(file)
-    return {"text": text, "bind": bind} if dag is None else {"dags": (dag,)}
+    return {"text": text, "bind": extents} if dag is None else {"dags": (dag,)}
 
 
 def _json(job: "Job") -> str:

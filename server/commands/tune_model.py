@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,7 @@ from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
     database,
-    pairs,
+    numbers,
     read_settings,
     shapes_of,
     stop,
@@ -85,16 +84,6 @@ def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str
     graph = read_model(Path(file), numbers(bind), shapes_of(shape), hosted=True)
     simplified = simplify(graph)
     return explanation(graph, simplified, partition(simplified.graph))
-
-
-def numbers(texts: list[str] | None) -> Mapping[str, float]:
-    """Return NAME=NUMBER options as a mapping.
-
-    Raises:
-        SpecError: names the invalid option.
-    """
-    found = pairs(texts, "--bind", float)
-    return {name: int(value) if value == int(value) else value for name, value in found.items()}
 
 
 def as_object(result: "ModelResult") -> dict[str, Any]:

@@ -24,13 +24,14 @@ MAX_TRIALS: Final = 100_000  # trials of a job
 class ModelSource:
     """The model of a job.
 
-    `sha256` is the digest of the file, `bind` has values of symbolic extents and `shapes` shapes of
-    inputs, by name. `options` has the options of models alone that differ from their default.
-    `graph` is the document of a graph without weights, whose digest is `sha256`; "" for a file.
+    `sha256` is the digest of the file, `bind` has values of symbolic extents and scalar inputs and
+    `shapes` shapes of inputs, by name. `options` has the options of models alone that differ from
+    their default. `graph` is the document of a graph without weights, whose digest is `sha256`; ""
+    for a file.
     """
 
     sha256: str
-    bind: Mapping[str, int] = field(default_factory=dict)
+    bind: Mapping[str, float] = field(default_factory=dict)
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     graph: str = ""
@@ -141,13 +142,14 @@ class Submission(TuneOptions):
 
 
 def read_dags(
-    text: str | None, dags: list[dict[str, Any]] | None, bind: Mapping[str, int]
+    text: str | None, dags: list[dict[str, Any]] | None, bind: Mapping[str, float]
 ) -> tuple[Dag, ...]:
     """Return the checked Dags of a request.
 
     Raises:
         SpecError: the text or an object is invalid, or two tasks have the same name.
     """
-    found = tuple(map(from_json, dags)) if dags is not None else parse(text or "", bind)
+    extents = {name: int(extent) for name, extent in bind.items()}
+    found = tuple(map(from_json, dags)) if dags is not None else parse(text or "", extents)
     check_tasks(found)
     return found

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from ansorpy.model.options import model_definitions
-from ansorpy.server.schemas.base import DIGEST_PATTERN, Digest, Name, Whole, Wire
+from ansorpy.server.schemas.base import DIGEST_PATTERN, Digest, Whole, Wire
+from ansorpy.server.schemas.model import Bindings
 from ansorpy.server.schemas.options import BudgetFields, OptionFields
 from ansorpy.target import MAX_NAME
 from ansorpy.tuner.option import definitions
@@ -48,8 +49,10 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
         description="A model without weights (docs/graph.md); the job delivers one bundle without"
         " them.",
     )
-    bind: Annotated[dict[Name, Extent], Field(max_length=64)] = Field(
-        default_factory=dict, description="Extents of the symbols of `text` or `model`."
+    bind: Bindings = Field(
+        default_factory=dict,
+        description="Values of the symbols of `text`, positive integers; or of symbolic extents and"
+        " scalar inputs of `model`.",
     )
     shapes: Annotated[dict[InputName, Shape], Field(max_length=64)] = Field(
         default_factory=dict, description="Shapes of inputs of `model`, by name."
@@ -79,13 +82,15 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
         if sum(one is not None for one in (self.text, self.dags, self.model, self.graph)) != 1:
             raise ValueError("exactly one of text, dags, model and graph")
         whole = self.model is not None or self.graph is not None
+        if not whole and any(type(one) is not int or one < 1 for one in self.bind.values()):
+            raise ValueError("positive integers in bind: they are the extents of a text")
         if not whole and (self.shapes or self.model_options()):
             told = ", ".join(("shapes", *model_definitions()))
-            raise ValueError(f"{told} belong to a model")
+            raise ValueError(f"a model or a graph with {told}")
         if whole and self.weights:
-            raise ValueError("the weights of tasks follow from the model")
+            raise ValueError("no weights: those of the tasks of a model follow from it")
         if self.graph is not None and (self.bind or self.shapes):
-            raise ValueError("the extents of a graph are numbers: no bind, no shapes")
+            raise ValueError("no bind and no shapes: the extents of a graph are numbers")
         return self
 
 

@@ -2,12 +2,14 @@
 
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from ansorpy.server.schemas.base import Digest, Whole, Wire
+from ansorpy.server.schemas.base import Digest, Whole, Wire, integral
 
 MAX_NAME: Final = 200
 Bound = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+Number = Annotated[float, Field(ge=-(2**31), le=2**31), AfterValidator(integral)]
+Bindings = Annotated[dict[Bound, Number], Field(max_length=64)]
 Extents = Annotated[list[Annotated[int, Whole, Field(ge=0, le=2**31 - 1)]], Field(max_length=16)]
 
 
@@ -65,9 +67,9 @@ class SimplifyRequest(Wire):
     """A stored model to simplify, with values of its symbolic extents."""
 
     model: Digest = Field(description="The digest of a model of /v1/models.")
-    bind: Annotated[
-        dict[Bound, Annotated[float, Field(ge=-(2**31), le=2**31)]], Field(max_length=64)
-    ] = Field(default_factory=dict, description="Values of symbolic extents and scalar inputs.")
+    bind: Bindings = Field(
+        default_factory=dict, description="Values of symbolic extents and scalar inputs."
+    )
     shapes: Annotated[dict[Bound, Extents], Field(max_length=64)] = Field(
         default_factory=dict, description="Shapes of inputs."
     )

@@ -64,6 +64,10 @@ FIELDS = f"{', '.join(FIRST)} or {LAST}"
          " expected 'winograd2' or 'winograd4'"),
         ({"dags": [{}]}, "", "cannot take the request because its value does not fit; expected"
          " exactly one of text, dags, model and graph"),
+        ({"bind": {"N": 1.5}}, "", "cannot take the request because its value does not fit;"
+         " expected positive integers in bind: they are the extents of a text"),
+        ({"hosted": True}, "", "cannot take the request because its value does not fit; expected"
+         " a model or a graph with shapes, trials_per_task, hosted"),
         ({"cores": "two", "seed": -1}, "cores", "cannot take cores because its value does not fit;"
          " expected an integer (errors lists 1 more)"),
         ({"weights": {"mm": 0}}, "weights.?", "cannot take weights.? because its value does not"

@@ -20,6 +20,8 @@ from ansorpy.server.db.engine import reading
 from ansorpy.server.db.models import JobRow
 from ansorpy.server.jobs import queries
 from ansorpy.server.jobs.submission import MAX_MODEL_TASKS, ModelSource, Submission
+from ansorpy.server.schemas.job import JobRequest
+from ansorpy.server.schemas.model import SimplifyRequest
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.model_journal import HISTORY, ModelJournal
 from ansorpy.server.worker.tuner_main import run_job
@@ -152,6 +154,15 @@ def test_a_wrong_request_for_a_model_is_refused(
     running: Service, digest: str, changes: dict[str, Any]
 ) -> None:
     assert ask(running, digest, **changes).status_code == 422
+
+
+@pytest.mark.parametrize("schema", [JobRequest, SimplifyRequest])
+def test_jobs_and_simplify_bind_the_same_values(
+    schema: type[JobRequest] | type[SimplifyRequest],
+) -> None:
+    asked = schema.model_validate({"model": "0" * 64, "bind": {"input.1": 2.0, "alpha": 0.5}})
+    assert asked.bind == {"input.1": 2, "alpha": 0.5}
+    assert isinstance(asked.bind["input.1"], int)
 
 
 def test_options_of_models_need_a_model(running: Service) -> None:

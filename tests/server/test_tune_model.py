@@ -96,7 +96,8 @@ def test_a_shape_binds_symbolic_extents(model: Path) -> None:
     ("arguments", "message"),
     [
         (["--shape", "x=2;16"], "cannot read --shape x=2;16 because of its form; expected"),
-        (["--bind", "batch"], "cannot read --bind batch because of its form; expected NAME=float"),
+        (["--bind", "batch=nan"], "cannot read --bind batch=nan because of its form"),
+        (["--bind", "batch"], "cannot read --bind batch because of its form; expected NAME=number"),
         ([], "is symbolic; expected a number: bind it, as in --bind batch=1"),
         (["--bind", "rows=3"], "cannot use --bind rows because the model has no such input"),
     ],
