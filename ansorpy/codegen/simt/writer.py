@@ -82,7 +82,8 @@ def _module_text(
         writer.phase(phase)
     except ValueError as error:
         raise BuildError(f"{phase.name}: {error}") from error
-    text = builder.text(f'nounwind "nvvm.maxntid"="{threads}"')
+    # Without a least number of blocks per SM, ptxas stops at 64 registers and spills.
+    text = builder.text(f'nounwind "nvvm.maxntid"="{threads}" "nvvm.minctasm"="1"')
     return "\n".join([str(declarations), *shared.lines, text, ""])
 
 
