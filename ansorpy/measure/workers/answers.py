@@ -32,6 +32,10 @@ def _phase(one: Any) -> bool:
     return bool(one.name.isascii() and one.name.isidentifier() and one.tasks < PHASE_LIMIT)
 
 
+def _launch(one: Any) -> bool:
+    return bool(one.name.isascii() and one.name.isidentifier() and one.blocks < PHASE_LIMIT)
+
+
 def _buffer(one: Any) -> bool:
     return bool(one.name) and one.dtype in DTYPES
 
@@ -50,6 +54,8 @@ CLASSES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "ansorpy.codegen.loader:Built": _any,
     "ansorpy.codegen.exported_types:Library": _any,
     "ansorpy.codegen.kernel:PhaseInfo": _phase,
+    "ansorpy.codegen.simt.launch:Launch": _launch,
+    "ansorpy.codegen.simt.emulator.shared_memory:SharedArray": _any,  # its loader checks places
     "ansorpy.loopir.nodes:Buffer": _buffer,
     "ansorpy.expr.expr:Const": _extent,
 }

@@ -24,8 +24,6 @@ from tests.topi.test_operators import CASES
 EMULATOR: Final = "ansorpy.codegen.simt.emulator"
 DRAWN: Final = 24 if NIGHT else 1  # candidates of each operator
 
-pytest.importorskip(EMULATOR)
-
 
 def check(dag: Dag, seed: int) -> None:
     """Check the results of a candidate; `test_library` reads the sentence of a refusal."""

@@ -1,0 +1,167 @@
+"""Turn the text of a kernel for a GPU into text for this processor.
+
+Special registers, barriers and shuffles become calls of the runtime; a name that has no such
+function is refused, and so are inline assembly and other address spaces.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ansorpy.codegen.simt.emulator.shared_memory import SharedArray, placed
+from ansorpy.errors import BuildError, shown
+
+# Signatures of the functions of NVPTX, and the names of those of the runtime.
+_SHUFFLE: Final = ("i32", "(i32, i32, i32, i32)")
+BARRIER: Final = "llvm.nvvm.barrier.cta.sync.aligned.all"
+FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, str]]]] = {
+    BARRIER: ("simt_barrier", ("void", "(i32)")),
+    "llvm.nvvm.bar.warp.sync": ("simt_warp_barrier", ("void", "(i32)")),
+    "llvm.nvvm.read.ptx.sreg.laneid": ("simt_laneid", ("i32", "()")),
+    **{
+        f"llvm.nvvm.read.ptx.sreg.{name}.x": (f"simt_{name}", ("i32", "()"))
+        for name in ("tid", "ctaid", "ntid", "nctaid")
+    },
+    **{
+        f"llvm.nvvm.shfl.sync.{mode}.i32": (f"simt_shuffle_{mode}", _SHUFFLE)
+        for mode in ("idx", "up", "down", "bfly")
+    },
+}
+BYTES: Final = {
+    "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8,
+}  # fmt: skip
+SPACES: Final = {"1", "3"}  # global and shared memory
+
+_SHARED: Final = re.compile(
+    r"@([\w.]+) = internal addrspace\(3\) global \[(\d+) x (\w+)\] undef, align (\d+)"
+)
+_KERNEL: Final = re.compile(r"define ptx_kernel void @([\w.]+)\((.*)\)(.*)\{?")
+_DECLARED: Final = re.compile(r"declare (\S+) @(llvm\.nvvm\.[\w.]+)(\([^)]*\)).*")
+_BARRIER_CALL: Final = re.compile(rf"(tail |notail )?call void @{re.escape(BARRIER)}\(i32 0\)")
+_NAME: Final = re.compile(r"@([\w.$]+)")
+_SPACE: Final = re.compile(r" addrspace\((\d+)\)")
+_FORBIDDEN: Final = re.compile(r"\basm\b|\bmodule asm\b|\bifunc\b|\balias\b|\baddrspacecast\b")
+
+
+@dataclass(frozen=True, slots=True)
+class HostText:
+    """A kernel for this processor: `void symbol(int64_t *buffers)` runs one thread.
+
+    Args:
+        parts: its shared memory.
+    """
+
+    text: str
+    parts: tuple[SharedArray, ...]
+
+
+def host_text(text: str, symbol: str, start: int, buffers: int) -> HostText:
+    """Return the text of a kernel for this processor.
+
+    Args:
+        text: one module with one kernel, as `simt.writer` writes it.
+        symbol: name of the function.
+        start: address after which its shared memory lies.
+        buffers: number of the kernel's parameters.
+
+    Raises:
+        BuildError: a part of the text has no meaning here.
+    """
+    lines = re.sub(r'@"([\w.$]+)"', r"@\1", text).splitlines()
+    lines = [line for line in lines if not line.startswith(("target ", "; ModuleID"))]
+    shared, rest = _shared(lines)
+    parts = placed(start, [(size, align) for size, align in shared.values()])
+    places = {
+        name: f"inttoptr (i64 {part.address} to ptr)"
+        for name, part in zip(shared, parts, strict=True)
+    }
+    kernels = [line for line in rest if line.startswith("define ptx_kernel ")]
+    if len(kernels) != 1:
+        raise BuildError(f"cannot emulate a text with {len(kernels)} kernels; expected 1")
+    entry = _KERNEL.match(kernels[0])
+    if entry is None:
+        raise BuildError(f"cannot emulate {shown(kernels[0])!r}; expected a kernel of buffers")
+    code = _renamed(_numbered(rest), places)
+    return HostText("\n".join([*code, _called(entry[1], symbol, buffers), ""]), tuple(parts))
+
+
+def _shared(lines: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[str]]:
+    """Return bytes and alignment of shared memory by name, and all other lines."""
+    found, rest = {}, []
+    for line in lines:
+        if not line.startswith("@"):
+            rest.append(line)
+            continue
+        match = _SHARED.fullmatch(line.strip())
+        if match is None or match[3] not in BYTES:
+            raise BuildError(f"cannot emulate {shown(line)!r}; expected an array in shared memory")
+        found[match[1]] = (int(match[2]) * BYTES[match[3]], int(match[4]))
+    return found, rest
+
+
+def _numbered(lines: Sequence[str]) -> list[str]:
+    """Return the lines with a number in every call of a barrier: its place in the text."""
+    return [
+        _BARRIER_CALL.sub(f"call void @simt_barrier(i32 {k})", line) for k, line in enumerate(lines)
+    ]
+
+
+def _renamed(lines: Sequence[str], places: Mapping[str, str]) -> list[str]:
+    """Return the lines for this processor; every name is known."""
+    own = {found[1] for line in lines if (found := re.match(r"define [^@]*@([\w.]+)", line))}
+
+    def name(match: re.Match[str]) -> str:
+        known = match[1]
+        if known in places:
+            return places[known]
+        if known in FUNCTIONS and known != BARRIER:
+            return f"@{FUNCTIONS[known][0]}"
+        plain = known.startswith("llvm.") and not known.startswith("llvm.nvvm.")
+        if known in own or plain or known == "simt_barrier":
+            return f"@{known}"
+        raise BuildError(f"cannot emulate {known} because it has no function in the emulator")
+
+    def space(match: re.Match[str]) -> str:
+        if match[1] not in SPACES:
+            raise BuildError(f"cannot emulate address space {match[1]}; expected 1 or 3")
+        return ""
+
+    code = []
+    for line in lines:
+        if _FORBIDDEN.search(line):
+            raise BuildError(f"cannot emulate {shown(line)!r}: no such instruction in the emulator")
+        plain = _declaration(line).replace("define ptx_kernel ", "define internal ")
+        code.append(_NAME.sub(name, _SPACE.sub(space, plain)))
+    return code
+
+
+def _declaration(line: str) -> str:
+    """Return the declaration of the runtime's function in place of that of NVPTX."""
+    match = _DECLARED.fullmatch(line.strip())
+    if match is None:
+        return line
+    known = FUNCTIONS.get(match[2])
+    if known is None:
+        raise BuildError(f"cannot emulate {match[2]} because it has no function in the emulator")
+    kinds = "(" + ", ".join(re.findall(r"[(,]\s*(\w+)", match[3])) + ")"
+    if (match[1], kinds) != known[1]:
+        raise BuildError(f"cannot emulate {shown(line)!r}; expected {' '.join(known[1])}")
+    if match[2] == BARRIER:
+        return "declare void @simt_barrier(i32) nounwind convergent"
+    returned, taken = known[1]
+    # A special register of a thread never changes.
+    pure = "memory(none)" if taken == "()" else "convergent"
+    return f"declare {returned} @{match[2]}{taken} nounwind {pure}"
+
+
+def _called(kernel: str, symbol: str, buffers: int) -> str:
+    loads = "".join(
+        f"  %p{k} = getelementptr ptr, ptr %buffers, i64 {k}\n  %b{k} = load ptr, ptr %p{k}\n"
+        for k in range(buffers)
+    )
+    listed = ", ".join(f"ptr %b{k}" for k in range(buffers))
+    return (
+        f"define void @{symbol}(ptr %buffers) nounwind {{\n{loads}"
+        f"  call void @{kernel}({listed})\n  ret void\n}}"
+    )

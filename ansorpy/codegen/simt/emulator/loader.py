@@ -1,0 +1,196 @@
+"""Build kernels for the emulator, and run them in this process."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+import llvmlite.binding as llvm
+
+from ansorpy.codegen.jit_link import jit_link
+from ansorpy.codegen.kernel import Kernel, PhaseInfo
+from ansorpy.codegen.llvm_ir import object_bytes
+from ansorpy.codegen.runtime.native_launcher import word_array
+from ansorpy.codegen.simt.emulator.host_text import host_text
+from ansorpy.codegen.simt.emulator.runtime_text import FAULTS, MOST_THREADS, Order, runtime_text
+from ansorpy.codegen.simt.emulator.shared_memory import (
+    GAP_BYTES,
+    PAGE,
+    REGION_BYTES,
+    STACK_BYTES,
+    START,
+    SharedArray,
+    end_of,
+    open_only,
+    stacks,
+)
+from ansorpy.codegen.simt.launch import Launch, SimtCode
+from ansorpy.codegen.simt.writer import simt_code
+from ansorpy.errors import BuildError, RunError
+from ansorpy.loopir.nodes import Buffer, Program
+from ansorpy.target import Target
+
+HOST: Final = Target()
+RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+
+@dataclass(frozen=True, slots=True)
+class Emulated:
+    """Kernels as machine code of this processor.
+
+    Args:
+        objects: one per launch, with the function `simt_kernel{number}`, then the runtime.
+        parts: shared memory of each launch.
+    """
+
+    objects: tuple[bytes, ...]
+    launches: tuple[Launch, ...]
+    parts: tuple[tuple[SharedArray, ...], ...]
+    buffers: tuple[Buffer, ...]
+
+    @property
+    def phases(self) -> tuple[PhaseInfo, ...]:
+        """The launches as phases; a task is a block."""
+        return SimtCode((), self.launches, self.buffers).phases
+
+
+BUILT: Final = Emulated
+
+
+def build(program: Program, target: Target) -> Emulated:
+    """Compile a tiled program for the emulator.
+
+    Raises:
+        BuildError: the program has no kernels, or they cannot be emulated.
+    """
+    return build_texts(simt_code(program, target))
+
+
+def build_texts(code: SimtCode) -> Emulated:
+    """Compile kernels for the emulator.
+
+    Raises:
+        BuildError: a text cannot be emulated, or LLVM refuses it.
+    """
+    objects, parts, start = [], [], START
+    for k, (text, launch) in enumerate(zip(code.texts, code.launches, strict=True)):
+        _check(launch)
+        one = host_text(text, f"simt_kernel{k}", start, len(code.buffers))
+        objects.append(object_bytes(one.text, HOST))
+        parts.append(one.parts)
+        start = end_of(one.parts, start)
+    objects.append(object_bytes(runtime_text(llvm.get_process_triple()), HOST))
+    return Emulated(tuple(objects), code.launches, tuple(parts), code.buffers)
+
+
+def _check(launch: Launch) -> None:
+    if not (1 <= launch.threads <= MOST_THREADS and launch.blocks >= 1):
+        raise BuildError(
+            f"cannot emulate {launch.name} because it has {launch.blocks} blocks of"
+            f" {launch.threads} threads; expected blocks of 1 to {MOST_THREADS}"
+        )
+
+
+def build_source(kernel: Kernel, target: Target) -> Emulated:
+    """Refuse: no kernel for a GPU is delivered as source.
+
+    Raises:
+        BuildError: always.
+    """
+    raise BuildError("cannot build a source for the emulator; expected a program")
+
+
+def load(built: Emulated) -> "EmulatedKernel":
+    """Make built kernels callable in this process.
+
+    Raises:
+        BuildError: an object is not one of ours, or the addresses of shared memory are taken.
+    """
+    return EmulatedKernel(built)
+
+
+def prepare_threads() -> None:
+    """Do nothing: blocks run one after the other on the thread that calls."""
+
+
+class EmulatedKernel:
+    """Kernels in this process; `addresses` are those of `buffers`, in order."""
+
+    def __init__(self, built: Emulated) -> None:
+        self.phases, self.buffers, self._built = built.phases, built.buffers, built
+        self._parts = tuple(part for parts in built.parts for part in parts)
+        if len(built.parts) != len(built.launches) or not all(map(_inside, self._parts)):
+            raise BuildError("cannot load emulated kernels: shared memory outside of its region")
+        for launch in built.launches:
+            _check(launch)
+        names = [f"simt_kernel{k}" for k in range(len(built.launches))]
+        self._code = jit_link(built.objects, [*names, "simt_run"])
+        self._entries = [self._code.entries[name] for name in names]
+        self._run = RUN(self._code.entries["simt_run"])
+
+    def run(self, addresses: Sequence[int]) -> None:
+        """Run the timed launches.
+
+        Raises:
+            RunError: threads of a block do not meet at a barrier or a shuffle.
+        """
+        self.bind(addresses)()
+
+    def run_backwards(self, addresses: Sequence[int]) -> None:
+        """As `run`, but the last block of every launch and its last thread first."""
+        self._bound(addresses, -1, ahead=False)()
+
+    def run_ahead(self, addresses: Sequence[int]) -> None:
+        """Run the launches that read constant inputs only."""
+        self._bound(addresses, 1, ahead=True)()
+
+    def bind(self, addresses: Sequence[int]) -> Callable[[], None]:
+        """Return `run` as a call without arguments."""
+        return self._bound(addresses, 1, ahead=False)
+
+    def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
+        """Return `run` as a call without arguments; blocks run on one thread."""
+        del threads
+        return self.bind(addresses)
+
+    def _bound(self, addresses: Sequence[int], direction: int, ahead: bool) -> Callable[[], None]:
+        table = word_array(addresses)
+        orders = [
+            (launch.name, word_array(self._order(k, ctypes.addressof(table), direction).words()))
+            for k, launch in enumerate(self._built.launches)
+            if launch.ahead == ahead
+        ]
+
+        def call(_alive: object = table) -> None:
+            with _one_at_a_time:
+                _open(self._parts)
+                for name, order in orders:
+                    if fault := self._run(order):
+                        raise RunError(f"cannot emulate {name} because {FAULTS[fault]}")
+
+        return call
+
+    def _order(self, k: int, table: int, direction: int) -> Order:
+        launch, parts = self._built.launches[k], self._built.parts[k]
+        poisoned = [(part.start, part.size_bytes) for part in parts]
+        entry = self._entries[k]
+        return Order(
+            entry, table, launch.blocks, launch.threads, direction, stacks(), STACK_BYTES, poisoned
+        )
+
+
+_one_at_a_time = Lock()  # shared memory and stacks belong to the process
+_opened: list[tuple[SharedArray, ...]] = []
+
+
+def _open(parts: tuple[SharedArray, ...]) -> None:
+    if _opened != [parts]:
+        open_only(parts)
+        _opened[:] = [parts]
+
+
+def _inside(part: SharedArray) -> bool:
+    first, last = START + GAP_BYTES, START + REGION_BYTES - GAP_BYTES
+    paged = part.start % PAGE == 0 and part.size_bytes % PAGE == 0
+    return paged and first <= part.start and part.start + part.size_bytes <= last
