@@ -21,8 +21,9 @@ from tests.server.test_hostile import MAX_GROWTH_BYTES
 NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 EXAMPLES = 150 if NIGHT else 6  # cases per operation
 LEAST = 2000 if NIGHT else 100
-# The schema of a text does not describe valid tensor expressions.
-EXCLUDED = "positive_data_acceptance"
+# The schema of a text does not describe valid tensor expressions; and a new job has no bundle: the
+# 404 of its `/model` is right, and cannot be allowed for one operation if all checks are asked for.
+EXCLUDED = "positive_data_acceptance,ensure_resource_availability"
 SETTINGS = {
     "ANSORPY_READ_RATE": "1000000/second",
     "ANSORPY_TUNE_RATE": "1000000/second",
@@ -38,6 +39,8 @@ SETTINGS = {
 def test_the_service_conforms_to_its_openapi_document(
     url: str, engine: Engine, tmp_path: Path
 ) -> None:
+    if engine.dialect.name == "postgresql" and not NIGHT:
+        pytest.skip("repeats the cases on SQLite: with ANSORPY_NIGHT=1")
     with transaction(engine) as tx:
         key, _ = keys.create(tx, "fuzz", ("admin",), now(tx))
     counts = tmp_path / "counts.json"
