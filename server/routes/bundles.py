@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Path, Response
 
 from ansorpy.server.http.conditional import matches, not_modified, streamed
 from ansorpy.server.routes.dependencies import Deps, ReadAccess
-from ansorpy.server.routes.kernels import FOREVER, ZIP, Given, answers
+from ansorpy.server.routes.kernels import ZIP, Given, answers, immutable
 from ansorpy.server.schemas.base import DIGEST_PATTERN
 
 router = APIRouter(prefix="/v1/bundles", tags=["models"])
@@ -27,12 +27,8 @@ def bundle(
     if_range: Given = None,
 ) -> Response:
     """Return the bundle of a model: a zip with a library, the weights and a runner."""
-    etag = f'"{sha256}"'
-    headers = {
-        "ETag": etag,
-        "Cache-Control": FOREVER,
-        "Content-Disposition": f'attachment; filename="model-{sha256[:12]}.zip"',
-    }
+    headers = immutable(sha256, f"model-{sha256[:12]}.zip")
+    etag = headers["ETag"]
     size_bytes = deps.bundles.size_bytes(principal.tenant_id, sha256)
     if matches(if_none_match, etag):
         return not_modified(headers)

@@ -31,6 +31,15 @@ def answers(*media_types: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def immutable(digest: str, name: str) -> dict[str, str]:
+    """Return the headers of a download that never changes: its ETag, and the name of the file."""
+    return {
+        "ETag": f'"{digest}"',
+        "Cache-Control": FOREVER,
+        "Content-Disposition": f'attachment; filename="{name}"',
+    }
+
+
 @router.get(
     "/{sha256}", operation_id="downloadKernel", response_class=Response, responses=answers(ZIP)
 )
@@ -43,12 +52,8 @@ def package(
     if_range: Given = None,
 ) -> Response:
     """Return a kernel package: a zip with the source, the library and their manifest."""
-    etag = f'"{sha256}"'
-    headers = {
-        "ETag": etag,
-        "Cache-Control": FOREVER,
-        "Content-Disposition": f'attachment; filename="kernel-{sha256[:12]}.zip"',
-    }
+    headers = immutable(sha256, f"kernel-{sha256[:12]}.zip")
+    etag = headers["ETag"]
     if matches(if_none_match, etag):
         deps.kernels.exists(principal.tenant_id, sha256)
         return not_modified(headers)

@@ -14,7 +14,7 @@ from ansorpy.errors import SpecError
 from ansorpy.server.http.body import check_length, declared_bytes, spool
 from ansorpy.server.http.conditional import matches, not_modified, streamed
 from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess
-from ansorpy.server.routes.kernels import FOREVER, Given, answers
+from ansorpy.server.routes.kernels import Given, answers, immutable
 from ansorpy.server.schemas.base import DIGEST_PATTERN
 from ansorpy.server.schemas.model import ModelPage, ModelReply
 from ansorpy.server.schemas.problem import problems
@@ -112,12 +112,8 @@ def file(
     if_range: Given = None,
 ) -> Response:
     """Return the file of a model."""
-    etag = f'"{model}"'
-    headers = {
-        "ETag": etag,
-        "Cache-Control": FOREVER,
-        "Content-Disposition": f'attachment; filename="model-{model[:12]}.onnx"',
-    }
+    headers = immutable(model, f"model-{model[:12]}.onnx")
+    etag = headers["ETag"]
     size_bytes = deps.models.find(principal.tenant_id, model).size_bytes
     if matches(if_none_match, etag):
         return not_modified(headers)

@@ -156,7 +156,7 @@ def _attributes(place: JsonValue, limits: DocumentLimits) -> dict[str, Attribute
             items = one.items(partial(_scalar, limits=limits), limits.items)
             if len({type(item) for item in items}) > 1:
                 one.refuse("a list of items of one kind")
-            found[word] = items  # type: ignore[assignment]  # of one kind
+            found[word] = items  # type: ignore[assignment]  # items of one kind
         else:
             found[word] = _scalar(one, limits)
     return found

@@ -5,16 +5,14 @@ A short form; `ANSORPY_NIGHT=1` (`make test-all`) draws more of each.
 
 import os
 import re
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 from ansorpy import te
-from ansorpy.codegen.llvm_ir import parse
 from ansorpy.codegen.simt.launch import SimtCode
+from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.errors import BuildError
 from ansorpy.loopir.nodes import Program
@@ -55,15 +53,6 @@ def gpu(threads: int) -> Target:
     )  # fmt: skip
 
 
-@cache
-def machine() -> Any:
-    """Return the back end of LLVM for an H100."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    target = llvm.Target.from_triple("nvptx64-nvidia-cuda")
-    return target.create_target_machine(cpu="sm_90", features="+ptx80")
-
-
 def drawn(dag: Dag, seed: int) -> tuple[Program, Target]:
     """Return a random candidate of an operator."""
     rng = np.random.default_rng(seed)
@@ -97,13 +86,13 @@ def written(program: Program, target: Target) -> SimtCode | str:
 def check_text(code: SimtCode, target: Target) -> None:
     """Check that NVPTX takes every kernel, that none calls a function, and that blocks fit."""
     for text, launch in zip(code.texts, code.launches, strict=True):
-        ptx = machine().emit_assembly(parse(text))
-        assert f".visible .entry {launch.name}(" in ptx
-        assert ".extern .func" not in ptx
+        made = ptx(text, "sm_90")
+        assert f".visible .entry {launch.name}(" in made
+        assert ".extern .func" not in made
         assert launch.threads % 32 == 0
         assert 32 <= launch.threads <= target.max_threads
         assert launch.shared_bytes <= target.shared_bytes
-        shared = sum(map(int, re.findall(r"\.shared .*\[(\d+)\];", ptx)))
+        shared = sum(map(int, re.findall(r"\.shared .*\[(\d+)\];", made)))
         assert launch.shared_bytes - 16 * text.count("addrspace(3) global") <= shared
         assert shared <= launch.shared_bytes
 

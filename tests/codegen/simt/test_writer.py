@@ -3,11 +3,11 @@
 import re
 from dataclasses import replace
 
-import llvmlite.binding as llvm
 import pytest
 
 from ansorpy.codegen.llvm_ir import parse
 from ansorpy.codegen.simt.launch import Launch
+from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.errors import BuildError
 from ansorpy.expr.expr import Binary, Call, Expr, Select, Var
@@ -182,12 +182,8 @@ def test_a_statement_without_meaning_on_a_gpu_is_refused(name: str, sentence: st
 
 
 def test_the_back_end_of_a_gpu_takes_the_text() -> None:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    machine = llvm.Target.from_triple("nvptx64-nvidia-cuda").create_target_machine(
-        cpu="sm_90", features="+ptx80"
-    )
     for prog in (matmul(3, 40, 5, rows=2, vectors=1, lanes=32), rows(128, row_sum(128))):
-        ptx = machine.emit_assembly(parse(*simt_code(prog, GPU).texts))
-        assert ".visible .entry phase0(" in ptx
-        assert ".extern .func" not in ptx
+        (text,) = simt_code(prog, GPU).texts
+        made = ptx(text, "sm_90")
+        assert ".visible .entry phase0(" in made
+        assert ".extern .func" not in made

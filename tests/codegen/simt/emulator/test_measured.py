@@ -1,7 +1,6 @@
 """Kernels for a GPU in the measuring processes, through the emulator as a back end."""
 
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pytest
@@ -12,13 +11,12 @@ from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.topi.suites import SUITE_SMALL
+from tests.codegen.simt.test_emulated import EMULATOR
 from tests.codegen.simt.test_library import gpu
 from tests.fuzz.pairs import draw
 from tests.miscompile.edits import edit
 
 pytestmark = [pytest.mark.measure, pytest.mark.slow]
-
-EMULATOR: Final = "ansorpy.codegen.simt.emulator"
 
 
 def last_store_dropped(program: Program) -> Program:
