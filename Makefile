@@ -57,9 +57,8 @@ demo: $(VENV)/run.ok  ## tune a conv2d + bias + relu through the service, downlo
 serve: $(VENV)/run.ok  ## start the service on http://127.0.0.1:8720
 	$(BIN)/ansorpy serve
 
-test: $(VENV)/dev.ok  ## run the tests (under 15 minutes on two cores): in parallel, then what measures, alone
-	$(BIN)/python -m pytest -q -m 'not measure and not torch and not cuda' -n 2 --dist loadfile; first=$$?; \
-	$(BIN)/python -m pytest -q -m measure && exit $$first
+test: $(VENV)/dev.ok  ## run the tests (under 15 minutes on two cores)
+	$(BIN)/python -m pytest -q -m 'not torch and not cuda' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-torch: $(TORCH)/run.ok  ## the tests that need PyTorch, in an environment of their own (.venv-torch)
 	$(TORCH)/bin/python -m pytest -q -m torch tests/torch
@@ -75,7 +74,7 @@ check: $(VENV)/dev.ok  ## what must hold before a push: style, types, import flo
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -m 'not slow and not measure and not torch and not cuda'
+	$(BIN)/python -m pytest -q -m 'not slow and not torch and not cuda'
 
 fix: $(VENV)/dev.ok  ## format, and mend what can be mended by itself
 	$(BIN)/ruff format .

@@ -93,7 +93,6 @@ def run(command: list[str], folder: Path, env: dict[str, str]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 @pytest.mark.timeout(900)
 def test_the_shell_snippets_run_one_after_the_other(place: tuple[Path, dict[str, str]]) -> None:
     folder, env = place
@@ -106,7 +105,6 @@ def test_the_shell_snippets_run_one_after_the_other(place: tuple[Path, dict[str,
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 @pytest.mark.timeout(900)
 def test_the_python_snippets_run_one_after_the_other(place: tuple[Path, dict[str, str]]) -> None:
     folder, env = place

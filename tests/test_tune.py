@@ -407,7 +407,6 @@ def test_an_unknown_target_kind_has_no_rules() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 @pytest.mark.parametrize(
     "text",
     [
@@ -434,7 +433,6 @@ def test_a_tensor_that_is_read_in_part_is_tuned_and_raced_against_numpy(
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_a_nan_literal_is_tuned(tmp_path: Path) -> None:
     text = "def f(float(16,16) A) -> (C) { C(i,j) = A(i,j) > 0.5 ? nan : A(i,j) }"
     result = ansorpy.tune(text, trials=2, store=MemoryStore(), out=tmp_path)
@@ -447,7 +445,6 @@ def test_a_nan_literal_is_tuned(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_a_text_is_tuned_to_a_verified_kernel(tmp_path: Path) -> None:
     store = JsonlStore(tmp_path / "records.jsonl")
     result: Result = ansorpy.tune(MM, trials=4, store=store, out=tmp_path)

@@ -162,7 +162,7 @@ def test_code_that_cannot_be_imported_is_a_package_error_and_leaves_no_folder(
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_no_resealed_manifest_escapes_as_another_error(native: bytes, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for number in range(RESEALED):
@@ -173,7 +173,7 @@ def test_no_resealed_manifest_escapes_as_another_error(native: bytes, tmp_path: 
         path.unlink()
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_library_that_was_cut_anywhere_is_refused(native: bytes) -> None:
     library = unbox(native, "p").files[LIBRARY]
     check_library(library, "p")
@@ -182,7 +182,7 @@ def test_a_library_that_was_cut_anywhere_is_refused(native: bytes) -> None:
             check_library(library[:size], "p")
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_library_for_another_processor_is_refused(native: bytes, tmp_path: Path) -> None:
     library = unbox(native, "p").files[LIBRARY]
     path = tmp_path / "p.zip"
@@ -197,7 +197,7 @@ def test_a_library_for_another_processor_is_refused(native: bytes, tmp_path: Pat
             load_native(path)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_cut_library_does_not_kill_its_caller(native: bytes, tmp_path: Path) -> None:
     path = tmp_path / "cut.zip"
     library = unbox(native, "p").files[LIBRARY]
@@ -208,7 +208,7 @@ def test_a_cut_library_does_not_kill_its_caller(native: bytes, tmp_path: Path) -
     assert "PackageError: cannot load cut.zip: libkernel.so: it ends early" in done.stderr
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_the_folder_of_a_kernel_is_private_and_lasts_as_long_as_a_function_of_it(
     native: bytes, tmp_path: Path, temporary: Path
 ) -> None:
@@ -224,7 +224,7 @@ def test_the_folder_of_a_kernel_is_private_and_lasts_as_long_as_a_function_of_it
     assert list(own.iterdir()) == []
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, None], ids=["killed", "ended"])
 def test_a_process_that_ended_leaves_no_folder(
     native: bytes, tmp_path: Path, temporary: Path, end: signal.Signals | None

@@ -20,7 +20,7 @@ from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.task import Task
 from tests.artifact.test_pack import packed
 
-pytestmark = [pytest.mark.measure, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 OPERATORS = {
     "float": ("matmul", "conv2d_bias_relu", "softmax", "argmax"),

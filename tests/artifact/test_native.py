@@ -33,7 +33,7 @@ from ansorpy.tuner.trust import versions
 from tests.plan.test_meaning import packing
 
 ROOT = Path(__file__).parent.parent.parent
-pytestmark = pytest.mark.measure
+pytestmark = pytest.mark.slow
 
 
 def workload() -> Dag:

@@ -95,7 +95,7 @@ def test_equal_content_gives_equal_bytes(matmul: tuple[Path, Record], tmp_path: 
     assert again.read_bytes() == matmul[0].read_bytes()
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_run_returns_the_output(kernel: LoadedKernel) -> None:
     a, b = inputs()
     result = kernel.run(a, b)
@@ -103,7 +103,7 @@ def test_run_returns_the_output(kernel: LoadedKernel) -> None:
     np.testing.assert_allclose(result, a @ b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_inputs_of_any_layout_and_alignment_are_accepted(kernel: LoadedKernel) -> None:
     a, b = inputs()
     raw = np.zeros(a.nbytes + 65, np.uint8)
@@ -112,7 +112,7 @@ def test_inputs_of_any_layout_and_alignment_are_accepted(kernel: LoadedKernel) -
     np.testing.assert_allclose(kernel.run(odd, np.asfortranarray(b)), a @ b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_contiguous_arrays_are_not_copied(kernel: LoadedKernel) -> None:
     a, b = inputs()
     c = np.zeros(31, np.float32)[1:].reshape(5, 6)
@@ -121,7 +121,7 @@ def test_contiguous_arrays_are_not_copied(kernel: LoadedKernel) -> None:
     assert [own is array for _, own, array in (*given, *wanted)] == [True, False, True]
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_returned_result_is_not_overwritten_by_later_calls(kernel: LoadedKernel) -> None:
     a, b = (x.copy() for x in inputs())
     call = kernel.prepare(a, b)
@@ -131,7 +131,7 @@ def test_a_returned_result_is_not_overwritten_by_later_calls(kernel: LoadedKerne
     assert np.array_equal(first, kept)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("offset_bytes", [0, 4, 1])
 def test_arrays_may_change_between_calls(kernel: LoadedKernel, offset_bytes: int) -> None:
     a, b = inputs()
@@ -145,7 +145,7 @@ def test_arrays_may_change_between_calls(kernel: LoadedKernel, offset_bytes: int
     np.testing.assert_allclose(call(), 2 * a @ b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("offset_bytes", [0, 4, 1])
 def test_results_are_written_into_the_array_out(kernel: LoadedKernel, offset_bytes: int) -> None:
     a, b = inputs()
@@ -161,7 +161,7 @@ def test_results_are_written_into_the_array_out(kernel: LoadedKernel, offset_byt
         np.testing.assert_allclose(out, a @ b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_an_unsuitable_array_out_is_refused(kernel: LoadedKernel) -> None:
     a, b = inputs()
     fixed = np.zeros((5, 6), np.float32)
@@ -177,7 +177,7 @@ def test_an_unsuitable_array_out_is_refused(kernel: LoadedKernel) -> None:
         kernel.run(a, b, out=np.zeros((6, 5), np.float32))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_concurrent_calls_do_not_share_state(kernel: LoadedKernel) -> None:
     a, b = inputs()
     kernel.run(a, b)  # numba compiles once
@@ -191,7 +191,7 @@ def test_concurrent_calls_do_not_share_state(kernel: LoadedKernel) -> None:
         assert all(threads.map(sums, range(1, 9)))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -214,7 +214,7 @@ def test_wrong_inputs_are_named(
         kernel.run(*change(*inputs()))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_the_selftest_passes_and_notices_a_broken_kernel(kernel: LoadedKernel) -> None:
     assert kernel.selftest() == []
     runner = kernel.run.__self__  # type: ignore[attr-defined]
@@ -234,7 +234,6 @@ def test_the_selftest_passes_and_notices_a_broken_kernel(kernel: LoadedKernel) -
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_a_kernel_file_prints_its_latency_without_the_manifest(
     matmul: tuple[Path, Record], tmp_path: Path
 ) -> None:
@@ -247,7 +246,7 @@ def test_a_kernel_file_prints_its_latency_without_the_manifest(
     assert done.stdout.startswith(f"manifest: {manifest['latency_s']['min'] * 1e6:.1f} us, ")
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_kernel_file_runs_without_ansorpy(matmul: tuple[Path, Record], tmp_path: Path) -> None:
     unpack(matmul[0], tmp_path)
     code = (
@@ -288,7 +287,6 @@ def test_the_kernel_is_first_in_a_short_file(matmul: tuple[Path, Record], tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_kernel_file_runs_from_any_folder(matmul: tuple[Path, Record], tmp_path: Path) -> None:
     folder, elsewhere = tmp_path / "kernel", tmp_path / "elsewhere"
     folder.mkdir()
@@ -322,7 +320,7 @@ def test_kernels_of_one_process_do_not_share_a_module_name(
     np.testing.assert_array_equal(again.run(np.ones(9, np.float32))[1], np.full(9, 2.0))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_several_outputs_are_a_tuple(tmp_path: Path) -> None:
     path, _ = packed(parse(TWO)[0], tmp_path)
     a = np.arange(9, dtype=np.float32)
@@ -332,7 +330,7 @@ def test_several_outputs_are_a_tuple(tmp_path: Path) -> None:
     np.testing.assert_array_equal(double, a * 2)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_scalar_input_is_an_array_of_rank_0(tmp_path: Path) -> None:
     loaded = load(packed(parse(SCALED)[0], tmp_path)[0])
     assert loaded.selftest() == []
@@ -340,7 +338,7 @@ def test_a_scalar_input_is_an_array_of_rank_0(tmp_path: Path) -> None:
     np.testing.assert_array_equal(scaled, np.full(9, 3, np.float32))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_constants_are_files_beside_the_source(tmp_path: Path) -> None:
     (dag,) = parse(MM)
     values = np.arange(42, dtype=np.float32).reshape(7, 6)

@@ -127,7 +127,7 @@ def inputs() -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_arrays_of_another_library_are_returned_as_its_arrays(kernel: LoadedKernel) -> None:
     a, b = inputs()
     there = kernel(array_api_strict.asarray(a), array_api_strict.asarray(b))
@@ -151,7 +151,7 @@ class Producer:
         return self.device
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_producer_without_a_library_gets_numpy(kernel: LoadedKernel) -> None:
     a, b = inputs()
     result = kernel(Producer(a), b)
@@ -159,7 +159,7 @@ def test_a_producer_without_a_library_gets_numpy(kernel: LoadedKernel) -> None:
     np.testing.assert_allclose(result, a @ b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_without_torch_an_operator_of_torch_names_the_extra(
     kernel: LoadedKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +176,7 @@ def test_memory_that_cannot_be_read_is_named(kernel: LoadedKernel) -> None:
         kernel(a)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_all_outputs_are_arrays_of_the_library_of_the_inputs(tmp_path: Path) -> None:
     loaded = load(packed(parse(TWO)[0], tmp_path)[0])
     total, double = loaded(array_api_strict.arange(9, dtype=array_api_strict.float32))

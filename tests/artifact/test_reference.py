@@ -42,7 +42,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(1)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_the_reference_of_a_padded_matmul_with_bias_and_relu_equals_the_oracle() -> None:
     a, b = Placeholder("A", (5, 7)), Placeholder("B", (7, 3))
     bias = ConstantTensor("bias", (3,), "float32", np.arange(3, dtype=np.float32).tobytes())
@@ -63,7 +63,7 @@ def test_the_reference_of_a_padded_matmul_with_bias_and_relu_equals_the_oracle()
     agrees(dag, *(rng().standard_normal(n).astype("float32") for n in ((5, 7), (7, 3))))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fn",
     [
@@ -87,7 +87,7 @@ def test_the_reference_of_a_function_equals_the_oracle(fn: str) -> None:
     agrees(dag, rng().standard_normal(9).astype(np.float32) * 5)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", BINARY_FUNCTIONS)
 def test_the_reference_of_a_function_of_two_floats_equals_the_oracle(fn: str) -> None:
     body = Binary(fn, Read("A", (VI,), "float32"), Read("B", (VI,), "float32"))
@@ -96,7 +96,7 @@ def test_the_reference_of_a_function_of_two_floats_equals_the_oracle(fn: str) ->
     agrees(dag, *rng().uniform(0.1, 9, (2, 9)).astype(np.float32))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
 def test_the_reference_of_bit_operations_equals_the_oracle(dtype: str) -> None:
     read, count = Read("A", (VI,), dtype), Read("B", (VI,), dtype)
@@ -111,7 +111,7 @@ def test_the_reference_of_bit_operations_equals_the_oracle(dtype: str) -> None:
     agrees(dag, rng().integers(low, 100, 9).astype(dtype), counts if low == 0 else counts - 1)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("combiner", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "int32"])
 def test_combiners_wrap_as_their_dtype_does(combiner: str, dtype: str) -> None:
@@ -122,7 +122,7 @@ def test_combiners_wrap_as_their_dtype_does(combiner: str, dtype: str) -> None:
     agrees(dag, rng().integers(1, 100, (3, 11)).astype(dtype))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("combiner", ["argmax", "argmin"])
 def test_arg_reductions_take_the_first_of_equals(combiner: str) -> None:
     bodies: tuple[Expr, ...] = (Read("A", (VI, K), "float32"), Cast("int32", K))
@@ -131,7 +131,7 @@ def test_arg_reductions_take_the_first_of_equals(combiner: str) -> None:
     agrees(dag, rng().integers(-2, 3, (4, 9)).astype(np.float32))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_the_reference_of_a_scalar_output_and_integer_casts_equals_the_oracle() -> None:
     body = Cast("uint8", Cast("int32", Read("A", (K,), "float32")))
     node = Compute("B", (), (body,), ("uint8",), (Axis("k", 9),), "sum")

@@ -18,8 +18,8 @@ NIGHT = bool(os.environ.get("ANSORPY_NIGHT"))
 def test_no_hostile_file_does_harm(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    count = 1000 if NIGHT else 24
-    monkeypatch.setattr("sys.argv", ["attack", "--count", str(count), "--every", "24"])
+    count = 1000 if NIGHT else 12
+    monkeypatch.setattr("sys.argv", ["attack", "--count", str(count), "--every", "12"])
     status = main()
     told = capsys.readouterr().out
     assert status == 0, told
@@ -27,9 +27,8 @@ def test_no_hostile_file_does_harm(
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_hostile_files_harm_no_tuning_of_real_kernels() -> None:
-    assert records.harm_with_real_kernels([attack(seed) for seed in range(8)]) == ""
+    assert records.harm_with_real_kernels([attack(seed) for seed in range(4)]) == ""
 
 
 def test_a_file_depends_on_its_seed_only() -> None:

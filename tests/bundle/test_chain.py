@@ -21,7 +21,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_bundle(tmp_path_factory.mktemp("chains") / "chain.zip", plan)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_a_chain_of_steps_adds_up_on_any_number_of_threads(threads: int, path: Path) -> None:
     x = np.arange(TASKS * 2 * LANES, dtype=np.float32)

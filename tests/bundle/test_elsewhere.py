@@ -31,7 +31,7 @@ def unpacked(made: Model, folder: Path, plan: ModelPlan | None = None) -> Path:
 
 
 @GCC
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_model_is_called_from_c(threads: int, tmp_path: Path) -> None:
     made = model(hosted=False)
@@ -80,7 +80,7 @@ def test_names_of_users_cannot_leave_the_comments_of_the_header() -> None:
     assert len(max(text.splitlines(), key=len)) < 120
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("hosted", [True, False])
 def test_the_runner_of_an_unpacked_bundle_tests_and_times_itself(
     hosted: bool, tmp_path: Path
@@ -105,7 +105,6 @@ def test_the_texts_of_a_bundle_are_whole_programs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_a_bundle_runs_in_an_environment_that_has_numpy_only(tmp_path: Path) -> None:
     """`uv` installs NumPy into a new environment, from its cache or a registry."""
     folder = unpacked(model(), tmp_path)

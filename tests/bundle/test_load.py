@@ -31,7 +31,7 @@ from ansorpy.graph.hosted.text import function_text
 from tests.artifact.mutations import ODD, places
 from tests.bundle.models import Model, model, with_self_test
 
-pytestmark = pytest.mark.measure
+pytestmark = pytest.mark.slow
 SHORT = 1009  # every so many bytes, unless ANSORPY_NIGHT is set
 
 

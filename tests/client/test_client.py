@@ -376,7 +376,7 @@ def test_the_key_is_sent_to_the_service_only(live: Live) -> None:
     assert network.seen[0].headers["authorization"] == "Bearer secret"
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_digest_is_loaded_from_the_service_once(
     live: Live, stage: Service, tmp_path: Path
 ) -> None:

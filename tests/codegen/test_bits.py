@@ -41,7 +41,7 @@ def operands(dtype: str) -> tuple[Array, Array]:
     return a, b
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [16, 4, 0])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
 def test_bit_operations_equal_numpy(dtype: str, lanes: int) -> None:

@@ -123,7 +123,7 @@ def test_a_division_of_all_lanes_by_one_number_is_within_two_ulps(dtype: str, la
     assert np.all(np.abs(found[ok] - want[ok]) <= slack)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_rounded_quotient_by_one_number_is_that_of_a_division() -> None:
     by = np.array([0.1, 3.0, 0.7, 49.0, 1e-3, 6.1], np.float32)
     x = (np.arange(-40, 40, dtype=np.float32) + np.float32(0.5)) * by[:, None]  # near halves
@@ -166,7 +166,7 @@ def test_every_function_of_the_table_is_compiled_and_has_a_name_in_te() -> None:
     assert [name for name in named if getattr(te, name).__doc__ != FUNCTIONS[name].doc] == []
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_llvm_and_numba_agree_to_the_bit_on_functions_with_a_branch() -> None:
     x = np.array([0.5, -3.0, 1e4, 3e5, -1e30, np.inf, np.nan, -0.0], np.float32).repeat(3)[:23]
     at = (add(mul(Var("i"), 8), Var("l")),)
@@ -181,7 +181,7 @@ def test_llvm_and_numba_agree_to_the_bit_on_functions_with_a_branch() -> None:
     np.testing.assert_allclose(found, want, rtol=1e-6)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "lanes"), [("float32", 16), ("float64", 4), ("float32", 0)])
 def test_fmod_is_exact(dtype: str, lanes: int) -> None:
     ends = EDGES[: len(EDGES) // 4 * 4].astype(dtype)

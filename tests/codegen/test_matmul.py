@@ -46,7 +46,6 @@ def test_two_threads_run_every_task_of_a_matmul() -> None:
     np.testing.assert_allclose(arrays["C"], exact, atol=1e-5)
 
 
-@pytest.mark.measure
 @pytest.mark.slow
 def test_the_rate_of_a_512_matmul_is_recorded(
     record_property: Callable[[str, object], None],

@@ -22,7 +22,7 @@ from tests.attack import moves
 from tests.attack.moves import FAST, MOVES
 from tests.attack.stage import Stage, stage
 
-pytestmark = pytest.mark.measure
+pytestmark = pytest.mark.slow
 
 isolated = pytest.mark.skipif(
     not (landlock.version() and seccomp.supported()), reason="no Landlock with seccomp here"

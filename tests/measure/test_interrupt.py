@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.measure, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 from ansorpy.measure.timing.settings import MeasureSettings

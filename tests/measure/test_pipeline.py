@@ -310,10 +310,7 @@ def overlap(one: Span, two: Span) -> bool:
     return one[0] < two[1] and two[0] < one[1]
 
 
-pytest_measure = pytest.mark.measure
-
-
-@pytest_measure
+@pytest.mark.slow
 def test_nothing_is_built_while_every_core_is_timed_on(tmp_path: Path) -> None:
     with sleepers(tmp_path, 0, 0, 0) as (a, b, slot):
         found = flow([a, b], slot, 6)
@@ -324,7 +321,7 @@ def test_nothing_is_built_while_every_core_is_timed_on(tmp_path: Path) -> None:
     assert any(overlap(one, two) for one in built for two in built if one is not two)
 
 
-@pytest_measure
+@pytest.mark.slow
 def test_builders_on_other_cores_build_while_the_slot_measures(tmp_path: Path) -> None:
     with sleepers(tmp_path, 0, 1) as (a, slot):
         found = flow([a], slot, 6)
@@ -334,7 +331,7 @@ def test_builders_on_other_cores_build_while_the_slot_measures(tmp_path: Path) -
         assert not overlap(first, second)
 
 
-@pytest_measure
+@pytest.mark.slow
 def test_a_batch_in_progress_is_waited_for_and_other_builders_go_ahead(tmp_path: Path) -> None:
     with sleepers(tmp_path, 0, 1, 2) as (a, b, slot):
         begin = time.monotonic()
@@ -344,7 +341,7 @@ def test_a_batch_in_progress_is_waited_for_and_other_builders_go_ahead(tmp_path:
     assert [built[1] > late for built, _ in found] == [True, True, False, False, False]
 
 
-@pytest_measure
+@pytest.mark.slow
 def test_nothing_is_measured_while_a_batch_disturbs_the_slot(tmp_path: Path) -> None:
     with sleepers(tmp_path, 0, 0) as (a, slot):
         begin = time.monotonic()
@@ -352,7 +349,7 @@ def test_nothing_is_measured_while_a_batch_disturbs_the_slot(tmp_path: Path) -> 
     assert min(start for _, (start, _) in found) >= begin + 10 * NAP_S
 
 
-@pytest_measure
+@pytest.mark.slow
 def test_a_queue_without_a_slot_builds_on_all_builders(tmp_path: Path) -> None:
     with sleepers(tmp_path, 0, 1) as (a, b):
         found = build_all(BuildQueue([a, b], frozenset({0}), CodeCache()), requests(4), 5.0)
@@ -362,7 +359,7 @@ def test_a_queue_without_a_slot_builds_on_all_builders(tmp_path: Path) -> None:
     assert any(overlap(one, two) for one, two in pairwise(spans))
 
 
-@pytest_measure
+@pytest.mark.slow
 def test_a_call_waits_for_the_call_in_the_background_and_gets_its_own_answer(
     tmp_path: Path,
 ) -> None:
@@ -374,7 +371,7 @@ def test_a_call_waits_for_the_call_in_the_background_and_gets_its_own_answer(
     assert reply.value[0] >= begin + 4 * NAP_S
 
 
-@pytest_measure
+@pytest.mark.slow
 def test_a_prebuilt_batch_prefers_a_builder_that_does_not_disturb_the_slot(tmp_path: Path) -> None:
     with sleepers(tmp_path, 1, 0) as (disturbs, free):
         queue = BuildQueue([disturbs, free], frozenset({1}), CodeCache())

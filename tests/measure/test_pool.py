@@ -22,7 +22,7 @@ from ansorpy.measure.workers.worker import Worker
 from ansorpy.target import Target
 from tests.measure.fake import BACKEND, matmul, program
 
-pytestmark = pytest.mark.measure
+pytestmark = pytest.mark.slow
 
 DAG = matmul()
 SETTINGS = MeasureSettings(

@@ -20,7 +20,7 @@ from ansorpy.plan.choices import naive
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 
-pytestmark = [pytest.mark.measure, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 TEXT = """def f(float(48,32) A, float(32,64) B) -> (D) {
   C(i,j) +=! A(i,k) * B(k,j)

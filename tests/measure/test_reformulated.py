@@ -108,7 +108,7 @@ def blunter(stmt: Stmt) -> Stmt:
     return replace(stmt, store=replace(stmt.store, values=values))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [2, 4])
 @pytest.mark.parametrize("channels", [64, 512])
 def test_the_checks_see_a_lost_channel(channels: int, outputs: int) -> None:
@@ -119,7 +119,7 @@ def test_the_checks_see_a_lost_channel(channels: int, outputs: int) -> None:
     assert not passes(broken, cases)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_the_checks_see_a_factor_that_is_a_little_off() -> None:
     program = program_of(64, 4)
     broken = map_phases(program, lambda body: map_stmt(body, blunter))
@@ -127,7 +127,7 @@ def test_the_checks_see_a_factor_that_is_a_little_off() -> None:
     assert not passes(broken, cases_of(64, 4))
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_reformulated_kernel_is_measured_and_raced_with_the_error_that_was_seen() -> None:
     dag, program = deep(64), program_of(64, 4)
     settings = MeasureSettings(race_processes=1, race_visits=2)

@@ -17,7 +17,7 @@ from ansorpy.measure.workers.replies import Died, Returned
 from ansorpy.measure.workers.spec import WorkerSpec
 from ansorpy.measure.workers.worker import Worker
 
-pytestmark = pytest.mark.measure
+pytestmark = pytest.mark.slow
 
 needs_landlock = pytest.mark.skipif(not landlock.version(), reason="no Landlock in this kernel")
 needs_seccomp = pytest.mark.skipif(not seccomp.supported(), reason="no seccomp filters here")

@@ -16,7 +16,7 @@ from tests.miscompile.writes import WRITES
 
 MUTANTS = (*SUMS, *PLACES, *VALUES, *WRITES, *MACHINE)
 
-pytestmark = [pytest.mark.measure, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -223,7 +223,6 @@ def test_an_invalid_setting_is_one_message_and_exit_code_2(
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_doctor_builds_checks_and_calls_a_kernel(env: dict[str, str]) -> None:
     found = ansorpy(env, "doctor")
     assert found.exit_code == 0, found.stdout
@@ -334,7 +333,6 @@ def command(env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_tune_prints_one_object_and_answers_the_same_request_from_the_store(
     env: dict[str, str], file: str, tmp_path: Path
 ) -> None:
@@ -353,7 +351,6 @@ def test_tune_prints_one_object_and_answers_the_same_request_from_the_store(
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_on_a_terminal_one_line_shows_the_search_and_then_the_final_race(
     env: dict[str, str], file: str, tmp_path: Path
 ) -> None:
@@ -382,7 +379,6 @@ def test_on_a_terminal_one_line_shows_the_search_and_then_the_final_race(
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str], file: str, tmp_path: Path) -> None:
     process = command(
         env, "tune", file, "--bind", "N=64", "--trials", "100000", "--out", str(tmp_path), "--json"
@@ -403,7 +399,6 @@ def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str], file: str, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_a_second_ctrl_c_names_the_written_files(
     env: dict[str, str], file: str, tmp_path: Path
 ) -> None:
@@ -423,7 +418,6 @@ def test_a_second_ctrl_c_names_the_written_files(
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_ctrl_c_ends_a_wait_for_a_core(
     env: dict[str, str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,7 +136,6 @@ def running(
 
 @pytest.mark.slow
 @pytest.mark.db
-@pytest.mark.measure
 def test_the_commands_of_the_file_tune_a_job(postgres: Cluster, tmp_path: Path) -> None:
     """Run the commands of the services `migrate`, `api` and `worker` with their variables."""
     password, key = token_hex(24), token_hex(32)

@@ -91,7 +91,6 @@ def tuned(live: Live, text: str) -> tuple[Mapping[str, Any], int]:
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 @pytest.mark.timeout(600)
 def test_the_memory_of_a_job_is_within_its_factor(tmp_path: Path) -> None:
     def relu(rows: int) -> str:

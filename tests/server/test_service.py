@@ -75,7 +75,6 @@ def test_the_api_avoids_the_measuring_core(
 
 
 @pytest.mark.slow
-@pytest.mark.measure
 def test_the_service_tunes_with_its_own_worker(tmp_path: Path) -> None:
     settings = ServiceSettings(data_dir=tmp_path, poll_s=0.05)
     with TestClient(create_app(settings), base_url="http://localhost") as client:

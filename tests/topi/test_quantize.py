@@ -22,7 +22,7 @@ def exact(value: float, dtype: str) -> int:
     return max(low, min(high, round(value))) if np.isfinite(value) else (high, low)[value < 0]
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["float16", "float32", "float64"])
 def test_a_saturating_cast_rounds_half_to_even_and_clips(source: str) -> None:
     with np.errstate(over="ignore"):
@@ -36,7 +36,7 @@ def test_a_saturating_cast_rounds_half_to_even_and_clips(source: str) -> None:
         assert reference.tolist() == want, dtype
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_a_quantised_tensor_comes_back_within_half_a_step() -> None:
     rng = np.random.default_rng(0)
     values = rng.uniform(-6, 6, (3, 5, 7)).astype(np.float32)

@@ -26,7 +26,7 @@ def values(dtype: str) -> Array:
     return np.concatenate(parts)[:-3].astype(dtype)
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_composed_function_is_within_eight_ulps(dtype: str) -> None:
     x = values(dtype)

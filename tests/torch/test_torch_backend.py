@@ -13,7 +13,7 @@ from ansorpy.model.events import BundleWritten  # noqa: E402
 from ansorpy.model.torch_backend import EagerWarning  # noqa: E402
 from tests.torch.modules import MODULES, made  # noqa: E402
 
-pytestmark = [pytest.mark.torch, pytest.mark.measure]
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ torch: Any = pytest.importorskip("torch", reason="torch is not installed: make t
 
 from tests.torch.modules import MODULES, TwoResults, made  # noqa: E402
 
-pytestmark = [pytest.mark.torch, pytest.mark.measure]
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", MODULES)

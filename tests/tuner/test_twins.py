@@ -80,7 +80,7 @@ def test_equal_tasks_share_their_trials_and_both_are_delivered(tmp_path: Path) -
         assert one.kernel.read_bytes() == two.kernel.read_bytes()
 
 
-@pytest.mark.measure
+@pytest.mark.slow
 def test_each_name_gets_a_kernel_with_its_own_names(tmp_path: Path) -> None:
     *_, end = events(tmp_path, trials=16)
     assert isinstance(end, Finished)

@@ -16,7 +16,7 @@ from tests.codegen.simt.test_library import gpu
 from tests.fuzz.pairs import draw
 from tests.miscompile.edits import edit
 
-pytestmark = [pytest.mark.measure, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def last_store_dropped(program: Program) -> Program:
