@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorpy.errors import RecordError
-from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.measure.outcome import Estimated, Failed, Measured
 from ansorpy.records import (
     IMPORTED,
     MAX_LINE_BYTES,
@@ -26,7 +26,7 @@ from ansorpy.records import (
     reader,
     task_key,
 )
-from ansorpy.target import Target
+from ansorpy.target import Target, cuda_target
 
 KEY = task_key("ab" * 32, Target(cores=2))
 RACE = Race("tuned", "tuned", (1e-3, 1.1e-3), (4e-3,), (), (-1.0, 1.0), (1e-4,), 8, 64, 12.5, "00")
@@ -39,6 +39,9 @@ def trial(cost_s: float, *, key: str = KEY, row: tuple[int, ...] = (4, 8)) -> Re
     )  # fmt: skip
 
 
+ESTIMATES = task_key("ab" * 32, cuda_target("sm_90"), estimated=True)
+ESTIMATE = Estimated(2e-4, (("issue", 1e-4), ("memory", 2e-4)), 96, True, 0.25)
+ESTIMATED = Record(ESTIMATES, "ab" * 32, "cuda@1", '{"steps":[]}', (4, 8), ESTIMATE)
 FAILED = replace(trial(1.0), outcome=Failed("wrong", "off by one", "C[3]", 0.2))
 
 
@@ -55,8 +58,9 @@ class StoreContract:
         store = make()
         aborted = replace(trial(0.1), outcome=Measured((0.1,), aborted=True))
         store.append([trial(3.0), trial(2.0), FAILED, aborted])
-        store.append([trial(1.0, key="other/key/1"), replace(trial(0.5), race=RACE)])
+        store.append([trial(1.0, key="other/key/1"), replace(trial(0.5), race=RACE), ESTIMATED])
         best = store.best(KEY)
+        assert store.best(ESTIMATES) is None
         assert best is not None
         assert best == trial(2.0)
 
@@ -233,7 +237,7 @@ HOSTILE = [
     (altered("created_s", "NaN"), "NaN is not JSON"),
     (altered("created_s", "Infinity"), "Infinity is not JSON"),
     (altered("created_s", "1e999"), "created_s is inf, expected a number"),
-    (altered("outcome", '{"is": "guessed"}'), "measured or failed, not 'guessed'"),
+    (altered("outcome", '{"is": "guessed"}'), "estimated or failed, not 'guessed'"),
     (altered("outcome", DEEP[:400] + "]" * 400), "expected an outcome"),
     (altered("outcome.times_s", "[]"), "times_s is .* expected a list of 1 to 4096 items"),
     (altered("outcome.times_s", "[0.0]"), "times_s is .* expected a number from 1e-12"),
@@ -246,6 +250,13 @@ HOSTILE = [
     (altered("outcome.extra", "1"), "field 'extra' is not known"),
     (altered("outcome.kind", '"' + "k" * 100_000 + '"', FAILED), "kind is .* expected one of"),
     (altered("outcome.message", '"' + "m" * 100_000 + '"', FAILED), "message is .* expected text"),
+    (altered("outcome.seconds", "0", ESTIMATED), "seconds is 0, expected a number from 1e-12"),
+    (altered("outcome.parts", "[]", ESTIMATED), "parts is .* expected an object of at most 16"),
+    (altered("outcome.parts", '{"issue": -1}', ESTIMATED), "parts is .* expected a number from 0"),
+    (altered("outcome.parts", '{"\\u00e9": 1}', ESTIMATED), "parts is .* printable ASCII"),
+    (altered("key", f'"{KEY}"', ESTIMATED), "that is the key of measurements"),
+    (altered("key", f'"{ESTIMATES}"'), "cannot keep a race under .*/estimated"),
+    (altered("key", f'"{ESTIMATES}"', trial(1.0)), "cannot keep a measurement under"),
     (altered("race", "{}"), "field '.*' is missing"),
     (altered("race.winner", '"evil"'), "winner is 'evil', expected one of tuned, baseline"),
     (altered("race.delivered", '"evil"'), "delivered is 'evil', expected one of tuned, naive"),
@@ -307,6 +318,28 @@ def test_records_without_slowdown_keep_their_ids() -> None:
     assert isinstance(beside.outcome, Measured)
     assert (beside.outcome.cost_s, beside.best_s) == (0.5, 1.0)
     assert beside.id != alone.id
+
+
+def test_an_estimate_is_read_again_and_has_no_time_for_people() -> None:
+    assert decode(encode(ESTIMATED)) == ESTIMATED
+    assert ESTIMATED.best_s is None
+    assert ESTIMATE.cost_s == 2e-4
+    assert json.loads(encode(ESTIMATED))["outcome"]["is"] == "estimated"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"key": KEY}, {"outcome": Measured((1.0,))}, {"race": RACE}],
+    ids=["key of measurements", "measurement", "race"],
+)
+def test_no_record_mixes_estimates_and_measurements(change: Mapping[str, object]) -> None:
+    with pytest.raises(RecordError, match=r"^cannot keep (an estimate|a measurement|a race) under"):
+        replace(ESTIMATED, **change)  # type: ignore[arg-type]
+
+
+def test_a_failure_may_stand_among_estimates() -> None:
+    failed = replace(ESTIMATED, outcome=Failed("spills", "64 bytes of a thread"))
+    assert decode(encode(failed)) == failed
 
 
 def test_the_note_of_a_lost_baseline_is_kept_and_a_race_without_one_keeps_its_id() -> None:

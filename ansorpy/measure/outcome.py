@@ -1,11 +1,12 @@
-"""The outcome of a trial: times or a failure, both as values."""
+"""The outcome of a trial: times, an estimate or a failure, all as values."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 FailureKind = Literal[
-    "build", "build-timeout", "load", "crash", "run-timeout", "wrong", "out-of-bounds", "memory"
-]
+    "build", "build-timeout", "load", "crash", "run-timeout", "wrong", "out-of-bounds", "memory",
+    "spills", "occupancy",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,32 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimated:
+    """Seconds that an analytic model gives for one call, without a device (ADR-0143).
+
+    They rank candidates and are no measurement: there is no `best_s`, which people are shown.
+
+    Args:
+        seconds: of all launches, one after the other.
+        parts: seconds by the name of the part, sorted, each summed over the launches.
+        registers: largest count of a thread over the launches.
+        assembled: ptxas counted the registers; else they are an estimate, too.
+        build_s: seconds of this machine for binding, printing, compiling and estimating.
+    """
+
+    seconds: float
+    parts: tuple[tuple[str, float], ...] = ()
+    registers: int = 0
+    assembled: bool = False
+    build_s: float = 0.0
+
+    @property
+    def cost_s(self) -> float:
+        """The number that the search ranks by; it compares with other estimates only."""
+        return self.seconds
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """A trial without a time; `message` is one line, `excerpt` output or a traceback."""
 
@@ -44,4 +71,4 @@ class Failed:
     seconds: float = 0.0
 
 
-Outcome = Measured | Failed
+Outcome = Measured | Estimated | Failed

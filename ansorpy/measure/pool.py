@@ -257,7 +257,10 @@ class MeasurePool:
             with self.slot.reserve():
                 outcome = self.slot.try_library(done.built, folder)
             self.workers.start_others()  # not earlier: their imports would delay a first answer
-        return outcome if isinstance(outcome, Failed) else Exported(done.built, outcome)
+        if isinstance(outcome, Failed):
+            return outcome
+        assert isinstance(outcome, Measured), "a slot times a library"
+        return Exported(done.built, outcome)
 
     def _get_ready(self) -> None:
         """Start every process, and make the cases while they import."""

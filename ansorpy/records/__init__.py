@@ -3,6 +3,7 @@
 from ansorpy.records.jsonl import JsonlStore, default_store, default_store_path
 from ansorpy.records.reader import MAX_LINE_BYTES, decode, import_jsonl, lines_of
 from ansorpy.records.record import (
+    ESTIMATED,
     FORMAT,
     IMPORTED,
     MEASURED,
@@ -16,6 +17,7 @@ from ansorpy.records.record import (
 from ansorpy.records.store import MemoryStore, RecordStore, best_of
 
 __all__ = [
+    "ESTIMATED",
     "FORMAT",
     "IMPORTED",
     "MAX_LINE_BYTES",

@@ -10,8 +10,8 @@ from typing import Any, Final, TextIO, get_args
 
 from ansorpy.errors import RecordError, quoted
 from ansorpy.frontends.json.strict import parse_json
+from ansorpy.measure.outcome import Estimated, FailureKind, Measured, Outcome
 from ansorpy.measure.outcome import Failed as Failure
-from ansorpy.measure.outcome import FailureKind, Measured, Outcome
 from ansorpy.records.record import FORMAT, Race, Record
 
 MAX_LINE_BYTES: Final = 2**20  # about 100 times the size of a trial of a large Dag
@@ -20,6 +20,7 @@ MAX_TEXT: Final = 2**16  # characters of a message
 MAX_PLAN: Final = 2**18  # characters of a plan
 MAX_ITEMS: Final = 2**12  # items of one list
 MAX_VERSIONS: Final = 32  # packages whose version a record names
+MAX_PARTS: Final = 16  # parts of an estimate
 MAX_COUNT: Final = 2**53  # integers that JSON readers of any language keep exact
 
 # Seconds, both ends included: shorter or longer times are no measurement.
@@ -169,15 +170,25 @@ def _versions(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((_name(name), _name(version)) for name, version in value.items()))
 
 
+def _parts(value: object) -> tuple[tuple[str, float], ...]:
+    if not isinstance(value, dict) or len(value) > MAX_PARTS:
+        raise ValueError(f"an object of at most {MAX_PARTS} names")
+    return tuple((_name(name), _SECONDS(seconds)) for name, seconds in sorted(value.items()))
+
+
 def _outcome(value: object) -> Outcome:
     fields = dict(value) if isinstance(value, dict) else {}
     match fields.pop("is", None):
         case "measured":
             return Measured(**_fields(fields, OUTCOME_MEASURED, OPTIONAL))
+        case "estimated":
+            return Estimated(**_fields(fields, OUTCOME_ESTIMATED, frozenset({"build_s"})))
         case "failed":
             return Failure(**_fields(fields, OUTCOME_FAILED, OPTIONAL))
         case other:
-            raise ValueError(f"an outcome that is measured or failed, not {quoted(other)}")
+            raise ValueError(
+                f"an outcome that is measured, estimated or failed, not {quoted(other)}"
+            )
 
 
 def _race(value: object) -> Race | None:
@@ -211,6 +222,13 @@ OUTCOME_MEASURED: Final[Table] = {
     "load_s": _SECONDS,
     "aborted": _flag,
     "slowdown": _number(1 / MAX_SLOWDOWN, MAX_SLOWDOWN),
+}
+OUTCOME_ESTIMATED: Final[Table] = {
+    "seconds": _TIME,
+    "parts": _parts,
+    "registers": _whole,
+    "assembled": _flag,
+    "build_s": _SECONDS,
 }
 OUTCOME_FAILED: Final[Table] = {
     "kind": _word(*get_args(FailureKind)),

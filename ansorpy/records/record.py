@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Literal
 
-from ansorpy.measure.outcome import Failed, Measured, Outcome
+from ansorpy.errors import RecordError
+from ansorpy.measure.outcome import Estimated, Failed, Measured, Outcome
 from ansorpy.target import Target
 
 FORMAT: Final = 1  # version of the format of a JSONL line
@@ -18,9 +19,10 @@ FORMAT: Final = 1  # version of the format of a JSONL line
 Origin = Literal["measured", "imported"]
 MEASURED: Final = "measured"
 IMPORTED: Final = "imported"
+ESTIMATED: Final = "/estimated"  # the end of the key of trials without a device (ADR-0143)
 
 
-def task_key(workload: str, target: Target, cold: bool = False) -> str:
+def task_key(workload: str, target: Target, cold: bool = False, estimated: bool = False) -> str:
     """Return the key under which trials of one workload on one kind of machine compare.
 
     Hardware features, cache sizes and the threads of the kernel count; the marketing name of the
@@ -29,8 +31,10 @@ def task_key(workload: str, target: Target, cold: bool = False) -> str:
     Args:
         workload: hex digest of the normalised Dag (`te.analysis.workload_key`).
         cold: the weights came from memory at every call, as inside a large model (ADR-0134).
+        estimated: the trials are estimates, which compare with one another only.
     """
-    return f"{workload}/{target_digest(target)}/{target.cores}{'/cold' if cold else ''}"
+    ending = ("/cold" if cold else "") + (ESTIMATED if estimated else "")
+    return f"{workload}/{target_digest(target)}/{target.cores}{ending}"
 
 
 def target_digest(target: Target) -> str:
@@ -91,7 +95,12 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One trial: its program, its task and its outcome. `id` is the digest of its JSON."""
+    """One trial: its program, its task and its outcome. `id` is the digest of its JSON.
+
+    Raises:
+        RecordError: an estimate has the key of measurements or a race, or a measurement has the
+            key of estimates.
+    """
 
     key: str  # task_key
     workload: str
@@ -105,6 +114,20 @@ class Record:
     race: Race | None = None  # only on the record that ends a tuning
     # Set by the store that returns the record; not a part of its JSON, and so not of its id.
     origin: Origin = field(default=IMPORTED, compare=False)
+
+    def __post_init__(self) -> None:
+        of_estimates = self.key.endswith(ESTIMATED)
+        if isinstance(self.outcome, Estimated) and not of_estimates:
+            raise RecordError(
+                f"cannot keep an estimate under {self.key!r} because that is the key of"
+                f" measurements; expected a key that ends with {ESTIMATED}"
+            )
+        if of_estimates and (isinstance(self.outcome, Measured) or self.race is not None):
+            what = "a race" if self.race is not None else "a measurement"
+            raise RecordError(
+                f"cannot keep {what} under {self.key!r} because that is the key of estimates;"
+                f" expected a key that does not end with {ESTIMATED}"
+            )
 
     @property
     def id(self) -> str:
@@ -135,7 +158,7 @@ def encode(record: Record) -> str:
     return json.dumps(obj, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _fields(value: Measured | Failed | Race) -> dict[str, Any]:
+def _fields(value: Measured | Estimated | Failed | Race) -> dict[str, Any]:
     pairs = {name: getattr(value, name) for name in value.__dataclass_fields__}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs.items()}
 
@@ -147,6 +170,9 @@ def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
             if outcome.slowdown == 1.0:
                 del fields["slowdown"]  # older records have none, and keep their ids
             return {"is": "measured", **fields}
+        case Estimated():
+            fields = _fields(outcome)
+            return {"is": "estimated", **fields, "parts": dict(outcome.parts)}
         case Failed():
             return {"is": "failed", **_fields(outcome)}
 

@@ -48,7 +48,8 @@ class Task:
     plans: list[Plan] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)  # identity of every plan
     costs_s: dict[Candidate, float] = field(default_factory=dict)  # rank; inf for a failure
-    times_s: dict[Candidate, float] = field(default_factory=dict)  # as measured; likewise
+    # As measured: inf for a failure and for an estimate, which is no time.
+    times_s: dict[Candidate, float] = field(default_factory=dict)
     raced: tuple[float, float] | None = None  # the fastest trial at the last race; its race time
     failures: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)  # the first message of every kind
@@ -62,18 +63,24 @@ class Task:
     held: list[Candidate] = field(default_factory=list)  # deferred to the next round
     twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel
     cold_bytes: int = 0  # size of all copies of the weights that timed calls go round; 0: hot
+    estimated: bool = False  # trials are estimates of an analytic model (ADR-0143)
 
     @staticmethod
-    def of(dag: Dag, target: Target, rules: str, cold_bytes: int = 0) -> "Task":
+    def of(
+        dag: Dag, target: Target, rules: str, cold_bytes: int = 0, estimated: bool = False
+    ) -> "Task":
         """Return a task without plans and trials.
 
         Args:
             cold_bytes: as of the field, if the task has weights enough.
+            estimated: as of the field.
         """
         cold_bytes = cold_bytes if has_cold_weights(dag) else 0
         workload, flop = workload_key(dag), flop_count(dag)
-        key = task_key(workload, target, bool(cold_bytes))
-        return Task(dag, target, rules, key, workload, flop, cold_bytes=cold_bytes)
+        key = task_key(workload, target, bool(cold_bytes), estimated)
+        return Task(
+            dag, target, rules, key, workload, flop, cold_bytes=cold_bytes, estimated=estimated
+        )
 
     @property
     def name(self) -> str:
@@ -84,7 +91,7 @@ class Task:
     def best_s(self) -> float | None:
         """The measured time of the best so far in seconds, None if no trial survived.
 
-        The time of a race replaces those of the trials before it.
+        The time of a race replaces those of the trials before it. Estimates are no times.
         """
         best_s = min(self.times_s.values(), default=inf)
         if self.raced is not None and best_s >= self.raced[0]:
@@ -94,7 +101,7 @@ class Task:
     @property
     def has_answer(self) -> bool:
         """True if a trial survived or a first answer was delivered."""
-        return self.best_s is not None or self.first is not None
+        return self.least_cost_s is not None or self.first is not None
 
     @property
     def least_cost_s(self) -> float | None:
@@ -249,7 +256,7 @@ class Task:
         clock: Callable[[], float] = time.time,
     ) -> tuple[Record, ...]:
         """Return the records of a round."""
-        now_s, made_with = clock(), versions()
+        now_s, made_with = clock(), versions(self.estimated)
         return tuple(
             Record(
                 key=self.key,
@@ -272,7 +279,7 @@ def _ordered(seconds: Mapping[Candidate, float]) -> list[Candidate]:
 
 def cost_of(outcome: Outcome) -> float:
     """Return the cost that ranks an outcome, infinite for a failure."""
-    return outcome.cost_s if isinstance(outcome, Measured) else inf
+    return inf if isinstance(outcome, Failed) else outcome.cost_s
 
 
 def costs_of(outcomes: Sequence[Outcome]) -> FloatArray:

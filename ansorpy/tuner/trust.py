@@ -6,17 +6,25 @@ from importlib.metadata import version
 from typing import Final
 
 from ansorpy.codegen.version import CODEGEN_VERSION
-from ansorpy.records import MEASURED, Record
+from ansorpy.cost.simt import ESTIMATE_VERSION
+from ansorpy.records import ESTIMATED, MEASURED, Record
 
 PACKAGES: Final = ("ansorpy", "llvmlite", "numba", "numpy")
 CODEGEN: Final = "codegen"  # the name of CODEGEN_VERSION among the versions of a record
+ESTIMATE: Final = "estimate"  # the name of ESTIMATE_VERSION, in records of estimates only
 DECISIVE: Final = (CODEGEN, "llvmlite", "numba")  # for the machine code of a plan and a row
 
 
 @cache
-def versions() -> tuple[tuple[str, str], ...]:
-    """Return the versions that a measurement depends on, sorted by name as records keep them."""
+def versions(estimated: bool = False) -> tuple[tuple[str, str], ...]:
+    """Return the versions that an outcome depends on, sorted by name as records keep them.
+
+    Args:
+        estimated: outcomes are estimates, which depend on the analytic model, too.
+    """
     made_with = {name: version(name) for name in PACKAGES} | {CODEGEN: str(CODEGEN_VERSION)}
+    if estimated:
+        made_with[ESTIMATE] = str(ESTIMATE_VERSION)
     return tuple(sorted(made_with.items()))
 
 
@@ -27,8 +35,14 @@ def are_current(made_with: Mapping[str, str]) -> bool:
 
 
 def is_current(record: Record) -> bool:
-    """Return whether this installation makes the machine code that the record measured."""
-    return are_current(dict(record.versions))
+    """Return whether this installation makes the machine code that the record measured.
+
+    An estimate has to be one of this installation's analytic model.
+    """
+    made_with = dict(record.versions)
+    estimated = record.key.endswith(ESTIMATED)
+    same_model = not estimated or made_with.get(ESTIMATE) == str(ESTIMATE_VERSION)
+    return same_model and are_current(made_with)
 
 
 def is_trusted(record: Record) -> bool:

@@ -38,6 +38,8 @@ NEXT_STEPS: Final[Mapping[str, str]] = {
     " trials fail like this, the workload exceeds its time limit: split it into several tasks.",
     "wrong": "The result exceeded its error bound and was discarded: report the message.",
     "out-of-bounds": "An access beyond its buffer was caught: report the message, it is a bug.",
+    "spills": "The kernel needs more registers than a thread of the GPU has: a few are normal.",
+    "occupancy": "No multiprocessor of the GPU can hold one block: a few are normal.",
     "memory": "The tensors did not fit: use smaller tasks, or a worker with more memory.",
 }
 assert set(NEXT_STEPS) == set(get_args(FailureKind))

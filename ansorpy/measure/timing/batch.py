@@ -74,9 +74,9 @@ class BatchMeasurer:
             number: int, done: BuildResult, outcome: Outcome | Checked
         ) -> Outcome | None:
             nonlocal best_s
-            assert not isinstance(outcome, Checked)
             if isinstance(outcome, Failed):
                 return outcome
+            assert isinstance(outcome, Measured), "a slot times a trial"
             self.note_reference(done.built, outcome)
             if outcome.slowdown <= QUIET:
                 self.queue.cache.put_outcome(candidates[number].meaning, done.built, outcome)
