@@ -1,6 +1,7 @@
 """Candidates of whole operators as kernels for a GPU, run thread by thread on this machine.
 
-Every case of a trial, both orders of threads and blocks, against the float64 reference. A short
+Every case of a trial, both orders of threads and blocks, against the float64 reference; and one
+case with a log: no races, no access outside of a buffer. A short
 form; `ANSORPY_NIGHT=1` (`make test-all`) draws more of each.
 """
 
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 from ansorpy import te
+from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.measure.backend import backend
 from ansorpy.measure.verify.cases import make_cases
 from ansorpy.measure.verify.check import verify
+from ansorpy.measure.verify.guard_pages import Arena
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.measure.verify.reformulated import reformulated
 from ansorpy.te.dag import Dag
@@ -25,10 +28,11 @@ EMULATOR: Final = "ansorpy.codegen.simt.emulator"
 DRAWN: Final = 24 if NIGHT else 1  # candidates of each operator
 
 
-def check(dag: Dag, seed: int) -> None:
-    """Check the results of a candidate; `test_library` reads the sentence of a refusal."""
+def check(dag: Dag, seed: int, log: bool = True) -> None:
+    """Check a candidate, its log as well; `test_library` reads the sentence of a refusal."""
     program, target = drawn(dag, seed)
-    if isinstance(written(program, target), str):
+    code = written(program, target)
+    if isinstance(code, str):
         return
     cases = make_cases(dag, seed)
     if program.meaning is not None:
@@ -37,6 +41,11 @@ def check(dag: Dag, seed: int) -> None:
     loaded = emulator.load(emulator.build(program, target))
     failed = verify(loaded, program.buffers, cases, constants(dag))
     assert failed is None, (seed, failed)
+    if not log:
+        return
+    arena = Arena(program.buffers, "left")
+    arena.fill({**constants(dag), **cases[0].inputs}, "nan")
+    assert LoggedKernel(code).log(arena.addresses).races == ()
 
 
 @pytest.mark.parametrize("name", SUITE_SMALL)
@@ -48,7 +57,7 @@ def test_an_operator_of_the_suite_is_right(name: str) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_an_operator_of_whole_warps_is_right(name: str) -> None:
     for seed in range(2 * DRAWN):
-        check(WHOLE[name](), seed)
+        check(WHOLE[name](), seed, log=seed < DRAWN)
 
 
 @pytest.mark.parametrize("seed", range(ODD))

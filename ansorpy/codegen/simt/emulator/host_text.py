@@ -9,6 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ansorpy.codegen.simt.emulator.instrument import (
+    BYTES,
+    LOG_FUNCTIONS,
+    SPACES,
+    Instrumented,
+    instrumented,
+)
 from ansorpy.codegen.simt.emulator.shared_memory import SharedArray, placed
 from ansorpy.errors import BuildError, shown
 
@@ -28,10 +35,6 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, str]]]] = {
         for mode in ("idx", "up", "down", "bfly")
     },
 }
-BYTES: Final = {
-    "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8,
-}  # fmt: skip
-SPACES: Final = {"1", "3"}  # global and shared memory
 
 _SHARED: Final = re.compile(
     r"@([\w.]+) = internal addrspace\(3\) global \[(\d+) x (\w+)\] undef, align (\d+)"
@@ -50,26 +53,31 @@ class HostText:
 
     Args:
         parts: its shared memory.
+        logged: its accesses, barriers and loops by number; None: it has no log.
     """
 
     text: str
     parts: tuple[SharedArray, ...]
+    logged: Instrumented | None
 
 
-def host_text(text: str, symbol: str, start: int, buffers: int) -> HostText:
+def host_text(
+    text: str, symbol: str, start: int, buffers: Sequence[str], log: bool = False
+) -> HostText:
     """Return the text of a kernel for this processor.
 
     Args:
         text: one module with one kernel, as `simt.writer` writes it.
         symbol: name of the function.
         start: address after which its shared memory lies.
-        buffers: number of the kernel's parameters.
+        buffers: names of the kernel's parameters.
+        log: whether accesses, barriers and loops call the log.
 
     Raises:
         BuildError: a part of the text has no meaning here.
     """
     lines = re.sub(r'@"([\w.$]+)"', r"@\1", text).splitlines()
-    lines = [line for line in lines if not line.startswith(("target ", "; ModuleID"))]
+    lines = ["" if line.startswith(("target ", "; ModuleID")) else line for line in lines]
     shared, rest = _shared(lines)
     parts = placed(start, [(size, align) for size, align in shared.values()])
     places = {
@@ -82,12 +90,18 @@ def host_text(text: str, symbol: str, start: int, buffers: int) -> HostText:
     entry = _KERNEL.match(kernels[0])
     if entry is None:
         raise BuildError(f"cannot emulate {shown(kernels[0])!r}; expected a kernel of buffers")
-    code = _renamed(_numbered(rest), places)
-    return HostText("\n".join([*code, _called(entry[1], symbol, buffers), ""]), tuple(parts))
+    rest, logged = _numbered(rest), None
+    if log:
+        parameters = [*re.findall(r"(%[\w.]+)(?:,|$)", entry[2]), *(f"@{name}" for name in shared)]
+        logged = instrumented(rest, parameters, [*buffers, *shared])
+        rest = [*logged.lines, *(f"declare void @{f}{taken}" for f, taken in LOG_FUNCTIONS.items())]
+    code = _renamed(rest, places)
+    called = _called(entry[1], symbol, len(buffers))
+    return HostText("\n".join([*code, called, ""]), tuple(parts), logged)
 
 
 def _shared(lines: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[str]]:
-    """Return bytes and alignment of shared memory by name, and all other lines."""
+    """Return bytes and alignment of shared memory by name, and the lines without it."""
     found, rest = {}, []
     for line in lines:
         if not line.startswith("@"):
@@ -97,6 +111,7 @@ def _shared(lines: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[str]
         if match is None or match[3] not in BYTES:
             raise BuildError(f"cannot emulate {shown(line)!r}; expected an array in shared memory")
         found[match[1]] = (int(match[2]) * BYTES[match[3]], int(match[4]))
+        rest.append("")
     return found, rest
 
 
@@ -118,7 +133,7 @@ def _renamed(lines: Sequence[str], places: Mapping[str, str]) -> list[str]:
         if known in FUNCTIONS and known != BARRIER:
             return f"@{FUNCTIONS[known][0]}"
         plain = known.startswith("llvm.") and not known.startswith("llvm.nvvm.")
-        if known in own or plain or known == "simt_barrier":
+        if known in own or plain or known == "simt_barrier" or known in LOG_FUNCTIONS:
             return f"@{known}"
         raise BuildError(f"cannot emulate {known} because it has no function in the emulator")
 

@@ -1,10 +1,11 @@
 """Build kernels for the emulator, and run them in this process."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import llvmlite.binding as llvm
 
@@ -12,7 +13,7 @@ from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.llvm_ir import object_bytes
 from ansorpy.codegen.runtime.native_launcher import word_array
-from ansorpy.codegen.simt.emulator.host_text import host_text
+from ansorpy.codegen.simt.emulator.host_text import HostText, host_text
 from ansorpy.codegen.simt.emulator.runtime_text import FAULTS, MOST_THREADS, Order, runtime_text
 from ansorpy.codegen.simt.emulator.shared_memory import (
     GAP_BYTES,
@@ -73,15 +74,34 @@ def build_texts(code: SimtCode) -> Emulated:
     Raises:
         BuildError: a text cannot be emulated, or LLVM refuses it.
     """
-    objects, parts, start = [], [], START
+    return compiled(code, host_texts(code, log=False), ())
+
+
+def host_texts(code: SimtCode, log: bool) -> list[HostText]:
+    """Return the kernels as texts for this processor.
+
+    Raises:
+        BuildError: a text cannot be emulated.
+    """
+    texts: list[HostText] = []
+    names, start = [buffer.name for buffer in code.buffers], START
     for k, (text, launch) in enumerate(zip(code.texts, code.launches, strict=True)):
         _check(launch)
-        one = host_text(text, f"simt_kernel{k}", start, len(code.buffers))
-        objects.append(object_bytes(one.text, HOST))
-        parts.append(one.parts)
-        start = end_of(one.parts, start)
-    objects.append(object_bytes(runtime_text(llvm.get_process_triple()), HOST))
-    return Emulated(tuple(objects), code.launches, tuple(parts), code.buffers)
+        texts.append(host_text(text, f"simt_kernel{k}", start, names, log))
+        start = end_of(texts[-1].parts, start)
+    return texts
+
+
+def compiled(code: SimtCode, texts: Sequence[HostText], more: Sequence[str]) -> Emulated:
+    """Compile texts, those of the runtime, and more of them.
+
+    Raises:
+        BuildError: LLVM refuses a text.
+    """
+    runtime = runtime_text(llvm.get_process_triple())
+    every = [*(one.text for one in texts), runtime, *more]
+    objects = tuple(object_bytes(text, HOST) for text in every)
+    return Emulated(objects, code.launches, tuple(one.parts for one in texts), code.buffers)
 
 
 def _check(launch: Launch) -> None:
@@ -115,9 +135,13 @@ def prepare_threads() -> None:
 
 
 class EmulatedKernel:
-    """Kernels in this process; `addresses` are those of `buffers`, in order."""
+    """Kernels in this process; `addresses` are those of `buffers`, in order.
 
-    def __init__(self, built: Emulated) -> None:
+    Args:
+        more: functions to find in `entries`, beside the kernels.
+    """
+
+    def __init__(self, built: Emulated, more: Sequence[str] = ()) -> None:
         self.phases, self.buffers, self._built = built.phases, built.buffers, built
         self._parts = tuple(part for parts in built.parts for part in parts)
         if len(built.parts) != len(built.launches) or not all(map(_inside, self._parts)):
@@ -125,9 +149,9 @@ class EmulatedKernel:
         for launch in built.launches:
             _check(launch)
         names = [f"simt_kernel{k}" for k in range(len(built.launches))]
-        self._code = jit_link(built.objects, [*names, "simt_run"])
-        self._entries = [self._code.entries[name] for name in names]
-        self._run = RUN(self._code.entries["simt_run"])
+        self._code = jit_link(built.objects, [*names, "simt_run", *more])
+        self.entries = self._code.entries
+        self._run = RUN(self.entries["simt_run"])
 
     def run(self, addresses: Sequence[int]) -> None:
         """Run the timed launches.
@@ -157,26 +181,50 @@ class EmulatedKernel:
     def _bound(self, addresses: Sequence[int], direction: int, ahead: bool) -> Callable[[], None]:
         table = word_array(addresses)
         orders = [
-            (launch.name, word_array(self._order(k, ctypes.addressof(table), direction).words()))
+            (launch.name, word_array(self._order(k, table, direction, 0, launch.blocks).words()))
             for k, launch in enumerate(self._built.launches)
             if launch.ahead == ahead
         ]
 
         def call(_alive: object = table) -> None:
-            with _one_at_a_time:
-                _open(self._parts)
+            with self.opened():
                 for name, order in orders:
                     if fault := self._run(order):
                         raise RunError(f"cannot emulate {name} because {FAULTS[fault]}")
 
         return call
 
-    def _order(self, k: int, table: int, direction: int) -> Order:
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the stacks and the shared memory of this process."""
+        with _one_at_a_time:
+            _open(self._parts)
+            yield
+
+    def run_blocks(self, k: int, table: Any, direction: int, first: int, end: int) -> int:
+        """Run a range of blocks of one launch, counted from the last one if backwards.
+
+        Args:
+            table: `word_array` of the addresses of the buffers.
+
+        Returns:
+            0, or a key of FAULTS.
+        """
+        return int(self._run(word_array(self._order(k, table, direction, first, end).words())))
+
+    def _order(self, k: int, table: Any, direction: int, first: int, end: int) -> Order:
         launch, parts = self._built.launches[k], self._built.parts[k]
-        poisoned = [(part.start, part.size_bytes) for part in parts]
-        entry = self._entries[k]
         return Order(
-            entry, table, launch.blocks, launch.threads, direction, stacks(), STACK_BYTES, poisoned
+            self.entries[f"simt_kernel{k}"],
+            ctypes.addressof(table),
+            launch.blocks,
+            launch.threads,
+            direction,
+            first,
+            end,
+            stacks(),
+            STACK_BYTES,
+            [(part.start, part.size_bytes) for part in parts],
         )
 
 

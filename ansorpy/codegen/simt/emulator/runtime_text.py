@@ -1,6 +1,7 @@
 """Runtime of emulated kernels as LLVM text: threads of a block, barriers and shuffles.
 
-    int32_t simt_run(int64_t *order)    0, or a fault: a key of FAULTS
+    int32_t simt_run(int64_t *order)    0, PAUSED, or a fault: a key of FAULTS
+    int32_t simt_resume()               the same, after a pause of the last block
 
 `order` has the words of `Order`. A thread runs until it waits: at a barrier for all threads of
 its block that have not ended, at a shuffle for those of its warp. The next thread that can run
@@ -15,11 +16,18 @@ from ansorpy.codegen.simt.emulator.fibres_text import fibres
 
 MOST_THREADS: Final = 1024  # threads of a block at most
 WARP: Final = 32
+MOST_RECORDS: Final = 1 << 21  # in a log between two barriers, 32 bytes each
+MOST_TURNS: Final = 1 << 20  # turns of a loop of one thread in a log
+PAUSED: Final = -1  # in place of a fault: the block goes on if `simt_resume` is called
 FAULTS: Final = {
     1: "threads of a block wait at different barriers; expected one barrier for all of them",
     2: "a shuffle names some threads of a warp; expected all of them",
     3: "some threads wait at a barrier and others at a shuffle; expected all of a warp at one",
-}
+    4: "a thread reads or writes outside of a buffer; expected an element of it",
+    5: "the place of an access in its buffer is no multiple of its bytes; expected one",
+    6: f"a block makes too many accesses between two barriers; expected at most {MOST_RECORDS}",
+    7: f"a loop of a thread does not end; expected at most {MOST_TURNS} turns",
+}  # from 4 on: of kernels with a log only
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,7 @@ class Order:
         entry: address of `void kernel(int64_t *buffers)`.
         buffers: address of the addresses of the buffers.
         direction: 1: blocks and threads in order; -1: in reverse.
+        first, end: the range of blocks to run, counted in that order.
         stacks: address of MOST_THREADS stacks.
         stack_bytes: of one stack.
         poisoned: address and bytes of each part of shared memory, all ones at first.
@@ -40,15 +49,18 @@ class Order:
     blocks: int
     threads: int
     direction: int
+    first: int
+    end: int
     stacks: int
     stack_bytes: int
     poisoned: Sequence[tuple[int, int]]
 
     def words(self) -> list[int]:
         """Return the words in the order in which the runtime reads them."""
-        head = [self.entry, self.buffers, self.blocks, self.threads, self.direction]
         parts = [word for part in self.poisoned for word in part]
-        return [*head, self.stacks, self.stack_bytes, len(self.poisoned), *parts]
+        launch = [self.entry, self.buffers, self.blocks, self.threads]
+        run = [self.direction, self.first, self.end, self.stacks, self.stack_bytes]
+        return [*launch, *run, len(self.poisoned), *parts]
 
 
 def runtime_text(triple: str) -> str:
@@ -59,7 +71,7 @@ def runtime_text(triple: str) -> str:
     """
     kind = fibres(triple)
     begin = _BEGIN.replace("FRAME", str(kind.frame_bytes)).replace("RETURN", str(kind.return_at))
-    return "\n".join([_STATE, kind.text, _WAITS, _SHUFFLES, _SPECIAL, begin, _RUN])
+    return "\n".join([_STATE, kind.text, _WAITS, _PAUSES, _SHUFFLES, _SPECIAL, begin, _RUN])
 
 
 # Status of a thread: 0 ended, 1 can run, 2 waits for its block, 3 waits for its warp. The last
@@ -89,7 +101,7 @@ _CALLER: Final = f"getelementptr (ptr, ptr @pointers, i64 {MOST_THREADS})"
 # `resume` goes on with the next thread that can run, perhaps the present one. `free` lets the
 # threads of a range run, `free_block` and `free_warp` if all that live wait.
 _WAITS: Final = f"""\
-define internal void @fail(i32 %why) nounwind {{
+define void @simt_fail(i32 %why) nounwind {{
   store i32 %why, ptr @fault
   %me = load i32, ptr @current
   %save = getelementptr ptr, ptr @pointers, i32 %me
@@ -122,7 +134,7 @@ no:
   %stuck = icmp eq i32 %more, %count
   br i1 %stuck, label %none, label %look
 none:
-  call void @fail(i32 3)
+  call void @simt_fail(i32 3)
   unreachable
 found:
   %same = icmp eq i32 %at, %me
@@ -206,7 +218,7 @@ define void @simt_barrier(i32 %site) nounwind {{
   %same = icmp eq i32 %meant, %site
   br i1 %same, label %well, label %bad
 bad:
-  call void @fail(i32 1)
+  call void @simt_fail(i32 1)
   unreachable
 well:
   call void @free_block()
@@ -218,7 +230,7 @@ define void @simt_warp_barrier(i32 %mask) nounwind {{
   %all = icmp eq i32 %mask, -1
   br i1 %all, label %well, label %bad
 bad:
-  call void @fail(i32 2)
+  call void @simt_fail(i32 2)
   unreachable
 well:
   %me = load i32, ptr @current
@@ -232,6 +244,36 @@ well:
   call void @free_warp(i32 %warp)
   call void @resume()
   ret void
+}}"""
+
+# For a log: `simt_last` tells whether a thread is the last one before a barrier of its block,
+# `simt_pause` returns to the caller in its place, `simt_resume` goes on.
+_PAUSES: Final = f"""\
+define i1 @simt_last() nounwind {{
+  %waiting = load i32, ptr @waiting
+  %with_me = add i32 %waiting, 1
+  %live = load i32, ptr @live
+  %last = icmp eq i32 %with_me, %live
+  ret i1 %last
+}}
+
+define void @simt_pause() nounwind {{
+  store i32 {PAUSED}, ptr @fault
+  %me = load i32, ptr @current
+  %save = getelementptr ptr, ptr @pointers, i32 %me
+  %caller = load ptr, ptr {_CALLER}
+  call void @switch(ptr %save, ptr %caller)
+  ret void
+}}
+
+define i32 @simt_resume() nounwind {{
+  store i32 0, ptr @fault
+  %me = load i32, ptr @current
+  %place = getelementptr ptr, ptr @pointers, i32 %me
+  %to = load ptr, ptr %place
+  call void @switch(ptr {_CALLER}, ptr %to)
+  %fault = load i32, ptr @fault
+  ret i32 %fault
 }}"""
 
 # A thread writes its word, meets its warp, and reads the word of its partner. Words of odd and
@@ -327,7 +369,7 @@ define internal void @fibre() noreturn nounwind {{
   %ended = icmp eq i32 %left, 0
   br i1 %ended, label %leave, label %others
 leave:
-  call void @fail(i32 0)
+  call void @simt_fail(i32 0)
   unreachable
 others:
   call void @free_block()
@@ -364,7 +406,8 @@ _WORDS: Final = "\n".join(
     for k, (name, kind) in enumerate(
         (
             ("kernel", "ptr"), ("table", "ptr"), ("blocks", "i32"), ("threads", "i32"),
-            ("direction", "i32"), ("stacks", "ptr"), ("stack_bytes", "i64"), ("parts", "i64"),
+            ("direction", "i32"), ("begin", "i32"), ("end", "i32"), ("stacks", "ptr"),
+            ("stack_bytes", "i64"), ("parts", "i64"),
         )
     )
 )  # fmt: skip
@@ -383,10 +426,10 @@ start:
   %last_block = sub i32 %blocks, 1
   %last_thread = sub i32 %threads, 1
   %first = select i1 %rising, i32 0, i32 %last_thread
-  %rows = getelementptr i64, ptr %order, i64 8
+  %rows = getelementptr i64, ptr %order, i64 10
   br label %blocks_loop
 blocks_loop:
-  %k = phi i32 [ 0, %start ], [ %k1, %well ]
+  %k = phi i32 [ %begin, %start ], [ %k1, %well ]
   %back = sub i32 %last_block, %k
   %number = select i1 %rising, i32 %k, i32 %back
   store i32 %number, ptr @block
@@ -423,7 +466,7 @@ go:
   br i1 %bad, label %done, label %well
 well:
   %k1 = add i32 %k, 1
-  %all = icmp eq i32 %k1, %blocks
+  %all = icmp eq i32 %k1, %end
   br i1 %all, label %done, label %blocks_loop
 done:
   ret i32 %fault

@@ -31,6 +31,7 @@ class SharedArray:
     """An array in shared memory; `start` and `size_bytes` are those of its pages."""
 
     address: int
+    used_bytes: int
     start: int
     size_bytes: int
 
@@ -47,7 +48,8 @@ def placed(start: int, arrays: Sequence[tuple[int, int]]) -> list[SharedArray]:
         pages = max(1, -(-size // PAGE)) * PAGE
         if not 1 <= align <= PAGE or start + pages + GAP_BYTES > START + REGION_BYTES:
             raise BuildError(f"cannot emulate shared memory of {size} bytes aligned to {align}")
-        parts.append(SharedArray((start + pages - size) // align * align, start, pages))
+        address = (start + pages - size) // align * align
+        parts.append(SharedArray(address, size, start, pages))
         start += pages
     return parts
 

@@ -1,0 +1,201 @@
+"""Put calls of the log into the text of a kernel: accesses, barriers and turns of loops.
+
+An access is known by its address space, so that local variables never enter the log. Every load
+and store of global and shared memory is logged, or the text is refused.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ansorpy.codegen.simt.emulator.report import Access, Space
+from ansorpy.errors import BuildError, shown
+
+BYTES: Final = {
+    "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8,
+}  # fmt: skip
+MOST_BYTES: Final = 16  # the widest access of a thread
+MOST_SITES: Final = 1 << 20  # accesses and barriers of a text
+MOST_LOOPS: Final = 1 << 12  # loops of a text
+LOG_FUNCTIONS: Final = {
+    "simt_log_access": "(i32, ptr)",
+    "simt_log_barrier": "(i32)",
+    "simt_log_warp_barrier": "()",
+    "simt_log_turn": "(i32)",
+}
+
+SPACES: Final[Mapping[str, Space]] = {"1": "global", "3": "shared"}  # address spaces
+
+_NAME: Final = r"[%@][\w.$]+"
+_ACCESS: Final = re.compile(
+    r"\s*(?:%[\w.]+ = )?(load|store) (?:volatile )?(<\d+ x \w+>|\w+)(?: .+)?,"
+    rf" ptr addrspace\(([13])\) ({_NAME})(?:, align \d+)?(?:, !.*)?"
+)
+_POINTER: Final = re.compile(rf"ptr addrspace\([13]\) ({_NAME})")
+_INCOMING: Final = re.compile(rf"\[ ({_NAME}),")
+_DERIVED: Final = re.compile(r"\s*(%[\w.]+) = (getelementptr|select|phi ptr|bitcast ptr)\b")
+_LABEL: Final = re.compile(r"([\w.]+):")
+_JUMP: Final = re.compile(r"label %([\w.]+)")
+_BARRIER: Final = re.compile(r"\s*(?:tail |notail )?call void @(simt_barrier|llvm\.nvvm\.bar\.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An access in a text: the number of its buffer or array, and that of the loop around it.
+
+    Args:
+        root: a buffer counts from 0 on, an array in shared memory after the last buffer.
+        loop: the innermost one; 0: none.
+    """
+
+    access: Access
+    root: int
+    loop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instrumented:
+    """The lines of a kernel with calls of the log.
+
+    Args:
+        sites: the accesses; their places are their numbers in the log.
+        barriers: the lines of the barriers; their numbers in the log follow.
+        loops: the number of loops.
+    """
+
+    lines: list[str]
+    sites: tuple[Site, ...]
+    barriers: tuple[int, ...]
+    loops: int
+
+
+def instrumented(
+    lines: Sequence[str], parameters: Sequence[str], names: Sequence[str]
+) -> Instrumented:
+    """Return a kernel that reports its accesses.
+
+    Args:
+        lines: the text; `simt_barrier` is the barrier of a block.
+        parameters: the names of pointers in the text: parameters, then arrays in shared memory.
+        names: the same for people.
+
+    Raises:
+        BuildError: an access cannot be logged.
+    """
+    roots = _roots(lines, parameters)
+    loops = _loops(lines)
+    sites: list[Site] = []
+    found: list[tuple[int, str]] = []  # places of lines to insert, and those lines
+    barriers = [k for k, line in enumerate(lines) if _is_block_barrier(line)]
+    for k, line in enumerate(lines):
+        if _LABEL.match(line) and (head := _head(loops, k)):
+            found.append((_after_phis(lines, k), f"  call void @simt_log_turn(i32 {head})"))
+        elif _BARRIER.match(line) and not _is_block_barrier(line):
+            found.append((k, "  call void @simt_log_warp_barrier()"))
+        elif (match := _access(line)) is not None:
+            store, size, space, pointer = match
+            origin = roots.get(pointer, frozenset())
+            if len(origin) != 1:
+                raise _refusal(line, "an address of one buffer")
+            (root,) = origin
+            access = Access(k + 1, SPACES[space], names[root], store, size)
+            place = f"ptr addrspace({space}) {pointer}"
+            found.append((k, f"  call void @simt_log_access(i32 {len(sites)}, {place})"))
+            sites.append(Site(access, root, _inner(loops, k)))
+    found += [
+        (k, f"  call void @simt_log_barrier(i32 {len(sites) + n})") for n, k in enumerate(barriers)
+    ]
+    if len(sites) + len(barriers) > MOST_SITES or len(loops) > MOST_LOOPS:
+        raise BuildError(
+            f"cannot log a kernel of {len(sites)} accesses and {len(loops)} loops; expected at"
+            f" most {MOST_SITES} and {MOST_LOOPS}"
+        )
+    numbers = tuple(k + 1 for k in barriers)
+    return Instrumented(_inserted(lines, found), tuple(sites), numbers, len(loops))
+
+
+def _refusal(line: str, expected: str) -> BuildError:
+    return BuildError(f"cannot log {shown(line.strip())!r}; expected {expected}")
+
+
+def _is_block_barrier(line: str) -> bool:
+    match = _BARRIER.match(line)
+    return match is not None and match[1] == "simt_barrier"
+
+
+def _access(line: str) -> tuple[bool, int, str, str] | None:
+    """Return store, bytes, space and pointer of an access; None: the line is none."""
+    if "addrspace(" not in line or line.startswith(("define ", "declare ")):
+        return None
+    if re.match(r"\s*%[\w.]+ = (getelementptr|select|phi|bitcast|icmp)\b", line):
+        return None
+    match = _ACCESS.fullmatch(line)
+    size = _size(match[2]) if match else 0
+    if match is None or size not in (1, 2, 4, 8, MOST_BYTES):
+        raise _refusal(line, "a load or store of 1, 2, 4, 8 or 16 bytes")
+    return match[1] == "store", size, match[3], match[4]
+
+
+def _size(kind: str) -> int:
+    vector = re.fullmatch(r"<(\d+) x (\w+)>", kind)
+    count, element = (int(vector[1]), vector[2]) if vector else (1, kind)
+    return count * BYTES.get(element, 0)
+
+
+def _roots(lines: Sequence[str], parameters: Sequence[str]) -> Mapping[str, frozenset[int]]:
+    """Return the buffers into which each pointer may point."""
+    roots = {name: frozenset((k,)) for k, name in enumerate(parameters)}
+    derived: dict[str, list[str]] = {}
+    for line in lines:
+        match = _DERIVED.match(line)
+        if match and "addrspace(" in line:
+            kind = match[2]
+            bases = (_INCOMING if kind == "phi ptr" else _POINTER).findall(line)
+            derived[match[1]] = bases[:1] if kind == "getelementptr" else bases
+    again = True
+    while again:  # pointers of loops depend on themselves
+        again = False
+        for name, bases in derived.items():
+            new = frozenset[int]().union(*(roots.get(base, frozenset()) for base in bases))
+            if new != roots.get(name, frozenset()):
+                roots[name], again = new, True
+    return roots
+
+
+def _loops(lines: Sequence[str]) -> list[tuple[int, int]]:
+    """Return first and last line of each loop, in order: a label, and its last jump back."""
+    labels = {match[1]: k for k, line in enumerate(lines) if (match := _LABEL.match(line))}
+    ends: dict[int, int] = {}
+    for k, line in enumerate(lines):
+        for label in _JUMP.findall(line):
+            if (start := labels.get(label, k)) < k:
+                ends[start] = k
+    return sorted(ends.items())
+
+
+def _head(loops: Sequence[tuple[int, int]], line: int) -> int:
+    """Return the number of the loop that begins with a line; 0: none does."""
+    return next((n for n, (first, _) in enumerate(loops, 1) if first == line), 0)
+
+
+def _inner(loops: Sequence[tuple[int, int]], line: int) -> int:
+    around = [n for n, (first, last) in enumerate(loops, 1) if first < line <= last]
+    return around[-1] if around else 0
+
+
+def _after_phis(lines: Sequence[str], label: int) -> int:
+    return next(k for k in range(label + 1, len(lines)) if " = phi " not in lines[k])
+
+
+def _inserted(lines: Sequence[str], found: Sequence[tuple[int, str]]) -> list[str]:
+    before: dict[int, list[str]] = {}
+    for k, line in found:
+        before.setdefault(k, []).append(line)
+
+    def every() -> Iterator[str]:
+        for k, line in enumerate(lines):
+            yield from before.get(k, ())
+            yield line
+
+    return list(every())
