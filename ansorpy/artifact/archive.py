@@ -70,7 +70,7 @@ def pack(
     manifest = _manifest(dag, kernel, record, race, target)
     raced = _raced(dag, race)
     manifest["native"] = _native(native, race.native_s, race.span, flop_count(dag), raced)
-    return _write(folder / f"{dag.name}-{record.id[:12]}.zip", content, manifest)
+    return write(folder / f"{dag.name}-{record.id[:12]}.zip", content, manifest)
 
 
 def kernel_files(
@@ -82,7 +82,7 @@ def kernel_files(
     text = kernel_text(dag, kernel, facts, test)
     files = {"kernel.py": text.encode(), FILE: helpers_text().encode()}
     arrays = constant_arrays(dag)
-    return {**files, "constants.npz": _npz(arrays)} if arrays else files
+    return {**files, "constants.npz": npz(arrays)} if arrays else files
 
 
 def pack_native(
@@ -108,7 +108,7 @@ def pack_native(
         "native.py": native_text().encode(),
     }
     manifest = {
-        **_about(dag, library.buffers, record, target, library.features),
+        **about(dag, library.buffers, record, target, library.features),
         "winner": "tuned",
         "delivered": "first answer",
         "verification": {
@@ -121,10 +121,11 @@ def pack_native(
         "created_s": record.created_s,
         "native": _native(library, record.outcome.times_s, SPANS[0], flop_count(dag), FIRST),
     }
-    return _write(folder / f"{dag.name}-first-{record.id[:12]}.zip", content, manifest)
+    return write(folder / f"{dag.name}-first-{record.id[:12]}.zip", content, manifest)
 
 
-def _write(path: Path, content: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Path:
+def write(path: Path, content: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Path:
+    """Write a zip of these files and its manifest as a whole; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_bytes(box(content, manifest))
@@ -161,7 +162,7 @@ def _manifest(
 ) -> dict[str, Any]:
     needs = needed_features(kernel.source, target)
     return {
-        **_about(dag, kernel.buffers, record, target, needs),
+        **about(dag, kernel.buffers, record, target, needs),
         "winner": race.winner,
         "delivered": race.delivered,
         "rate": _rate(dag, race),
@@ -184,7 +185,7 @@ def _manifest(
     }
 
 
-def _about(
+def about(
     dag: Dag, buffers: Sequence[Buffer], record: Record, target: Target, needs: Sequence[str]
 ) -> dict[str, Any]:
     """Return the fields of every manifest: arguments, origin and target."""
@@ -270,7 +271,7 @@ def _spread(times_s: tuple[float, ...]) -> dict[str, float]:
     }
 
 
-def _npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+def npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     """Return the arrays as `np.savez` writes them, but without the time of day."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

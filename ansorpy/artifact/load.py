@@ -17,6 +17,7 @@ from ansorpy.artifact.package import LIBRARY, Package, read_bytes, unbox
 from ansorpy.errors import PackageError
 
 NATIVE: Final = "native.py"  # calls the exported library
+DRIVER: Final = "driver.py"  # launches kernels for a GPU
 
 
 class LoadedKernel:
@@ -24,16 +25,20 @@ class LoadedKernel:
 
     Calling it takes NumPy arrays or those of any library that speaks DLPack, and returns the same
     kind. `run` and `prepare` are those of the file: NumPy only, and `prepare` once, then its
-    result many times, is the fastest way. `file` is the imported file: `kernel.py`, or `native.py`
-    for the exported library; unless given, the first of the two that is there.
+    result many times, is the fastest way. `file` is the imported file: `driver.py` of kernels for
+    a GPU, `kernel.py`, or `native.py` for the exported library; unless given, the first of them
+    that is there. Kernels for a GPU take arrays of the device as well (see `DeviceRunner.run`).
 
     Raises:
         PackageError: the manifest or the library is damaged, or the file cannot be imported here.
     """
 
     def __init__(self, package: Package, file: str | None = None) -> None:
-        file = file or ("kernel.py" if "kernel.py" in package.files else NATIVE)
-        manifest.check_fields(package.manifest, manifest.KERNEL, package.place)
+        names = (DRIVER, "kernel.py", NATIVE)
+        file = file or next((name for name in names if name in package.files), NATIVE)
+        self._on_gpu = DRIVER in package.files
+        fields = manifest.GPU if self._on_gpu else manifest.KERNEL
+        manifest.check_fields(package.manifest, fields, package.place)
         if file == NATIVE:
             check_native(package)
         self.digest = package.digest
@@ -51,6 +56,8 @@ class LoadedKernel:
             TypeError: another number of inputs, another dtype, or memory we cannot read.
             ValueError: another shape.
         """
+        if self._on_gpu:
+            return self.run(*inputs)
         names = [tensor["name"] for tensor in self.manifest["inputs"]]
         labels = names if len(names) == len(inputs) else [f"input {i}" for i in range(len(inputs))]
         arrays = [to_numpy(a, label) for a, label in zip(inputs, labels, strict=True)]
@@ -77,6 +84,8 @@ class LoadedKernel:
         tensors = ", ".join(
             f"{t['name']}: {t['dtype']}{t['shape']}" for t in self.manifest["inputs"]
         )
+        if self._on_gpu:
+            return f"<kernel {self.manifest['name']}({tensors}) for a GPU, not timed>"
         best_s = self.manifest["latency_s"]["min"]
         return f"<kernel {self.manifest['name']}({tensors}), {best_s * 1e6:.1f} us>"
 

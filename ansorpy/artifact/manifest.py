@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ansorpy.artifact.device_runner import checked_table
 from ansorpy.errors import PackageError
 from ansorpy.expr.dtypes import DTYPES
 
@@ -67,6 +68,28 @@ LIBRARY: Final[Mapping[str, Check]] = {
     "native.workspace_bytes": _is_count,
     "native.span": _is_span,
     "native.flop": _is_number,
+}
+
+
+def _is_table(value: Any) -> bool:
+    """Return True for the buffers and launches of kernels for a GPU."""
+    try:
+        checked_table(value)
+    except ValueError:
+        return False
+    return True
+
+
+GPU: Final[Mapping[str, Check]] = {
+    "name": _is_text,
+    "inputs": _are(_is_input),
+    "outputs": are_tensors,
+    "flop": _is_count,
+    "constants": _are(_is_text),
+    "verification.inputs": _is_span,
+    "verification.tolerances": _are(_is_number),
+    "verification.exact_on_integers_up_to": _is_count,
+    "cuda": _is_table,
 }
 
 

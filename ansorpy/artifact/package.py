@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from ansorpy.artifact.stored_zip import ZipKind, opened, packed
 from ansorpy.errors import PackageError
+from ansorpy.gpus import PRESETS
 
 FORMAT: Final = 2  # version of the manifest
 LIBRARY: Final = "libkernel.so"  # not kernel.so: beside that, `import kernel` finds no kernel.py
 NAMES: Final = (  # in this order; "kernel.so" was the name of the library up to 2026-11-21
-    "kernel.py", "simd.py", "constants.npz", "kernel.so", LIBRARY, "kernel.o", "kernel.h",
-    "native.py", "manifest.json",
+    "kernel.py", "simd.py", "driver.py", "reference.py", "constants.npz", "kernel.so", LIBRARY,
+    "kernel.o", "kernel.h", "native.py", "kernel.ptx",
+    *(f"kernel.{arch}.cubin" for arch in PRESETS), "manifest.json",
 )  # fmt: skip
 MANIFEST: Final = "manifest.json"
 MAX_BYTES: Final = 1 << 30

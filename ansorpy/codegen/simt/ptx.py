@@ -1,5 +1,6 @@
 """LLVM text for a GPU to PTX, by the NVPTX target of llvmlite."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -24,9 +25,23 @@ def ptx(text: str, arch: str) -> str:
     Raises:
         BuildError: LLVM cannot read the text, or a function in it has no definition.
     """
+    return joined_ptx((text,), arch)
+
+
+def joined_ptx(texts: Sequence[str], arch: str) -> str:
+    """Return the PTX of several modules of LLVM text as one; their kernels have different names.
+
+    Args:
+        texts, arch: as `ptx` takes them.
+
+    Raises:
+        BuildError: as `ptx` raises it.
+    """
     machine = _machine(arch)
     try:
-        module = llvm.parse_assembly(text)
+        module, *others = [llvm.parse_assembly(text) for text in texts]
+        for other in others:
+            module.link_in(other)
         module.triple = TRIPLE
         module.data_layout = str(machine.target_data)
         module.verify()

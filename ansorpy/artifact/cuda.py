@@ -1,0 +1,221 @@
+"""The zip of kernels for a GPU, verified by the emulator and not timed (ADR-0143).
+
+`members` makes its files and the part of the manifest that follows from them; `pack_emulated`
+writes the zip. `driver.py` runs them by NVIDIA's driver alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ansorpy.artifact.archive import about, npz, write
+from ansorpy.artifact.kernel_file import (
+    MARKER,
+    below,
+    constant_arrays,
+    make_test,
+    tensors,
+)
+from ansorpy.artifact.reference import reference_source
+from ansorpy.codegen.simt.assemble import assemble
+from ansorpy.codegen.simt.launch import Launch, SimtCode
+from ansorpy.codegen.simt.ptx import ISA, joined_ptx
+from ansorpy.codegen.simt.writer import simt_code
+from ansorpy.errors import BuildError
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.verify.inputs import constants
+from ansorpy.records import Record
+from ansorpy.target import Target
+from ansorpy.te.analysis import flop_count
+from ansorpy.te.dag import Dag
+
+PTX: Final = "kernel.ptx"
+CUBIN: Final = "kernel.{}.cubin"
+DRIVER: Final = "driver.py"
+REFERENCE: Final = "reference.py"
+
+
+@dataclass(frozen=True, slots=True)
+class CudaMembers:
+    """Files of a zip by name, and fields of its manifest."""
+
+    files: Mapping[str, bytes]
+    manifest: Mapping[str, Any]
+
+
+def members(dag: Dag, program: Program, target: Target, archs: Sequence[str] = ()) -> CudaMembers:
+    """Return the files and the manifest's fields of a bound program for a GPU.
+
+    The same program gives the same bytes.
+
+    Args:
+        program: bound, by `loopir.pipeline.lower_for_cuda`.
+        target: of kind cuda with an architecture; the PTX is made for it.
+        archs: architectures of the cubins; that of the target unless given. Without ptxas (extra
+            `cuda`) there are none, and the manifest says why: the driver compiles the PTX.
+
+    Raises:
+        BuildError: a part of the program has no kernel, or ptxas refuses it.
+    """
+    code = simt_code(program, target)
+    text = joined_ptx(code.texts, target.cpu)
+    files = {
+        DRIVER: driver_text().encode(),
+        REFERENCE: reference_text(dag).encode(),
+        PTX: text.encode(),
+    }
+    arrays = constant_arrays(dag)
+    if arrays:
+        files["constants.npz"] = npz(arrays)
+    cubins, note = {}, ""
+    for arch in archs or (target.cpu,):
+        try:
+            made = text if arch == target.cpu else joined_ptx(code.texts, arch)
+            files[CUBIN.format(arch)] = assemble(made, arch).code
+            cubins[arch] = CUBIN.format(arch)
+        except BuildError as error:
+            if "is not installed" not in str(error):
+                raise
+            note = str(error)
+    test = make_test(dag, program.meaning)
+    return CudaMembers(
+        files,
+        {
+            "verified": "emulated",
+            "timed": False,
+            "verification": {
+                "reference": "float64",
+                "inputs": [test.low, test.high],
+                "tolerances": list(test.tolerances),
+                "exact_on_integers_up_to": test.magnitude,
+            },
+            "flop": flop_count(dag),
+            "constants": list(constants(dag)),
+            "cuda": {
+                "arch": target.cpu,
+                "isa": ISA.removeprefix("+"),
+                "ptx": PTX,
+                "cubins": cubins,
+                "note": note,
+                **launch_table(dag, code),
+            },
+        },
+    )
+
+
+def launch_table(dag: Dag, code: SimtCode) -> dict[str, Any]:
+    """Return the buffers, in the order of the arguments, and the launches, in order."""
+    return {
+        "buffers": [
+            {
+                "name": one.name,
+                "dtype": one.dtype,
+                "shape": list(one.shape),
+                "role": one.role,
+                **({"span": list(one.span)} if one.span else {}),
+            }
+            for one in tensors(dag, code.buffers)
+        ],
+        "launches": [_launch(one, len(code.buffers)) for one in code.launches],
+    }
+
+
+def _launch(launch: Launch, buffers: int) -> dict[str, Any]:
+    return {
+        "name": launch.name,
+        "blocks": launch.blocks,
+        "threads": launch.threads,
+        "shared_bytes": launch.shared_bytes,
+        "dynamic_bytes": 0,
+        "ahead": launch.ahead,
+        "arguments": list(range(buffers)),
+    }
+
+
+def pack_emulated(
+    folder: Path,
+    dag: Dag,
+    program: Program,
+    record: Record,
+    target: Target,
+    archs: Sequence[str] = (),
+) -> Path:
+    """Write the zip of a program that the emulator verified; return its path.
+
+    Args:
+        record: of the candidate, whose id names the zip.
+        program, target, archs: as `members` takes them.
+
+    Raises:
+        BuildError: as `members` raises it.
+    """
+    made = members(dag, program, target, archs)
+    manifest = {
+        **about(dag, program.buffers, record, target, ()),
+        **made.manifest,
+        "created_s": record.created_s,
+    }
+    return write(folder / f"{dag.name}-{record.id[:12]}.zip", made.files, manifest)
+
+
+_DRIVER_DOC: Final = '''"""Kernels for a GPU, run by NVIDIA's driver: needs numpy and libcuda.so.1.
+
+    import driver
+    driver.run(...)                           NumPy arrays, or arrays of the device
+    driver.DeviceRunner(folder, number=1)     the kernels on another device
+    python driver.py --selftest --bench
+"""
+
+import ctypes
+import importlib.util
+import json
+import weakref
+from pathlib import Path
+from typing import Self'''
+_DRIVER_MAIN: Final = """\
+RUNNER = DeviceRunner(Path(__file__).parent)
+run = RUNNER.run
+prepare = RUNNER.prepare
+
+if __name__ == "__main__":
+    raise SystemExit(RUNNER.main())
+"""
+_PARTS: Final = (
+    ("ansorpy.artifact", "harness.py", MARKER, "harness, the same in every zip"),
+    ("ansorpy.codegen.simt", "driver.py", "# --- driver: the same in every zip for a GPU ---\n",
+     "NVIDIA's driver"),
+    ("ansorpy.artifact", "device_arrays.py",
+     "# --- device arrays: the same in every zip for a GPU ---\n", "arrays of a device"),
+    ("ansorpy.artifact", "device_runner.py",
+     "# --- device runner: the same in every zip for a GPU ---\n", "kernels on a device"),
+)  # fmt: skip
+
+
+def driver_text() -> str:
+    """Return `driver.py`, the same text in every zip of a version."""
+    parts = [
+        f"# {'-' * 30} {title}\n{below(package, name, marker).strip()}"
+        for package, name, marker, title in _PARTS
+    ]
+    return "\n\n\n".join([_DRIVER_DOC, *parts, _DRIVER_MAIN])
+
+
+_REFERENCE_HEAD: Final = '''"""The meaning of the kernels: float64, one loop per axis."""
+
+import math
+
+import numpy as np
+
+try:
+    from numba import njit
+except ImportError:  # slower, and right, too
+
+    def njit(function=None, **_):
+        """Return a function as it is."""
+        return (lambda each: each) if function is None else function'''
+
+
+def reference_text(dag: Dag) -> str:
+    """Return `reference.py`; names of users are not in it."""
+    return f"{_REFERENCE_HEAD}\n\n\n{reference_source(dag).rstrip()}\n"
