@@ -60,7 +60,7 @@ class DataRace:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class Requests:
     """Requests of whole warps for one access in the text.
 
     Args:
@@ -90,7 +90,7 @@ class LaunchLog:
     name: str
     blocks: int
     races: tuple[DataRace, ...]
-    traffic: tuple[Traffic, ...]
+    traffic: tuple[Requests, ...]
     waits: tuple[Waits, ...]
 
     def ratio(self, space: Space) -> float:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.codegen.simt.emulator.instrument import Site
-from ansorpy.codegen.simt.emulator.report import Traffic, Waits
+from ansorpy.codegen.simt.emulator.report import Requests, Waits
 from ansorpy.codegen.simt.emulator.runtime_text import WARP
 
 Array = np.ndarray[Any, Any]
@@ -92,10 +92,10 @@ class TrafficCount:
         del every
         np.add.at(self._counts[2], owner, -(-count * self._sizes[owner] // SECTOR_BYTES))
 
-    def traffic(self) -> tuple[Traffic, ...]:
+    def traffic(self) -> tuple[Requests, ...]:
         """Return the traffic of every access, in the order of the text."""
         rows = zip(self.sites, self._counts.T.tolist(), strict=True)
-        return tuple(Traffic(site.access, *counts) for site, counts in rows)
+        return tuple(Requests(site.access, *counts) for site, counts in rows)
 
     def waits(self) -> tuple[Waits, ...]:
         """Return how often each barrier was reached, in the order of the text."""
