@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.codegen.simt.emulator.report import Access, Space
+from ansorpy.codegen.simt.emulator.report import Space, TextAccess
 from ansorpy.errors import BuildError, shown
 
 BYTES: Final = {
@@ -49,7 +49,7 @@ class Site:
         loop: the innermost one; 0: none.
     """
 
-    access: Access
+    access: TextAccess
     root: int
     loop: int
 
@@ -99,7 +99,7 @@ def instrumented(
             if len(origin) != 1:
                 raise _refusal(line, "an address of one buffer")
             (root,) = origin
-            access = Access(k + 1, SPACES[space], names[root], store, size)
+            access = TextAccess(k + 1, SPACES[space], names[root], store, size)
             place = f"ptr addrspace({space}) {pointer}"
             found.append((k, f"  call void @simt_log_access(i32 {len(sites)}, {place})"))
             sites.append(Site(access, root, _inner(loops, k)))

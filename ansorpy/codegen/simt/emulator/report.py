@@ -7,7 +7,7 @@ Space = Literal["global", "shared"]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class TextAccess:
     """A load or store in the text of a kernel.
 
     Args:
@@ -31,7 +31,7 @@ class Access:
 class Touch:
     """An access by one thread."""
 
-    access: Access
+    access: TextAccess
     block: int
     thread: int
 
@@ -69,7 +69,7 @@ class Requests:
         least: the cost if the same bytes lay side by side.
     """
 
-    access: Access
+    access: TextAccess
     requests: int
     cost: int
     least: int
