@@ -59,6 +59,11 @@ class Target:
         return max(1, self.vector_bits // 8 // SIZE_BYTES[dtype])
 
     @property
+    def host_threads(self) -> int:
+        """Threads of this machine that a kernel runs on: a GPU is emulated on one."""
+        return self.cores if self.kind == "cpu" else 1
+
+    @property
     def names(self) -> tuple[str, ...]:
         """KIND and KIND:ARCH of this target; its digest is a third name (`records`)."""
         return names_of(self.kind, self.cpu)

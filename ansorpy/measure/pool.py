@@ -51,7 +51,7 @@ class SharedProcesses:
     """
 
     def __init__(self, target: Target, settings: MeasureSettings) -> None:
-        self.workers = WorkerPool(target.cores, settings)
+        self.workers = WorkerPool(target.host_threads, settings)
         self.queue = BuildQueue(self.workers.builders, self.workers.quiet, CodeCache())
 
     def close(self) -> None:

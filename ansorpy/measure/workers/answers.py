@@ -28,6 +28,10 @@ def _measured(one: Any) -> bool:
     return bool(one.times_s and min(one.times_s) > 0 and one.slowdown > 0)
 
 
+def _estimated(one: Any) -> bool:
+    return bool(one.seconds > 0)
+
+
 def _phase(one: Any) -> bool:
     return bool(one.name.isascii() and one.name.isidentifier() and one.tasks < PHASE_LIMIT)
 
@@ -48,6 +52,7 @@ def _extent(one: Any) -> bool:
 CLASSES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "ansorpy.measure.workers.replies:Raised": _any,
     "ansorpy.measure.outcome:Measured": _measured,
+    "ansorpy.measure.outcome:Estimated": _estimated,
     "ansorpy.measure.outcome:Failed": _any,
     "ansorpy.measure.protocols:Checked": _any,
     "ansorpy.measure.protocols:BuildResult": _any,

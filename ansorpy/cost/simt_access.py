@@ -1,0 +1,96 @@
+"""Memory traffic of a tile on a GPU: sectors of the L2 cache and waves of shared memory."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.cost.simt import SECTOR_BYTES
+from ansorpy.errors import LoweringError
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.evaluate import evaluate
+from ansorpy.expr.expr import Expr, variables
+from ansorpy.loopir.nodes import Buffer, Tile
+
+WARP: Final = 32
+WORD_BYTES: Final = 4  # width of a bank of shared memory
+BANKS: Final = 32
+POINTS: Final = 64  # points of a tile that are looked at; more are extrapolated
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class WarpTraffic:
+    """Accesses of one warp to one element of a tile's store, over all points of the tile.
+
+    Args:
+        requests: instructions.
+        sectors: distinct sectors; neighbouring points of a tile find them in the L1 cache.
+        waves: passes through shared memory.
+    """
+
+    requests: float
+    sectors: float
+    waves: float
+
+
+def traffic(
+    tile: Tile, buffer: Buffer, index: tuple[Expr, ...], at: Mapping[str, int]
+) -> WarpTraffic:
+    """Return the traffic of the first warp of a tile.
+
+    Args:
+        buffer, index: the access.
+        at: values of the variables outside of the tile.
+    """
+    used = frozenset[str]().union(*map(variables, index))
+    dims = [(name, n) for name, n in tile.dims if name in used]
+    points = prod(n for _, n in dims)
+    requests = points / (tile.access_width if points % tile.access_width == 0 else 1)
+    threads = min(WARP, prod(n for _, n in tile.lanes))
+    size_bytes = SIZE_BYTES[buffer.dtype]
+    try:
+        places = _places(tile, buffer, index, at, dims, threads) * size_bytes
+    except LoweringError:  # an index that is read from memory: every thread has a place of its own
+        return WarpTraffic(requests, float(points * threads), float(points * threads))
+    seen = len(places)
+    lasts = places + (size_bytes - 1)
+    sectors = len(np.union1d(places // SECTOR_BYTES, lasts // SECTOR_BYTES)) * points / seen
+    waves = sum(map(_waves, places // WORD_BYTES)) / seen
+    wide = max(1.0, tile.access_width * size_bytes / WORD_BYTES) * points / requests
+    least = points * threads * size_bytes / (BANKS * WORD_BYTES)
+    return WarpTraffic(requests, sectors, max(requests * waves, least if wide > 1 else 0.0))
+
+
+def _places(
+    tile: Tile, buffer: Buffer, index: tuple[Expr, ...], at: Mapping[str, int],
+    dims: list[tuple[str, int]], threads: int,
+) -> IntArray:  # fmt: skip
+    """Return the flat elements that threads touch, shape (points, threads).
+
+    Raises:
+        LoweringError: the index reads memory.
+    """
+    shape = tuple(n for _, n in dims)
+    numbers = np.arange(min(prod(shape), POINTS), dtype=np.int64)
+    digits = np.unravel_index(numbers, shape) if shape else ()
+    values: dict[str, int | IntArray] = dict(at)
+    for (name, _), digit in zip(dims, digits, strict=True):
+        values[name] = np.repeat(digit.astype(np.int64), threads)
+    lanes = np.unravel_index(np.arange(threads), tuple(n for _, n in tile.lanes) or (1,))
+    for (name, _), digit in zip(tile.lanes, lanes, strict=False):
+        values[name] = np.tile(digit.astype(np.int64), len(numbers))
+    flat: int | IntArray = 0
+    for one, extent in zip(index, buffer.extents, strict=True):
+        flat = flat * extent + evaluate(one, values)
+    whole = np.broadcast_to(np.asarray(flat, np.int64), (len(numbers) * threads,))
+    return whole.reshape(len(numbers), threads)
+
+
+def _waves(words: IntArray) -> int:
+    """Return the passes that one request of a warp needs: different words of a bank take turns."""
+    return int(np.bincount(np.unique(words) % BANKS).max())

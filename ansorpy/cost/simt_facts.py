@@ -1,0 +1,239 @@
+"""Facts of the launches of a program for a GPU, counted from its loops.
+
+Trip counts, accesses and operations are those of a block in the middle of the grid. Registers are
+an estimate, too, unless ptxas has counted them.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import prod
+from typing import Final
+
+from ansorpy.codegen.simt.assemble import Resources
+from ansorpy.codegen.simt.launch import Launch
+from ansorpy.cost.simt import LaunchFacts
+from ansorpy.cost.simt_access import WARP, traffic
+from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.expr.evaluate import evaluate
+from ansorpy.expr.expr import Binary, Call, Expr, Read, Var, children, variables
+from ansorpy.expr.functions import FUNCTIONS
+from ansorpy.loopir.nodes import Alloc, Buffer, For, If, LoopKind, Phase, Program, Scope, Stmt, Tile
+from ansorpy.loopir.rewrite import stmt_children, walk_stmt
+
+# Instructions of a thread, from SASS of sm_90.
+LOOP: Final = 3.0  # counter, comparison, branch of an iteration
+ADDRESS: Final = 0.5  # an access; neighbouring ones share theirs
+MASK: Final = 2.0  # a masked access: comparison, predicate
+DIVIDE: Final = 8.0
+FUNCTION: Final = 16.0  # exp, tanh, erf by polynomials
+WHOLE_DIVIDE: Final = 20.0
+DOUBLE: Final = 2.0  # issue slots of a float64 instruction
+SHUFFLES: Final = 15.0  # butterflies of a warp: five of shuffle, conversion, operation
+MEETING: Final = 24.0  # exchange between warps through shared memory: two barriers, two accesses
+BASE_REGISTERS: Final = 32  # addresses, counters, numbers of thread and block
+OPERAND_REGISTERS: Final = 48  # loaded operands that are alive at once, at most
+
+
+def program_facts(
+    program: Program, launches: tuple[Launch, ...], resources: tuple[Resources | None, ...]
+) -> tuple[LaunchFacts, ...]:
+    """Return the facts of every timed launch, in order.
+
+    Args:
+        launches: one per phase.
+        resources: as ptxas counts them, of each launch; None: not known.
+    """
+    return tuple(
+        _facts(program, phase, launch, known)
+        for phase, launch, known in zip(program.phases, launches, resources, strict=True)
+        if not launch.ahead
+    )
+
+
+def _facts(program: Program, phase: Phase, launch: Launch, known: Resources | None) -> LaunchFacts:
+    count = _Count(dict(program.by_name), launch.threads)
+    count.walk(phase.body, 1.0, {})
+    return LaunchFacts(
+        blocks=launch.blocks,
+        threads=launch.threads,
+        registers=known.registers if known else min(255, -(-count.registers // 8) * 8),
+        shared_bytes=known.shared_bytes if known else launch.shared_bytes,
+        instructions=count.instructions,
+        multiply_adds=count.multiply_adds,
+        shared_waves=count.waves,
+        sectors=count.sectors,
+        memory_bytes=sum(count.touched.values()),
+    )
+
+
+def least_registers(phase: Phase) -> int:
+    """Return the registers that the register tiles of a thread take, without anything else."""
+
+    def of(stmt: Stmt) -> int:
+        inner = max(map(of, stmt_children(stmt)), default=0)
+        return inner + (_elements(stmt) if isinstance(stmt, Alloc) else 0)
+
+    return of(phase.body)
+
+
+def _elements(stmt: Alloc) -> int:
+    """Return the 32-bit registers of a thread that a register tile takes; 0 for scratch."""
+    if stmt.buffer.scope is not Scope.REGISTER:
+        return 0
+    words = max(1, SIZE_BYTES[stmt.buffer.dtype] // 4)
+    for part in walk_stmt(stmt.body):
+        for index in _accesses(part, stmt.buffer.name):
+            assert isinstance(part, Tile)
+            lanes = {Var(name) for name, _ in part.lanes}
+            pairs = zip(index, stmt.buffer.extents, strict=True)
+            return words * prod(n for one, n in pairs if one not in lanes)
+    return words * prod(stmt.buffer.extents)
+
+
+def _accesses(stmt: Stmt, name: str) -> list[tuple[Expr, ...]]:
+    if not isinstance(stmt, Tile):
+        return []
+    found = [stmt.store.index] if name in stmt.store.buffers else []
+    return found + [read.indices for value in stmt.store.values for read in _reads(value, name)]
+
+
+def _reads(value: Expr, name: str) -> list[Read]:
+    return [one for one in _nodes(value) if isinstance(one, Read) and one.tensor == name]
+
+
+@dataclass
+class _Count:
+    """Sums over the warps of a block, of the statements walked so far."""
+
+    buffers: dict[str, Buffer]
+    threads: int
+    instructions: float = 0.0
+    multiply_adds: float = 0.0
+    waves: float = 0.0
+    sectors: float = 0.0
+    registers: int = BASE_REGISTERS
+    held: int = 0  # registers of the tiles around the present statement
+    touched: dict[str, int] = field(default_factory=dict)  # bytes of the buffers in global memory
+
+    @property
+    def warps(self) -> int:
+        return -(-self.threads // WARP)
+
+    def walk(self, stmt: Stmt, times: float, at: dict[str, int]) -> None:
+        """Count a statement that runs `times` times, outer variables as in `at`."""
+        match stmt:
+            case Tile():
+                self.tile(stmt, times, at)
+            case For(var=var, extent=extent, body=body, kind=kind):
+                extent_now = int(evaluate(extent, at))
+                if extent_now < 1:
+                    return
+                inner = {**at, var: extent_now // 2}
+                if kind is LoopKind.PARALLEL:
+                    self.walk(body, times, inner)
+                    return
+                self.instructions += LOOP * self.warps * times * extent_now
+                self.walk(body, times * extent_now, inner)
+            case If(cond=cond, then=then, other=other):
+                self.instructions += MASK * self.warps * times
+                taken = then if evaluate(cond, at) else other
+                if taken is not None:
+                    self.walk(taken, times, at)
+            case Alloc(buffer=buffer, body=body):
+                self.buffers[buffer.name] = buffer
+                own = _elements(stmt)
+                self.held += own
+                self.walk(body, times, at)
+                self.held -= own
+            case _:
+                for part in stmt_children(stmt):
+                    self.walk(part, times, at)
+
+    def tile(self, tile: Tile, times: float, at: dict[str, int]) -> None:
+        """Count a tile."""
+        store = tile.store
+        to_memory = self.buffers[store.buffers[0]].scope is not Scope.REGISTER
+        lanes = prod(n for _, n in tile.lanes)
+        warps = -(-lanes // WARP) if tile.lanes or to_memory else self.warps
+        runs = times * warps
+        seen = {node for value in store.values for node in _nodes(value)}
+        loads = sum(
+            self.access(tile, read.tensor, read.indices, runs, at)
+            for read in seen
+            if isinstance(read, Read)
+        )
+        used = frozenset[str]().union(*map(variables, store.index))
+        for name in store.buffers:
+            self.access(tile, name, store.index, runs * (2 if store.combiner else 1), at)
+        self.arithmetic(tile, seen, runs)
+        if store.combiner and any(name not in used for name, _ in tile.lanes):
+            kept = prod(n for name, n in tile.dims if name in used)
+            self.instructions += runs * kept * (SHUFFLES + (MEETING if warps > 1 else 0.0))
+        self.registers = max(
+            self.registers, BASE_REGISTERS + self.held + min(OPERAND_REGISTERS, int(loads))
+        )
+
+    def access(
+        self, tile: Tile, name: str, index: tuple[Expr, ...], runs: float, at: dict[str, int]
+    ) -> float:
+        """Count an access; return the requests of a thread."""
+        buffer = self.buffers[name]
+        if buffer.scope is Scope.REGISTER:
+            return 0.0
+        one = traffic(tile, buffer, index, at)
+        each = 1.0 + ADDRESS + (0.0 if tile.mask is None else MASK)
+        self.instructions += runs * one.requests * each
+        if buffer.scope is Scope.LOCAL:
+            self.waves += runs * one.waves
+        else:
+            self.sectors += runs * one.sectors
+            self.touched[name] = prod(buffer.extents) * SIZE_BYTES[buffer.dtype]
+        return one.requests
+
+    def arithmetic(self, tile: Tile, seen: set[Expr], runs: float) -> None:
+        """Count the operations: each distinct one at the points of the dims it depends on."""
+        extents = dict(tile.dims)
+        every = prod(extents.values())
+        store = tile.store
+        fused: Counter[Expr] = Counter()
+        for value in store.values if store.combiner else ():
+            self.instructions += runs * every * _slots(value.dtype)
+            if store.combiner == "sum" and _is_product(value):
+                fused[value] += 1
+                self.multiply_adds += runs * every * (value.dtype == "float32")
+        for node in seen:
+            if node not in fused:
+                points = prod(extents[name] for name in variables(node) if name in extents)
+                self.instructions += runs * points * _cost(node)
+
+
+def _nodes(expr: Expr) -> list[Expr]:
+    """Return an expression and its parts; indices of a read are addresses, and left out."""
+    if isinstance(expr, Read):
+        return [expr]
+    return [expr, *(node for part in children(expr) for node in _nodes(part))]
+
+
+def _is_product(value: Expr) -> bool:
+    return isinstance(value, Binary) and value.op == "mul" and "float" in value.dtype
+
+
+def _slots(dtype: str) -> float:
+    return DOUBLE if dtype == "float64" else 1.0
+
+
+def _cost(node: Expr) -> float:
+    """Return the instructions of one operation without its operands."""
+    match node:
+        case Binary(op="div"):
+            return DIVIDE * _slots(node.dtype)
+        case Binary(op="floordiv" | "mod"):
+            return WHOLE_DIVIDE
+        case Call(fn=fn) if fn in FUNCTIONS and FUNCTIONS[fn].roundoffs:
+            return FUNCTION * _slots(node.dtype)
+        case Binary() | Call():
+            return _slots(node.dtype)
+        case _ if isinstance(node, Read | Var) or not children(node):
+            return 0.0
+        case _:
+            return 1.0

@@ -1,0 +1,122 @@
+"""Facts of launches: invariants of whole operators, and accesses computed by hand."""
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pytest
+
+from ansorpy.codegen.simt.assemble import Resources
+from ansorpy.codegen.simt.writer import simt_code
+from ansorpy.cost.simt import LaunchFacts
+from ansorpy.cost.simt_access import WarpTraffic, traffic
+from ansorpy.cost.simt_facts import BASE_REGISTERS, least_registers, program_facts
+from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
+from ansorpy.loopir.nodes import Alloc, Buffer, Phase, Program, Scope, Store, Tile
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import naive
+from ansorpy.target import cuda_target
+from ansorpy.te.dag import Dag
+from ansorpy.topi import workloads
+from tests.fuzz.pairs import draw
+
+TARGET = cuda_target("sm_90")
+
+
+def facts(program: Program) -> tuple[LaunchFacts, ...]:
+    launches = simt_code(program, TARGET).launches
+    return program_facts(program, launches, (None,) * len(launches))
+
+
+def drawn(dag: Dag, seed: int) -> tuple[LaunchFacts, ...]:
+    program, _, _ = draw(dag, TARGET, np.random.default_rng(seed))
+    return facts(program)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3, 4])
+def test_multiply_adds_of_a_matmul_are_those_of_its_definition(seed: int) -> None:
+    found = drawn(workloads.matmul(64, 256, 128), seed)
+    assert sum(one.multiply_adds * 32 * one.blocks for one in found) == 64 * 256 * 128
+
+
+def test_a_scalar_multiply_add_occupies_a_warp() -> None:
+    plan = naive(workloads.matmul(8, 16, 4), TARGET)
+    (found,) = facts(bind(plan, plan.smallest_row, TARGET))
+    assert found.multiply_adds * found.blocks == 8 * 16 * 4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_element_wise_chain_moves_each_byte_once(seed: int) -> None:
+    dag = workloads.elementwise_chain(64, 512)
+    (found,) = drawn(dag, seed)
+    own = sum(prod(node.shape) * 4 for node in dag.placeholders) + 64 * 512 * 4
+    assert found.memory_bytes == own
+    assert found.sectors * 32 * found.blocks >= own
+    assert found.sectors * 32 * found.blocks <= 2.0 * own  # the bias is read by every row
+    assert found.shared_waves == 0
+
+
+def test_registers_and_shared_memory_of_ptxas_replace_the_estimate() -> None:
+    program, _, _ = draw(workloads.matmul(64, 256, 128), TARGET, np.random.default_rng(0))
+    (launch,) = simt_code(program, TARGET).launches
+    (guessed,) = program_facts(program, (launch,), (None,))
+    (counted,) = program_facts(program, (launch,), (Resources(113, 4096),))
+    assert (counted.registers, counted.shared_bytes) == (113, 4096)
+    assert replace(counted, registers=guessed.registers, shared_bytes=0) == guessed
+    assert guessed.registers >= BASE_REGISTERS
+
+
+def test_launches_ahead_are_not_timed() -> None:
+    program, _, _ = draw(workloads.matmul(64, 256, 128), TARGET, np.random.default_rng(0))
+    (launch,) = simt_code(program, TARGET).launches
+    assert program_facts(program, (replace(launch, ahead=True),), (None,)) == ()
+
+
+def access(index: tuple[Expr, ...], shape: tuple[int, ...], *, width: int = 1) -> WarpTraffic:
+    """Return the traffic of a read by 2 x 32 lanes over 4 rows."""
+    buffer = Buffer("A", "float32", tuple(map(Const, shape)), Scope.INPUT)
+    store = Store(("C",), (Var("r"), Var("l")), (Read("A", index, "float32"),))
+    tile = Tile((("r", 4),), (("o", 2), ("l", 32)), store, access_width=width)
+    return traffic(tile, buffer, index, {"b": 1})
+
+
+R, L, B = Var("r"), Var("l"), Var("b")
+
+
+@pytest.mark.parametrize(
+    ("index", "shape", "expected"),
+    [
+        ((R, L), (4, 32), WarpTraffic(4, 4 * 4, 4)),  # 128 bytes of a row: 4 sectors, one pass
+        ((L, R), (32, 4), WarpTraffic(4, 32 / 2, 4 * 4)),  # 4 rows in 16 bytes; 4 threads of a bank
+        ((R, B), (4, 32), WarpTraffic(4, 4, 4)),  # one element for all threads
+        (
+            (Binary("mul", L, Const(32)), R),
+            (1024, 4),
+            WarpTraffic(4, 32, 4 * 32),
+        ),  # all threads on one bank
+        ((B, B), (4, 32), WarpTraffic(1, 1, 1)),
+    ],
+)
+def test_sectors_and_waves_follow_from_the_addresses_of_a_warp(
+    index: tuple[Expr, ...], shape: tuple[int, ...], expected: WarpTraffic
+) -> None:
+    assert access(index, shape) == expected
+
+
+def test_a_wide_access_needs_fewer_requests_and_as_many_bytes() -> None:
+    found = access((L, R), (32, 4), width=4)
+    assert found.requests == 1
+    assert found.sectors == 16
+    assert found.waves >= 4  # 512 bytes
+
+
+def test_a_gather_has_a_sector_for_every_thread() -> None:
+    found = access((Read("I", (L,), "int64"), R), (4, 4))
+    assert found == WarpTraffic(4, 4 * 32, 4 * 32)
+
+
+def test_registers_of_a_tile_are_those_of_one_thread() -> None:
+    sums = Buffer("sums", "float64", (Const(8), Const(128)), Scope.REGISTER)
+    store = Store(("sums",), (R, L), (Const(0.0, "float64"),))
+    alloc = Alloc(sums, Tile((("r", 8),), (("l", 128),), store))
+    assert least_registers(Phase("p", alloc)) == 2 * 8
