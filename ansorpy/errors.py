@@ -8,6 +8,10 @@ AnsorError
   + LoweringError   a complete candidate cannot become loops
   + BuildError      the back end rejected the source   -> recorded as Failed("build")
   + RunError        the kernel crashed or hung         -> recorded as Failed("run")
+      + OverrunError  a kernel wrote beside a buffer -> recorded as Failed("out-of-bounds")
+      + DeviceError   the driver of a GPU refused a call
+          + DeviceMemoryError  its memory is full    -> recorded as Failed("memory")
+          + DeviceFault        a kernel failed: the process must be replaced
   + RecordError     a stored record cannot be read or replayed
   + PackageError    a kernel package is damaged, or made for another machine
   + WireError       bytes of a measuring process are no answer -> recorded as Failed("crash")
@@ -48,6 +52,22 @@ class BuildError(AnsorError):
 
 class RunError(AnsorError):
     """A kernel crashed, hung, or could not be started."""
+
+
+class OverrunError(RunError):
+    """A kernel wrote beside a buffer: the message names buffer and place."""
+
+
+class DeviceError(RunError):
+    """The driver of a GPU refused a call."""
+
+
+class DeviceMemoryError(DeviceError):
+    """The memory of a GPU is full."""
+
+
+class DeviceFault(DeviceError):  # noqa: N818 - the field's word
+    """A kernel failed on a GPU; no later call of the process can succeed."""
 
 
 class RecordError(AnsorError):

@@ -110,9 +110,6 @@ def parse_target(text: str, known: Iterable[str]) -> TargetName:
 def cuda_target(arch: str) -> Target:
     """Return the target of a GPU by its architecture: the preset `sm_80` or `sm_90`.
 
-    Facts of a core mean those of a block: lanes are threads, registers the sums of a thread, and
-    the L2 cache, which scratch must fit, is shared memory.
-
     Raises:
         SpecError: no architecture is given, or it has no preset.
     """
@@ -122,6 +119,15 @@ def cuda_target(arch: str) -> Target:
         names = listed(name for one in PRESETS for name in names_of("cuda", one)[1:])
         asked = f"cuda:{arch}" if arch else "cuda"
         raise SpecError(f"cannot use target {asked} because {reason}; expected {names}")
+    return gpu_target(arch, gpu)
+
+
+def gpu_target(arch: str, gpu: Gpu) -> Target:
+    """Return the target of a GPU with these facts.
+
+    Facts of a core mean those of a block: lanes are threads, registers the sums of a thread, and
+    the L2 cache, which scratch must fit, is shared memory.
+    """
     return Target(
         "cuda",
         cores=gpu.sms,

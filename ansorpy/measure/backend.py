@@ -5,7 +5,7 @@ A back end is named by its import path, because child processes import it.
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, cast, runtime_checkable
 
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
@@ -13,6 +13,7 @@ from ansorpy.loopir.nodes import Buffer, Program
 from ansorpy.target import Target
 
 CODEGEN: Final = "ansorpy.codegen.loader"
+DEVICE: Final = "ansorpy.codegen.simt.device"  # a GPU of this machine
 SHARED: Final = "ansorpy.codegen.shared_library"  # `build` takes an Export; no `build_source`
 
 
@@ -52,6 +53,20 @@ class CallableCode(Protocol):
 
     def run_ahead(self, addresses: Sequence[int]) -> None:
         """Run the phases that read constant inputs only."""
+
+
+@runtime_checkable
+class TimedCall(Protocol):
+    """A call that a device times by a clock of its own."""
+
+    def __call__(self) -> None:
+        """Run the phases that are not ahead, and return their results to the buffers."""
+
+    def seconds(self, loops: int) -> float:
+        """Return the seconds of so many runs in a row, copies of buffers left out."""
+
+    def cold(self) -> "TimedCall":
+        """Return the call with the caches of the device overwritten before every timed run."""
 
 
 class Backend(Protocol):

@@ -32,6 +32,7 @@ def confine(orders: Mapping[str, Any]) -> None:
     programs   whether this process may start others
     binds      whether this process may choose its cores
     early      a folder that stays writable until `settle`, "" if there is none
+    devices    device nodes that this process may use
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -40,8 +41,9 @@ def confine(orders: Mapping[str, Any]) -> None:
         python = (sys.prefix, sys.base_prefix, *filter(None, sys.path))
         own = [] if orders["folder"] == "/" else [orders["folder"]]
         early = [orders["early"]] if orders["early"] else []
-        landlock.restrict((*SYSTEM, *python, *orders["reads"]), (*own, *early, "/dev/null"))
-        _left[:] = own if early else []
+        kept = [*own, *orders["devices"]]
+        landlock.restrict((*SYSTEM, *python, *orders["reads"]), (*kept, *early, "/dev/null"))
+        _left[:] = kept if early else []
     if orders["seccomp"]:
         seccomp.restrict(orders["programs"], orders["binds"])
 

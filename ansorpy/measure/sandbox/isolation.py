@@ -40,6 +40,7 @@ class Isolation:
         reads: Sequence[str],
         early: str,
         seeds: str,
+        devices: Sequence[str] = (),
     ) -> Mapping[str, Any]:
         """Return the directives of a fork server and its children.
 
@@ -50,22 +51,31 @@ class Isolation:
             reads: folders that a child may read as well.
             early: a folder that a child may write until its first candidate, if any.
             seeds: a folder that is copied into the scratch folder of each child, if any.
+            devices: device nodes that a child may use (see `sandbox.devices`).
         """
         own = folder != "/"
         return {
             "landlock": self.landlock > 0, "seccomp": self.seccomp, "folder": folder,
             "programs": programs, "binds": binds, "reads": list(reads),
-            "early": early, "seeds": seeds,
+            "early": early, "seeds": seeds, "devices": list(devices),
             "scratch": own and self.isolates and not self.bwrap,
             "counted": own and not self.bwrap,
         }  # fmt: skip
 
-    def wrap(self, command: Sequence[str], folder: str, folder_bytes: int, early: str) -> list[str]:
+    def wrap(
+        self,
+        command: Sequence[str],
+        folder: str,
+        folder_bytes: int,
+        early: str,
+        devices: Sequence[str] = (),
+    ) -> list[str]:
         """Return the command inside of bubblewrap; `folder` is new, empty and of that size."""
         if not self.bwrap:
             return list(command)
         own = [] if folder == "/" else ["--size", str(folder_bytes), "--tmpfs", folder]
         shared = ["--bind", early, early] if early else []
+        shared += [word for node in devices for word in ("--dev-bind", node, node)]
         return [self.bwrap, *BWRAP, *own, *shared, "--chdir", folder, "--", *command]
 
 

@@ -21,7 +21,9 @@ def excess(group: int, orders: Mapping[str, Any]) -> str:
         group: the process group of the child, which no descendant can leave.
     """
     limits, sandbox = orders["limits"], orders["sandbox"]
-    alone = not sandbox["programs"] or _is_alone(group)
+    # The kernel limits the address space of a child without devices.
+    watched = sandbox["programs"] and not _is_alone(group)
+    alone = not watched and not sandbox["devices"]
     members = [] if alone else [one for one in everyone() if one.group == group]
     if sandbox["counted"]:
         folder = sandbox["folder"]

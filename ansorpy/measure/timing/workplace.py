@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ansorpy.loopir.nodes import Buffer, Scope
-from ansorpy.measure.backend import CallableCode, MachineCode
+from ansorpy.measure.backend import CallableCode, MachineCode, TimedCall
 from ansorpy.measure.timing.cold_weights import copies, in_turns
 from ansorpy.measure.timing.drift import Reference
 from ansorpy.measure.verify.cases import Case, load_cases
@@ -81,15 +81,23 @@ class Workplace:
         """Return a kernel on memory as of `memory`; its phases ahead have been run.
 
         Args:
-            cold_bytes: size of all copies of its weights that calls go round; 0: no copies.
+            cold_bytes: size of all copies of its weights that calls go round; 0: no copies. The
+                caches of a device are overwritten instead.
         """
         memory = self.memory(built.buffers, case)
         code.run_ahead(memory.addresses)
+
+        def bind(at: Sequence[int]) -> Callable[[], None]:
+            return code.bind_parallel(at, threads) if threads > 1 else code.bind(at)
+
+        call = bind(memory.addresses)
+        if isinstance(call, TimedCall):
+            return BoundKernel(call.cold() if cold_bytes else call, memory)
         made = copies(_weights(built, case, memory), cold_bytes) if cold_bytes else []
-        calls = []
-        for changed in ({}, *made):
-            at = [(memory.arrays | changed)[name].ctypes.data for name in memory.buffers]
-            calls.append(code.bind_parallel(at, threads) if threads > 1 else code.bind(at))
+        calls = [call]
+        for changed in made:
+            arrays = memory.arrays | changed
+            calls.append(bind([arrays[name].ctypes.data for name in memory.buffers]))
         return BoundKernel(in_turns(calls), memory, made)
 
     def clear(self) -> None:

@@ -37,8 +37,10 @@ def failed_run(reply: Reply, seconds: float) -> Failed:
             return Failed(
                 "run-timeout", f"no end within {timeout_s:g} s ({phase})", excerpt, seconds
             )
-        case Raised(error="MemoryError", message=message, traceback=trace):
+        case Raised(error="MemoryError" | "DeviceMemoryError", message=message, traceback=trace):
             return Failed("memory", _line(f"in {reply.phase}: {message}"), trace, seconds)
+        case Raised(phase=phase, error="OverrunError", message=message, traceback=trace):
+            return Failed("out-of-bounds", _line(f"{phase}: {message}"), trace, seconds)
         case Raised(phase=phase, error=error, message=message, traceback=trace):
             kind: FailureKind = "load" if phase == "load" else "crash"
             return Failed(kind, _line(f"in {phase}: {error}: {message}"), trace, seconds)

@@ -113,7 +113,8 @@ class ForkServer:
             return {**self._report("broke", served), "why": str(broke)}, b""
         self.calls += 1
         reply = {"is": "answer", "excerpt": child.excerpt(), "split": split, "served": served}
-        if not self.orders["sandbox"]["binds"] and child.threads() > 1:
+        sandbox = self.orders["sandbox"]
+        if not (sandbox["binds"] or sandbox["devices"]) and child.threads() > 1:
             self.retire()  # a thread that outlives its call could answer the next one
         return reply, answer
 

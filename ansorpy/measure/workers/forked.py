@@ -111,8 +111,11 @@ def _be_child(
 def _limit(orders: Orders) -> None:
     limits = orders["limits"]
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    space = (
+        resource.RLIM_INFINITY if orders["sandbox"]["devices"] else mapped + limits["memory_bytes"]
+    )
     wanted = {
-        resource.RLIMIT_AS: mapped + limits["memory_bytes"],
+        resource.RLIMIT_AS: space,
         resource.RLIMIT_FSIZE: limits["file_bytes"],
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_CPU: limits["cpu_s"],

@@ -22,7 +22,8 @@ def launch(spec: WorkerSpec) -> "subprocess.Popen[bytes]":
         "importing": sorted(spec.importing or spec.cores),
         "preload": spec.preload, "warm": spec.warm,
         "sandbox": isolation.orders(
-            spec.folder, spec.programs, spec.binds, spec.reads, spec.early, spec.seeds
+            spec.folder, spec.programs, spec.binds, spec.reads, spec.early, spec.seeds,
+            spec.devices,
         ),
         "limits": {name: getattr(spec.limits, name) for name in ResourceLimits.__slots__},
     }  # fmt: skip
@@ -34,7 +35,9 @@ def launch(spec: WorkerSpec) -> "subprocess.Popen[bytes]":
     # reaches the parent only, and one kill reaches all processes of the worker.
     command = [sys.executable, "-P", fork_server.__file__, json.dumps(orders)]
     return subprocess.Popen(
-        isolation.wrap(command, spec.folder, spec.limits.folder_bytes, spec.early),
+        isolation.wrap(
+            command, spec.folder, spec.limits.folder_bytes, spec.early, spec.devices
+        ),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         cwd=spec.folder, env=env, start_new_session=True, bufsize=0,
     )  # fmt: skip

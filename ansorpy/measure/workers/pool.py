@@ -15,7 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Final
 
-from ansorpy.measure.backend import CODEGEN
+from ansorpy.measure.backend import CODEGEN, DEVICE
+from ansorpy.measure.sandbox.devices import gpu_nodes
 from ansorpy.measure.sandbox.isolation import Mode, isolation_for
 from ansorpy.measure.sandbox.scratch import make_writable
 from ansorpy.measure.sandbox.seals import Sealed
@@ -178,6 +179,9 @@ class WorkerPool:
         if threads > 1:
             # Without the binding a launch after a pause takes milliseconds.
             env |= {"OMP_PROC_BIND": "true", "NUMBA_THREADING_LAYER": "omp"}
+        devices = gpu_nodes() if self.settings.backend == DEVICE and not builds else ()
+        if devices:  # compiled PTX would go to the home folder
+            env["CUDA_CACHE_DISABLE"] = "1"
         warm = ARM if builds else WARM
         return Worker(
             WorkerSpec(
@@ -193,6 +197,7 @@ class WorkerPool:
                 seeds=compiled if threads > 1 and not early else "",
                 sandbox=self.settings.sandbox,
                 programs=builds,
+                devices=devices,
                 binds=threads > 1,
             )
         )

@@ -32,4 +32,5 @@ class WorkerSpec:
     seeds: str = ""  # a folder whose files are copied into the scratch folder of each child
     sandbox: Mode = "auto"
     programs: bool = False  # whether a child may start other programs: the linker
+    devices: tuple[str, ...] = ()  # nodes of GPUs that a child may use (`sandbox.devices`)
     binds: bool = False  # whether a child may choose cores: an OpenMP runtime binds its threads

@@ -14,6 +14,7 @@ from typing import Final
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.runtime.native_launcher import native_runtime
+from ansorpy.errors import DeviceFault
 from ansorpy.measure.backend import backend
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.protocols import BuildRequest, BuildResult
@@ -45,6 +46,7 @@ class _State:
 
     recorder: Recorder | None = None
     phase = "start"
+    lost = False  # whether the context of a GPU had a fault: no later call can succeed
 
 
 def arm(box: mmap) -> None:
@@ -60,7 +62,7 @@ def warm(box: mmap) -> None:
 
 
 def serve(link: int, box: mmap) -> None:
-    """Answer calls until the fork server closes the link (EOFError).
+    """Answer calls until the fork server closes the link (EOFError), or a GPU has a fault.
 
     Garbage is collected between calls only: a builder caches dozens of plans, and a collection
     that walks them would otherwise interrupt most builds.
@@ -74,6 +76,8 @@ def serve(link: int, box: mmap) -> None:
         number, count = CALL.unpack(read_exactly(link, CALL.size))
         header, raw = _answer(read_exactly(link, count))
         write_all(link, ANSWER.pack(number, len(header), len(raw)) + header, raw)
+        if _State.lost:  # the next call finds a new process, with a new context
+            return
         if gc.get_count()[0] > GARBAGE_OBJECTS:
             gc.collect()
 
@@ -87,6 +91,7 @@ def _answer(request: bytearray) -> tuple[bytes, bytes]:
             _lock_down(getattr(argument, "backend", ""))
         return codec_of(function, argument).encode(find(function)(argument))
     except BaseException as error:  # noqa: BLE001 - the boundary of a process: every exception is an answer
+        _State.lost = isinstance(error, DeviceFault)
         return codec_of(PREPARE, "").encode(_raised(error))
 
 

@@ -1,0 +1,48 @@
+"""Build and load kernels for a GPU, whatever its driver is."""
+
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.codegen.simt.assemble import assemble, program
+from ansorpy.codegen.simt.device.kernel import DeviceCode
+from ansorpy.codegen.simt.launch import SimtCode
+from ansorpy.codegen.simt.ptx import ptx
+from ansorpy.errors import BuildError
+
+
+def build_texts(code: SimtCode, arch: str) -> DeviceCode:
+    """Return the images of kernels: cubins if ptxas is installed, else PTX for the driver.
+
+    Raises:
+        BuildError: LLVM or ptxas refuses a text.
+    """
+    images = tuple(image(text, arch) for text in code.texts)
+    return DeviceCode(images, code.launches, code.buffers)
+
+
+def image(text: str, arch: str) -> bytes:
+    """Return the cubin of a text if ptxas is installed, else its PTX.
+
+    Raises:
+        BuildError: LLVM or ptxas refuses the text.
+    """
+    made = ptx(text, arch)
+    return assemble(made, arch).code if has_ptxas() else made.encode()
+
+
+def has_ptxas() -> bool:
+    """Return whether ptxas is installed."""
+    try:
+        program("ptxas")
+    except BuildError:
+        return False
+    return True
+
+
+def refuse_source(kernel: Kernel) -> DeviceCode:
+    """Refuse: a kernel that is delivered as source is for a CPU.
+
+    Raises:
+        BuildError: always.
+    """
+    raise BuildError(
+        f"cannot build a source of {len(kernel.phases)} phases for a GPU; expected a program"
+    )

@@ -1,0 +1,66 @@
+"""Back end of `measure` as for a GPU, with the emulator of kernels in place of its driver.
+
+Only tests and the short form of the harness name it: it proves that all calls of the driver are
+right, and its times are those of this processor.
+"""
+
+from functools import cache
+
+from ansorpy.codegen.kernel import Kernel
+from ansorpy.codegen.simt.device.backend import refuse_source
+from ansorpy.codegen.simt.device.driver import Driver
+from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice
+from ansorpy.codegen.simt.device.kernel import DeviceCode, DeviceKernel
+from ansorpy.codegen.simt.launch import SimtCode
+from ansorpy.codegen.simt.writer import simt_code
+from ansorpy.loopir.nodes import Program
+from ansorpy.target import Target
+
+BUILT = DeviceCode
+
+
+def build(program: Program, target: Target) -> DeviceCode:
+    """Return the kernels of a tiled program; their images are LLVM text.
+
+    Raises:
+        BuildError: the program has no kernels.
+    """
+    return build_texts(simt_code(program, target), target.cpu)
+
+
+def build_texts(code: SimtCode, arch: str) -> DeviceCode:
+    """Return kernels with their text as images."""
+    del arch
+    return DeviceCode(tuple(text.encode() for text in code.texts), code.launches, code.buffers)
+
+
+def build_source(kernel: Kernel, target: Target) -> DeviceCode:
+    """Refuse: a kernel that is delivered as source is for a CPU.
+
+    Raises:
+        BuildError: always.
+    """
+    del target
+    return refuse_source(kernel)
+
+
+def load(built: DeviceCode) -> DeviceKernel:
+    """Load kernels with the emulated driver of this process.
+
+    Raises:
+        BuildError: the launches do not fit the kernels.
+        DeviceError: a module does not load.
+    """
+    return DeviceKernel(built, driver())
+
+
+def prepare_threads() -> None:
+    """Do nothing: threads of this machine launch no kernels."""
+
+
+@cache
+def driver() -> Driver:
+    """Return the emulated driver of this process with its context."""
+    opened = Driver(EmulatedDevice().functions())
+    opened.open()
+    return opened

@@ -1,0 +1,56 @@
+"""The driver's functions on emulated hardware, called as the library is: through C signatures.
+
+Calls end with the codes of the real driver. A kernel is checked before it starts: each of its
+addresses must lie in an allocation, else it is the fault of an illegal address. Inside of a
+kernel, memory is that of this process. Images of modules are LLVM text.
+"""
+
+import ctypes
+import re
+from collections.abc import Callable
+from ctypes import c_int
+from typing import Any, Final
+
+from ansorpy.codegen.simt.device.emulated.devices import DeviceCalls
+from ansorpy.codegen.simt.device.emulated.memory import MemoryCalls
+from ansorpy.codegen.simt.device.emulated.modules import ModuleCalls
+from ansorpy.codegen.simt.device.emulated.state import INVALID_CONTEXT, NOT_INITIALIZED, UNKNOWN
+from ansorpy.codegen.simt.device.emulated.streams import StreamCalls
+from ansorpy.codegen.simt.device.functions import SIGNATURES, Functions
+
+_BEFORE_CONTEXT: Final = ("cuInit", "cuDriver", "cuDevice", "cuCtx", "cuGetError")
+
+
+class EmulatedDevice(DeviceCalls, MemoryCalls, ModuleCalls, StreamCalls):
+    """One emulated GPU behind C functions."""
+
+    def functions(self) -> Functions:
+        """Return every function as a C function of its signature."""
+        made = {}
+        for name, types in SIGNATURES.items():
+            method = getattr(self, method_name(name))
+            made[name] = ctypes.CFUNCTYPE(c_int, *types)(self._guarded(name, method))
+        return made
+
+    def _guarded(self, name: str, method: Callable[..., int]) -> Callable[..., int]:
+        def call(*arguments: Any) -> int:
+            if name.startswith("cuGetError"):
+                return method(*arguments)
+            if not self._started and name != "cuInit":
+                return NOT_INITIALIZED
+            if not self._has_context and not name.startswith(_BEFORE_CONTEXT):
+                return INVALID_CONTEXT
+            if self._fault:
+                return self._fault
+            try:
+                return method(*arguments)
+            except Exception:  # noqa: BLE001 - no exception may cross the C function
+                return UNKNOWN
+
+        return call
+
+
+def method_name(function: str) -> str:
+    """Return the name of the method of a function: `_mem_alloc` of `cuMemAlloc_v2`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", function.removeprefix("cu").removesuffix("_v2"))
+    return f"_{words.lower()}"

@@ -1,0 +1,92 @@
+"""Facts of the GPUs of this machine, as the driver states them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ansorpy.codegen.simt.device.driver import Driver
+from ansorpy.gpus import Gpu
+from ansorpy.target import Target, gpu_target
+
+# Float32 multiply-adds of one SM in one clock: "Arithmetic Instructions", CUDA C++ Programming
+# Guide 13.0. Other architectures since 8.6 have 128.
+FFMA_PER_CLOCK: Final[Mapping[str, int]] = {"sm_75": 64, "sm_80": 64}
+# Facts that no attribute tells, the same since compute capability 8.0: occupancy calculator of
+# Nsight Compute.
+REGISTERS_PER_THREAD: Final = 255
+REGISTERS_PER_ALLOCATION: Final = 256
+SHARED_BYTES_PER_ALLOCATION: Final = 128
+SCHEDULERS_PER_SM: Final = 4
+TRANSFERS_PER_CLOCK: Final = 2  # of the memory: double data rate
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """A GPU of this machine.
+
+    Args:
+        number: index among the GPUs that the process may use.
+        name: marketing name.
+        arch: LLVM's name of the architecture, such as `sm_90`.
+        memory_bytes: size of its memory.
+        driver: newest version of CUDA that the driver supports, such as `13.0`.
+        pci_address: its place on the bus, such as `0000:1B:00.0`.
+    """
+
+    number: int
+    name: str
+    arch: str
+    memory_bytes: int
+    driver: str
+    pci_address: str
+    gpu: Gpu
+
+    @property
+    def target(self) -> Target:
+        """The target of kernels for this GPU."""
+        return gpu_target(self.arch, self.gpu)
+
+
+def facts_of(driver: Driver, number: int) -> DeviceFacts:
+    """Return the facts of a GPU; no context is needed.
+
+    Raises:
+        DeviceError: there is no such GPU.
+    """
+    major, minor = (driver.attribute(number, name) for name in ("major", "minor"))
+    arch = f"sm_{major}{minor}"
+    return DeviceFacts(
+        number,
+        driver.name(number),
+        arch,
+        driver.memory_bytes(number),
+        "{}.{}".format(*driver.version()),
+        driver.pci_address(number),
+        _gpu(driver, number, arch),
+    )
+
+
+def _gpu(driver: Driver, number: int, arch: str) -> Gpu:
+    def asked(name: str) -> int:
+        return driver.attribute(number, name)
+
+    bytes_per_clock = TRANSFERS_PER_CLOCK * asked("memory_bus_bits") / 8
+    return Gpu(
+        sms=asked("sms"),
+        registers_per_sm=asked("registers_per_sm"),
+        registers_per_thread=REGISTERS_PER_THREAD,
+        registers_per_allocation=REGISTERS_PER_ALLOCATION,
+        shared_bytes_per_sm=asked("shared_bytes_per_sm"),
+        shared_bytes_per_block=asked("shared_bytes_per_block"),
+        shared_bytes_reserved=asked("shared_bytes_reserved"),
+        shared_bytes_per_allocation=SHARED_BYTES_PER_ALLOCATION,
+        max_threads_per_sm=asked("max_threads_per_sm"),
+        max_threads_per_block=asked("max_threads_per_block"),
+        max_blocks_per_sm=asked("max_blocks_per_sm"),
+        schedulers_per_sm=SCHEDULERS_PER_SM,
+        warp=asked("warp"),
+        l2_bytes=asked("l2_bytes"),
+        memory_bytes_per_s=1e3 * asked("memory_clock_khz") * bytes_per_clock,
+        clock_hz=1e3 * asked("clock_khz"),
+        ffma_per_clock=FFMA_PER_CLOCK.get(arch, 128),
+    )
