@@ -6,7 +6,7 @@ from typing import Final
 NAMES: Final = frozenset({
     "PATH", "LD_LIBRARY_PATH", "LANG", "LANGUAGE", "TZ",  # programs and how they write
     "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE",
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",  # which GPU
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",  # the choice of a GPU
     "GOMP_SPINCOUNT", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES",
 })  # fmt: skip
 PREFIXES: Final = ("LC_", "OMP_", "KMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMBA_")

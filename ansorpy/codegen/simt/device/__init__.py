@@ -4,8 +4,8 @@ from functools import cache
 
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simt.device.backend import build_texts, refuse_source
-from ansorpy.codegen.simt.device.driver import Driver
-from ansorpy.codegen.simt.device.functions import driver_functions
+from ansorpy.codegen.simt.device.driver import GpuDriver
+from ansorpy.codegen.simt.device.functions import driver_library
 from ansorpy.codegen.simt.device.kernel import DeviceCode, DeviceKernel
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.loopir.nodes import Program
@@ -48,7 +48,7 @@ def prepare_threads() -> None:
 
 
 @cache
-def driver() -> Driver:
+def driver() -> GpuDriver:
     """Return the driver with the context of this process, made at the first call.
 
     A process that called it must not be forked.
@@ -56,6 +56,6 @@ def driver() -> Driver:
     Raises:
         DeviceError: there is no driver or no GPU.
     """
-    opened = Driver(driver_functions())
+    opened = GpuDriver(driver_library())
     opened.open()
     return opened

@@ -1,4 +1,4 @@
-"""Build and load kernels for a GPU, whatever its driver is."""
+"""Images of kernels for a GPU."""
 
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simt.assemble import assemble, program

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from ansorpy.codegen.simt.device.driver import Driver
+from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.codegen.simt.device.memory import DeviceArena
 
 FLUSHES: Final = 2  # sizes of the L2 cache that are overwritten, so that none of it is left
@@ -41,7 +41,7 @@ class LaunchGaps:
 class Replay:
     """Launches as an executable graph, captured once, and two events."""
 
-    def __init__(self, driver: Driver, starts: Sequence[Start]) -> None:
+    def __init__(self, driver: GpuDriver, starts: Sequence[Start]) -> None:
         self.driver = driver
         driver.begin_capture()
         try:
@@ -72,7 +72,7 @@ class Replay:
         return self.driver.elapsed_s(first, last)
 
 
-class DeviceCall:
+class GraphCall:
     """The launches of a program on a device copy of its buffers.
 
     `seconds` times them by the clock of the device, without copies of buffers: with the caches
@@ -87,7 +87,7 @@ class DeviceCall:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: GpuDriver,
         starts: Sequence[Start],
         arena: DeviceArena,
         addresses: tuple[int, ...],
@@ -113,7 +113,7 @@ class DeviceCall:
         self._driver.wait("run a graph")
         self._arena.download(self._addresses)
 
-    def cold(self, flush_bytes: int = 0) -> "DeviceCall":
+    def cold(self, flush_bytes: int = 0) -> "GraphCall":
         """Return the call with the L2 cache overwritten before every timed replay.
 
         Args:
@@ -122,7 +122,7 @@ class DeviceCall:
         flush_bytes = flush_bytes or FLUSHES * self._driver.attribute(
             self._driver.device, "l2_bytes"
         )
-        return DeviceCall(
+        return GraphCall(
             self._driver,
             self._starts,
             self._arena,
@@ -168,7 +168,7 @@ class DeviceCall:
         )
 
 
-def _freed(driver: Driver, graph: int, events: Sequence[int]) -> None:
+def _freed(driver: GpuDriver, graph: int, events: Sequence[int]) -> None:
     driver.free_graph(graph)
     for event in events:
         driver.free_event(event)

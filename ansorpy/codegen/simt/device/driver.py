@@ -9,16 +9,15 @@ from typing import Any, Final
 from ansorpy.codegen.simt.device.error_codes import device_error
 from ansorpy.codegen.simt.device.functions import (
     ATTRIBUTES,
-    JIT_ERROR_LOG,
-    JIT_ERROR_LOG_BYTES,
     OF_KERNELS,
     ORDERED,
+    SIGNATURES,
     THREAD_LOCAL,
-    Functions,
+    Library,
 )
+from ansorpy.codegen.simt.driver import ERROR_LOG, ERROR_LOG_BYTES, LOG_BYTES, Driver, bound_launch
 from ansorpy.errors import DeviceError, DeviceFault
 
-LOG_BYTES: Final = 8192  # of the log of a module that does not load
 NAME_BYTES: Final = 128
 
 
@@ -41,8 +40,11 @@ class DeviceFunction:
     local_bytes: int
 
 
-class Driver:
+class GpuDriver(Driver):
     """The calls of one process; `fault` is the error that ended its context, "" if none.
+
+    Args:
+        library: the driver library, or functions of the same signatures.
 
     Raises:
         DeviceError: by every method, if the driver refuses the call.
@@ -50,11 +52,22 @@ class Driver:
         DeviceMemoryError: the memory of the GPU is full.
     """
 
-    def __init__(self, functions: Functions) -> None:
-        self._functions = functions
+    def __init__(self, library: Library) -> None:
+        # The initialiser of the base class loads the library of this machine.
+        self.library = library
         self.fault = ""
         self.stream = self.device = 0
         self._call("start the driver", "cuInit", 0)
+
+    def function(self, name: str) -> Any:
+        """Return a function of the library."""
+        found = getattr(self.library, name)
+        found.argtypes, found.restype = SIGNATURES[name], c_int
+        return found
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver by its name."""
+        self._call(f"call {name}", name, *arguments)
 
     def _call(self, what: str, name: str, *arguments: Any) -> None:
         code = self._code(name, *arguments)
@@ -64,13 +77,10 @@ class Driver:
     def _code(self, name: str, *arguments: Any) -> int:
         if self.fault:
             raise DeviceFault(self.fault)
-        return int(self._functions[name](*arguments))
+        return int(self.function(name)(*arguments))
 
     def _error(self, what: str, code: int, log: str = "") -> DeviceError:
-        found = c_void_p()
-        known = self._functions["cuGetErrorName"](code, byref(found)) == 0 and found.value
-        name = ctypes.string_at(int(found.value or 0)).decode() if known else "no name"
-        error = device_error(what, code, name, log)
+        error = device_error(what, code, self.error_name(code), log)
         if isinstance(error, DeviceFault):
             self.fault = str(error)
         return error
@@ -170,7 +180,7 @@ class Driver:
         """
         module, log = c_void_p(), ctypes.create_string_buffer(LOG_BYTES)
         held = ctypes.create_string_buffer(image)  # PTX ends with a zero
-        options = (c_int * 2)(JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES)
+        options = (c_int * 2)(ERROR_LOG, ERROR_LOG_BYTES)
         values = (c_void_p * 2)(ctypes.addressof(log), LOG_BYTES)
         code = self._code("cuModuleLoadDataEx", byref(module), held, 2, options, values)
         if code:
@@ -182,7 +192,7 @@ class Driver:
         if not self.fault:
             self._call("free a module", "cuModuleUnload", module)
 
-    def function(self, module: int, name: str) -> DeviceFunction:
+    def kernel(self, module: int, name: str) -> DeviceFunction:
         """Return a kernel of a module."""
         handle = self._handle(f"find kernel {name}", "cuModuleGetFunction", module, name.encode())
 
@@ -210,15 +220,16 @@ class Driver:
         dynamic_bytes: int = 0,
     ) -> None:
         """Launch a kernel whose parameters are addresses, after earlier work of the stream."""
-        values = (c_uint64 * len(addresses))(*addresses)
-        start = ctypes.addressof(values)
-        pointers = (c_void_p * len(addresses))(*(start + 8 * k for k in range(len(addresses))))
-        what = f"launch {function.name} on {blocks} blocks of {threads} threads"
-        grid, block = (blocks, 1, 1), (threads, 1, 1)
-        handle, stream = function.handle, self.stream
-        self._call(
-            what, "cuLaunchKernel", handle, *grid, *block, dynamic_bytes, stream, pointers, None
+        start = bound_launch(
+            self, function.handle, blocks, threads, dynamic_bytes, addresses, self.stream
         )
+        try:
+            start()
+        except DeviceError as error:
+            shape = f"{function.name} on {blocks} blocks of {threads} threads"
+            raise type(error)(
+                str(error).replace("call cuLaunchKernel", f"launch {shape}", 1)
+            ) from None
 
     def wait(self, what: str = "wait for the GPU") -> None:
         """Wait for all work of the stream; errors of its kernels are raised here."""
@@ -241,9 +252,9 @@ class Driver:
     def drop_capture(self) -> None:
         """End a capture without its graph, after an error."""
         graph = c_void_p()
-        self._functions["cuStreamEndCapture"](self.stream, byref(graph))
+        self.function("cuStreamEndCapture")(self.stream, byref(graph))
         if graph.value:
-            self._functions["cuGraphDestroy"](graph)
+            self.function("cuGraphDestroy")(graph)
 
     def replay(self, graph: int) -> None:
         """Run an executable graph, after earlier work of the stream."""

@@ -54,12 +54,12 @@ def device_error(what: str, code: int, name: str, log: str = "") -> DeviceError:
 
     Args:
         what: the failed action, as it follows "cannot".
-        name: the driver's name of the code, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
+        name: the driver's name of the code, with the code.
         log: further lines of the driver.
     """
     reason = REASONS.get(code, "of an error without a description here")
     told = f": {' '.join(log.split())}" if log.strip() else ""
-    message = f"cannot {what} because {reason} ({name}, {code}){told}"
+    message = f"cannot {what} because {reason}: {name}{told}"
     if code in FAULTS:
         return DeviceFault(message)
     return DeviceMemoryError(message) if code == OUT_OF_MEMORY else DeviceError(message)

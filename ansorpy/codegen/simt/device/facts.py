@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.codegen.simt.device.driver import Driver
+from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.gpus import Gpu
 from ansorpy.target import Target, gpu_target
 
@@ -47,7 +47,7 @@ class DeviceFacts:
         return gpu_target(self.arch, self.gpu)
 
 
-def facts_of(driver: Driver, number: int) -> DeviceFacts:
+def facts_of(driver: GpuDriver, number: int) -> DeviceFacts:
     """Return the facts of a GPU; no context is needed.
 
     Raises:
@@ -66,7 +66,7 @@ def facts_of(driver: Driver, number: int) -> DeviceFacts:
     )
 
 
-def _gpu(driver: Driver, number: int, arch: str) -> Gpu:
+def _gpu(driver: GpuDriver, number: int, arch: str) -> Gpu:
     def asked(name: str) -> int:
         return driver.attribute(number, name)
 

@@ -1,46 +1,32 @@
 """The functions of NVIDIA's driver library that are called, with their C signatures.
 
-`cuda.h` of CUDA 13.0. All return an error code, 0 for success. An output is a pointer to it.
+Those of the loader in a zip (`simt.driver`), and more for measurements; `cuda.h` of CUDA 13.0. All
+return an error code, 0 for success. An output is a pointer to it.
 """
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from ctypes import c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from typing import Any, Final
 
+from ansorpy.codegen.simt.driver import DYNAMIC_SHARED_BYTES, LIBRARY
+from ansorpy.codegen.simt.driver import SIGNATURES as LOADER_SIGNATURES
 from ansorpy.errors import DeviceError
 
-LIBRARY: Final = "libcuda.so.1"  # part of the driver; no toolkit has it
-Functions = Mapping[str, Callable[..., int]]
+Library = Any  # has the functions as attributes
 
 _POINTER: Final = c_void_p  # of an output, an array or a handle
 _ADDRESS: Final = c_uint64  # in device memory
 SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
-    "cuInit": (c_uint,),
+    **LOADER_SIGNATURES,
     "cuDriverGetVersion": (_POINTER,),
-    "cuGetErrorName": (c_int, _POINTER),
     "cuDeviceGetCount": (_POINTER,),
-    "cuDeviceGet": (_POINTER, c_int),
-    "cuDeviceGetName": (_POINTER, c_int, c_int),
     "cuDeviceGetPCIBusId": (_POINTER, c_int, c_int),
     "cuDeviceTotalMem_v2": (_POINTER, c_int),
-    "cuDeviceGetAttribute": (_POINTER, c_int, c_int),
-    "cuDevicePrimaryCtxRetain": (_POINTER, c_int),
-    "cuCtxSetCurrent": (_POINTER,),
-    "cuModuleLoadDataEx": (_POINTER, _POINTER, c_uint, _POINTER, _POINTER),
-    "cuModuleUnload": (_POINTER,),
-    "cuModuleGetFunction": (_POINTER, _POINTER, _POINTER),
     "cuFuncGetAttribute": (_POINTER, c_int, _POINTER),
-    "cuFuncSetAttribute": (_POINTER, c_int, c_int),
-    "cuMemAlloc_v2": (_POINTER, c_size_t),
-    "cuMemFree_v2": (_ADDRESS,),
-    "cuMemcpyHtoD_v2": (_ADDRESS, _POINTER, c_size_t),
-    "cuMemcpyDtoH_v2": (_POINTER, _ADDRESS, c_size_t),
     "cuMemsetD8_v2": (_ADDRESS, c_ubyte, c_size_t),
     "cuMemsetD8Async": (_ADDRESS, c_ubyte, c_size_t, _POINTER),
-    "cuLaunchKernel": (_POINTER, *[c_uint] * 7, _POINTER, _POINTER, _POINTER),
     "cuStreamCreate": (_POINTER, c_uint),
-    "cuStreamSynchronize": (_POINTER,),
     "cuStreamBeginCapture_v2": (_POINTER, c_int),
     "cuStreamEndCapture": (_POINTER, _POINTER),
     "cuGraphInstantiateWithFlags": (_POINTER, _POINTER, c_uint64),
@@ -77,37 +63,31 @@ OF_KERNELS: Final[Mapping[str, int]] = {  # CUfunction_attribute
     "shared_bytes": 1,
     "local_bytes": 3,
     "registers": 4,
-    "max_dynamic_bytes": 8,
+    "max_dynamic_bytes": DYNAMIC_SHARED_BYTES,
 }
-JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES = 5, 6  # CUjit_option
 THREAD_LOCAL: Final = 1  # CUstreamCaptureMode
 # CUstream_flags: in order with the default stream, on which copies and fills of memory run; these
 # may return before the GPU has done them.
 ORDERED: Final = 0
 
 
-def driver_functions(library: str = LIBRARY) -> Functions:
-    """Return the functions of the driver library of this machine.
+def driver_library(name: str = LIBRARY) -> Library:
+    """Return the driver library of this machine.
 
     Raises:
         DeviceError: there is no such library, or it is older than CUDA 12.
     """
     try:
-        loaded = ctypes.CDLL(library)
+        loaded = ctypes.CDLL(name)
     except OSError as error:
         raise DeviceError(
-            f"cannot use a GPU because {library} cannot be loaded: {error}; expected the driver"
-            " of NVIDIA"
+            f"cannot use a GPU because {name} cannot be loaded: {error}; expected the driver of"
+            " NVIDIA"
         ) from error
-    found = {}
-    for name, types in SIGNATURES.items():
-        try:
-            function = getattr(loaded, name)
-        except AttributeError as error:
+    for function in SIGNATURES:
+        if not hasattr(loaded, function):
             raise DeviceError(
-                f"cannot use a GPU because {library} has no {name}; expected a driver of CUDA 12"
+                f"cannot use a GPU because {name} has no {function}; expected a driver of CUDA 12"
                 " or later"
-            ) from error
-        function.argtypes, function.restype = types, c_int
-        found[name] = function
-    return found
+            )
+    return loaded

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ansorpy.codegen.kernel import PhaseInfo
-from ansorpy.codegen.simt.device.call import DeviceCall
-from ansorpy.codegen.simt.device.driver import DeviceFunction, Driver
+from ansorpy.codegen.simt.device.call import GraphCall
+from ansorpy.codegen.simt.device.driver import DeviceFunction, GpuDriver
 from ansorpy.codegen.simt.device.memory import DeviceArena
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.errors import BuildError
@@ -43,7 +43,7 @@ class LoadedLaunch:
     launch: Launch
     function: DeviceFunction
 
-    def start(self, driver: Driver, addresses: Sequence[int]) -> None:
+    def start(self, driver: GpuDriver, addresses: Sequence[int]) -> None:
         """Launch the kernel in the stream."""
         driver.launch(self.function, self.launch.blocks, self.launch.threads, addresses)
 
@@ -59,7 +59,7 @@ class DeviceKernel:
         DeviceError: a module does not load.
     """
 
-    def __init__(self, built: DeviceCode, driver: Driver) -> None:
+    def __init__(self, built: DeviceCode, driver: GpuDriver) -> None:
         self.buffers, self._driver = built.buffers, driver
         modules: list[int] = []
         weakref.finalize(self, _unload, driver, modules)
@@ -76,7 +76,7 @@ class DeviceKernel:
 
     def _loaded(self, launch: Launch, image: bytes, modules: list[int]) -> LoadedLaunch:
         modules.append(self._driver.load(image, launch.name))
-        function = self._driver.function(modules[-1], launch.name)
+        function = self._driver.kernel(modules[-1], launch.name)
         if not 1 <= launch.threads <= function.max_threads or launch.blocks < 1:
             raise BuildError(
                 f"cannot launch {launch.name} on {launch.blocks} blocks of {launch.threads}"
@@ -107,7 +107,7 @@ class DeviceKernel:
         if any(one.launch.ahead for one in self.launches):
             self._once(addresses, True, RED[0])
 
-    def bind(self, addresses: Sequence[int]) -> DeviceCall:
+    def bind(self, addresses: Sequence[int]) -> GraphCall:
         """Return `run` as a call without arguments, on device memory of its own."""
         arena = DeviceArena(self._driver, self.buffers)
         arena.upload(addresses, RED[0])
@@ -116,7 +116,7 @@ class DeviceKernel:
             for one in self.launches
             if not one.launch.ahead
         ]
-        return DeviceCall(self._driver, starts, arena, tuple(addresses), self)
+        return GraphCall(self._driver, starts, arena, tuple(addresses), self)
 
     def bind_parallel(self, addresses: Sequence[int], threads: int) -> Callable[[], None]:
         """Return `run` as a call without arguments; the threads of this machine do not matter."""
@@ -134,10 +134,10 @@ class DeviceKernel:
         self._arena.download(addresses)
 
 
-def _bound(one: LoadedLaunch, driver: Driver, addresses: Sequence[int]) -> Callable[[], None]:
+def _bound(one: LoadedLaunch, driver: GpuDriver, addresses: Sequence[int]) -> Callable[[], None]:
     return lambda: one.start(driver, addresses)
 
 
-def _unload(driver: Driver, modules: Sequence[int]) -> None:
+def _unload(driver: GpuDriver, modules: Sequence[int]) -> None:
     for module in modules:
         driver.unload(module)

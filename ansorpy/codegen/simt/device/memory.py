@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.codegen.simt.device.driver import Driver
+from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.errors import OverrunError
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.loopir.nodes import Buffer
@@ -23,7 +23,7 @@ class DeviceArena:
     its caller gave it. Its neighbours hold a byte that must neither matter nor change.
     """
 
-    def __init__(self, driver: Driver, buffers: Sequence[Buffer]) -> None:
+    def __init__(self, driver: GpuDriver, buffers: Sequence[Buffer]) -> None:
         self._driver, self._buffers = driver, tuple(buffers)
         self._sizes = [prod(one.extents) * SIZE_BYTES[one.dtype] for one in buffers]
         self._starts: list[int] = []
@@ -80,6 +80,6 @@ class DeviceArena:
         return size + 2 * ZONE_BYTES + ALIGNMENT
 
 
-def _freed(driver: Driver, starts: Sequence[int]) -> None:
+def _freed(driver: GpuDriver, starts: Sequence[int]) -> None:
     for start in starts:
         driver.free(start)

@@ -12,9 +12,10 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, Final
 
-from ansorpy.codegen.simt.device.driver import Driver
+from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.codegen.simt.device.facts import DeviceFacts, facts_of
-from ansorpy.codegen.simt.device.functions import LIBRARY, driver_functions
+from ansorpy.codegen.simt.device.functions import driver_library
+from ansorpy.codegen.simt.driver import LIBRARY
 from ansorpy.errors import DeviceError
 from ansorpy.gpus import Gpu
 from ansorpy.target import Target
@@ -46,7 +47,7 @@ def present_gpus() -> tuple[DeviceFacts, ...]:
     return read_facts(done.stdout)
 
 
-def facts_text(driver: Driver) -> str:
+def facts_text(driver: GpuDriver) -> str:
     """Return the facts of all GPUs as JSON."""
     return json.dumps([asdict(facts_of(driver, number)) for number in range(driver.count())])
 
@@ -62,7 +63,7 @@ def read_facts(text: str) -> tuple[DeviceFacts, ...]:
 
 def _main() -> None:
     try:
-        print(facts_text(Driver(driver_functions())))  # noqa: T201 - the answer of this process
+        print(facts_text(GpuDriver(driver_library())))  # noqa: T201 - the answer of this process
     except DeviceError:
         print("[]")  # noqa: T201
 

@@ -5,10 +5,10 @@ import ctypes
 import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.device.driver import Driver
+from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice, method_name
 from ansorpy.codegen.simt.device.facts import facts_of
-from ansorpy.codegen.simt.device.functions import SIGNATURES, driver_functions
+from ansorpy.codegen.simt.device.functions import SIGNATURES, driver_library
 from ansorpy.codegen.simt.device.present import (
     facts_text,
     present_gpu,
@@ -24,24 +24,24 @@ MEMORY_BYTES = 1 << 20
 
 
 @pytest.fixture
-def driver() -> Driver:
-    made = Driver(EmulatedDevice(MEMORY_BYTES).functions())
+def driver() -> GpuDriver:
+    made = GpuDriver(EmulatedDevice(MEMORY_BYTES).library())
     made.open()
     return made
 
 
-def array_in(driver: Driver, values: "np.ndarray[tuple[int, ...], np.dtype[np.float32]]") -> int:
+def array_in(driver: GpuDriver, values: "np.ndarray[tuple[int, ...], np.dtype[np.float32]]") -> int:
     address = driver.allocate(values.nbytes)
     driver.copy_in(address, values.ctypes.data, values.nbytes)
     return address
 
 
 def test_every_function_of_the_driver_is_emulated() -> None:
-    assert set(EmulatedDevice().functions()) == set(SIGNATURES)
+    assert set(vars(EmulatedDevice().library())) == set(SIGNATURES)
     assert method_name("cuMemsetD8_v2") == "_memset_d8"
 
 
-def test_the_facts_of_a_gpu_are_its_attributes(driver: Driver) -> None:
+def test_the_facts_of_a_gpu_are_its_attributes(driver: GpuDriver) -> None:
     facts = facts_of(driver, 0)
     assert facts.gpu == PRESETS["sm_90"]
     assert facts.target == cuda_target("sm_90")
@@ -54,7 +54,7 @@ def test_the_facts_of_a_gpu_are_its_attributes(driver: Driver) -> None:
 
 def test_a_machine_without_a_driver_has_no_gpu() -> None:
     try:
-        driver_functions()
+        driver_library()
     except DeviceError:
         assert present_gpus() == ()
         assert present_gpu() is None
@@ -63,8 +63,8 @@ def test_a_machine_without_a_driver_has_no_gpu() -> None:
 
 
 def test_nothing_is_done_without_a_context() -> None:
-    driver = Driver(EmulatedDevice().functions())
-    with pytest.raises(DeviceError, match=r"because no context is current \(CUDA_ERROR_INVALID_"):
+    driver = GpuDriver(EmulatedDevice().library())
+    with pytest.raises(DeviceError, match=r"because no context is current: CUDA_ERROR_INVALID_"):
         driver.allocate(16)
     with pytest.raises(DeviceError, match="cannot use GPU 3 because there is no GPU of that numb"):
         driver.open(3)
@@ -72,15 +72,15 @@ def test_nothing_is_done_without_a_context() -> None:
 
 def test_a_library_that_is_not_there_is_named() -> None:
     with pytest.raises(DeviceError, match=r"cannot use a GPU because no\.so\.9 cannot be loaded"):
-        driver_functions("no.so.9")
+        driver_library("no.so.9")
     with pytest.raises(DeviceError, match=r"libc\.so\.6 has no cuInit; expected a driver of CUDA"):
-        driver_functions("libc.so.6")
+        driver_library("libc.so.6")
 
 
-def test_a_launch_computes_and_a_graph_replays_it(driver: Driver) -> None:
+def test_a_launch_computes_and_a_graph_replays_it(driver: GpuDriver) -> None:
     values = np.arange(2 * THREADS, dtype=np.float32)
     x, y = array_in(driver, values), driver.allocate(values.nbytes)
-    function = driver.function(driver.load(doubled().encode(), "m"), "phase0")
+    function = driver.kernel(driver.load(doubled().encode(), "m"), "phase0")
     assert function.max_threads == THREADS
     driver.launch(function, 2, THREADS, (x, y))
     driver.wait()
@@ -98,18 +98,18 @@ def test_a_launch_computes_and_a_graph_replays_it(driver: Driver) -> None:
 
 
 def copied(
-    driver: Driver, address: int, count: int
+    driver: GpuDriver, address: int, count: int
 ) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
     held = np.empty(count, np.float32)
     driver.copy_out(held.ctypes.data, address, held.nbytes)
     return held
 
 
-def test_a_launch_takes_its_addresses_at_once(driver: Driver) -> None:
+def test_a_launch_takes_its_addresses_at_once(driver: GpuDriver) -> None:
     """A recorded launch must not read the array of its parameters later."""
     values = np.ones(2 * THREADS, np.float32)
     x, y = array_in(driver, values), array_in(driver, values)
-    function = driver.function(driver.load(doubled().encode(), "m"), "phase0")
+    function = driver.kernel(driver.load(doubled().encode(), "m"), "phase0")
     driver.begin_capture()
     driver.launch(function, 2, THREADS, (x, y))
     graph = driver.end_capture()
@@ -130,9 +130,9 @@ def test_a_launch_takes_its_addresses_at_once(driver: Driver) -> None:
     ],
 )
 def test_a_launch_of_a_wrong_shape_is_refused(
-    driver: Driver, blocks: int, threads: int, dynamic: int, reason: str
+    driver: GpuDriver, blocks: int, threads: int, dynamic: int, reason: str
 ) -> None:
-    function = driver.function(driver.load(doubled().encode(), "m"), "phase0")
+    function = driver.kernel(driver.load(doubled().encode(), "m"), "phase0")
     x = driver.allocate(4096)
     with pytest.raises(DeviceError, match=rf"cannot launch phase0 on {blocks} blocks.*{reason}"):
         driver.launch(function, blocks, threads, (x, x), dynamic)
@@ -140,8 +140,8 @@ def test_a_launch_of_a_wrong_shape_is_refused(
     driver.wait()
 
 
-def test_dynamic_shared_memory_beyond_48_kib_has_to_be_allowed(driver: Driver) -> None:
-    function = driver.function(driver.load(SHARED.encode(), "m"), "phase0")
+def test_dynamic_shared_memory_beyond_48_kib_has_to_be_allowed(driver: GpuDriver) -> None:
+    function = driver.kernel(driver.load(SHARED.encode(), "m"), "phase0")
     assert function.shared_bytes == 256
     x = driver.allocate(4096)
     driver.allow_dynamic(function, 100 << 10)
@@ -151,7 +151,7 @@ def test_dynamic_shared_memory_beyond_48_kib_has_to_be_allowed(driver: Driver) -
         driver.allow_dynamic(function, 227 << 10)  # with its own 256 bytes it is too much
 
 
-def test_the_log_of_a_module_that_does_not_load_is_told(driver: Driver) -> None:
+def test_the_log_of_a_module_that_does_not_load_is_told(driver: GpuDriver) -> None:
     wrong = doubled().replace("fadd float %a, %a", "fadd float %a, %c")
     with pytest.raises(DeviceError, match=r"cannot load m because the driver cannot compile the P"):
         driver.load(wrong.encode(), "m")
@@ -162,10 +162,10 @@ def test_the_log_of_a_module_that_does_not_load_is_told(driver: Driver) -> None:
     with pytest.raises(
         DeviceError, match="cannot find kernel phase7 because the module has no ker"
     ):
-        driver.function(driver.load(doubled().encode(), "m"), "phase7")
+        driver.kernel(driver.load(doubled().encode(), "m"), "phase7")
 
 
-def test_full_memory_is_an_error_of_its_own(driver: Driver) -> None:
+def test_full_memory_is_an_error_of_its_own(driver: GpuDriver) -> None:
     with pytest.raises(DeviceMemoryError, match="cannot allocate 2097152 bytes on the GPU because"):
         driver.allocate(2 * MEMORY_BYTES)
     half = driver.allocate(MEMORY_BYTES)
@@ -173,7 +173,7 @@ def test_full_memory_is_an_error_of_its_own(driver: Driver) -> None:
     driver.free(driver.allocate(MEMORY_BYTES))
 
 
-def test_a_copy_outside_of_memory_is_refused(driver: Driver) -> None:
+def test_a_copy_outside_of_memory_is_refused(driver: GpuDriver) -> None:
     values = np.zeros(8, np.float32)
     address = driver.allocate(values.nbytes)
     with pytest.raises(DeviceError, match="cannot copy to the GPU"):
@@ -182,27 +182,27 @@ def test_a_copy_outside_of_memory_is_refused(driver: Driver) -> None:
         driver.copy_out(values.ctypes.data, address, values.nbytes + 1)
 
 
-def test_an_illegal_address_ends_the_context(driver: Driver) -> None:
-    function = driver.function(driver.load(doubled().encode(), "m"), "phase0")
+def test_an_illegal_address_ends_the_context(driver: GpuDriver) -> None:
+    function = driver.kernel(driver.load(doubled().encode(), "m"), "phase0")
     driver.launch(function, 2, 64, (64, 64))  # an error of the kernel is told at the next wait
     with pytest.raises(DeviceFault, match="cannot wait for the GPU because a kernel accessed mem"):
         driver.wait()
     for call in (driver.wait, driver.event, lambda: driver.allocate(16)):
-        with pytest.raises(DeviceFault, match=r"CUDA_ERROR_ILLEGAL_ADDRESS, 700"):
+        with pytest.raises(DeviceFault, match=r"CUDA_ERROR_ILLEGAL_ADDRESS \(700\)"):
             call()
     driver.free(64)  # memory ended with the context: nothing to free
     assert "700" in driver.fault
 
 
-def test_threads_that_do_not_meet_end_the_context(driver: Driver) -> None:
-    function = driver.function(driver.load(PARTED.encode(), "m"), "phase0")
+def test_threads_that_do_not_meet_end_the_context(driver: GpuDriver) -> None:
+    function = driver.kernel(driver.load(PARTED.encode(), "m"), "phase0")
     x = driver.allocate(4096)
     driver.launch(function, 1, 64, (x, x))
-    with pytest.raises(DeviceFault, match=r"because a kernel failed \(CUDA_ERROR_LAUNCH_FAILED"):
+    with pytest.raises(DeviceFault, match=r"because a kernel failed: CUDA_ERROR_LAUNCH_FAILED"):
         driver.wait()
 
 
-def test_a_capture_with_an_error_is_dropped(driver: Driver) -> None:
+def test_a_capture_with_an_error_is_dropped(driver: GpuDriver) -> None:
     driver.begin_capture()
     with pytest.raises(DeviceError, match="not permitted while a stream is captured"):
         driver.wait()
@@ -215,7 +215,7 @@ def test_a_capture_with_an_error_is_dropped(driver: Driver) -> None:
         driver.end_capture()
 
 
-def test_events_have_the_order_of_the_stream(driver: Driver) -> None:
+def test_events_have_the_order_of_the_stream(driver: GpuDriver) -> None:
     first, last = driver.event(), driver.event()
     driver.record(first)
     driver.fill_in_stream(driver.allocate(1 << 16), 1, 1 << 16)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ansorpy.codegen.simt.device import emulated
-from ansorpy.codegen.simt.device.driver import Driver
+from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice
 from ansorpy.codegen.simt.device.kernel import DeviceCode, DeviceKernel
 from ansorpy.codegen.simt.device.memory import ZONE_BYTES
@@ -18,8 +18,8 @@ from tests.codegen.simt.device.texts import PARTED, SHARED, THREADS, code, doubl
 COUNT = 2 * THREADS
 
 
-def opened(memory_bytes: int = 1 << 24) -> Driver:
-    driver = Driver(EmulatedDevice(memory_bytes).functions())
+def opened(memory_bytes: int = 1 << 24) -> GpuDriver:
+    driver = GpuDriver(EmulatedDevice(memory_bytes).library())
     driver.open()
     return driver
 

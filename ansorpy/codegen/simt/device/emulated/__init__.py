@@ -8,7 +8,7 @@ from functools import cache
 
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.codegen.simt.device.backend import refuse_source
-from ansorpy.codegen.simt.device.driver import Driver
+from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice
 from ansorpy.codegen.simt.device.kernel import DeviceCode, DeviceKernel
 from ansorpy.codegen.simt.launch import SimtCode
@@ -59,8 +59,8 @@ def prepare_threads() -> None:
 
 
 @cache
-def driver() -> Driver:
+def driver() -> GpuDriver:
     """Return the emulated driver of this process with its context."""
-    opened = Driver(EmulatedDevice().functions())
+    opened = GpuDriver(EmulatedDevice().library())
     opened.open()
     return opened

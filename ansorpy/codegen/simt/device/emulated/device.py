@@ -9,6 +9,7 @@ import ctypes
 import re
 from collections.abc import Callable
 from ctypes import c_int
+from types import SimpleNamespace
 from typing import Any, Final
 
 from ansorpy.codegen.simt.device.emulated.devices import DeviceCalls
@@ -16,7 +17,7 @@ from ansorpy.codegen.simt.device.emulated.memory import MemoryCalls
 from ansorpy.codegen.simt.device.emulated.modules import ModuleCalls
 from ansorpy.codegen.simt.device.emulated.state import INVALID_CONTEXT, NOT_INITIALIZED, UNKNOWN
 from ansorpy.codegen.simt.device.emulated.streams import StreamCalls
-from ansorpy.codegen.simt.device.functions import SIGNATURES, Functions
+from ansorpy.codegen.simt.device.functions import SIGNATURES, Library
 
 _BEFORE_CONTEXT: Final = ("cuInit", "cuDriver", "cuDevice", "cuCtx", "cuGetError")
 
@@ -24,12 +25,13 @@ _BEFORE_CONTEXT: Final = ("cuInit", "cuDriver", "cuDevice", "cuCtx", "cuGetError
 class EmulatedDevice(DeviceCalls, MemoryCalls, ModuleCalls, StreamCalls):
     """One emulated GPU behind C functions."""
 
-    def functions(self) -> Functions:
-        """Return every function as a C function of its signature."""
-        made = {}
+    def library(self) -> Library:
+        """Return the driver library: every function as a C function of its signature."""
+        made = SimpleNamespace()
         for name, types in SIGNATURES.items():
             method = getattr(self, method_name(name))
-            made[name] = ctypes.CFUNCTYPE(c_int, *types)(self._guarded(name, method))
+            function = ctypes.CFUNCTYPE(c_int, *types)(self._guarded(name, method))
+            setattr(made, name, function)
         return made
 
     def _guarded(self, name: str, method: Callable[..., int]) -> Callable[..., int]:

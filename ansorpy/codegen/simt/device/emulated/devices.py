@@ -56,6 +56,9 @@ class DeviceCalls(DeviceState):
     def _device_primary_ctx_retain(self, out: int, device: int) -> int:
         return self._new(out, "context") if device == 0 else INVALID_DEVICE
 
+    def _ctx_synchronize(self) -> int:
+        return self._settled()
+
     def _ctx_set_current(self, context: int) -> int:
         self._has_context = self._objects.get(context) == "context"
         return SUCCESS if self._has_context else INVALID_CONTEXT

@@ -51,6 +51,11 @@ class MemoryCalls(DeviceState):
     def _memcpy_dto_h(self, target: int, address: int, size: int) -> int:
         return self._moved(target, address, size, address)
 
+    def _memcpy_dto_d(self, target: int, source: int, size: int) -> int:
+        if not self._holds(source, size):
+            return INVALID_VALUE
+        return self._moved(target, source, size, target)
+
     def _memset_d8(self, address: int, byte: int, size: int) -> int:
         if self._recorded is not None:
             self._spoiled = True

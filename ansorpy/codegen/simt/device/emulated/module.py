@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ansorpy.codegen.simt.device.emulated.facts import ARCH
-from ansorpy.codegen.simt.emulator.host_text import BYTES
+from ansorpy.codegen.simt.emulator.instrument import BYTES
 from ansorpy.codegen.simt.emulator.loader import EmulatedKernel, build_texts
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.errors import BuildError

@@ -19,7 +19,8 @@ from ansorpy.codegen.simt.device.emulated.state import (
     put_text,
     word,
 )
-from ansorpy.codegen.simt.device.functions import JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, OF_KERNELS
+from ansorpy.codegen.simt.device.functions import OF_KERNELS
+from ansorpy.codegen.simt.driver import ERROR_LOG, ERROR_LOG_BYTES
 from ansorpy.errors import BuildError, RunError
 
 MOST_BLOCKS: Final = (1 << 31) - 1
@@ -38,19 +39,19 @@ class ModuleCalls(DeviceState):
                 c_int.from_address(names + 4 * k).value: word(values + 8 * k)
                 for k in range(options)
             }
-            if asked.get(JIT_ERROR_LOG):
-                put_text(asked[JIT_ERROR_LOG], asked[JIT_ERROR_LOG_BYTES], str(error))
+            if asked.get(ERROR_LOG):
+                put_text(asked[ERROR_LOG], asked[ERROR_LOG_BYTES], str(error))
             return INVALID_PTX
         return self._new(out, module)
 
     def _module_unload(self, module: int) -> int:
         return SUCCESS if self._objects.pop(module, None) is not None else INVALID_HANDLE
 
-    def _module_get_function(self, out: int, module: int, name: int) -> int:
+    def _module_get_function(self, out: int, module: int, name: bytes) -> int:
         held = self._objects.get(module)
         if not isinstance(held, EmulatedModule):
             return INVALID_HANDLE
-        if ctypes.string_at(name).decode() != held.name:
+        if name.decode() != held.name:
             return NOT_FOUND
         return self._new(out, EmulatedFunction(held))
 
