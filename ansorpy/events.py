@@ -99,7 +99,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswer:
-    """The first choice of the cost model was built, checked and written, before any trial.
+    """A choice of the cost model was built, checked and written, before any trial.
 
     The zip holds a library and no `kernel.py`. It passed the `cases` named; `best_s` is its time
     in these cases, `seconds` the age of the tuning. `library` is the library, to be linked with

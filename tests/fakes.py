@@ -9,10 +9,11 @@ from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.printer import text
 from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.pool import Exported, MeasurePool
+from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.delivered import CallJob
 from ansorpy.measure.timing.delivered_call import DeliveredCall
 from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.shortlist import ShortlistTime
 from ansorpy.measure.unbound import Unbound, bound
 from ansorpy.target import Target
@@ -112,7 +113,7 @@ class FakePool:
     def end_call(self, calling: DeliveredCall) -> Failed | None:
         return Failed("wrong", "C[0] is 1, not 2") if self.fails else None
 
-    def export(self, what: Export, first_only: bool = False) -> Exported | Failed:
+    def export(self, *exports: Export, first_only: bool = False) -> Exported | Failed:
         return Failed("build", "a fake pool has no libraries")
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ Values without numba or LLVM: they cross the borders of processes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 from ansorpy.codegen.kernel import PhaseInfo
@@ -22,7 +22,7 @@ class Export:
     program: Program
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    constants: Mapping[str, bytes]
+    constants: Mapping[str, bytes] = field(hash=False)
     prefix: str
     linkers: Sequence[Sequence[str]] = LINKERS
 

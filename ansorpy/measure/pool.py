@@ -6,21 +6,19 @@ Candidates pass the build-run pipeline (`workers.pipeline`) between builders and
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, Self
 
-from ansorpy.codegen.exported_types import Export, Library
+from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.backend import SHARED
 from ansorpy.measure.code_cache import CodeCache
-from ansorpy.measure.outcome import Failed, Measured, Outcome
-from ansorpy.measure.protocols import BuildRequest
+from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.measure.roofline import attainable_flop_per_s
-from ansorpy.measure.timing import delivered_call, final_race, shortlist
+from ansorpy.measure.timing import delivered_call, final_race, libraries, shortlist
 from ansorpy.measure.timing.batch import BatchMeasurer
 from ansorpy.measure.timing.delivered_call import DeliveredCall
 from ansorpy.measure.timing.interleave import PairedTimes
+from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.local_slot import LocalSlot
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.timing.shortlist import ShortlistTime
@@ -34,14 +32,6 @@ from ansorpy.te.dag import Dag
 
 SOURCE_BUILDERS: Final = 2  # builders that load numba before the race: finalists build side by side
 CORE_PEAK: Final = "ansorpy.measure.roofline:core_peak"
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """A library whose own functions passed every case, and their times."""
-
-    library: Library
-    outcome: Measured
 
 
 class SharedProcesses:
@@ -138,7 +128,7 @@ class MeasurePool:
         """Start to build a kernel that is going to race, on two builders; return at once."""
         with self._intact():
             request = self.batches.request_of(kernel)
-            self.queue.prebuild_source(request, self.settings.source_timeout_s, SOURCE_BUILDERS)
+            self.queue.prebuild_one(request, self.settings.source_timeout_s, SOURCE_BUILDERS)
 
     def race(
         self,
@@ -239,28 +229,22 @@ class MeasurePool:
         with self._intact():
             return delivered_call.end_call(self.slot, call)
 
-    def export(self, what: Export, first_only: bool = False) -> Exported | Failed:
-        """Build a library, run every case through its own functions, and time it.
+    def export(self, *exports: Export, first_only: bool = False) -> Exported | Failed:
+        """Build libraries, run every case through their own functions, and time them.
 
         Args:
             first_only: run the first case only, dense random numbers, for a first answer.
+
+        Returns:
+            The fastest library that passed every case; if none did, the failure of the first one.
         """
-        request = BuildRequest(SHARED, what, self.target)
         with self._intact():
-            done = self.queue.build(request, self.settings.build_timeout_s)
-            if isinstance(done, Failed):
-                return done
-            assert isinstance(done.built, Library)
-            cases = self.cases.first() if first_only else self.cases.all()
-            folder = self.cases.of(what.program.meaning, cases)
-            self.queue.wait_quiet()
-            with self.slot.reserve():
-                outcome = self.slot.try_library(done.built, folder)
+            timeout_s = self.settings.build_timeout_s
+            found = libraries.fastest(
+                self.queue, self.slot, exports, self.target, first_only, timeout_s
+            )
             self.workers.start_others()  # not earlier: their imports would delay a first answer
-        if isinstance(outcome, Failed):
-            return outcome
-        assert isinstance(outcome, Measured), "a slot times a library"
-        return Exported(done.built, outcome)
+        return found
 
     def _get_ready(self) -> None:
         """Start every process, and make the cases while they import."""

@@ -47,6 +47,7 @@ class TrialRequest:
                every case only for a faster one
     reference  the reference kernel and its usual cost, to be timed beside the candidate (ADR-0074)
     fresh      run it in a process, or on a context, that no other candidate has used
+    first_only the first case is every case
     """
 
     built: MachineCode
@@ -54,6 +55,7 @@ class TrialRequest:
     best_s: float | None = None
     reference: tuple[MachineCode, float] | None = None
     fresh: bool = False
+    first_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Slot(Protocol):
     def cores(self) -> frozenset[int]:
         """The cores of this machine that must be idle while it measures; empty if elsewhere."""
 
-    def prepare(self, meanings: Iterable[Dag | None]) -> None:
+    def prepare(self, meanings: Iterable[Dag | None], first_only: bool = False) -> None:
         """Make the cases for programs of these meanings; called before `reserve`."""
 
     def reserve(self) -> AbstractContextManager[None]:

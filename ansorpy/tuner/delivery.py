@@ -69,7 +69,8 @@ class Deliveries:
 
         The first trial of the search, if there is one, measures the same candidate.
         """
-        found = first_answer.answer(task, model, self._pools.of(task), seed, self._out)
+        pool = self._pools.of(task)
+        found = first_answer.answer(task, model, pool, seed, self._out, timed=self._hasty)
         if found is None:
             return
         task.first = found.candidate
@@ -155,7 +156,8 @@ class Deliveries:
             leaders = sorted(cost_s, key=cost_s.__getitem__) or leaders
         plan = naive(task.dag, task.target)
         plain = Candidate(task.add_plan(plan, plan_text(plan)), plan.smallest_row)
-        done = first_answer.deliver_library(task, [*leaders[:RACES], plain], pool, self._out)
+        attempts = [[one] for one in (*leaders[:RACES], plain)]
+        done = first_answer.deliver_library(task, attempts, pool, self._out)
         if done is None:
             return final_race.empty_result(task, [])
         self._written.setdefault(task.name, set()).add(done.kernel)

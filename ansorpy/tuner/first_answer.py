@@ -1,10 +1,13 @@
 """The first answer: the choice of the cost model, built and checked before the first trial.
 
-Source: docs/adr/0058-first-answer.md.
+Without trials, the best choices of several plans are timed, and the fastest is the answer.
+
+Source: docs/adr/0058-first-answer.md, docs/adr/0144-first-answers-without-trials-are-timed.md.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -13,11 +16,12 @@ import numpy as np
 
 from ansorpy.artifact.archive import pack_native
 from ansorpy.artifact.rate import Rate
-from ansorpy.codegen.exported_types import Library
+from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.cost.model import CostModel, ForTask
 from ansorpy.errors import LoweringError
 from ansorpy.events import FirstAnswer, TaskResult
-from ansorpy.measure.pool import Exported, MeasurePool
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing.libraries import Exported
 from ansorpy.plan.bind import bind
 from ansorpy.search import Candidate, EvolutionSettings, evolve
 from ansorpy.state.steps import reformulations
@@ -27,13 +31,14 @@ from ansorpy.tuner.twins import renamed
 
 PLANS: Final = 16  # about so many plans are looked at: to record their features takes longest
 ATTEMPTS: Final = 3  # the next best, where a choice cannot be built or is wrong
+TIMED: Final = 4  # plans whose best choices are timed if there are no trials
 CASES: Final = ("random",)  # cases that it passed: dense numbers, both ways, between guard pages
 # No trial will correct a choice, so that the pressure is higher than in a search. More pressure or
 # a smaller population ends at the first good row; after six iterations little is left to gain.
 SETTINGS: Final = EvolutionSettings(
     population=2048,
     iterations=6,
-    keep=ATTEMPTS,
+    keep=TIMED * ATTEMPTS,
     keep_of_plan=ATTEMPTS,
     plan_floor=0.1,
     pressure=16.0,
@@ -96,27 +101,47 @@ def answer(
     seed: int,
     out: Path,
     clock: Callable[[], float] = time.time,
+    timed: bool = False,
 ) -> First | None:
-    """Build and check the best choice and write its zips; None if every attempt failed."""
-    return deliver_library(task, choose(task, model, seed), pool, out, clock, first_only=True)
+    """Build and check the best choice and write its zips; None if every attempt failed.
+
+    Args:
+        timed: time the best choices of several plans, unless trials are known, and take the
+            fastest: no trial will correct the model.
+    """
+    found = choose(task, model, seed)
+    together = _best_of_plans(found) if timed and not task.ranked() else []
+    rest = [one for one in found if one not in together]
+    attempts = [together, *([one] for one in rest[:ATTEMPTS])]
+    return deliver_library(task, attempts, pool, out, clock, first_only=True)
+
+
+def _best_of_plans(found: Sequence[Candidate]) -> list[Candidate]:
+    """Return the first candidate of each plan, at most `TIMED`."""
+    best: dict[int, Candidate] = {}
+    for candidate in found:
+        best.setdefault(candidate.plan, candidate)
+    return list(best.values())[:TIMED]
 
 
 def deliver_library(
     task: Task,
-    candidates: Sequence[Candidate],
+    attempts: Sequence[Sequence[Candidate]],
     pool: MeasurePool,
     out: Path,
     clock: Callable[[], float] = time.time,
     first_only: bool = False,
 ) -> First | None:
-    """Write the zips of the first candidate whose library passes; None if none does.
+    """Write the zips of the fastest library of the first attempt that has one; None if none has.
 
     Args:
+        attempts: candidates that are timed together; a library that fails its cases is no library.
         first_only: the cases of a first answer, instead of all.
     """
-    for candidate in candidates:
-        done = _exported(task, candidate, pool, first_only)
-        if done is not None:
+    for candidates in attempts:
+        found = _exported(task, candidates, pool, first_only)
+        if found is not None:
+            candidate, done = found
             (record,) = task.records([candidate], [done.outcome], clock)
             became = "; ".join(map(str, reformulations(task.plans[candidate.plan].state)))
             paths = []
@@ -129,13 +154,19 @@ def deliver_library(
 
 
 def _exported(
-    task: Task, candidate: Candidate, pool: MeasurePool, first_only: bool
-) -> Exported | None:
-    """Return the checked library of a candidate, None if it cannot be called."""
-    try:
-        program = bind(task.plans[candidate.plan], candidate.row, task.target)
-    except LoweringError:
+    task: Task, candidates: Sequence[Candidate], pool: MeasurePool, first_only: bool
+) -> tuple[Candidate, Exported] | None:
+    """Return the fastest candidate with its checked library, None if none can be called."""
+    exports: dict[str, tuple[Candidate, Export]] = {}  # by prefix
+    for candidate in candidates:
+        text = f"{task.workload} {task.texts[candidate.plan]} {candidate.row}"
+        with suppress(LoweringError):
+            program = bind(task.plans[candidate.plan], candidate.row, task.target)
+            export = export_program(task, program, text)
+            exports[export.prefix] = candidate, export
+    if not exports:
         return None
-    text = f"{task.workload} {task.texts[candidate.plan]} {candidate.row}"
-    done = pool.export(export_program(task, program, text), first_only)
-    return done if isinstance(done, Exported) and done.library.linked else None
+    done = pool.export(*(export for _, export in exports.values()), first_only=first_only)
+    if not isinstance(done, Exported) or not done.library.linked:
+        return None
+    return exports[done.library.prefix][0], done

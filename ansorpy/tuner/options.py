@@ -30,8 +30,9 @@ class TuneOptions:
     trials: Annotated[
         int,
         Option(
-            "Candidates to measure, all tasks together. 0, on this machine only: the choice of the"
-            " cost model is verified and delivered as a library, in about two seconds.",
+            "Candidates to measure, all tasks together. 0, on this machine only: the best"
+            " choices of the cost model are timed, and the fastest is verified and delivered as a"
+            " library, in about two seconds.",
             OptionLimits(least=0, most=MAX_TRIALS),
             service=OptionLimits(least=1, most=100_000),
             budget=True,

@@ -1,19 +1,17 @@
 """The measuring processes of the tasks, a few open at a time."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.request import Request
 from ansorpy.tuner.task import Task
 
 OPEN_POOLS = 3  # open pools at most; each holds a process per core and the reference results
-
-ONE_KERNEL: Mapping[str, Any] = {"builders": 1, "runner": False}  # more processes would delay it
 
 Open = Callable[[Dag, Target], MeasurePool]
 
@@ -61,11 +59,14 @@ class SharedPools(Pools):
         self._shared.close()
 
 
-def shared_pools(target: Target, trials: int, settings: MeasureSettings | None = None) -> Pools:
-    """Return pools for tasks of one target.
+def shared_pools(request: Request, settings: MeasureSettings | None = None) -> Pools:
+    """Return pools for the tasks of a request.
 
-    Args:
-        trials: 0: pools that build and check one kernel after the other, and start fast.
+    Without trials nothing needs the runner. The start of a second builder would delay the answers
+    of a few tasks.
     """
     settings = settings or MeasureSettings()
-    return SharedPools(target, settings if trials else replace(settings, **ONE_KERNEL))
+    if not request.trials:
+        few = len(request.dags) <= OPEN_POOLS
+        settings = replace(settings, runner=False, builders=1 if few else settings.builders)
+    return SharedPools(request.target, settings)

@@ -195,7 +195,7 @@ def local_pools(request: Request) -> Callable[[], Pools]:
         SpecError: the kernel has more threads than this machine has cores.
     """
     require_cores(request.target.cores, len(usable_cores()), "this machine")
-    return partial(shared_pools, request.target, request.trials)
+    return partial(shared_pools, request)
 
 
 def writable(folder: Path) -> Path:

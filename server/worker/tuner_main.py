@@ -140,7 +140,7 @@ def load_engine(settings: ServiceSettings) -> Tune:
     ) -> Iterator[ModelEvent | ModelResult]:
         measuring = MeasureSettings(folder=str(out.parent), sandbox=settings.sandbox)
         if isinstance(journal, ModelJournal):
-            pools = lambda asked: shared_pools(asked.target, asked.trials, measuring)  # noqa: E731
+            pools = lambda asked: shared_pools(asked, measuring)  # noqa: E731
             return tune_model(submission, journal, out, pools)
         machine = local_target(submission.cores)
         # Not the first answer: a kernel of the service has a kernel.py.

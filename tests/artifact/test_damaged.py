@@ -22,7 +22,7 @@ from ansorpy.artifact.folder import PREFIX, reap
 from ansorpy.artifact.package import LIBRARY, MANIFEST, box, read_bytes
 from ansorpy.errors import PackageError
 from ansorpy.frontends.tc.text import parse
-from ansorpy.measure.pool import Exported
+from ansorpy.measure.timing.libraries import Exported
 from ansorpy.tuner.contestant import Contestant
 from ansorpy.tuner.task import Task
 from tests.artifact.mutations import crafted, mutated, resealed

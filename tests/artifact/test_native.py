@@ -21,7 +21,8 @@ from ansorpy.codegen.exported_types import Library
 from ansorpy.errors import PackageError
 from ansorpy.measure.host import local_target
 from ansorpy.measure.outcome import Failed, Measured
-from ansorpy.measure.pool import Exported, MeasurePool
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing.libraries import Exported
 from ansorpy.records import Race, Record
 from ansorpy.replay import plan_text
 from ansorpy.rules import CPU

@@ -105,7 +105,7 @@ class InProcessSlot(Answers):
         self._outcome = outcome
         self._answer: Outcome | Checked | None = None
 
-    def prepare(self, meanings: Iterable[Dag | None]) -> None:
+    def prepare(self, meanings: Iterable[Dag | None], first_only: bool = False) -> None:
         self.prepared |= set(meanings)
 
     def reserve(self) -> AbstractContextManager[None]:

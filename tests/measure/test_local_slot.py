@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from ansorpy.codegen.exported_types import Library
+from ansorpy.measure.backend import SHARED
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.measure.protocols import Checked, CheckRequest, TrialRequest
 from ansorpy.measure.timing.drift import QUIET
@@ -14,12 +16,14 @@ from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.measure.verify.case_folders import CaseFolders
 from ansorpy.measure.workers.pool import WorkerPool
 from ansorpy.measure.workers.replies import Returned
+from ansorpy.measure.workers.worker import Worker
 from tests.measure.fake import FakeBuilt
 
 QUICK = Measured((2e-4,))
 GOOD_LOUD = Measured((2e-3,), slowdown=20.0)  # cost 0.1 ms
 BAD_LOUD = Measured((2e-2,), slowdown=20.0)  # cost 1 ms
 BUILT = FakeBuilt("good", ())
+FIRST = Path("first")
 
 
 class Scripted:
@@ -28,9 +32,11 @@ class Scripted:
     def __init__(self, outcomes: list[Outcome]) -> None:
         self.outcomes = outcomes
         self.calls: list[tuple[str, float, bool]] = []
+        self.jobs: list[Any] = []
 
     def send(self, function: str, argument: Any, timeout_s: float, *, fresh: bool = False) -> None:
         self.calls.append((function.rpartition(":")[2], timeout_s, fresh))
+        self.jobs.append(argument)
 
     def receive(self) -> Returned:
         timed = self.calls[-1][0] in ("trial", "time_parallel")
@@ -40,7 +46,7 @@ class Scripted:
 def slot_of(cores: int, outcomes: list[Outcome]) -> tuple[LocalSlot, Scripted]:
     worker = Scripted(outcomes)
     workers = SimpleNamespace(threads=cores, slot=worker, runner=worker, quiet=frozenset())
-    cases = SimpleNamespace(of=lambda meaning: Path())
+    cases = SimpleNamespace(of=lambda meaning, cases=None: cases or Path(), first=lambda: FIRST)
     return LocalSlot(cast(WorkerPool, workers), cast(CaseFolders, cases), MeasureSettings()), worker
 
 
@@ -73,6 +79,19 @@ def test_a_trial_on_several_threads_is_timed_between_two_checks() -> None:
     assert answer_of(slot, TrialRequest(BUILT, None)) == QUICK
     functions = [function for function, _, _ in worker.calls]
     assert functions == ["glance_at", "prepare", "time_parallel", "check"]
+
+
+def test_a_library_is_checked_and_timed_through_its_own_functions() -> None:
+    slot, worker = slot_of(1, [QUICK])
+    library = Library(b"", b"", (), (), "mm", (), 0, 0)
+    assert answer_of(slot, TrialRequest(library, None, fresh=True, first_only=True)) == QUICK
+    assert [(job.backend, job.folder) for job in worker.jobs] == [(SHARED, str(FIRST))]
+    slot, worker = slot_of(2, [QUICK])
+    libraries = Scripted([QUICK])
+    slot.workers.library_runner = cast(Worker, libraries)
+    assert answer_of(slot, TrialRequest(library, None)) == QUICK
+    assert [function for function, _, _ in worker.calls] == ["glance_at", "check"]
+    assert [function for function, _, _ in libraries.calls] == ["prepare", "time_parallel"]
 
 
 @pytest.mark.parametrize("cores", [1, 2])

@@ -247,7 +247,7 @@ class Sleeper:
         begin, end = self.span()
         return Measured((begin, end))
 
-    def prepare(self, meanings: Iterable[Dag | None]) -> None:
+    def prepare(self, meanings: Iterable[Dag | None], first_only: bool = False) -> None:
         """Do nothing."""
 
     def reserve(self) -> AbstractContextManager[None]:

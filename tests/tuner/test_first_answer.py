@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import ansorpy
+from ansorpy.codegen.exported_types import Export
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.events import Event, Finished, FirstAnswer, RoundDone, Stopping
 from ansorpy.measure.host import local_target
-from ansorpy.measure.outcome import Measured
+from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.measure.timing.libraries import Exported
 from ansorpy.population import sample
 from ansorpy.records import MemoryStore
 from ansorpy.rules import CPU
@@ -75,6 +78,44 @@ def test_the_choice_is_the_best_by_the_model_and_deterministic() -> None:
     ]
     typical = np.median(np.concatenate(model.predict(batches)))
     assert again[2] > 2 * typical
+
+
+@pytest.mark.parametrize("trials", [0, 8])
+def test_best_choices_of_plans_are_timed_together_if_no_trial_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trials: int
+) -> None:
+    told: list[tuple[str, ...]] = []
+    export = MeasurePool.export
+
+    def noted(pool: MeasurePool, *exports: Export, first_only: bool = False) -> Exported | Failed:
+        told.append(tuple(one.prefix for one in exports))
+        return export(pool, *exports, first_only=first_only)
+
+    monkeypatch.setattr(MeasurePool, "export", noted)
+    events = run(Request((matmul(),), local_target(1), trials=trials), CPU, MemoryStore(), tmp_path)
+    answer = next(event for event in events if isinstance(event, FirstAnswer))
+    assert len(told) == 1
+    assert len(set(told[0])) == (1 if trials else first_answer.TIMED)
+    assert answer.library is not None
+    assert answer.library.prefix in told[0]
+
+
+def test_if_no_choice_passes_the_next_ones_are_tried_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    export = MeasurePool.export
+
+    def refused(pool: MeasurePool, *exports: Export, first_only: bool = False) -> Exported | Failed:
+        told.append(len(exports))
+        if len(told) < 3:
+            return Failed("wrong", "C[0] is 1, not 2")
+        return export(pool, *exports, first_only=first_only)
+
+    monkeypatch.setattr(MeasurePool, "export", refused)
+    events = run(Request((matmul(),), local_target(1), trials=0), CPU, MemoryStore(), tmp_path)
+    assert [event for event in events if isinstance(event, FirstAnswer)]
+    assert told == [first_answer.TIMED, 1, 1]
 
 
 def test_measured_candidates_come_before_predicted_ones() -> None:

@@ -59,10 +59,10 @@ class LocalSlot:
         """The cores of the slot and their SMT siblings."""
         return self.workers.quiet
 
-    def prepare(self, meanings: Iterable[Dag | None]) -> None:
-        """Make the cases of these meanings."""
+    def prepare(self, meanings: Iterable[Dag | None], first_only: bool = False) -> None:
+        """Make the cases of these meanings, or the first one only."""
         for meaning in meanings:
-            self.cases.of(meaning)
+            self._folder(meaning, first_only)
 
     def reserve(self) -> AbstractContextManager[None]:
         """Keep other jobs of this machine from timing on the cores of the slot."""
@@ -92,13 +92,8 @@ class LocalSlot:
             return answer
         return None
 
-    def try_library(self, library: Library, cases: Path) -> Outcome:
-        """Check and time a library through its own functions; wait for the outcome.
-
-        Args:
-            cases: the folder of the cases.
-        """
-        return completed(self._library_calls(self._trial(library, cases, backend=SHARED)))
+    def _folder(self, meaning: Dag | None, first_only: bool) -> Path:
+        return self.cases.of(meaning, self.cases.first() if first_only else None)
 
     def _send(self, call: WorkerCall) -> None:
         self._worker = call.worker
@@ -110,21 +105,18 @@ class LocalSlot:
         cases: Path,
         best_s: float | None = None,
         reference: tuple[MachineCode, float] | None = None,
-        backend: str | None = None,
     ) -> Trial:
         """Return the argument of a worker that checks or times machine code."""
         settings, threads = self.settings, self.workers.threads
-        return Trial(
-            backend or settings.backend, built, str(cases), settings.sampling, threads, best_s,
-            reference,
-        )  # fmt: skip
+        backend = SHARED if isinstance(built, Library) else settings.backend
+        return Trial(backend, built, str(cases), settings.sampling, threads, best_s, reference)
 
     def _calls_of(self, request: TrialRequest | CheckRequest) -> Calls[Outcome | Checked]:
-        cases = self.cases.of(request.meaning)
         if isinstance(request, TrialRequest):
+            cases = self._folder(request.meaning, request.first_only)
             job = self._trial(request.built, cases, request.best_s, request.reference)
             return self._trial_calls(job, request.fresh)
-        job = self._trial(request.built, cases)
+        job = self._trial(request.built, self._folder(request.meaning, False))
         if request.glance_s is None:
             return self._check(job, True, self.settings.race_timeout_s)
         return self._check(job, True, request.glance_s, "glance_at")
@@ -149,9 +141,11 @@ class LocalSlot:
         glanced = yield from self._check(job, fresh, timeout_s, "glance_at")
         if isinstance(glanced, Failed):
             return glanced
+        # A library starts threads of its own, which OpenMP in the runner would have bound.
+        runner = workers.library_runner if job.backend == SHARED else workers.runner
         # A runner that was replaced imports first; its imports do not count against the time-out.
-        yield WorkerCall(workers.runner, PREPARE, job.backend, START_S)
-        outcome = yield from self._time(workers.runner, "time_parallel", job, False)
+        yield WorkerCall(runner, PREPARE, job.backend, START_S)
+        outcome = yield from self._time(runner, "time_parallel", job, False)
         if not isinstance(outcome, Measured):
             return outcome
         check_s = outcome.check_s + glanced.check_s
@@ -161,20 +155,6 @@ class LocalSlot:
                 return checked
             check_s += checked.check_s
         return replace(outcome, check_s=check_s)
-
-    def _library_calls(self, job: Trial) -> Calls[Outcome]:
-        if self.workers.threads == 1:
-            return (yield from self._time(self.workers.slot, "trial", job, True))
-        checked = yield from self._check(job, True, self.settings.run_timeout_s)
-        if isinstance(checked, Failed):
-            return checked
-        # A new process: OpenMP in the runner has bound the threads that a library would start.
-        runner = self.workers.bare_worker()
-        try:
-            yield WorkerCall(runner, PREPARE, SHARED, START_S)
-            return (yield from self._time(runner, "time_parallel", job, False))
-        finally:
-            runner.close()
 
     def _check(
         self, job: Trial, fresh: bool, timeout_s: float, function: str = "check"
@@ -194,16 +174,3 @@ class LocalSlot:
         if isinstance(reply, Returned) and isinstance(reply.value, Measured):
             return reply.value
         return failed_run(reply, time.monotonic() - start)
-
-
-def completed(calls: Calls[T]) -> T:
-    """Return the result of calls, waiting for every reply."""
-    try:
-        call = next(calls)
-        while True:
-            call = calls.send(
-                call.worker.call(call.function, call.argument, call.timeout_s, fresh=call.fresh)
-            )
-    except StopIteration as end:
-        result: T = end.value
-        return result

@@ -45,7 +45,7 @@ def rerank(
     sampling = replace(settings.sampling, budget_s=budget_s / max(1, len(kernels)))
     if beside is not None:
         request = batches.request_of(beside)
-        queue.prebuild_source(request, settings.source_timeout_s, aside=True)
+        queue.prebuild_one(request, settings.source_timeout_s, aside=True)
     queue.wait_quiet()
     with slot.reserve():
         timed = race_checked(slot, kernels, None, lambda: False, 1, sampling)

@@ -44,15 +44,6 @@ class BuildQueue:
         builder.submit(requests, timeout_s)
         self.batches[builder] = tuple(requests)
 
-    def build(self, request: BuildRequest, timeout_s: float) -> BuildResult | Failed:
-        """Return the result of one request that is not cached: a library is used once."""
-        free = [one for one in self.builders if one not in self.batches]
-        if not free:
-            list(self.take(self.builders[0]))
-        builder = free[0] if free else self.builders[0]
-        builder.submit([request], timeout_s)
-        return builder.results()[0]
-
     def take(self, builder: Builder) -> Iterator[tuple[BuildRequest, BuildResult | Failed]]:
         """Wait for the batch of a builder; yield its requests and results."""
         batch = self.batches.pop(builder)
@@ -105,10 +96,10 @@ class BuildQueue:
             if share:
                 self.start(builder, share, timeout_s)
 
-    def prebuild_source(
+    def prebuild_one(
         self, request: BuildRequest, timeout_s: float, builders: int = 1, aside: bool = False
     ) -> None:
-        """Start to build delivered source; return at once.
+        """Start to build delivered source or a library; return at once.
 
         Args:
             builders: how many idle builders build the same. Numba loads for half a second: a
