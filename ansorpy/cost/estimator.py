@@ -11,7 +11,7 @@ from typing import Final
 
 from ansorpy.codegen.exported_types import Export
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
-from ansorpy.codegen.simt.assemble import Resources, assemble, program
+from ansorpy.codegen.simt.assemble import Resources, assemble, has_assembler
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.codegen.simt.writer import simt_code
@@ -77,15 +77,6 @@ def load(built: EstimatedCode) -> CallableCode:
 
 def prepare_threads() -> None:
     """Do nothing: nothing runs."""
-
-
-def has_assembler() -> bool:
-    """Return whether ptxas is installed."""
-    try:
-        program("ptxas")
-    except BuildError:
-        return False
-    return True
 
 
 def resources_of(code: SimtCode, texts: Sequence[str], target: Target) -> tuple[Resources, ...]:

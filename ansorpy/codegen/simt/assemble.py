@@ -100,6 +100,15 @@ def program(name: str) -> Path:
     return found
 
 
+def has_assembler() -> bool:
+    """Return whether ptxas is installed."""
+    try:
+        program("ptxas")
+    except BuildError:
+        return False
+    return True
+
+
 def _in_package(name: str) -> Path:
     try:
         held = files(_PACKAGES[name]) or []

@@ -1,7 +1,7 @@
 """Images of kernels for a GPU."""
 
 from ansorpy.codegen.kernel import Kernel
-from ansorpy.codegen.simt.assemble import assemble, program
+from ansorpy.codegen.simt.assemble import assemble, has_assembler
 from ansorpy.codegen.simt.device.kernel import DeviceCode
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.codegen.simt.ptx import ptx
@@ -25,16 +25,7 @@ def image(text: str, arch: str) -> bytes:
         BuildError: LLVM or ptxas refuses the text.
     """
     made = ptx(text, arch)
-    return assemble(made, arch).code if has_ptxas() else made.encode()
-
-
-def has_ptxas() -> bool:
-    """Return whether ptxas is installed."""
-    try:
-        program("ptxas")
-    except BuildError:
-        return False
-    return True
+    return assemble(made, arch).code if has_assembler() else made.encode()
 
 
 def refuse_source(kernel: Kernel) -> DeviceCode:

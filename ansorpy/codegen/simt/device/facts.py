@@ -17,7 +17,7 @@ REGISTERS_PER_THREAD: Final = 255
 REGISTERS_PER_ALLOCATION: Final = 256
 SHARED_BYTES_PER_ALLOCATION: Final = 128
 SCHEDULERS_PER_SM: Final = 4
-TRANSFERS_PER_CLOCK: Final = 2  # of the memory: double data rate
+TRANSFERS_PER_CLOCK: Final = 2  # memory with double data rate
 
 
 @dataclass(frozen=True, slots=True)

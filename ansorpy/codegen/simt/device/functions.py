@@ -15,8 +15,8 @@ from ansorpy.errors import DeviceError
 
 Library = Any  # has the functions as attributes
 
-_POINTER: Final = c_void_p  # of an output, an array or a handle
-_ADDRESS: Final = c_uint64  # in device memory
+_POINTER: Final = c_void_p  # pointer to an output or an array, or a handle
+_ADDRESS: Final = c_uint64  # address in device memory
 SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     **LOADER_SIGNATURES,
     "cuDriverGetVersion": (_POINTER,),

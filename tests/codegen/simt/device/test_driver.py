@@ -113,7 +113,7 @@ def test_a_launch_takes_its_addresses_at_once(driver: GpuDriver) -> None:
     driver.begin_capture()
     driver.launch(function, 2, THREADS, (x, y))
     graph = driver.end_capture()
-    junk = [(ctypes.c_uint64 * 2)(1, 1) for _ in range(64)]  # where the parameters were
+    junk = [(ctypes.c_uint64 * 2)(1, 1) for _ in range(64)]  # memory of the freed parameters
     driver.replay(graph)
     driver.wait()
     assert len(junk) == 64

@@ -55,7 +55,7 @@ def test_a_reading_has_the_units_of_its_names() -> None:
     assert sensors.read() == Reading(1755, 2619, 1980, 312.5, 700.0, 51, 1 << 40)
 
 
-def test_what_the_library_does_not_know_is_none() -> None:
+def test_a_value_unknown_to_the_library_is_none() -> None:
     unknown = Sensors(library(b"0000:1B:00.0"), "0000:2C:00.0")
     assert unknown.read() == Reading()
     assert unknown.driver() == ""

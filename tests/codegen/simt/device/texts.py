@@ -1,4 +1,4 @@
-"""LLVM texts that go wrong on a GPU, and one that is right."""
+"""LLVM texts that go wrong on a GPU, and right ones."""
 
 from typing import Final
 
