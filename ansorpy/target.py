@@ -11,6 +11,7 @@ from ansorpy.gpus import PRESETS, Gpu
 
 KINDS: Final = ("cpu", "cuda")  # kinds of targets with rules: sketches and explanations
 TUNED_KINDS: Final = ("cpu",)  # kinds of targets with a back end: kernels
+LANE_BITS: Final = 32  # bits of `vector_bits` for each lane of a GPU
 LANES_OF_A_GPU: Final = 128  # threads of a block: one warp per scheduler of an SM
 SUMS_OF_A_THREAD: Final = 64  # registers of 255; the rest hold operands, addresses and masks
 STATIC_SHARED_BYTES: Final = 48 * 1024  # limit of ptxas for the shared memory of a text
@@ -55,7 +56,7 @@ class Target:
         are elements of 32 bits.
         """
         if self.kind == "cuda":
-            return max(1, self.vector_bits // 32)
+            return max(1, self.vector_bits // LANE_BITS)
         return max(1, self.vector_bits // 8 // SIZE_BYTES[dtype])
 
     @property
@@ -131,7 +132,7 @@ def gpu_target(arch: str, gpu: Gpu) -> Target:
     return Target(
         "cuda",
         cores=gpu.sms,
-        vector_bits=32 * LANES_OF_A_GPU,
+        vector_bits=LANE_BITS * LANES_OF_A_GPU,
         registers=SUMS_OF_A_THREAD,
         l2_bytes=STATIC_SHARED_BYTES,
         cpu=arch,

@@ -1,8 +1,8 @@
 """The derivation rules, as sets: ordered, each tried until one applies alone.
 
-RELEASED_CPU and CUDA have the orders and parameters of the released auto-scheduler (ansor.md B3),
-whose golden sketch counts hold with exactly these sets. CPU puts our own rules in front of them;
-do the same with yours: `(Mine(), *CPU)`.
+RELEASED_CPU and RELEASED_CUDA have the orders and parameters of the released auto-scheduler
+(ansor.md B3), whose golden sketch counts hold with exactly these sets. CPU and CUDA put our own
+rules in front of them; do the same with yours: `(Mine(), *CPU)`.
 
 Rules that change the rounding of results are in sets of their own, one per name that a request
 may allow; they are tried before the others.
@@ -15,6 +15,7 @@ from ansorpy.rules.always_inline import AlwaysInline
 from ansorpy.rules.cross_thread_reduction import CrossThreadReduction
 from ansorpy.rules.fuse_chain import FuseChain
 from ansorpy.rules.inline_transpose import InlineTranspose
+from ansorpy.rules.keep_row import KeepRow
 from ansorpy.rules.simplify_const import SimplifyConst
 from ansorpy.rules.skip import Skip
 from ansorpy.rules.skip_padding import SkipPadding
@@ -50,7 +51,7 @@ CPU: tuple[Rule, ...] = (
     SkipPadding("SSRSRS", level=1, share=1 / 64, tile=28, strided=7),
     *RELEASED_CPU,
 )
-CUDA: tuple[Rule, ...] = (
+RELEASED_CUDA: tuple[Rule, ...] = (
     AddCacheRead(),
     SpecialComputeLocation(),
     AlwaysInline(everything=True),
@@ -62,11 +63,17 @@ CUDA: tuple[Rule, ...] = (
     Tiling("SSSRRSRS"),
     Skip(),
 )
+CUDA: tuple[Rule, ...] = (
+    KeepRow(),
+    # The threads that share a reduction are a choice of the plan, its lane axis.
+    *(rule for rule in RELEASED_CUDA if not isinstance(rule, CrossThreadReduction)),
+)
 
 __all__ = [
     "CPU",
     "CUDA",
     "RELEASED_CPU",
+    "RELEASED_CUDA",
     "WINOGRAD2",
     "WINOGRAD4",
     "AddCacheRead",
@@ -76,6 +83,7 @@ __all__ = [
     "CrossThreadReduction",
     "FuseChain",
     "InlineTranspose",
+    "KeepRow",
     "SimplifyConst",
     "Skip",
     "SkipPadding",
@@ -97,4 +105,4 @@ def released(target: Target) -> tuple[Rule, ...]:
         case "cpu":
             return RELEASED_CPU
         case "cuda":
-            return CUDA
+            return RELEASED_CUDA

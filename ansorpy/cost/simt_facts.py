@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Final
 
+from ansorpy.codegen.phase_utilities import split_tasks
 from ansorpy.codegen.simt.assemble import Resources
 from ansorpy.codegen.simt.launch import Launch
 from ansorpy.cost.simt import LaunchFacts
@@ -51,8 +52,9 @@ def program_facts(
 
 
 def _facts(program: Program, phase: Phase, launch: Launch, known: Resources | None) -> LaunchFacts:
-    count = _Count(dict(program.by_name), launch.threads)
-    count.walk(phase.body, 1.0, {})
+    tasks = -(-split_tasks(phase).count // launch.blocks)  # of a block
+    count = _Count(dict(program.by_name), launch.threads // tasks)
+    count.walk(phase.body, float(tasks), {})
     return LaunchFacts(
         blocks=launch.blocks,
         threads=launch.threads,

@@ -18,7 +18,7 @@ from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.passes.prefetch import prefetch
 from ansorpy.loopir.passes.promote_accumulators import promote_accumulators
 from ansorpy.loopir.passes.reuse_window import reuse_window
-from ansorpy.loopir.passes.scalar_replacement import scalar_replacement
+from ansorpy.loopir.passes.scalar_replacement import held_vectors, scalar_replacement
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.passes.transpose_blockwise import transpose_blockwise
 from ansorpy.loopir.passes.unroll import unroll
@@ -96,7 +96,8 @@ def lower_for_cuda(
     # The border between loops over elements and tiles: a vector loop becomes threads.
     yield "tile", (program := tile(program, target))
     # Before accumulators are promoted: scratch that is one tile is in registers, not shared memory.
-    yield "scalar_replacement", (program := scalar_replacement(program))
+    held = held_vectors(target)
+    yield "scalar_replacement", (program := scalar_replacement(program, held))
     # Before masks are dropped: only register tiles may hold lanes that no store reads.
     yield "promote_accumulators", (program := promote_accumulators(program))
     # Before unrolling, which takes tiles without masks only.

@@ -1,13 +1,15 @@
 """Bind a row of a population: the concrete program of one candidate, for code generation."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ansorpy.errors import LoweringError
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.pipeline import lower_for_cpu, lower_for_cuda
 from ansorpy.loopir.verify import check
 from ansorpy.plan.plan import Plan
-from ansorpy.target import Target
+from ansorpy.plan.threads import THREADS
+from ansorpy.target import LANE_BITS, Target
 
 
 def bind(plan: Plan, row: Sequence[int], target: Target) -> Program:
@@ -29,6 +31,8 @@ def passes(plan: Plan, row: Sequence[int], target: Target) -> Iterator[tuple[str
     if len(row) != len(plan.sizes):
         raise LoweringError(f"a row of {len(row)} values; expected {len(plan.sizes)}, one per size")
     values = {size.name: int(value) for size, value in zip(plan.sizes, row, strict=True)}
+    if THREADS in values:
+        target = replace(target, vector_bits=LANE_BITS * values[THREADS])
     lower = lower_for_cuda if target.kind == "cuda" else lower_for_cpu
     yield from lower(plan.program, values, _budgets(plan, values), target)
 

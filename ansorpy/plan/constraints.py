@@ -11,8 +11,9 @@ from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.plan.domain import Domain
 from ansorpy.plan.params import instruction_block
 from ansorpy.plan.plan import Size
+from ansorpy.plan.threads import kept_rows, row_registers
 from ansorpy.plan.vectorize import lanes_of
-from ansorpy.state.state import Dotted, State
+from ansorpy.state.state import Attached, Dotted, State
 from ansorpy.target import Target
 
 SPARE_REGISTERS: Final = 4  # vector registers left for operands and one broadcast value
@@ -43,7 +44,10 @@ def constraints(
         answer.append(Binary("le", tile, limit))
     for name, made in domains.items():
         answer += _in_registers(made, state.stage(name).dot, target)
-    scratch = _scratch(program)
+    attached = {s.name for s in state.stages if isinstance(s.location, Attached)}
+    in_order = {s.name: domains[s.name] for s in state.stages if s.name in domains}
+    answer += row_registers(in_order, frozenset(attached), sizes)
+    scratch = _scratch(program, frozenset(kept_rows(domains, frozenset(attached))))
     if scratch is not None:
         answer.append(Binary("le", scratch, Const(min(target.l2_bytes, SCRATCH_BYTES))))
     return tuple(answer)
@@ -83,12 +87,18 @@ def _register_tile(made: Domain, lanes: int, dot: Dotted | None) -> Expr | None:
     return answer
 
 
-def _scratch(program: Program) -> Expr | None:
-    """Return the bytes of all scratch buffers of a program: an upper bound for each phase."""
+def _scratch(program: Program, kept: frozenset[str]) -> Expr | None:
+    """Return the bytes of all scratch buffers of a program: an upper bound for each phase.
+
+    Args:
+        kept: buffers that stay in registers.
+    """
     answer: Expr | None = None
     for phase in program.phases:
         for stmt in walk_stmt(phase.body):
             if isinstance(stmt, Alloc) and stmt.buffer.scope is Scope.LOCAL:
+                if stmt.buffer.name in kept:
+                    continue
                 size: Expr = Const(SIZE_BYTES[stmt.buffer.dtype])
                 for extent in stmt.buffer.shape:
                     size = mul(size, extent)

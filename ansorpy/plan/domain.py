@@ -137,6 +137,8 @@ def domain(
         # A span that is not whole may be empty, but an unrolled loop runs at least once.
         written = loop.annotation == "unroll" and every[axis].limit == every[axis].extent
         kind = LoopKind.UNROLL if written else LoopKind.SERIAL
+        if loop.annotation == "thread" and loop.extent is not None:
+            kind = LoopKind.VECTOR
         var = f"{stage.name}:{loop.name}"
         made[loop.name] = AxisPart(var, loop.name, axis, stride, length, reduce, kind)
     return Domain(work, tuple(made[loop.name] for loop in stage.loops), every)

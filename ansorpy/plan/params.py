@@ -8,6 +8,7 @@ from ansorpy.loopir.nodes import LoopKind
 from ansorpy.plan.domain import AxisPart, Domain
 from ansorpy.plan.plan import Size
 from ansorpy.plan.row_blocking import row_counts
+from ansorpy.plan.threads import thread_sizes
 from ansorpy.plan.vectorize import lanes_of
 from ansorpy.state.state import Dotted, Partial, State
 from ansorpy.target import Target
@@ -33,9 +34,14 @@ def params(state: State, domains: Mapping[str, Domain], target: Target) -> tuple
                 answer.append(Size(rows.name, "rows", values=row_counts(made, part.axis)))
             if part.length == vec:
                 answer.append(Size(vec.name, "vector", values=_steps(made, part.axis, lanes)))
-        if any(part.reduce for part in made.parts):
+        if any(part.reduce and not _whole_lanes(part) for part in made.parts):
             answer.append(Size(f"{stage.name}.unroll", "unroll", values=UNROLL_VALUES))
-    return tuple(answer)
+    return (*answer, *thread_sizes(domains, target))
+
+
+def _whole_lanes(part: AxisPart) -> bool:
+    """Return True if the lanes of a tile run over a whole axis: no loop is left."""
+    return part.kind is LoopKind.VECTOR and part.length is None
 
 
 def _steps(made: Domain, axis: str, lanes: int) -> tuple[int, ...]:

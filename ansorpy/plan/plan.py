@@ -31,10 +31,11 @@ class Size:
     `unroll`  the budget of written-out statements, one of `values`
     `vector`  vectors per step of an untiled vector loop, one of `values`
     `rows`    rows per block in which attached stages are computed, one of `values`
+    `threads` threads of a block of a GPU, one of `values`
     """
 
     name: str
-    role: Literal["tile", "unroll", "vector", "rows"]
+    role: Literal["tile", "unroll", "vector", "rows", "threads"]
     extent: int = 1  # extent of the axis that a tile size divides
     group: str = ""  # "<stage>.<axis>": the tile sizes of one axis, outer part first
     part: int = 0  # position within the group, 1 = the outermost inner part

@@ -193,6 +193,9 @@ def lane_and_pack(context: SketchContext, stage: Stage) -> list[tuple[str | None
     work = context.works[stage.name]
     if stage.dot is not None:
         return _dot_lanes(stage.dot, work)
+    threads = [loop for loop in stage.loops if loop.annotation == "thread"]
+    if any(loop.extent is not None for loop in threads):
+        return [("@".join(threads[0].axes), ())]
     if isinstance(stage.role, Partial):
         return [(lane, ()) for lane in _partial_lanes(stage, work)]
     if is_tiled(stage):

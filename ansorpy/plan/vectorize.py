@@ -76,6 +76,8 @@ def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
     if not mine:
         raise LoweringError(f"cannot vectorize {made.work.name!r}: it has no axis {lane!r}")
     last = mine[-1]
+    if last.kind is LoopKind.VECTOR:
+        return made.with_parts((*(part for part in made.parts if part is not last), last)), None
     if last.length is not None:
         if last.reduce:
             raise LoweringError(

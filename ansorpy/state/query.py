@@ -118,6 +118,8 @@ class StateFacts:
             return no(f"{name} serves an instruction")
         if self.reduces(name) or node.combiner is not None:
             return no(f"{name} reduces")
+        if isinstance(self.state.stage(name).location, Attached):
+            return no(f"{name} is computed at a loop already")
         if everything:
             return yes(f"{name} reduces nothing and is no output")
         return strictly_inlineable(node)
@@ -145,6 +147,8 @@ class StateFacts:
             return Found(None, f"{consumer} is a copy in shared memory")
         if self.divided(consumer):
             return Found(None, f"the loops of {consumer} are already split")
+        if any(loop.annotation for loop in self.state.stage(consumer).loops):
+            return Found(None, f"a loop of {consumer} is already bound to threads, or unrolled")
         return Found(consumer, matched.why)
 
     def single_consumer(self, name: str) -> Found:

@@ -13,6 +13,7 @@ from ansorpy.rules import (
     CrossThreadReduction,
     FuseChain,
     InlineTranspose,
+    KeepRow,
     SimplifyConst,
     Skip,
     SkipPadding,
@@ -29,7 +30,7 @@ from ansorpy.state.rule import Cursor, Rule
 from ansorpy.state.state import State
 from ansorpy.target import Target
 from ansorpy.te.dag import Attrs, Compute, Dag
-from ansorpy.topi.workloads import Window, conv2d, transposed_conv2d
+from ansorpy.topi.workloads import Window, conv2d, layer_norm, transposed_conv2d
 from tests.conftest import Golden
 from tests.golden_dags import (
     dag,
@@ -149,6 +150,8 @@ CASES: dict[str, tuple[Rule, Cursor]] = {
     "tensorize": (Tensorize(), at(INT8, "C", VNNI)),
     "stream_reduction": (StreamReduction(), at(COLUMNS, "S")),
     "inline_transpose": (InlineTranspose(), at(TURNED, "T")),
+    "keep_row": (KeepRow(), at(softmax(4, 64), "nm", CUDA)),
+    "keep_row_with_vectors": (KeepRow(), at(layer_norm(4, 64), "layer_norm", CUDA)),
     "fuse_chain": (FuseChain("SSRSRS", first="SSRS"), at(CHAIN, "D")),
     "skip_padding": (
         SkipPadding("SSRSRS", level=1, share=1 / 64, tile=28, strided=7),

@@ -23,6 +23,7 @@ from ansorpy.codegen.text_builder import TextBuilder
 
 WARP: Final = 32  # threads that run in lockstep and exchange registers
 BARRIER: Final = "llvm.nvvm.barrier.cta.sync.aligned.all"
+WARP_BARRIER: Final = "llvm.nvvm.bar.warp.sync"
 SHUFFLE: Final = "llvm.nvvm.shfl.sync.bfly.i32"
 EVERY: Final = ir.Constant(I32, -1)  # all threads of a warp take part
 LAST: Final = ir.Constant(I32, WARP - 1)
@@ -40,21 +41,35 @@ class ThreadBlock:
         thread: the number of the present thread, an i32.
         threads: their number, a multiple of a warp.
         shared: the shared memory of the kernel.
+        alone: whether they are one warp of several in a block, which wait for themselves only.
     """
 
     b: TextBuilder
     thread: Any
     threads: int
     shared: SharedMemory
+    alone: bool = False
     exchanges: dict[tuple[int, str], Any] = field(default_factory=dict)  # by number and dtype
 
     def barrier(self) -> None:
         """Wait for all threads: stores before it are visible to loads after it."""
-        lines = self.b.block.lines
-        if lines and BARRIER in str(lines[-1]):
+        if self._waited():
             return
-        kind = ir.FunctionType(VOID, [I32])
-        self.b.call(declared(self.b.module, BARRIER, kind), [ir.Constant(I32, 0)])
+        function = declared(self.b.module, self._name, ir.FunctionType(VOID, [I32]))
+        self.b.call(function, [EVERY if self.alone else ir.Constant(I32, 0)])
+
+    def drop_last_barrier(self) -> None:
+        """Remove a barrier that nothing follows."""
+        if self._waited():
+            self.b.block.lines.pop()
+
+    def _waited(self) -> bool:
+        lines = self.b.block.lines
+        return bool(lines) and self._name in str(lines[-1])
+
+    @property
+    def _name(self) -> str:
+        return WARP_BARRIER if self.alone else BARRIER
 
     def among(self, count: int) -> Any:
         """Return an i1: whether the thread is one of the first `count`; None: all are."""

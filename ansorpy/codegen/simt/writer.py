@@ -1,34 +1,57 @@
 """Print a tiled program as kernels for a GPU: LLVM text for the NVPTX target, one per phase.
 
-A task of a phase is a block, and the lane of a tile a thread of it. Scratch of a task is shared
-memory. A register tile with lanes lies in the registers of their threads, one without in those of
-all threads, which compute it all alike. A phase is a launch.
+A task of a phase is a block, and the lane of a tile a thread of it; a task of one warp shares its
+block with others. Scratch of a task is shared memory. A register tile with lanes lies in the
+registers of their threads, one without in those of all threads, which compute it all alike. A
+phase is a launch.
 """
 
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, Final
 
 from llvmlite import ir
 
 from ansorpy.codegen.phase_utilities import phase_infos, stored_names
 from ansorpy.codegen.phase_writer import PhaseWriter
-from ansorpy.codegen.simd.kinds import I32, I64, Operand, declared
-from ansorpy.codegen.simt.collectives import BARRIER, WARP, ThreadBlock
+from ansorpy.codegen.simd.kinds import I32, I64, STORED, Operand, declared
+from ansorpy.codegen.simt.collectives import WARP, ThreadBlock
 from ansorpy.codegen.simt.launch import Launch, SimtCode
-from ansorpy.codegen.simt.memory import GLOBAL, SharedMemory
+from ansorpy.codegen.simt.memory import ALIGNMENT, GLOBAL, SharedMemory
 from ansorpy.codegen.simt.ptx import TRIPLE
 from ansorpy.codegen.simt.thread_tile import ThreadTile
 from ansorpy.codegen.structured_tile import structured
 from ansorpy.codegen.symbols import SymbolBuffer, SymbolTable, memory, register_tile
 from ansorpy.codegen.text_builder import TextBuilder, type_text
 from ansorpy.errors import BuildError
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr, Read, Var, reads, rebuild, transform, variables
-from ansorpy.loopir.nodes import Buffer, Phase, Prefetch, Program, Stmt, Tile
+from ansorpy.loopir.nodes import Alloc, Buffer, Phase, Prefetch, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.target import Target
 
 THREAD: Final = "t"  # the symbol of the number of the thread
+TASKS: Final = 4  # tasks of one warp in a block, which then has a warp for each scheduler
 SPECIAL: Final = "llvm.nvvm.read.ptx.sreg.{}.x"  # number of the thread, or of the block
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """The threads of a task, the tasks of a launch, and those of one block."""
+
+    task_threads: int
+    tasks: int
+    tasks_per_block: int
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return self.task_threads * self.tasks_per_block
+
+    @property
+    def blocks(self) -> int:
+        """The blocks of a launch; the last one may have fewer tasks."""
+        return -(-self.tasks // self.tasks_per_block)
 
 
 def simt_code(program: Program, target: Target) -> SimtCode:
@@ -39,10 +62,14 @@ def simt_code(program: Program, target: Target) -> SimtCode:
     """
     texts, launches = [], []
     for info, phase in zip(phase_infos(program), program.phases, strict=True):
-        threads = threads_of(phase, target)
+        block = BlockShape(
+            threads_of(phase, target), info.tasks, tasks_of(phase, info.tasks, target)
+        )
         shared = SharedMemory(phase.name, target.shared_bytes)
-        texts.append(_module_text(info.name, phase, program.buffers, threads, shared))
-        launches.append(Launch(info.name, info.tasks, threads, shared.size_bytes, info.ahead))
+        texts.append(_module_text(info.name, phase, program.buffers, block, shared))
+        launches.append(
+            Launch(info.name, block.blocks, block.threads, shared.size_bytes, info.ahead)
+        )
     return SimtCode(tuple(texts), tuple(launches), program.buffers)
 
 
@@ -62,8 +89,21 @@ def threads_of(phase: Phase, target: Target) -> int:
     return -(-widest // WARP) * WARP
 
 
+def tasks_of(phase: Phase, tasks: int, target: Target) -> int:
+    """Return the tasks of a block: several if each has one warp, so that blocks fill an SM."""
+    if threads_of(phase, target) > WARP:
+        return 1
+    scratch = [part.buffer for part in walk_stmt(phase.body) if isinstance(part, Alloc)]
+    each = sum(
+        prod(buffer.extents) * SIZE_BYTES[buffer.dtype] + ALIGNMENT
+        for buffer in scratch
+        if buffer.scope is Scope.LOCAL
+    )
+    return max(1, min(TASKS, tasks, target.shared_bytes // max(1, each)))
+
+
 def _module_text(
-    name: str, phase: Phase, buffers: tuple[Buffer, ...], threads: int, shared: SharedMemory
+    name: str, phase: Phase, buffers: tuple[Buffer, ...], block: BlockShape, shared: SharedMemory
 ) -> str:
     declarations = ir.Module()
     declarations.triple = TRIPLE
@@ -76,14 +116,12 @@ def _module_text(
     builder.head = f"define ptx_kernel void @{name}({listed})"
     try:
         places, ordered = tuple(enumerate(buffers)), ordered_names(phase)
-        writer = KernelWriter(
-            places, builder, threads=threads, shared_memory=shared, fenced=ordered
-        )
+        writer = KernelWriter(places, builder, shape=block, shared_memory=shared, fenced=ordered)
         writer.phase(phase)
     except ValueError as error:
         raise BuildError(f"{phase.name}: {error}") from error
     # Without a least number of blocks per SM, ptxas stops at 64 registers and spills.
-    text = builder.text(f'nounwind "nvvm.maxntid"="{threads}" "nvvm.minctasm"="1"')
+    text = builder.text(f'nounwind "nvvm.maxntid"="{block.threads}" "nvvm.minctasm"="1"')
     return "\n".join([str(declarations), *shared.lines, text, ""])
 
 
@@ -92,12 +130,12 @@ class KernelWriter(PhaseWriter):
     """Writes the kernel of one phase: `void phase(buffers...)`.
 
     Args:
-        threads: of a block.
+        shape: of a block.
         shared_memory: of a block.
         fenced: buffers around whose stores all threads wait.
     """
 
-    threads: int = field(kw_only=True)
+    shape: BlockShape = field(kw_only=True)
     shared_memory: SharedMemory = field(kw_only=True)
     fenced: frozenset[str] = field(kw_only=True)
     held: set[str] = field(default_factory=set)  # symbols of tiles with registers per thread
@@ -108,23 +146,35 @@ class KernelWriter(PhaseWriter):
         for (k, buffer), address in zip(self.places, self.b.args, strict=True):
             place = places[buffer.name] = memory(buffer, f"b{k}")
             self.values[place.symbol] = address
-        thread, block = (self._special(name) for name in ("tid", "ctaid"))
+        thread, task = (self._special(name) for name in ("tid", "ctaid"))
+        several = self.shape.tasks_per_block
+        if several > 1:
+            self.warp = self.b.lshr(thread, ir.Constant(I32, WARP.bit_length() - 1))
+            thread = self.b.and_(thread, ir.Constant(I32, WARP - 1))
+            task = self.b.add(self.b.mul(task, ir.Constant(I32, several)), self.warp)
+        self.number = task
         self.values[THREAD] = self.b.zext(thread, I64)
         self.sums.enter(THREAD, self.b.block)
-        self.block = ThreadBlock(self.b, thread, self.threads, self.shared_memory)
-        return places, block
+        self.block = ThreadBlock(
+            self.b, thread, self.shape.task_threads, self.shared_memory, several > 1
+        )
+        return places, task
 
     def _special(self, name: str) -> Any:
         function = declared(self.b.module, SPECIAL.format(name), ir.FunctionType(I32, []))
         return self.b.call(function, [])
 
     def task(self, phase: Phase, body: Stmt, table: SymbolTable) -> None:
-        """Write the body of a block."""
+        """Write the body of a task; the last block may have warps without one."""
         del phase
-        self.stmt(body, table)
-        lines = self.b.block.lines
-        if lines and BARRIER in str(lines[-1]):  # nothing follows
-            lines.pop()
+        count = self.shape.tasks
+        if count % self.shape.tasks_per_block:
+            some = self.b.icmp_unsigned("<", self.number, ir.Constant(I32, count))
+            with self.b.if_then(some):
+                self.stmt(body, table)
+        else:
+            self.stmt(body, table)
+        self.block.drop_last_barrier()
 
     def prefetch(self, stmt: Prefetch, table: SymbolTable) -> None:
         """Write nothing: other blocks run while loads wait."""
@@ -140,7 +190,12 @@ class KernelWriter(PhaseWriter):
 
     def scratch(self, place: SymbolBuffer) -> Any:
         """Return the address of new shared memory."""
-        return self.shared_memory.reserve(place.size, place.dtype)
+        several = self.shape.tasks_per_block
+        first = self.shared_memory.reserve(place.size * several, place.dtype)
+        if several == 1:
+            return first
+        offset = self.b.mul(self.warp, ir.Constant(I32, place.size))
+        return self.b.gep(first, [offset], source_etype=STORED[place.dtype])
 
     def tile(self, stmt: Tile, table: SymbolTable) -> None:
         """Write a tile: each thread its lane."""

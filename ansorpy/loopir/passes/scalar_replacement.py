@@ -9,21 +9,28 @@ from ansorpy.expr.expr import Const, Expr, Read, Var, reads, transform, variable
 from ansorpy.expr.intervals import linear
 from ansorpy.loopir.nodes import Alloc, Buffer, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
+from ansorpy.target import Target
 
 VECTORS: Final = 32  # vectors of a register tile at most; AVX-512 has 32 registers
+ROW: Final = 64  # registers of a thread that hold a row; it has 255
 
 Shape = tuple[tuple[int, ...], ...]  # per buffer dimension: the extents of its tile variables
 
 
-def scalar_replacement(program: Program) -> Program:
+def held_vectors(target: Target) -> int:
+    """Return how many vectors of a register tile stay in registers; lanes of a GPU are threads."""
+    return ROW if target.kind == "cuda" else VECTORS
+
+
+def scalar_replacement(program: Program, most: int = VECTORS) -> Program:
     """Return the program with scratch buffers (LOCAL) replaced by registers (REGISTER).
 
     Needs        a tiled program.
     Keeps        the meaning.
-    After        a LOCAL buffer is accessed by two different tiles, or exceeds VECTORS vectors.
+    After        a LOCAL buffer is accessed by two different tiles, or exceeds `most` vectors.
     Not handled  argmax and argmin whose value and index have different tiles.
     """
-    return map_phases(program, lambda body: map_stmt(body, _promote))
+    return map_phases(program, lambda body: map_stmt(body, lambda stmt: _promote(stmt, most)))
 
 
 def vectors(tile: Tile, indices: Sequence[Expr]) -> int:
@@ -32,7 +39,7 @@ def vectors(tile: Tile, indices: Sequence[Expr]) -> int:
     return prod(n for name, n in tile.dims if name in names)
 
 
-def _promote(stmt: Stmt) -> Stmt:
+def _promote(stmt: Stmt, most: int) -> Stmt:
     if not isinstance(stmt, Alloc) or stmt.buffer.scope is not Scope.LOCAL:
         return stmt
     chain: list[Buffer] = []
@@ -52,7 +59,7 @@ def _promote(stmt: Stmt) -> Stmt:
     if shape is None:
         return stmt
     extents = tuple(extent for dimension in shape[0] for extent in dimension)
-    if prod(extents[:-1] if shape[1] else extents) > VECTORS:
+    if prod(extents[:-1] if shape[1] else extents) > most:
         return stmt
     body = map_stmt(body, lambda part: _renamed(part, names))
     for buffer in reversed(chain):

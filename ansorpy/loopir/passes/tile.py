@@ -32,7 +32,7 @@ from ansorpy.loopir.nodes import (
 )
 from ansorpy.loopir.passes.dot import dot_function
 from ansorpy.loopir.passes.matrices import matrix_tiles
-from ansorpy.loopir.passes.scalar_replacement import VECTORS as HELD
+from ansorpy.loopir.passes.scalar_replacement import held_vectors
 from ansorpy.loopir.rewrite import map_phases
 from ansorpy.target import Target
 
@@ -98,7 +98,7 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
         most = bounds(vector.extent, ranges)[1]
         lanes = min(_lanes(store, vector.var, how), _power_of_two(most))
         count = -(-most // lanes)
-        cut = _cut(chain, vector, cond, store, (lanes, count))
+        cut = _cut(chain, vector, cond, store, (lanes, count, held_vectors(how.target)))
         if cut is not None:
             return _tile(cut, how, ranges)
     function = None if cond else _instruction(chain, vector, store, lanes, how)
@@ -138,29 +138,29 @@ def _on_matrices(chain: list[For], cond: Expr | None, store: Store, how: _Tiling
 
 
 def _cut(
-    chain: list[For], vector: For, cond: Expr | None, store: Store, size: tuple[int, int]
+    chain: list[For], vector: For, cond: Expr | None, store: Store, size: tuple[int, int, int]
 ) -> For | None:
     """Return a chain as serial loops around a smaller chain; None if its tile is small enough.
 
     Args:
-        size: the number of lanes, and the number of vectors along them.
+        size: the number of lanes, of vectors along them, and of vectors that stay in registers.
     """
-    (lanes, count), dims = size, [each for each in chain if each is not vector]
-    rows = _rows_outside(dims, vector, count, store)
+    (lanes, count, held), dims = size, [each for each in chain if each is not vector]
+    rows = _rows_outside(dims, vector, count, store, held)
     if rows:
         return _around(rows, chain, cond, store)
-    part = _part(dims, vector, lanes, count, store)
+    part = _part(dims, vector, size, store)
     return _strip(chain[0], vector, lanes * part) if part < count else None
 
 
-def _rows_outside(dims: list[For], vector: For, count: int, store: Store) -> list[For]:
+def _rows_outside(dims: list[For], vector: For, count: int, store: Store, held: int) -> list[For]:
     """Return the rows of a copy or a map to move out of its tile, to access memory in order.
 
     Return none if lanes of an access are not adjacent: these are transposed, several rows at a
     time.
     """
     places = [store.index, *(read.indices for v in store.values for read in reads(v))]
-    if _vectors(dims, count) <= HELD or _accumulates(store):
+    if _vectors(dims, count) <= held or _accumulates(store):
         return []
     if not all(_lies_along(each, vector.var) for each in places):
         return []
@@ -187,13 +187,14 @@ def _around(outside: list[For], chain: list[For], cond: Expr | None, store: Stor
     return body
 
 
-def _part(dims: list[For], vector: For, lanes: int, count: int, store: Store) -> int:
+def _part(dims: list[For], vector: For, size: tuple[int, int, int], store: Store) -> int:
     """Return the number of vectors along the lanes, out of `count`, that stay in one tile."""
+    lanes, count, held = size
     if count > VECTORS:
         rows = 1 if _accumulates(store) else _vectors(dims, 1)
         return max(1, min(LONG, COPIED // rows))
     even = vector.extent == Const(count * lanes)
-    if _vectors(dims, count) <= HELD or _accumulates(store) or not even:
+    if _vectors(dims, count) <= held or _accumulates(store) or not even:
         return count
     return _even_part(count, COPIED // _vectors(dims, 1))
 
