@@ -53,19 +53,11 @@ class ThreadBlock:
 
     def barrier(self) -> None:
         """Wait for all threads: stores before it are visible to loads after it."""
-        if self._waited():
+        lines = self.b.block.lines
+        if lines and self._name in str(lines[-1]):
             return
         function = declared(self.b.module, self._name, ir.FunctionType(VOID, [I32]))
         self.b.call(function, [EVERY if self.alone else ir.Constant(I32, 0)])
-
-    def drop_last_barrier(self) -> None:
-        """Remove a barrier that nothing follows."""
-        if self._waited():
-            self.b.block.lines.pop()
-
-    def _waited(self) -> bool:
-        lines = self.b.block.lines
-        return bool(lines) and self._name in str(lines[-1])
 
     @property
     def _name(self) -> str:
@@ -83,7 +75,8 @@ class ThreadBlock:
         """Return the combination of the values of the first `among` threads, to every thread.
 
         The other threads hold the identity. Butterflies within the warps, one value per warp
-        through shared memory, and butterflies again.
+        through shared memory, and butterflies again. Another call may overwrite the values there
+        after a barrier only.
         """
         mine = self.butterflies(mine, WARP, combine)
         if self.threads == WARP:
@@ -112,7 +105,6 @@ class ThreadBlock:
             if dtype == "bool":
                 one = b.icmp_signed("!=", one, ir.Constant(I8, 0))
             found.append(one if there is None else b.select(there, one, neutral))
-        self.barrier()
         return self.butterflies(found, wide, combine)
 
     def butterflies(self, mine: Values, count: int, combine: Combine) -> Values:

@@ -7,7 +7,7 @@ from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import COMPUTED, constant
 from ansorpy.codegen.simd.tile import SimdTile
 from ansorpy.codegen.simd.values import Index, Point
-from ansorpy.codegen.simt.collectives import ThreadBlock
+from ansorpy.codegen.simt.collectives import WARP, ThreadBlock
 from ansorpy.codegen.text_builder import type_text
 from ansorpy.errors import BuildError
 
@@ -72,11 +72,13 @@ class ThreadTile(Expansion):
         """Emit a reduction over the threads: first each its own, then all together."""
         kept = [(name, n) for name, n in self.tile.dims if name in self.kept]
         summed = [(name, n) for name, n in self.tile.dims if name not in self.kept]
-        for outer in points(kept):
+        for number, outer in enumerate(points(kept)):
             identity = self.identity()
             self.values[MINE] = list(identity)
             self.in_threads(self.among, lambda at=outer: self.own(at, summed))
             mine = self.values.pop(MINE)
+            if number and self.block.threads > WARP:
+                self.block.barrier()  # the loads of the exchange before
             found = self.block.total(mine, self.dtypes, identity, self.combined, self.among)
             count = 1 if self.to_memory else self.block.threads
             self.in_threads(count, lambda at=outer, new=found: self.add_total(at, new))

@@ -15,6 +15,7 @@ from llvmlite import ir
 from ansorpy.codegen.phase_utilities import phase_infos, stored_names
 from ansorpy.codegen.phase_writer import PhaseWriter
 from ansorpy.codegen.simd.kinds import I32, I64, STORED, Operand, declared
+from ansorpy.codegen.simt.barriers import waits
 from ansorpy.codegen.simt.collectives import WARP, ThreadBlock
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.memory import ALIGNMENT, GLOBAL, SharedMemory
@@ -25,7 +26,7 @@ from ansorpy.codegen.symbols import SymbolBuffer, SymbolTable, memory, register_
 from ansorpy.codegen.text_builder import TextBuilder, type_text
 from ansorpy.errors import BuildError
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.expr.expr import Const, Expr, Read, Var, reads, rebuild, transform, variables
+from ansorpy.expr.expr import Const, Expr, Read, Var, rebuild, transform, variables
 from ansorpy.loopir.nodes import Alloc, Buffer, Phase, Prefetch, Program, Scope, Stmt, Tile
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.target import Target
@@ -115,8 +116,8 @@ def _module_text(
     )
     builder.head = f"define ptx_kernel void @{name}({listed})"
     try:
-        places, ordered = tuple(enumerate(buffers)), ordered_names(phase)
-        writer = KernelWriter(places, builder, shape=block, shared_memory=shared, fenced=ordered)
+        places = tuple(enumerate(buffers))
+        writer = KernelWriter(places, builder, shape=block, shared_memory=shared)
         writer.phase(phase)
     except ValueError as error:
         raise BuildError(f"{phase.name}: {error}") from error
@@ -132,12 +133,12 @@ class KernelWriter(PhaseWriter):
     Args:
         shape: of a block.
         shared_memory: of a block.
-        fenced: buffers around whose stores all threads wait.
+        waits: `id` of the statements before which the threads of a task wait.
     """
 
     shape: BlockShape = field(kw_only=True)
     shared_memory: SharedMemory = field(kw_only=True)
-    fenced: frozenset[str] = field(kw_only=True)
+    waits: frozenset[int] = frozenset()
     held: set[str] = field(default_factory=set)  # symbols of tiles with registers per thread
 
     def begin(self) -> tuple[dict[str, SymbolBuffer], Any]:
@@ -167,6 +168,7 @@ class KernelWriter(PhaseWriter):
     def task(self, phase: Phase, body: Stmt, table: SymbolTable) -> None:
         """Write the body of a task; the last block may have warps without one."""
         del phase
+        self.waits = waits(body, self.shape.task_threads, table.ranges)
         count = self.shape.tasks
         if count % self.shape.tasks_per_block:
             some = self.b.icmp_unsigned("<", self.number, ir.Constant(I32, count))
@@ -174,7 +176,12 @@ class KernelWriter(PhaseWriter):
                 self.stmt(body, table)
         else:
             self.stmt(body, table)
-        self.block.drop_last_barrier()
+
+    def stmt(self, stmt: Stmt, table: SymbolTable) -> None:
+        """Write a statement, and the barrier before it."""
+        if id(stmt) in self.waits:
+            self.block.barrier()
+        super().stmt(stmt, table)
 
     def prefetch(self, stmt: Prefetch, table: SymbolTable) -> None:
         """Write nothing: other blocks run while loads wait."""
@@ -215,28 +222,7 @@ class KernelWriter(PhaseWriter):
         given = {name: self.values[name] for name in tile.names}
         among = lane[1] if lane else 0
         sums, shared = self.sums, self.shared()
-        fenced = not tile.results and not self.fenced.isdisjoint(store.buffers)
-        if fenced:
-            self.block.barrier()
         self.expand(tile, ThreadTile(tile, given, shared, sums, self.block, among, not along))
-        if fenced:
-            self.block.barrier()
-
-
-def ordered_names(phase: Phase) -> frozenset[str]:
-    """Return the buffers of a phase whose accesses by several threads need an order in memory.
-
-    Those that one tile of the phase assigns and none reads need none.
-    """
-    writers: dict[str, int] = {}
-    taken: set[str] = set()
-    for part in walk_stmt(phase.body):
-        if isinstance(part, Tile):
-            for name in part.store.buffers:
-                writers[name] = writers.get(name, 0) + 1
-            taken.update(read.tensor for value in part.store.values for read in reads(value))
-            taken.update(part.store.buffers if part.store.combiner else ())
-    return frozenset(name for name, n in writers.items() if n > 1 or name in taken)
 
 
 def of_thread(tile: Tile, held: set[str]) -> Tile:

@@ -83,7 +83,7 @@ def test_a_sum_over_threads_takes_butterflies_and_one_round_through_shared_memor
     assert simt_code(rows(128, row_sum(128)), GPU).launches[0].shared_bytes == 16
 
 
-def test_all_threads_wait_around_stores_that_others_read() -> None:
+def test_all_threads_wait_before_they_load_elements_of_others() -> None:
     lanes = 64
     first = Tile((), (("l", lanes),), store("s", (L,), read("A", ROW, L)))
     turned = read("s", Binary("sub", c(lanes - 1), L))
@@ -92,10 +92,9 @@ def test_all_threads_wait_around_stores_that_others_read() -> None:
     )
     text = text_of(replace(rows(lanes), phases=program([], parallel("i", 4, scratch)).phases))
     store_at = text.index("store float")
-    assert text[:store_at].count(BARRIER) == 1
-    assert text[store_at : text.rindex("load float")].count(BARRIER) == 1
+    assert BARRIER in text[store_at : text.rindex("load float")]
+    assert text.count(BARRIER) == 1
     assert "@shared0 = internal addrspace(3) global [64 x float]" in text
-    assert BARRIER not in text_of(rows(lanes, copied(lanes)))  # B is assigned once, and not read
 
 
 def test_a_lane_of_a_register_tile_is_a_register_of_its_thread() -> None:

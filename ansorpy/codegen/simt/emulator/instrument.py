@@ -18,10 +18,11 @@ BYTES: Final = {
 MOST_BYTES: Final = 16  # the widest access of a thread
 MOST_SITES: Final = 1 << 20  # accesses and barriers of a text
 MOST_LOOPS: Final = 1 << 12  # loops of a text
+BLOCK_BARRIER: Final = "simt_barrier"
 LOG_FUNCTIONS: Final = {
     "simt_log_access": "(i32, ptr)",
     "simt_log_barrier": "(i32)",
-    "simt_log_warp_barrier": "()",
+    "simt_log_warp_barrier": "(i32)",
     "simt_log_turn": "(i32)",
 }
 
@@ -60,13 +61,13 @@ class Instrumented:
 
     Args:
         sites: the accesses; their places are their numbers in the log.
-        barriers: the lines of the barriers; their numbers in the log follow.
+        barriers: line of each barrier, and whether it is one of a warp; their numbers follow.
         loops: the number of loops.
     """
 
     lines: list[str]
     sites: tuple[Site, ...]
-    barriers: tuple[int, ...]
+    barriers: tuple[tuple[int, bool], ...]
     loops: int
 
 
@@ -87,12 +88,10 @@ def instrumented(
     loops = _loops(lines)
     sites: list[Site] = []
     found: list[tuple[int, str]] = []  # places of lines to insert, and those lines
-    barriers = [k for k, line in enumerate(lines) if _is_block_barrier(line)]
+    waits = [(k, match[1]) for k, line in enumerate(lines) if (match := _BARRIER.match(line))]
     for k, line in enumerate(lines):
         if _LABEL.match(line) and (head := _head(loops, k)):
             found.append((_after_phis(lines, k), f"  call void @simt_log_turn(i32 {head})"))
-        elif _BARRIER.match(line) and not _is_block_barrier(line):
-            found.append((k, "  call void @simt_log_warp_barrier()"))
         elif (match := _access(line)) is not None:
             store, size, space, pointer = match
             origin = roots.get(pointer, frozenset())
@@ -103,25 +102,20 @@ def instrumented(
             place = f"ptr addrspace({space}) {pointer}"
             found.append((k, f"  call void @simt_log_access(i32 {len(sites)}, {place})"))
             sites.append(Site(access, root, _inner(loops, k)))
-    found += [
-        (k, f"  call void @simt_log_barrier(i32 {len(sites) + n})") for n, k in enumerate(barriers)
-    ]
-    if len(sites) + len(barriers) > MOST_SITES or len(loops) > MOST_LOOPS:
+    for n, (k, name) in enumerate(waits, len(sites)):
+        function = "simt_log_barrier" if name == BLOCK_BARRIER else "simt_log_warp_barrier"
+        found.append((k, f"  call void @{function}(i32 {n})"))
+    if len(sites) + len(waits) > MOST_SITES or len(loops) > MOST_LOOPS:
         raise BuildError(
             f"cannot log a kernel of {len(sites)} accesses and {len(loops)} loops; expected at"
             f" most {MOST_SITES} and {MOST_LOOPS}"
         )
-    numbers = tuple(k + 1 for k in barriers)
-    return Instrumented(_inserted(lines, found), tuple(sites), numbers, len(loops))
+    barriers = tuple((k + 1, name != BLOCK_BARRIER) for k, name in waits)
+    return Instrumented(_inserted(lines, found), tuple(sites), barriers, len(loops))
 
 
 def _refusal(line: str, expected: str) -> BuildError:
     return BuildError(f"cannot log {shown(line.strip())!r}; expected {expected}")
-
-
-def _is_block_barrier(line: str) -> bool:
-    match = _BARRIER.match(line)
-    return match is not None and match[1] == "simt_barrier"
 
 
 def _access(line: str) -> tuple[bool, int, str, str] | None:

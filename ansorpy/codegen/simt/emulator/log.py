@@ -10,6 +10,7 @@ from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.runtime.native_launcher import word_array
 from ansorpy.codegen.simt.emulator.loader import EmulatedKernel, compiled, host_texts
 from ansorpy.codegen.simt.emulator.log_text import LOG_TEXT, RECORD, ROW, LogState
+from ansorpy.codegen.simt.emulator.needed import needed
 from ansorpy.codegen.simt.emulator.races import RaceCheck
 from ansorpy.codegen.simt.emulator.report import LaunchLog, Log
 from ansorpy.codegen.simt.emulator.runtime_text import FAULTS, MOST_RECORDS, MOST_THREADS, PAUSED
@@ -19,6 +20,10 @@ from ansorpy.errors import RunError
 from ansorpy.expr.dtypes import SIZE_BYTES
 
 Array = np.ndarray[Any, Any]
+_TOO_LONG: Final = (
+    "cannot tell which barriers of {} are needed because a block makes too many accesses; expected"
+    " at most {}"
+)
 _BEGIN: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _END: Final = ctypes.CFUNCTYPE(ctypes.c_uint64)
 _RESUME: Final = ctypes.CFUNCTYPE(ctypes.c_int32)
@@ -83,12 +88,17 @@ class LoggedKernel:
         return self.bind(addresses)
 
     def log(
-        self, addresses: Sequence[int], backwards: bool = False, most: int = MOST_RECORDS
+        self,
+        addresses: Sequence[int],
+        backwards: bool = False,
+        most: int = MOST_RECORDS,
+        remove: bool = False,
     ) -> Log:
         """Run all launches in order, those ahead as well, and return their log.
 
         Args:
             most: accesses of a block between two barriers, of 32 bytes of memory each.
+            remove: whether to tell which barriers are needed: each is removed from the records.
 
         Raises:
             RunError: an access outside of a buffer, or a block makes more accesses than `most`.
@@ -99,7 +109,9 @@ class LoggedKernel:
         direction = -1 if backwards else 1
         with self._kernel.opened():
             launches = range(len(self._texts))
-            return Log(tuple(self._logged(k, addresses, direction, records) for k in launches))
+            return Log(
+                tuple(self._logged(k, addresses, direction, records, remove) for k in launches)
+            )
 
     def _checked(self, addresses: Sequence[int], direction: int, ahead: bool) -> None:
         none = np.zeros(0, RECORD)
@@ -111,21 +123,25 @@ class LoggedKernel:
                         list(self._block(k, addresses, direction, number, none, rows))
 
     def _logged(
-        self, k: int, addresses: Sequence[int], direction: int, records: Array
+        self, k: int, addresses: Sequence[int], direction: int, records: Array, remove: bool
     ) -> LaunchLog:
         launch, logged = self.code.launches[k], self._logs[k]
         rows, starts = self._rows(k, addresses)
         races = RaceCheck(logged.sites, starts, len(addresses))
         traffic = TrafficCount(logged.sites, starts, logged.barriers)
+        found, left = set[int](), set(range(len(logged.barriers) if remove else 0))
         for number in range(launch.blocks):
             block = number if direction > 0 else launch.blocks - 1 - number
-            for taken in self._block(k, addresses, direction, number, records, rows):
+            parts = self._block(k, addresses, direction, number, records, rows)
+            for part, taken in enumerate(parts):
                 access = taken["site"] < len(logged.sites)
                 races.block(block, taken[access])
                 traffic.block(taken[access], taken[~access])
-        return LaunchLog(
-            launch.name, launch.blocks, races.races(), traffic.traffic(), traffic.waits()
-        )
+                if left and part:
+                    raise RunError(_TOO_LONG.format(launch.name, len(records) // 2))
+                found |= needed(logged, starts, len(addresses), taken, left - found)
+        waits = traffic.waits(found if remove else None)
+        return LaunchLog(launch.name, launch.blocks, races.races(), traffic.traffic(), waits)
 
     def _block(
         self,

@@ -164,7 +164,8 @@ done:
   ret void
 }}
 
-define void @simt_log_warp_barrier() nounwind {{
+define void @simt_log_warp_barrier(i32 %site) nounwind {{
+  call void @record(i64 0, i32 %site, i32 0)
   %me = call i32 @simt_tid()
   %at = add i32 %me, {MOST_THREADS}
   call void @more(i32 %at)

@@ -77,10 +77,18 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Barriers in one line of the text: how often blocks waited, all blocks together."""
+    """A barrier in one line of the text.
+
+    Args:
+        of_warp: whether the threads of a warp wait, not those of the block.
+        times: how often blocks, or warps, waited, all blocks together.
+        needed: whether its removal gives a race; None: not asked.
+    """
 
     line: int
+    of_warp: bool
     times: int
+    needed: bool | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.codegen.simt.emulator.instrument import Site
+from ansorpy.codegen.simt.emulator.needed import met
 from ansorpy.codegen.simt.emulator.report import Requests, Waits
 from ansorpy.codegen.simt.emulator.runtime_text import WARP
 
@@ -26,11 +27,11 @@ class TrafficCount:
     Args:
         sites: the accesses of the text.
         starts: the address of each buffer and array, by the numbers in `sites`.
-        barriers: lines of the barriers.
+        barriers: line of each barrier, and whether it is one of a warp.
     """
 
     def __init__(
-        self, sites: Sequence[Site], starts: Sequence[int], barriers: Sequence[int]
+        self, sites: Sequence[Site], starts: Sequence[int], barriers: Sequence[tuple[int, bool]]
     ) -> None:
         self.sites, self.barriers = sites, barriers
         self._starts = np.array([starts[site.root] for site in sites], np.int64)
@@ -41,8 +42,7 @@ class TrafficCount:
 
     def block(self, accesses: Array, barriers: Array) -> None:
         """Take the records of a block, those of barriers apart."""
-        places = np.stack([barriers["site"] - len(self.sites), barriers["epoch"]])
-        number = np.unique(places, axis=1)[0]
+        number = met(self.barriers, barriers, len(self.sites))[:, 0]
         self._waits += np.bincount(number, minlength=len(self.barriers))
         if not len(accesses):
             return
@@ -97,10 +97,17 @@ class TrafficCount:
         rows = zip(self.sites, self._counts.T.tolist(), strict=True)
         return tuple(Requests(site.access, *counts) for site, counts in rows)
 
-    def waits(self) -> tuple[Waits, ...]:
-        """Return how often each barrier was reached, in the order of the text."""
-        pairs = zip(self.barriers, self._waits.tolist(), strict=True)
-        return tuple(Waits(line, times) for line, times in pairs)
+    def waits(self, needed: set[int] | None) -> tuple[Waits, ...]:
+        """Return how often each barrier was reached, in the order of the text.
+
+        Args:
+            needed: numbers of barriers whose removal gives a race; None: not known.
+        """
+        rows = zip(self.barriers, self._waits.tolist(), strict=True)
+        return tuple(
+            Waits(line, warp, times, None if needed is None else k in needed)
+            for k, ((line, warp), times) in enumerate(rows)
+        )
 
 
 def _distinct(group: Array, word: Array) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ansorpy.codegen.simt.emulator.log import LoggedKernel
-from ansorpy.codegen.simt.emulator.report import LaunchLog
+from ansorpy.codegen.simt.emulator.report import LaunchLog, Waits
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.errors import BuildError, RunError
 from ansorpy.expr.expr import Const
@@ -37,12 +37,12 @@ def kernel(body: str, blocks: int = 1, threads: int = 64) -> LoggedKernel:
     return LoggedKernel(SimtCode((text,), (Launch("phase0", blocks, threads, 4096),), buffers))
 
 
-def logged(loaded: LoggedKernel) -> LaunchLog:
+def logged(loaded: LoggedKernel, remove: bool = False) -> LaunchLog:
     """Return the log of a kernel of one launch, the same in both orders of threads."""
     arrays = [np.zeros(buffer.extents, np.int32) for buffer in loaded.buffers]
     addresses = [array.ctypes.data for array in arrays]
-    (one,) = loaded.log(addresses).launches
-    (other,) = loaded.log(addresses, backwards=True).launches
+    (one,) = loaded.log(addresses, remove=remove).launches
+    (other,) = loaded.log(addresses, backwards=True, remove=remove).launches
     assert one == other
     return one
 
@@ -93,7 +93,10 @@ def neighbours(barrier: str) -> str:
 
 def test_a_barrier_of_a_warp_orders_its_threads_only() -> None:
     wait = "  call void @llvm.nvvm.bar.warp.sync(i32 -1)\n"
-    assert logged(kernel(neighbours(wait))).races == ()
+    whole = logged(kernel(neighbours(wait)), remove=True)
+    assert whole.races == ()
+    assert whole.waits == (Waits(13, True, 2, True),)
+    assert logged(kernel(wait + neighbours(wait)), remove=True).waits[0].needed is False
     assert len(logged(kernel(neighbours(""))).races) == 1
     apart = neighbours(wait).replace("xor i32 %t, 1", "xor i32 %t, 32")
     assert len(logged(kernel(apart)).races) == 1
