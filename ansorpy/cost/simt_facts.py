@@ -52,7 +52,7 @@ def program_facts(
 
 
 def _facts(program: Program, phase: Phase, launch: Launch, known: Resources | None) -> LaunchFacts:
-    tasks = -(-split_tasks(phase).count // launch.blocks)  # of a block
+    tasks = -(-split_tasks(phase).count // launch.blocks)  # tasks in one block
     count = _Count(dict(program.by_name), launch.threads // tasks)
     count.walk(phase.body, float(tasks), {})
     return LaunchFacts(

@@ -5,6 +5,7 @@ A short form; `ANSORPY_NIGHT=1` (`make test-all`) draws more of each.
 
 import os
 import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -30,7 +31,7 @@ NIGHT: Final = bool(os.environ.get("ANSORPY_NIGHT"))
 DRAWN: Final = 24 if NIGHT else 2  # candidates of each operator
 ODD: Final = 400 if NIGHT else 8  # operators of the suite at odd sizes
 EVERY: Final = 1 if NIGHT else 5  # one operator of the library in so many
-WHOLE: Final = {  # rows that several warps share
+WHOLE: Final[Mapping[str, Callable[[], Dag]]] = {  # rows that several warps share
     "argmax": lambda: workloads.argmax(2, 512),
     "attention": lambda: workloads.attention(32, 64, 32),
     "elementwise_chain": lambda: workloads.elementwise_chain(4, 512),

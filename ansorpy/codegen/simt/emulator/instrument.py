@@ -88,7 +88,7 @@ def instrumented(
     loops = _loops(lines)
     sites: list[Site] = []
     found: list[tuple[int, str]] = []  # places of lines to insert, and those lines
-    waits = [(k, match[1]) for k, line in enumerate(lines) if (match := _BARRIER.match(line))]
+    waits = [(k, wait[1]) for k, line in enumerate(lines) if (wait := _BARRIER.match(line))]
     for k, line in enumerate(lines):
         if _LABEL.match(line) and (head := _head(loops, k)):
             found.append((_after_phis(lines, k), f"  call void @simt_log_turn(i32 {head})"))
