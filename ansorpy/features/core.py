@@ -4,7 +4,7 @@ Ours, not Ansor's. Ansor's 164 features count iterations and bytes of the loop n
 the instructions and bytes of its register tiles, with tails at their true length (ADR-0036).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -15,12 +15,14 @@ from ansorpy.expr.expr import (
     Call,
     Expr,
     Read,
+    Select,
     reads,
     variables,
     walk,
 )
 from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.expr.gathers import index_reads
+from ansorpy.expr.products import conjuncts
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.integers import combines_integers, integers
 from ansorpy.features.occupancy import Caches
@@ -28,6 +30,7 @@ from ansorpy.features.region import Footprint
 from ansorpy.features.traffic import Traffic
 from ansorpy.features.walk import EnclosingLoop, StoreStatement
 from ansorpy.loopir.nodes import LoopKind
+from ansorpy.loopir.passes.unroll import LONGEST
 from ansorpy.target import Target
 
 NAMES: Final = (
@@ -41,6 +44,8 @@ NAMES: Final = (
 _ROOTS: Final = frozenset(("sqrt", "rsqrt"))  # one instruction, about as long as a division
 _FREE: Final = frozenset(name for name, function in FUNCTIONS.items() if not function.roundoffs)
 _HELD: Final = 32  # vectors of accumulators that are kept in registers; more stay in memory
+_APART: Final = 3  # loads that take as long as one of lanes two elements apart
+_MASK_APART: Final = 4  # ... and as its mask, if that is not constant; measured ratio: 1.8 to 2.2
 _WORTH: Final = 4  # vectors from which on a transpose is used in place of gathers
 _WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP)
 _BLOCK: Final = 16  # rows, lanes and groups of a matrix instruction
@@ -106,6 +111,8 @@ class _Core:
         self.lanes = max(1, target.vector_bits // 8 // self._widest())
         self.last = self._last_extents()
         self.window = self._written_out()
+        self.decided: dict[EnclosingLoop, ColumnValue] = {}  # written out for a condition
+        self._decide()
 
     def _widest(self) -> int:
         """Return the bytes of the widest element, without indices that all lanes share."""
@@ -227,8 +234,9 @@ class _Core:
     ) -> tuple[ColumnValue, ColumnValue, ColumnValue, ColumnValue, ColumnValue]:
         """Return the vectors loaded, split, broadcast, gathered and transposed.
 
-        Lanes two elements apart take two loads and a shuffle; lanes further apart are transposed
-        if an unrolled loop of the tile is contiguous (`codegen.simd.strided`).
+        Lanes two elements apart take two loads and a shuffle, and shuffles of masks if these are
+        not known; lanes further apart are transposed if an unrolled loop of the tile is contiguous
+        (`codegen.simd.strided`).
         """
         zero = self.builder.const(0)
         loads, splits, broadcasts, gathers, turned = zero, zero, zero, zero, zero
@@ -247,9 +255,8 @@ class _Core:
                 count = self.builder.where(near, count * self._slid(footprint, lane), count)
                 far = self.builder.where(near, 0, count)
                 other = self._lanes_apart(footprint, lane).same(2)
-                loads = loads + self.builder.where(
-                    near, count, self.builder.where(other, far * 3, 0)
-                )
+                apart = far * (self._masked() * _MASK_APART + _APART)
+                loads = loads + self.builder.where(near, count, self.builder.where(other, apart, 0))
                 far = self.builder.where(other, 0, far)
                 rows = self._along(footprint, lane)
                 turned = turned + self.builder.where(rows, far, 0)
@@ -257,6 +264,19 @@ class _Core:
                 split = self.builder.where(self._aligned(footprint, lane), 0, count)
                 splits = splits + self.builder.where(near, split, 0)
         return loads, splits, broadcasts, gathers, turned
+
+    def _masked(self) -> ColumnValue:
+        """Return the share of the tiles whose masks loops decide that are left in the code.
+
+        Of the loops over the output, the first iterations alone have a mask.
+        """
+        answer, one = self.builder.const(0), self.builder.const(1)
+        for part in self._conditions():
+            needed = variables(part)
+            over = [x for x in self.outer if x.var in needed and self._written.moves(x)]
+            share = one / reduce(ColumnValue.__mul__, (x.extent for x in over), one)
+            answer = answer.at_least(self.builder.where(self._known(part), 0, share))
+        return answer
 
     def _near(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
         """Return 1 if the lanes of an access are adjacent in memory."""
@@ -322,6 +342,32 @@ class _Core:
             found[loop] = inside = self.builder.apply("and", inside, fits)
         return found
 
+    def _decide(self) -> None:
+        """Find the serial loops around the tile that are written out for a condition.
+
+        A short loop without a tail is, within any budget, if it and loops of the tile decide a part
+        of a condition of an update (`loopir.passes.unroll`).
+        """
+        if not self._combines:
+            return
+        parts = [variables(part) for part in self._conditions()]
+        for loop in reversed(self.outer):
+            decides = self.builder.const(0)
+            for needed in (part for part in parts if loop.var in part):
+                alone = self._all_gone(x for x in self.outer if x is not loop and x.var in needed)
+                decides = self.builder.apply("or", decides, alone)
+            if loop.kind is LoopKind.SERIAL and not decides.equals(0):
+                whole = self.last[loop.var].same(loop.extent)
+                short = self.builder.apply("and", whole, loop.extent <= LONGEST)
+                self.decided[loop] = self.builder.apply("and", short, decides)
+
+    def _conditions(self) -> Iterator[Expr]:
+        """Yield the parts of the conditions under which the statement reads."""
+        for value in self.statement.store.values:
+            for part in walk(value):
+                if isinstance(part, Select):
+                    yield from conjuncts(part.cond)
+
     def _aligned(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
         """Return 1 if every loop moves the vectors of an access by whole vectors."""
         answer = self.builder.const(1)
@@ -373,13 +419,21 @@ class _Core:
 
     def _known(self, expr: Expr) -> ColumnValue:
         """Return 1 if no loop that is left in the code moves an expression."""
-        answer, needed = self.builder.const(1), variables(expr)
-        for loop in (loop for loop in self.outer if loop.var in needed):
-            gone = loop.extent <= 1
-            if loop in self.window:
-                gone = self.builder.apply("or", gone, self.window[loop])
+        needed = variables(expr)
+        return self._all_gone(loop for loop in self.outer if loop.var in needed)
+
+    def _all_gone(self, loops: Iterable[EnclosingLoop]) -> ColumnValue:
+        """Return 1 if none of the loops is left in the code."""
+        answer = self.builder.const(1)
+        for loop in loops:
+            gone = self.builder.apply("or", loop.extent <= 1, self._is_written_out(loop))
             answer = self.builder.apply("and", answer, gone)
         return answer
+
+    def _is_written_out(self, loop: EnclosingLoop) -> ColumnValue:
+        """Return 1 if a loop around the tile is written out."""
+        zero = self.builder.const(0)
+        return self.builder.apply("or", self.window.get(loop, zero), self.decided.get(loop, zero))
 
     def _distinct(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
         """Return the executions of an expression; within a tile, equal values count once."""
@@ -389,8 +443,8 @@ class _Core:
             innermost = innermost and loop.var not in needed
             if innermost or (loop in self.tile and loop.var not in needed):
                 times = times / self._extent(loop)
-            elif loop in self.window and loop.var not in needed:
-                times = times / self.builder.where(self.window[loop], loop.extent, one)
+            elif loop not in self.tile and loop.var not in needed:
+                times = times / self.builder.where(self._is_written_out(loop), loop.extent, one)
         return times.at_least(1)
 
     def _hoisted(self, expr: Expr, steps: ColumnValue) -> ColumnValue:

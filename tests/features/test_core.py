@@ -98,15 +98,15 @@ def test_a_condition_counts_at_the_outermost_loop_that_determines_it() -> None:
     assert found["integers"] == pytest.approx(40 * 4 * 4 + 40, rel=1e-3)
 
 
-def padded_window(tap: int) -> dict[str, float]:
+def padded_window(tap: int, stride: int = 1, unroll: int = 512, rows: int = 4) -> dict[str, float]:
     """Features of a padded depthwise 3x3 sum; the window's columns are divided by `tap`."""
-    dag = depthwise_conv2d(1, 2, 12, 30, 3, Window(padding=1))
+    dag = depthwise_conv2d(1, 2, 12 * stride, 30 * stride, 3, Window(stride, padding=1))
     inlined = next(
         plan
         for plan in all_plans(derive(dag, TARGET, CPU).sketches, TARGET)
         if [choice.lane for _, choice in plan.choices] == [None, "w"]
     )
-    inner = {"h.3": 4, "w.3": 32, "ry.1": 3, "rx.1": tap, "unroll": 512}
+    inner = {"h.3": rows, "w.3": 32, "ry.1": 3, "rx.1": tap, "unroll": unroll}
     row = [
         inner.get(size.name.split(".", 1)[1], min(size.values, default=1)) for size in inlined.sizes
     ]
@@ -120,6 +120,23 @@ def test_conditions_on_points_of_a_window_that_is_written_out_are_known() -> Non
     # Known: every condition on columns. Rows: two comparisons and a conjunction per row and tap.
     assert whole["integers"] <= 3 * whole["steps"] / (2 * 3) * 1.001
     assert tailed["integers"] > 2 * tailed["steps"]
+
+
+def test_a_short_window_is_written_out_for_its_conditions_within_any_budget() -> None:
+    whole, bare = padded_window(3, unroll=512), padded_window(3, unroll=0)
+    # Known without a budget: conditions on columns. Those on rows are not, nor are loads shared.
+    assert whole["integers"] <= bare["integers"] < bare["steps"]
+    assert padded_window(2, unroll=0)["integers"] > 2 * bare["integers"]
+    assert bare["loads"] > whole["loads"]
+
+
+def test_lanes_two_apart_under_masks_that_are_not_known_take_more_loads() -> None:
+    known, tailed = padded_window(3, 2), padded_window(2, 2)
+    assert known["loads"] == pytest.approx(3 * known["steps"], rel=1e-3)
+    assert tailed["loads"] == pytest.approx(7 * tailed["steps"], rel=1e-3)
+    # Rows: the first one of twelve has a mask, and is peeled off.
+    bare = padded_window(3, 2, unroll=0, rows=1)
+    assert bare["loads"] == pytest.approx((3 + 4 / 12) * bare["steps"], rel=1e-3)
 
 
 def test_a_window_with_a_tail_is_not_reused() -> None:
