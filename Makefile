@@ -63,8 +63,8 @@ test: $(VENV)/dev.ok  ## run the tests (under 15 minutes on two cores)
 test-torch: $(TORCH)/run.ok  ## the tests that need PyTorch, in an environment of their own (.venv-torch)
 	$(TORCH)/bin/python -m pytest -q -m torch tests/torch
 
-test-cuda: $(CUDA)/run.ok  ## the tests that need ptxas and nvdisasm, in an environment of their own (.venv-cuda)
-	$(CUDA)/bin/python -m pytest -q -m cuda tests/codegen/simt
+test-cuda: $(CUDA)/run.ok  ## the tests that need ptxas, nvdisasm and numba-cuda, in an environment of their own (.venv-cuda)
+	$(CUDA)/bin/python -m pytest -q -m cuda tests/codegen/simt tests/artifact/test_cuda.py
 
 test-all: $(VENV)/dev.ok  ## the tests with the 2,000 random pairs of the night
 	ANSORPY_NIGHT=1 $(BIN)/python -m pytest -q --timeout 3600

@@ -1,7 +1,8 @@
 """The zip of kernels for a GPU, verified by the emulator and not timed (ADR-0143).
 
 `members` makes its files and the part of the manifest that follows from them; `pack_emulated`
-writes the zip. `driver.py` runs them by NVIDIA's driver alone.
+writes the zip. `driver.py` runs `kernel.ptx` or a cubin by NVIDIA's driver alone; `kernel.py` has
+the same kernels as numba.cuda source in a plain form.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,14 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ansorpy.artifact.archive import about, npz, write
-from ansorpy.artifact.kernel_file import (
-    MARKER,
-    below,
-    constant_arrays,
-    make_test,
-    tensors,
-)
-from ansorpy.artifact.reference import reference_source
+from ansorpy.artifact.cuda_texts import driver_text, plain_text, reference_text
+from ansorpy.artifact.kernel_file import constant_arrays, make_test, tensors
 from ansorpy.codegen.simt.assemble import assemble
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.ptx import ISA, joined_ptx
@@ -30,6 +25,7 @@ from ansorpy.target import Target
 from ansorpy.te.analysis import flop_count
 from ansorpy.te.dag import Dag
 
+SOURCE: Final = "kernel.py"
 PTX: Final = "kernel.ptx"
 CUBIN: Final = "kernel.{}.cubin"
 DRIVER: Final = "driver.py"
@@ -68,6 +64,11 @@ def members(dag: Dag, program: Program, target: Target, archs: Sequence[str] = (
     arrays = constant_arrays(dag)
     if arrays:
         files["constants.npz"] = npz(arrays)
+    source_note = ""
+    try:
+        files[SOURCE] = plain_text(program, target).encode()
+    except BuildError as error:
+        source_note = str(error)
     cubins, note = {}, ""
     for arch in archs or (target.cpu,):
         try:
@@ -98,6 +99,8 @@ def members(dag: Dag, program: Program, target: Target, archs: Sequence[str] = (
                 "ptx": PTX,
                 "cubins": cubins,
                 "note": note,
+                "source": SOURCE if SOURCE in files else None,
+                "source_note": source_note,
                 **launch_table(dag, code),
             },
         },
@@ -157,65 +160,3 @@ def pack_emulated(
         "created_s": record.created_s,
     }
     return write(folder / f"{dag.name}-{record.id[:12]}.zip", made.files, manifest)
-
-
-_DRIVER_DOC: Final = '''"""Kernels for a GPU, run by NVIDIA's driver: needs numpy and libcuda.so.1.
-
-    import driver
-    driver.run(...)                           NumPy arrays, or arrays of the device
-    driver.DeviceRunner(folder, number=1)     the kernels on another device
-    python driver.py --selftest --bench
-"""
-
-import ctypes
-import importlib.util
-import json
-import weakref
-from pathlib import Path
-from typing import Self'''
-_DRIVER_MAIN: Final = """\
-RUNNER = DeviceRunner(Path(__file__).parent)
-run = RUNNER.run
-prepare = RUNNER.prepare
-
-if __name__ == "__main__":
-    raise SystemExit(RUNNER.main())
-"""
-_PARTS: Final = (
-    ("ansorpy.artifact", "harness.py", MARKER, "harness, the same in every zip"),
-    ("ansorpy.codegen.simt", "driver.py", "# --- driver: the same in every zip for a GPU ---\n",
-     "NVIDIA's driver"),
-    ("ansorpy.artifact", "device_arrays.py",
-     "# --- device arrays: the same in every zip for a GPU ---\n", "arrays of a device"),
-    ("ansorpy.artifact", "device_runner.py",
-     "# --- device runner: the same in every zip for a GPU ---\n", "kernels on a device"),
-)  # fmt: skip
-
-
-def driver_text() -> str:
-    """Return `driver.py`, the same text in every zip of a version."""
-    parts = [
-        f"# {'-' * 30} {title}\n{below(package, name, marker).strip()}"
-        for package, name, marker, title in _PARTS
-    ]
-    return "\n\n\n".join([_DRIVER_DOC, *parts, _DRIVER_MAIN])
-
-
-_REFERENCE_HEAD: Final = '''"""The meaning of the kernels: float64, one loop per axis."""
-
-import math
-
-import numpy as np
-
-try:
-    from numba import njit
-except ImportError:  # slower, and right, too
-
-    def njit(function=None, **_):
-        """Return a function as it is."""
-        return (lambda each: each) if function is None else function'''
-
-
-def reference_text(dag: Dag) -> str:
-    """Return `reference.py`; names of users are not in it."""
-    return f"{_REFERENCE_HEAD}\n\n\n{reference_source(dag).rstrip()}\n"

@@ -275,21 +275,7 @@ class DeviceRunner(Runner):
     """
 
     def __init__(self, folder: Path, number: int = 0) -> None:
-        facts = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        tensors, _ = checked_table(facts["cuda"])
-        told = facts["verification"]
-        low, high = told["inputs"]
-        super().__init__(
-            tensors=tensors,
-            inputs=[one["name"] for one in facts["inputs"]],
-            outputs=[one["name"] for one in facts["outputs"]],
-            constants=_constants(folder, tensors),
-            launch=_on_the_device,
-            ahead=_on_the_device,
-            reference=lambda *arrays: _reference(folder)(*arrays),
-            test=Test(low, high, tuple(told["tolerances"]), told["exact_on_integers_up_to"]),
-            flop=facts["flop"],
-        )
+        super().__init__(**_facts(folder, _on_the_device, _on_the_device))
         self.folder, self.number, self.lock = folder, number, threading.Lock()
         self._kernels: LoadedModule | None = None
 
@@ -347,16 +333,41 @@ class DeviceRunner(Runner):
         return sorted(times_s)
 
 
+def host_runner(folder: Path, launch: Callable[..., None], ahead: Callable[..., None]) -> Runner:
+    """Return a Runner of functions that take arrays of the host, for the kernels of a folder."""
+    return Runner(**_facts(folder, launch, ahead))
+
+
+def _facts(folder: Path, launch: Callable[..., None], ahead: Callable[..., None]) -> dict[str, Any]:
+    """Return the arguments of a Runner by the manifest of a folder."""
+    facts = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    tensors, _ = checked_table(facts["cuda"])
+    told = facts["verification"]
+    low, high = told["inputs"]
+    return {
+        "tensors": tensors,
+        "inputs": [one["name"] for one in facts["inputs"]],
+        "outputs": [one["name"] for one in facts["outputs"]],
+        "constants": _constants(folder, facts["constants"], tensors),
+        "launch": launch,
+        "ahead": ahead,
+        "reference": lambda *arrays: _reference(folder)(*arrays),
+        "test": Test(low, high, tuple(told["tolerances"]), told["exact_on_integers_up_to"]),
+        "flop": facts["flop"],
+    }
+
+
 def _on_the_device(*_: Array) -> None:
     raise RuntimeError("kernels for a GPU take addresses of the device; call run or prepare")
 
 
-def _constants(folder: Path, tensors: Sequence[TensorSpec]) -> dict[str, Array]:
+def _constants(
+    folder: Path, listed: Sequence[str], tensors: Sequence[TensorSpec]
+) -> dict[str, Array]:
     names = [tensor.name for tensor in tensors if tensor.role == "constant"]
     if not names:
         return {}
     with np.load(folder / "constants.npz", allow_pickle=False) as stored:
-        listed = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["constants"]
         return {name: stored[f"c{listed.index(name)}"] for name in names}
 
 

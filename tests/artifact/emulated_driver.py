@@ -1,32 +1,29 @@
-"""The functions of libcuda.so.1 over the emulator: memory of the host, kernels as fibres.
-
-Calls go through ctypes with C signatures, so that a loader passes real pointers and integers.
-"""
+"""The emulated driver for zips: a module is PTX or a cubin, its kernels are those of a program."""
 
 import ctypes
-from collections.abc import Callable
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
-from ansorpy.codegen.simt.driver import ERROR_LOG, ERROR_LOG_BYTES, LIBRARY, SIGNATURES
-from ansorpy.codegen.simt.emulator import build_texts, load
+from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice
+from ansorpy.codegen.simt.device.emulated.module import EmulatedFunction, EmulatedModule
+from ansorpy.codegen.simt.device.emulated.state import INVALID_PTX, NOT_FOUND, put, put_text, word
+from ansorpy.codegen.simt.driver import ERROR_LOG, ERROR_LOG_BYTES, LIBRARY
 from ansorpy.codegen.simt.launch import SimtCode
 
-INVALID_VALUE, NO_CODE, NOT_FOUND, BAD_PTX = 1, 209, 500, 218
-CONTEXT, MODULE = 0xC0, 0x30
-NAMES = {1: b"CUDA_ERROR_INVALID_VALUE", 209: b"CUDA_ERROR_NO_BINARY_FOR_GPU",
-         218: b"CUDA_ERROR_INVALID_PTX", 500: b"CUDA_ERROR_NOT_FOUND"}  # fmt: skip
-WORD = ctypes.c_uint64
+NO_CODE = 209  # CUDA_ERROR_NO_BINARY_FOR_GPU
+CAPABILITY = (75, 76)
+Array = np.ndarray[Any, Any]
 
 
-class EmulatedDriver:
+class ZipDevice(EmulatedDevice):
     """A device whose kernels are those of `code`, for any bytes that are loaded.
 
     Args:
         capability: of the device.
-        accepts: says for the bytes of a module whether the driver takes them: 0, or an error.
+        accepts: the driver's answer to the bytes of a module: 0, or an error.
     """
 
     def __init__(
@@ -35,135 +32,116 @@ class EmulatedDriver:
         capability: tuple[int, int] = (9, 0),
         accepts: Callable[[bytes], int] = lambda _: 0,
     ) -> None:
-        self.code, self.capability, self.accepts = code, capability, accepts
-        self.kernels = [
-            load(build_texts(SimtCode((text,), (launch,), code.buffers)))
+        super().__init__()
+        self._objects[None] = "stream"  # type: ignore[index]  # the default stream
+        self.capability, self.accepts = dict(zip(CAPABILITY, capability, strict=True)), accepts
+        self.kernels = {
+            launch.name: EmulatedFunction(EmulatedModule(text))
             for text, launch in zip(code.texts, code.launches, strict=True)
-        ]
-        self.memory: dict[int, Any] = {}
+        }
+        self.foreign: list[Array] = []  # arrays of other libraries on the device
         self.loaded: list[bytes] = []
-        self.launched: list[tuple[int, ...]] = []
-        self.copies: list[tuple[str, int]] = []
-        self.current = 0
-
-    def library(self) -> Any:
-        """Return the object that stands for the loaded library."""
-        functions = {}
-        for name, kinds in SIGNATURES.items():
-            function = getattr(self, name)
-            functions[name] = ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(function)
-        return SimpleNamespace(**functions)
+        self.copies: list[str] = []
+        self.launches: list[tuple[str, int, int, int]] = []
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Stand in for the driver library of this machine."""
-        real = ctypes.CDLL
+        real, library = ctypes.CDLL, self.library()
 
         def opened(name: Any, *more: Any, **words: Any) -> Any:
-            return self.library() if name == LIBRARY else real(name, *more, **words)
+            return library if name == LIBRARY else real(name, *more, **words)
 
         monkeypatch.setattr(ctypes, "CDLL", opened)
 
-    def cuInit(self, flags: int) -> int:  # noqa: N802 - names of the driver, here and below
-        return INVALID_VALUE if flags else 0
+    @property
+    def allocations(self) -> int:
+        """The number of allocations."""
+        return len(self._allocations)
 
-    def cuGetErrorName(self, code: int, place: int) -> int:  # noqa: N802
-        if code not in NAMES:
-            return INVALID_VALUE
-        self.text = ctypes.create_string_buffer(NAMES[code])
-        WORD.from_address(place).value = ctypes.addressof(self.text)
-        return 0
+    def share(self, array: Array) -> "Shared":
+        """Return an array of the device as another library shows it."""
+        self.foreign.append(array)
+        return Shared(array)
 
-    def cuDeviceGet(self, place: int, number: int) -> int:  # noqa: N802
-        ctypes.c_int.from_address(place).value = 7
-        return INVALID_VALUE if number else 0
+    def _holds(self, address: int, size: int) -> bool:
+        return super()._holds(address, size) or any(
+            one.ctypes.data <= address and address + size <= one.ctypes.data + one.nbytes
+            for one in self.foreign
+        )
 
-    def cuDeviceGetName(self, place: int, size: int, handle: int) -> int:  # noqa: N802
-        ctypes.memmove(place, b"Emulator\0", min(size, 9))
-        return 0 if handle == 7 else INVALID_VALUE
+    def _device_get_attribute(self, out: int, number: int, device: int) -> int:
+        if number in self.capability:
+            return put(out, ctypes.c_int, self.capability[number])
+        return super()._device_get_attribute(out, number, device)
 
-    def cuDeviceGetAttribute(self, place: int, number: int, handle: int) -> int:  # noqa: N802
-        assert handle == 7
-        ctypes.c_int.from_address(place).value = self.capability[number - 75]
-        return 0
+    def _mem_alloc(self, out: int, size: int) -> int:
+        code = super()._mem_alloc(out, size)
+        ctypes.memset(word(out), 0xFF, size)  # NaN: elements that no kernel wrote are found
+        return code
 
-    def cuDevicePrimaryCtxRetain(self, place: int, handle: int) -> int:  # noqa: N802
-        assert handle == 7
-        WORD.from_address(place).value = CONTEXT
-        return 0
+    def _memcpy_hto_d(self, address: int, source: int, size: int) -> int:
+        self.copies.append("to the device")
+        return super()._memcpy_hto_d(address, source, size)
 
-    def cuCtxSetCurrent(self, context: int) -> int:  # noqa: N802
-        self.current = context
-        return 0 if context == CONTEXT else INVALID_VALUE
+    def _memcpy_dto_h(self, target: int, address: int, size: int) -> int:
+        self.copies.append("to the host")
+        return super()._memcpy_dto_h(target, address, size)
 
-    def cuCtxSynchronize(self) -> int:  # noqa: N802
-        return 0 if self.current == CONTEXT else INVALID_VALUE
+    def _memcpy_dto_d(self, target: int, source: int, size: int) -> int:
+        self.copies.append("on the device")
+        return super()._memcpy_dto_d(target, source, size)
 
-    def cuStreamSynchronize(self, stream: int | None) -> int:  # noqa: N802
-        return INVALID_VALUE if stream else 0
-
-    def cuModuleLoadDataEx(  # noqa: N802
-        self, place: int, data: int, count: int, names: int, values: int
+    def _module_load_data_ex(
+        self, out: int, image: int, options: int, names: int, values: int
     ) -> int:
-        head = ctypes.string_at(data, 4)
-        whole = ctypes.string_at(data) if head != b"\x7fELF" else head
-        error = self.accepts(whole)
-        options = (ctypes.c_int * count).from_address(names)
-        given = dict(zip(options, (WORD * count).from_address(values), strict=True))
+        head = ctypes.string_at(image, 4)
+        code = head if head == b"\x7fELF" else ctypes.string_at(image)
+        error = self.accepts(code)
         if error:
-            said = b"ptxas: no such instruction"
-            ctypes.memmove(given[ERROR_LOG], said, min(len(said), given[ERROR_LOG_BYTES]))
+            told = {
+                ctypes.c_int.from_address(names + 4 * k).value: word(values + 8 * k)
+                for k in range(options)
+            }
+            put_text(told[ERROR_LOG], told[ERROR_LOG_BYTES], "ptxas: no such instruction")
             return error
-        self.loaded.append(whole)
-        WORD.from_address(place).value = MODULE
-        return 0
+        self.loaded.append(code)
+        return self._new(out, "module")
 
-    def cuModuleUnload(self, module: int) -> int:  # noqa: N802
-        return 0 if module == MODULE else INVALID_VALUE
-
-    def cuModuleGetFunction(self, place: int, module: int, name: bytes) -> int:  # noqa: N802
-        names = [launch.name.encode() for launch in self.code.launches]
-        if module != MODULE or name not in names:
+    def _module_get_function(self, out: int, module: int, name: bytes) -> int:
+        if self._objects.get(module) != "module" or name.decode() not in self.kernels:
             return NOT_FOUND
-        WORD.from_address(place).value = 1 + names.index(name)
-        return 0
+        return self._new(out, self.kernels[name.decode()])
 
-    def cuFuncSetAttribute(self, kernel: int, attribute: int, value: int) -> int:  # noqa: N802
-        self.copies.append((f"attribute {attribute} of kernel {kernel - 1}", value))
-        return 0
+    def _launch_kernel(self, function: int, *rest: Any) -> int:
+        names = {id(kernel): name for name, kernel in self.kernels.items()}
+        name = names[id(self._objects[function])]
+        self.launches.append((name, rest[0], rest[3], rest[6]))
+        return super()._launch_kernel(function, *rest)
 
-    def cuMemAlloc_v2(self, place: int, size: int) -> int:  # noqa: N802
-        memory = (ctypes.c_uint8 * (size + 255))()
-        ctypes.memset(memory, 0xFF, size + 255)  # NaN: elements that no kernel wrote are found
-        address = -(-ctypes.addressof(memory) // 256) * 256
-        self.memory[address] = memory
-        WORD.from_address(place).value = address
-        return 0
 
-    def cuMemFree_v2(self, address: int) -> int:  # noqa: N802
-        return 0 if self.memory.pop(address, None) is not None else INVALID_VALUE
+class Shared:
+    """A NumPy array that says it lies on the device."""
 
-    def cuMemcpyHtoD_v2(self, goal: int, source: int, size: int) -> int:  # noqa: N802
-        return self.copied("to device", goal, source, size)
+    def __init__(self, array: Array) -> None:
+        self.array = array
 
-    def cuMemcpyDtoH_v2(self, goal: int, source: int, size: int) -> int:  # noqa: N802
-        return self.copied("to host", goal, source, size)
+    @property
+    def __cuda_array_interface__(self) -> Mapping[str, Any]:
+        return {**self.array.__array_interface__, "version": 3, "stream": None}
 
-    def cuMemcpyDtoD_v2(self, goal: int, source: int, size: int) -> int:  # noqa: N802
-        return self.copied("on device", goal, source, size)
 
-    def copied(self, kind: str, goal: int, source: int, size: int) -> int:
-        self.copies.append((kind, size))
-        ctypes.memmove(goal, source, size)
-        return 0 if self.current == CONTEXT else INVALID_VALUE
+class Producer:
+    """As `Shared`, by DLPack."""
 
-    def cuLaunchKernel(self, kernel: int, *rest: Any) -> int:  # noqa: N802
-        *numbers, shared, stream, places, extra = rest
-        launch = self.code.launches[kernel - 1]
-        self.launched.append((kernel - 1, *numbers, shared))
-        if numbers != [launch.blocks, 1, 1, launch.threads, 1, 1] or stream or extra:
-            return INVALID_VALUE
-        pointers = (WORD * len(self.code.buffers)).from_address(places)
-        addresses = [WORD.from_address(pointer).value for pointer in pointers]
-        run = self.kernels[kernel - 1]
-        (run.run_ahead if launch.ahead else run.run)(addresses)
-        return 0
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, stream: int | None = None) -> Any:
+        assert stream == 1
+        return self.array.__dlpack__()
+
+
+BAD_PTX = INVALID_PTX

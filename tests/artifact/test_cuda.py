@@ -2,7 +2,9 @@
 
 import ctypes
 import json
-from collections.abc import Mapping
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +16,10 @@ from ansorpy.artifact import LoadedKernel, load, unpack
 from ansorpy.artifact.cuda import members, pack_emulated
 from ansorpy.artifact.device_runner import checked_table
 from ansorpy.artifact.package import box
+from ansorpy.codegen.simt.device.emulated.module import EmulatedFunction
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.codegen.simt.writer import simt_code
-from ansorpy.errors import PackageError
+from ansorpy.errors import BuildError, PackageError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Measured
 from ansorpy.records import Record
@@ -24,7 +27,8 @@ from ansorpy.replay import plan_text, replay
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.trust import versions
-from tests.artifact.emulated_driver import BAD_PTX, NO_CODE, EmulatedDriver
+from tests.artifact.emulated_driver import BAD_PTX, NO_CODE, Producer, Shared, ZipDevice
+from tests.codegen.simt.test_report import needs_ptxas
 from tests.fuzz.pairs import draw
 
 MM = "def mm(float(5,7) A, float(7,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
@@ -57,8 +61,8 @@ def matmul(tmp_path_factory: pytest.TempPathFactory) -> Zip:
     return zipped(parse(MM)[0], tmp_path_factory.mktemp("mm"))
 
 
-def loaded(one: Zip, monkeypatch: pytest.MonkeyPatch) -> tuple[LoadedKernel, EmulatedDriver]:
-    driver = EmulatedDriver(one.code)
+def loaded(one: Zip, monkeypatch: pytest.MonkeyPatch) -> tuple[LoadedKernel, ZipDevice]:
+    driver = ZipDevice(one.code)
     driver.install(monkeypatch)
     return load(one.path), driver
 
@@ -125,7 +129,8 @@ def test_the_selftest_compares_with_float64_loops(
 ) -> None:
     kernel, driver = loaded(matmul, monkeypatch)
     assert kernel.selftest() == []
-    monkeypatch.setattr(driver.kernels[-1], "run", lambda _: None)
+    monkeypatch.setattr(EmulatedFunction, "run", lambda *_: None)
+    driver.copies.clear()
     assert "wrong)" in kernel.selftest()[0]
 
 
@@ -135,19 +140,19 @@ def test_every_thread_of_a_process_has_memory_of_its_own(
     kernel, driver = loaded(matmul, monkeypatch)
     a, b = inputs()
     kernel.run(a, b)
-    before = len(driver.memory)
+    before = driver.allocations
     kernel.run(a, b)
-    assert len(driver.memory) == before
+    assert driver.allocations == before
     call = kernel.prepare(a, b)
-    assert len(driver.memory) == 2 * before
+    assert driver.allocations == 2 * before
     del call
-    assert len(driver.memory) == before
+    assert driver.allocations == before
 
 
 def test_arrays_of_the_device_are_not_copied(matmul: Zip, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, driver = loaded(matmul, monkeypatch)
     a, b = inputs()
-    given, out = (Shared(a), Shared(b)), Shared(np.zeros((5, 6), np.float32))
+    given, out = (driver.share(a), driver.share(b)), driver.share(np.zeros((5, 6), np.float32))
     call = kernel.prepare(*given, out=out)
     driver.copies.clear()
     assert call() is out
@@ -157,41 +162,17 @@ def test_arrays_of_the_device_are_not_copied(matmul: Zip, monkeypatch: pytest.Mo
     np.testing.assert_allclose(out.array, a @ b, rtol=1e-5, atol=1e-6)
     assert driver.copies == []
     result = kernel(*given)
-    assert {kind for kind, _ in driver.copies} == {"on device"}
+    assert set(driver.copies) == {"on the device"}
     assert result.__cuda_array_interface__["shape"] == (5, 6)
     np.testing.assert_array_equal(result.to_host(), out.array)
-
-
-class Shared:
-    """A NumPy array that says it lies on the device: so it does for the emulator."""
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.array = array
-
-    @property
-    def __cuda_array_interface__(self) -> Mapping[str, Any]:
-        return {**self.array.__array_interface__, "version": 3, "stream": None}
-
-
-class Producer:
-    """As `Shared`, by DLPack."""
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.array = array
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, 0
-
-    def __dlpack__(self, stream: int | None = None) -> Any:
-        assert stream == 1
-        return self.array.__dlpack__()
 
 
 def test_arrays_of_the_device_by_dlpack(matmul: Zip, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, driver = loaded(matmul, monkeypatch)
     a, b = inputs()
+    driver.foreign += [a, b]
     result = kernel(Producer(a), Producer(b))
-    assert {kind for kind, _ in driver.copies} == {"on device"}
+    assert set(driver.copies) == {"on the device"}
     np.testing.assert_allclose(result.to_host(), a @ b, rtol=1e-5, atol=1e-6)
     with pytest.raises(TypeError, match="because A has dtype float64; expected float32"):
         kernel(Producer(a.astype(np.float64)), b)
@@ -306,7 +287,7 @@ def test_a_cubin_that_fits_goes_before_ptx(
     for path in folder.glob("*.cubin"):
         path.unlink()
     (folder / f"kernel.{arch}.cubin").write_bytes(ELF + bytes(60))
-    driver = EmulatedDriver(matmul.code, capability)
+    driver = ZipDevice(matmul.code, capability)
     driver.install(monkeypatch)
     kernels = runner_of(folder).kernels
     assert kernels.code == chosen
@@ -318,11 +299,11 @@ def test_ptx_stands_in_for_a_cubin_that_the_driver_cannot_use(
 ) -> None:
     unpack(matmul.path, tmp_path)
     (tmp_path / "kernel.sm_90.cubin").write_bytes(ELF + bytes(60))
-    no_cubin = EmulatedDriver(matmul.code, accepts=lambda code: NO_CODE if code[:4] == ELF else 0)
+    no_cubin = ZipDevice(matmul.code, accepts=lambda code: NO_CODE if code[:4] == ELF else 0)
     no_cubin.install(monkeypatch)
     assert runner_of(tmp_path).kernels.code == "kernel.ptx"
     (tmp_path / "kernel.sm_90.cubin").unlink()
-    refused = EmulatedDriver(matmul.code, accepts=lambda _: BAD_PTX)
+    refused = ZipDevice(matmul.code, accepts=lambda _: BAD_PTX)
     refused.install(monkeypatch)
     with pytest.raises(RuntimeError) as raised:
         _ = runner_of(tmp_path).kernels
@@ -382,3 +363,52 @@ def test_a_damaged_table_is_refused_before_the_driver_is_called(
     (tmp_path / "bad.zip").write_bytes(box(files, manifest))
     with pytest.raises(PackageError, match=r"its manifest has no usable cuda"):
         load(tmp_path / "bad.zip")
+
+
+def simulated(path: Path) -> tuple[int, str]:
+    """Run the self-test of a `kernel.py` in the simulator of numba."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(path), "--selftest"], capture_output=True, text=True,
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}, timeout=600, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout or done.stderr
+
+
+def test_the_plain_form_runs_in_the_simulator_of_numba(matmul: Zip, tmp_path: Path) -> None:
+    unpack(matmul.path, tmp_path)
+    assert simulated(tmp_path / "kernel.py") == (0, "selftest passed\n")
+
+
+def test_a_plain_form_that_is_wrong_fails_its_selftest(matmul: Zip, tmp_path: Path) -> None:
+    unpack(matmul.path, tmp_path)
+    path = tmp_path / "kernel.py"
+    path.write_text(path.read_text().replace("cuda.fma(", "-cuda.fma("))
+    code, said = simulated(path)
+    assert code == 1
+    assert "C[0, 0]:" in said
+
+
+@pytest.mark.cuda
+@needs_ptxas
+def test_a_zip_has_a_cubin_for_each_architecture(matmul: Zip) -> None:
+    program = replay(matmul.dag, TARGET, matmul.record)
+    made = members(matmul.dag, program, TARGET, ("sm_80", "sm_90"))
+    cuda = made.manifest["cuda"]
+    assert cuda["cubins"] == {arch: f"kernel.{arch}.cubin" for arch in ("sm_80", "sm_90")}
+    assert cuda["note"] == ""
+    for name in cuda["cubins"].values():
+        assert made.files[name][:4] == ELF
+    assert members(matmul.dag, program, TARGET, ("sm_80", "sm_90")).files == made.files
+
+
+def test_a_kernel_without_a_plain_form_has_a_zip_all_the_same(
+    matmul: Zip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> str:
+        raise BuildError("cannot write mma as source because numba.cuda has no plain form of it")
+
+    monkeypatch.setattr("ansorpy.artifact.cuda.plain_text", refused)
+    made = members(matmul.dag, replay(matmul.dag, TARGET, matmul.record), TARGET)
+    assert "kernel.py" not in made.files
+    assert made.manifest["cuda"]["source"] is None
+    assert made.manifest["cuda"]["source_note"].startswith("cannot write mma as source")

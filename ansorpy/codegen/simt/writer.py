@@ -63,15 +63,22 @@ def simt_code(program: Program, target: Target) -> SimtCode:
     """
     texts, launches = [], []
     for info, phase in zip(phase_infos(program), program.phases, strict=True):
-        block = BlockShape(
-            threads_of(phase, target), info.tasks, tasks_of(phase, info.tasks, target)
-        )
+        block = block_shape(phase, info.tasks, target)
         shared = SharedMemory(phase.name, target.shared_bytes)
         texts.append(_module_text(info.name, phase, program.buffers, block, shared))
         launches.append(
             Launch(info.name, block.blocks, block.threads, shared.size_bytes, info.ahead)
         )
     return SimtCode(tuple(texts), tuple(launches), program.buffers)
+
+
+def block_shape(phase: Phase, tasks: int, target: Target) -> BlockShape:
+    """Return the threads and tasks of a block.
+
+    Raises:
+        BuildError: a block has fewer threads than a tile has lanes.
+    """
+    return BlockShape(threads_of(phase, target), tasks, tasks_of(phase, tasks, target))
 
 
 def threads_of(phase: Phase, target: Target) -> int:
@@ -140,6 +147,8 @@ class KernelWriter(PhaseWriter):
     shared_memory: SharedMemory = field(kw_only=True)
     waits: frozenset[int] = frozenset()
     held: set[str] = field(default_factory=set)  # symbols of tiles with registers per thread
+    tile_type: type[ThreadTile] = ThreadTile
+    block_type: type[ThreadBlock] = ThreadBlock
 
     def begin(self) -> tuple[dict[str, SymbolBuffer], Any]:
         """Return the buffers by name, their addresses among the values, and the block's number."""
@@ -156,7 +165,7 @@ class KernelWriter(PhaseWriter):
         self.number = task
         self.values[THREAD] = self.b.zext(thread, I64)
         self.sums.enter(THREAD, self.b.block)
-        self.block = ThreadBlock(
+        self.block = self.block_type(
             self.b, thread, self.shape.task_threads, self.shared_memory, several > 1
         )
         return places, task
@@ -210,19 +219,26 @@ class KernelWriter(PhaseWriter):
         inner, lane = table, stmt.lane
         if lane is not None:
             inner = table.with_var(lane[0], THREAD, Const(lane[1]))
+        along = lane is None or lane[0] in frozenset[str]().union(*map(variables, stmt.store.index))
+        self.thread_tile(stmt, inner, across=not along)
+
+    def thread_tile(self, stmt: Tile, table: SymbolTable, across: bool) -> None:
+        """Write a tile as one thread runs it; its lane variable is known in the table.
+
+        Args:
+            across: whether the tile is a reduction over the lanes.
+        """
         held = {name for name, place in table.buffers.items() if place.symbol in self.held}
-        tile = structured(of_thread(stmt, held), inner)
-        store = stmt.store
-        along = lane is None or lane[0] in frozenset[str]().union(*map(variables, store.index))
-        if not along and not tile.combiner:
+        tile = structured(of_thread(stmt, held), table)
+        if across and not tile.combiner:
             raise BuildError(
-                f"cannot write a store of all lanes to {store.buffers[0]} for CUDA because its"
+                f"cannot write a store of all lanes to {stmt.store.buffers[0]} for CUDA because its"
                 " threads would write one element; expected a reduction over the lanes"
             )
         given = {name: self.values[name] for name in tile.names}
-        among = lane[1] if lane else 0
-        sums, shared = self.sums, self.shared()
-        self.expand(tile, ThreadTile(tile, given, shared, sums, self.block, among, not along))
+        among = stmt.lane[1] if stmt.lane else 0
+        maker, shared = self.tile_type, self.shared()
+        self.expand(tile, maker(tile, given, shared, self.sums, self.block, among, across))
 
 
 def of_thread(tile: Tile, held: set[str]) -> Tile:
