@@ -1,0 +1,1 @@
+"""Measurements on a GPU: answers, floors, operators beside peers, a tuning, a fitted model."""
