@@ -71,11 +71,11 @@ class Item:
 class Suite:
     """Nested statements."""
 
-    blocks: list["Block"] = field(default_factory=list)
+    blocks: list["Statements"] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
-class Block:
+class Statements:
     """Statements in a row; `lines` as those of a basic block of `TextBuilder`."""
 
     lines: list[Any] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Variable(Item):
 
     __slots__ = ("builder",)
 
-    def add_incoming(self, value: Any, block: Block) -> None:
+    def add_incoming(self, value: Any, block: Statements) -> None:
         """Assign a value at the end of a block."""
         whole = is_constant(value) and value.type in (I8, I16, I32)
         assign = Item(
@@ -229,9 +229,9 @@ class SourceBuilder:
         self.suite = self.body = Suite()
         self.block = self.append_block()
 
-    def append_block(self) -> Block:
+    def append_block(self) -> Statements:
         """Return a new row of statements at the end of the present suite."""
-        block = Block()
+        block = Statements()
         self.suite.blocks.append(block)
         return block
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 from ansorpy.codegen.simd.kinds import I1, I64
 from ansorpy.codegen.simd.tile import Nodes, TileExpr
 from ansorpy.codegen.simt.source_builder import (
-    Block,
     BranchItem,
     Item,
     LoopItem,
     SourceBuilder,
+    Statements,
     Suite,
     constant_text,
     is_constant,
@@ -36,7 +36,7 @@ class _Printer:
 
     nodes: Nodes = field(default_factory=lambda: Nodes(set()))
     uses: Counter[int] = field(default_factory=Counter)  # by id of the item
-    users: dict[int, tuple[Block, int]] = field(default_factory=dict)  # place of the last user
+    users: dict[int, tuple[Statements, int]] = field(default_factory=dict)  # place of the last user
     texts: dict[int, TileExpr] = field(default_factory=dict)
     inlined: set[int] = field(default_factory=set)
     variables: int = 0
@@ -60,7 +60,7 @@ class _Printer:
                     if isinstance(operand, Item):
                         self.uses[id(operand)] -= 1
 
-    def _decide(self, block: Block, at: int, item: Item) -> None:
+    def _decide(self, block: Statements, at: int, item: Item) -> None:
         """Note whether a value is written within its only user, which may be so itself."""
         if self.uses[id(item)] != 1 or item.acts:
             return
@@ -137,7 +137,7 @@ class _Printer:
         return self.texts[id(value)]
 
 
-def _parts(suite: Suite) -> Iterator[tuple[Block, int, Any]]:
+def _parts(suite: Suite) -> Iterator[tuple[Statements, int, Any]]:
     """Yield every statement with its block and its place there, in order."""
     for block in suite.blocks:
         for at, part in enumerate(block.lines):
