@@ -14,18 +14,24 @@ from ansorpy.server.jobs import queries
 from ansorpy.server.jobs.errors import NotFoundError
 
 FileName = Literal[
-    "kernel.py", "simd.py", "constants.npz", "kernel.so", "libkernel.so", "kernel.o", "kernel.h",
-    "native.py", "manifest.json",
+    "kernel.py", "simd.py", "driver.py", "reference.py", "constants.npz", "kernel.so",
+    "libkernel.so", "kernel.o", "kernel.h", "native.py", "kernel.ptx", "kernel.sm_80.cubin",
+    "kernel.sm_90.cubin", "manifest.json",
 ]  # fmt: skip
 MEDIA_TYPES: Final[Mapping[FileName, str]] = {
     "kernel.py": "text/x-python; charset=utf-8",
     "simd.py": "text/x-python; charset=utf-8",
+    "driver.py": "text/x-python; charset=utf-8",
+    "reference.py": "text/x-python; charset=utf-8",
     "constants.npz": "application/octet-stream",
     "kernel.so": "application/octet-stream",
     "libkernel.so": "application/octet-stream",
     "kernel.o": "application/octet-stream",
     "kernel.h": "text/x-c; charset=utf-8",
     "native.py": "text/x-python; charset=utf-8",
+    "kernel.ptx": "text/plain; charset=utf-8",
+    "kernel.sm_80.cubin": "application/octet-stream",
+    "kernel.sm_90.cubin": "application/octet-stream",
     "manifest.json": "application/json",
 }
 assert set(MEDIA_TYPES) == set(NAMES)
