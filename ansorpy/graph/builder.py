@@ -27,6 +27,7 @@ from ansorpy.graph.graph import (
 )
 from ansorpy.graph.interp import evaluate
 from ansorpy.graph.operator import EmptyResult, Operands, constant_values, operator_of, tensors
+from ansorpy.graph.remedies import bind_option
 from ansorpy.te.tensor import Tensor
 
 LARGEST_VALUE: Final = 1 << 34  # bytes; no model for one machine has a larger tensor
@@ -198,7 +199,7 @@ class GraphBuilder:
                     raise GraphError(
                         f"cannot compile {node} because extent {extent.name!r} of its input"
                         f" {one!r} is symbolic; expected a number: bind it, as in"
-                        f" --bind {extent.name}=1"
+                        f" {bind_option(extent.name, '1')}"
                     )
 
     def _placeholder(self, name: str) -> Tensor:

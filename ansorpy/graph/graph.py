@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ansorpy.errors import GraphError
 from ansorpy.expr.dtypes import SIZE_BYTES
+from ansorpy.graph.remedies import bind_option
 
 Array = NDArray[Any]
 Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
@@ -48,7 +49,7 @@ class ValueInfo:
             if isinstance(extent, Dim):
                 raise GraphError(
                     f"cannot use value {self.name!r} because its extent {extent.name!r} is"
-                    f" symbolic; expected a number: bind it, as in --bind {extent.name}=1"
+                    f" symbolic; expected a number: bind it, as in {bind_option(extent.name, '1')}"
                 )
         return tuple(extent for extent in self.shape if isinstance(extent, int))
 

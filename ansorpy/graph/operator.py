@@ -9,6 +9,7 @@ import numpy as np
 from ansorpy import te
 from ansorpy.errors import GraphError, SpecError, UnknownValueError
 from ansorpy.graph.graph import Array, Attribute, Extent, Node, Weight
+from ansorpy.graph.remedies import HOSTED, bind_option
 from ansorpy.te.tensor import Tensor, TensorOperand
 from ansorpy.te.tensor_data import checked_array
 
@@ -117,7 +118,8 @@ class Operands:
         value = self.node.inputs[position]
         raise UnknownValueError(
             f"cannot compile {self.node} because input {position} ({value[:80]!r}) is computed at"
-            " run time; expected a constant: a scalar input can be bound, as in --bind NAME=VALUE",
+            " run time; expected a constant: a scalar input can be bound, as in"
+            f" {bind_option('NAME')}",
             value,
         )
 
@@ -270,7 +272,7 @@ def tensors(
     if found.hosted is not None:
         raise GraphError(
             f"cannot compile {node} because operator {node.op!r} has no kernel;"
-            " expected --hosted, which lets NumPy compute it"
+            f" expected {HOSTED}, which lets NumPy compute it"
         )
     if found.build is None:
         raise GraphError(

@@ -13,6 +13,7 @@ from ansorpy.errors import GraphError
 from ansorpy.graph import Dim, Extent, Graph, Weight
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Array
+from ansorpy.graph.remedies import shape_option
 from ansorpy.importers.onnx_nodes import DOMAINS, MOST_DEPTH, MOST_NODES, NodeImporter
 from ansorpy.importers.onnx_values import dtype_of
 
@@ -220,7 +221,7 @@ def _input(
     elif not kind.HasField("shape"):
         raise GraphError(
             f"cannot import {place} because its rank is not declared;"
-            f" expected a shape, as in --shape {value.name[:80]}=1,3,224,224"
+            f" expected a shape, as in {shape_option(value.name)}"
         )
     shape = tuple(_extent(extent, bind, place) for extent in extents)
     if value.name in bind and all(extent == 1 for extent in shape):

@@ -15,6 +15,7 @@ from ansorpy.errors import GraphError
 from ansorpy.graph.builder import GraphBuilder
 from ansorpy.graph.graph import Attribute, Weight
 from ansorpy.graph.operator import OPERATORS
+from ansorpy.graph.remedies import bind_option
 from ansorpy.importers.onnx_values import CODES, attributes_of, weight_of
 
 DOMAINS: Final = ("", "ai.onnx")
@@ -268,7 +269,7 @@ class NodeImporter:
         weight = self.builder.weights.get(scope[node.input[0]])
         if weight is None or weight.load is None or weight.elements != 1:
             scalars = self.builder.scalars(scope[node.input[0]])
-            told = " ".join(f"--bind {name[:80]}=VALUE" for name in scalars[:4])
+            told = " ".join(map(bind_option, scalars[:4]))
             raise GraphError(
                 f"cannot import {place} because its condition {node.input[0][:80]!r} is computed"
                 " at run time; expected a constant"

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from ansorpy.errors import AnsorError, SpecError
+from ansorpy.graph.remedies import as_fields
 from ansorpy.server.access.errors import (
     ForbiddenError,
     OverloadedError,
@@ -110,7 +111,7 @@ def _expected(_: Request, error: Exception) -> JSONResponse:
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, UnauthenticatedError):
         headers["WWW-Authenticate"] = "Bearer"
-    return problem(status, code, str(error), headers=headers)
+    return problem(status, code, as_fields(str(error)), headers=headers)
 
 
 def _invalid(_: Request, error: Exception) -> JSONResponse:

@@ -8,7 +8,8 @@ from typing import Any, Final, Literal
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from ansorpy.errors import SpecError
+from ansorpy.errors import GraphError, SpecError
+from ansorpy.graph.remedies import is_binding
 from ansorpy.graph.wire.read import DocumentLimits, from_json
 from ansorpy.server.access.quota import Quota, check_quota
 from ansorpy.server.db.engine import now, reading, transaction
@@ -16,9 +17,11 @@ from ansorpy.server.db.models import JobEventRow, JobRow
 from ansorpy.server.jobs import machines, models, queries
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.jobs.events import last_events, read_events
+from ansorpy.server.jobs.models import StoredModel
 from ansorpy.server.jobs.states import ENDED, State
 from ansorpy.server.jobs.submission import ModelSource, Submission, read_dags
 from ansorpy.server.schemas.job import JobPage, JobReply, JobRequest, JobSubmitted
+from ansorpy.server.schemas.model import ModelFacts
 from ansorpy.server.service.limits import RequestLimits, check_dags, check_parts
 from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.serializers import job_reply, job_summary
@@ -72,6 +75,7 @@ class JobService:
 
         Raises:
             SpecError: the workload is invalid or too large, or the target is unknown.
+            GraphError: the model is known not to compile.
             NotFoundError: the tenant has no such model.
             KeyReusedError: the key belongs to another request.
             QuotaError: a quota of the tenant is used up.
@@ -80,7 +84,7 @@ class JobService:
         with transaction(self.engine) as tx:
             now_s = now(tx)
             if request.model is not None:
-                models.find(tx, tenant_id, request.model)
+                _check_refusal(models.find(tx, tenant_id, request.model), request)
             found = queries.submit(
                 tx, tenant_id, submission, now_s,
                 idempotency_key=idempotency_key, max_queued=self.quota.queued_jobs,
@@ -232,6 +236,15 @@ def source_of(request: JobRequest, limits: RequestLimits) -> ModelSource | None:
     if request.model is None:
         return None
     return ModelSource(request.model, request.bind, request.shapes, request.model_options())
+
+
+def _check_refusal(model: StoredModel, request: JobRequest) -> None:
+    """Raise the refusal of a model that is known not to compile with the values of a request."""
+    if not model.facts:
+        return
+    told = ModelFacts.model_validate_json(model.facts).refusal
+    if told is not None and not (is_binding(told) and (request.bind or request.shapes)):
+        raise GraphError(told)
 
 
 def _check_target(tx: Session, request: JobRequest) -> None:

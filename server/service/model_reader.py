@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from ansorpy.errors import GraphError, RunError
+from ansorpy.graph.remedies import as_fields
 from ansorpy.importers.child import ChildAnswer, ReadLimits, ask_child
 from ansorpy.importers.limits import read_request
 from ansorpy.importers.model_file import missing_package
@@ -59,7 +60,7 @@ class ModelReader:
         found = _objects(answer)
         if "facts" not in found:
             raise GraphError(_told(answer, found))
-        reason = answer.refusal or str(found.get("refusal", ""))
+        reason = as_fields(answer.refusal or str(found.get("refusal", "")))
         try:
             return ModelFacts.model_validate(
                 {**found["facts"], "refusal": reason[:MAX_REFUSAL] or None}
@@ -126,5 +127,5 @@ def _objects(answer: ChildAnswer) -> dict[str, Any]:
 def _told(answer: ChildAnswer, found: Mapping[str, Any]) -> str:
     told = answer.refusal or found.get("error")
     if isinstance(told, str):
-        return told
+        return as_fields(told)
     return "cannot read the model because its reader gave no answer; expected another model"

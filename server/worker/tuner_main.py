@@ -28,6 +28,7 @@ from typing import Any, Final, TextIO
 from sqlalchemy import Engine
 
 from ansorpy.errors import AnsorError
+from ansorpy.graph.remedies import as_fields
 from ansorpy.model.compile import ModelResult
 from ansorpy.model.events import ModelEvent
 from ansorpy.server.db.upgrade import open_database
@@ -93,7 +94,7 @@ def run_job(
         except (LeaseLostError, StorageError):
             raise
         except AnsorError as error:
-            _fail(leased, str(error))
+            _fail(leased, as_fields(str(error)))
         except Exception as error:  # process boundary: an error of one job must not end the process
             log.exception("job failed", extra=fields(job=claim.job_id))
             _fail(leased, f"internal error: {type(error).__name__}: {error}")

@@ -28,12 +28,12 @@ def running(tmp_path: Path) -> Iterator[Service]:
         yield found
 
 
-def relu(count: int, first: Any = 2) -> bytes:
+def relu(count: int, first: Any = 2, operator: str = "Relu") -> bytes:
     """Return a chain of Relu nodes; `first` is the first extent of the input."""
     wanted = helper.make_tensor_value_info("x", TensorProto.FLOAT, (first, 3))
     given = helper.make_tensor_value_info(f"y{count - 1}", TensorProto.FLOAT, (first, 3))
     names = ["x", *(f"y{n}" for n in range(count))]
-    nodes = [helper.make_node("Relu", [names[n]], [names[n + 1]]) for n in range(count)]
+    nodes = [helper.make_node(operator, [names[n]], [names[n + 1]]) for n in range(count)]
     graph = helper.make_graph(nodes, "g", [wanted], [given])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
     return bytes(made.SerializeToString())
@@ -111,6 +111,22 @@ def test_a_model_with_a_symbolic_extent_is_kept_with_its_refusal(running: Servic
     assert "batch" in told["refusal"]
     (row,) = running.client.get("/v1/models").json()["models"]
     assert row["refused"]
+
+
+def test_a_job_of_a_model_that_is_known_not_to_compile_is_refused(running: Service) -> None:
+    symbolic = put(running, relu(1, "batch")).json()
+    assert '"bind": {"batch": 1}' in symbolic["refusal"]
+    asked = {"model": symbolic["sha256"]}
+    reply = running.client.post("/v1/jobs", json=asked)
+    assert (reply.status_code, reply.json()["detail"]) == (422, symbolic["refusal"])
+    assert "--" not in reply.text
+    bound = running.client.post("/v1/jobs", json={**asked, "bind": {"batch": 1}})
+    assert bound.status_code == 202, bound.text
+    unknown = put(running, relu(1, operator="Twirl")).json()
+    assert "Twirl" in unknown["refusal"]
+    for more in ({}, {"bind": {"batch": 1}}, {"hosted": True}):
+        reply = running.client.post("/v1/jobs", json={"model": unknown["sha256"], **more})
+        assert (reply.status_code, reply.json()["detail"]) == (422, unknown["refusal"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""Wordings of what a request for a model lacks: options of a command, fields of a request.
+
+Messages of errors name options. A service translates them: its users send fields.
+"""
+
+import re
+from typing import Final
+
+LONGEST: Final = 80  # characters of a name of the model
+HOSTED: Final = "--hosted"
+_BIND: Final = re.compile(r"--bind (.{0,100}?)=(VALUE|1)\b")
+_SHAPE: Final = re.compile(r"--shape (.{0,100}?)=((?:\d+,)*\d+)")
+
+
+def bind_option(name: str, value: str = "VALUE") -> str:
+    """Return the option that gives a symbolic extent or a scalar input its value."""
+    return f"--bind {name[:LONGEST]}={value}"
+
+
+def shape_option(name: str) -> str:
+    """Return the option that gives an input its shape."""
+    return f"--shape {name[:LONGEST]}=1,3,224,224"
+
+
+def is_binding(told: str) -> bool:
+    """Return True if a message, in either wording, asks for a value or a shape."""
+    options = _BIND.search(told) or _SHAPE.search(told)
+    return bool(options) or '"bind": {' in told or '"shapes": {' in told
+
+
+def as_fields(told: str) -> str:
+    """Return a message with the fields of a request in place of options."""
+    told = _BIND.sub(r'"bind": {"\1": \2}', told)
+    told = _SHAPE.sub(lambda found: f'"shapes": {{"{found[1]}": [{_listed(found[2])}]}}', told)
+    return told.replace(HOSTED, '"hosted": true')
+
+
+def _listed(extents: str) -> str:
+    return ", ".join(extents.split(","))

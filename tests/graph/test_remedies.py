@@ -1,0 +1,30 @@
+"""Remedies in messages: options of commands become fields of a request."""
+
+import pytest
+
+from ansorpy.graph.remedies import HOSTED, as_fields, bind_option, is_binding, shape_option
+
+
+@pytest.mark.parametrize(
+    ("told", "fields"),
+    [
+        (bind_option("batch", "1"), '"bind": {"batch": 1}'),
+        (f"a constant, as by {bind_option('sr')} {bind_option('a b')}",
+         'a constant, as by "bind": {"sr": VALUE} "bind": {"a b": VALUE}'),
+        (shape_option("x"), '"shapes": {"x": [1, 3, 224, 224]}'),
+        (f"expected {HOSTED}, which lets NumPy compute it",
+         'expected "hosted": true, which lets NumPy compute it'),
+        ("cannot read the model", "cannot read the model"),
+    ],
+)  # fmt: skip
+def test_options_become_fields(told: str, fields: str) -> None:
+    assert as_fields(told) == fields
+    assert as_fields(fields) == fields
+
+
+def test_a_message_that_asks_for_a_value_or_a_shape_is_known_in_both_wordings() -> None:
+    for told in (bind_option("batch", "1"), bind_option("sr"), shape_option("x")):
+        assert is_binding(told)
+        assert is_binding(as_fields(told))
+    assert not is_binding("operator 'Foo' is not known; expected one of docs/operators.md")
+    assert not is_binding(f"expected {HOSTED}, which lets NumPy compute it")
