@@ -117,8 +117,10 @@ def _module_text(
     declarations.triple = TRIPLE
     builder = TextBuilder(declarations, name, [GLOBAL] * len(buffers), frozenset())
     written = stored_names(phase.body)
+    # No `noalias` of a buffer that is written: LLVM would move its accesses across barriers, which
+    # it takes for calls that cannot know the buffer.
     listed = ", ".join(
-        f"{type_text(arg.type)} noalias {'' if buffer.name in written else 'readonly '}{arg.name}"
+        f"{type_text(arg.type)}{'' if buffer.name in written else ' noalias readonly'} {arg.name}"
         for arg, buffer in zip(builder.args, buffers, strict=True)
     )
     builder.head = f"define ptx_kernel void @{name}({listed})"

@@ -27,6 +27,20 @@ def test_shared_memory_widths_and_barriers_reach_the_ptx() -> None:
     assert found.count("barrier.sync") + found.count("bar.sync") == 2
 
 
+def test_llvm_moves_loads_of_noalias_buffers_across_barriers() -> None:
+    """The reason why the writer says `noalias` of buffers only that no thread writes."""
+    stored = SQUARES.replace(
+        "  ret void",
+        """  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  %again = load float, ptr addrspace(1) %to
+  store float %again, ptr addrspace(1) %from
+  ret void""",
+    )
+    one, other = ptx(stored, "sm_90"), ptx(stored.replace("noalias %y", "%y"), "sm_90")
+    loads = [text[text.index("bar.sync") :].count("ld.global") for text in (one, other)]
+    assert loads == [0, 1]
+
+
 def test_text_that_llvm_cannot_read_is_refused() -> None:
     with pytest.raises(BuildError, match="cannot compile for sm_90 because LLVM refused the text"):
         ptx("define void @k( {", "sm_90")

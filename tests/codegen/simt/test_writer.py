@@ -62,6 +62,23 @@ def test_a_phase_is_a_launch_and_a_task_is_a_block() -> None:
     assert hash(code) == hash(simt_code(replace(prog, phases=(ahead, prog.phases[0])), GPU))
 
 
+def test_loads_of_written_buffers_stay_behind_barriers() -> None:
+    """A store of the same thread before the barrier says nothing: another thread stored since."""
+    lanes = 64
+    there = Binary("sub", c(lanes - 1), L)
+    other = Tile((), (("l", lanes),), store("B", (ROW, there), c(2.0, "float32")))
+    buffers = [*rows(lanes).buffers, buffer("C", "float32", (4, lanes), Scope.OUTPUT)]
+    taken = Tile((), (("l", lanes),), store("C", (ROW, L), read("B", ROW, L)))
+    prog = program(buffers, parallel("i", 4, Seq((copied(lanes), other, taken))))
+    text = text_of(prog)
+    assert re.findall(r"ptr addrspace\(1\) (noalias readonly )?%v\d", text.partition("{")[0]) == [
+        "noalias readonly ", "", "noalias readonly ", "",
+    ]  # fmt: skip
+    made = ptx(text, "sm_90")
+    behind = made[made.rindex("bar") :]
+    assert len(re.findall(r"ld\.global\.(b|f)32", behind)) == 1
+
+
 @pytest.mark.parametrize(("lanes", "guards"), [(32, 0), (16, 1), (48, 1), (64, 0)])
 def test_threads_beyond_the_lanes_are_left_out(lanes: int, guards: int) -> None:
     text = text_of(rows(lanes, copied(lanes)))
