@@ -185,6 +185,7 @@ class DeviceCall:
             if not self._lies_there(tensor, array, " in out"):
                 self.targets[tensor.name] = _target(tensor, array)
                 self.results.append(tensor)
+        self._require_apart(runner)
         self._reserve()
         self.launches = self.kernels.bound(self.addresses, ahead=False)
         if runner.weighted or READY not in room:  # work on weights and constants only is done once
@@ -206,14 +207,27 @@ class DeviceCall:
             self.kept.append(found)
         return found is not None
 
+    def _require_apart(self, runner: "DeviceRunner") -> None:
+        """Refuse a target on the device that overlaps another array: kernels read it meanwhile."""
+        lying = [t for t in (*runner.inputs, *runner.outputs) if t.name in self.addresses]
+        for target in [tensor for tensor in lying if tensor in runner.outputs]:
+            start, size = self.addresses[target.name], _size_bytes(target)
+            for other in lying:
+                at = self.addresses[other.name]
+                if other is not target and at < start + size and start < at + _size_bytes(other):
+                    raise ValueError(
+                        f"cannot run because {target.name} in out overlaps {other.name}; expected"
+                        " memory of its own"
+                    )
+
     def _reserve(self) -> None:
         """Give every other buffer its memory in the room."""
         for tensor in self.kernels.tensors:
             if tensor.name in self.addresses:
                 continue
             if tensor.name not in self.room:
-                size_bytes = math.prod(tensor.shape) * stored_dtype(tensor.dtype).itemsize
-                self.room[tensor.name] = DeviceMemory(self.kernels.device, size_bytes)
+                memory = DeviceMemory(self.kernels.device, _size_bytes(tensor))
+                self.room[tensor.name] = memory
             self.addresses[tensor.name] = self.room[tensor.name].address
 
     def _fill(self, weights: bool) -> None:
@@ -248,6 +262,10 @@ class DeviceCall:
         if target is not None:
             refill(target, whole)
         return whole
+
+
+def _size_bytes(tensor: TensorSpec) -> int:
+    return math.prod(tensor.shape) * int(stored_dtype(tensor.dtype).itemsize)
 
 
 def _counted(tensors: Sequence[TensorSpec], given: Sequence[Any], place: str) -> None:

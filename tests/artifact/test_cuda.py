@@ -220,6 +220,20 @@ def test_wrong_targets_are_refused(
         kernel.run(*inputs(), out=out)
 
 
+def test_a_target_on_the_device_overlaps_no_input(
+    matmul: Zip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, driver = loaded(matmul, monkeypatch)
+    memory = np.zeros(77, np.float32)
+    driver.share(memory)
+    a, b = Shared(memory[:35].reshape(5, 7)), Shared(memory[35:].reshape(7, 6))
+    for first in (0, 34, 36):
+        out = Shared(memory[first : first + 30].reshape(5, 6))
+        with pytest.raises(ValueError, match=r"C in out overlaps [AB]; expected memory of its"):
+            kernel.run(a, b, out=out)
+    kernel.run(a, b, out=driver.share(np.zeros((5, 6), np.float32)))
+
+
 def test_several_outputs_and_weights_and_constants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
