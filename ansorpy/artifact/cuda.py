@@ -130,7 +130,7 @@ def _launch(launch: Launch, buffers: int) -> dict[str, Any]:
         "blocks": launch.blocks,
         "threads": launch.threads,
         "shared_bytes": launch.shared_bytes,
-        "dynamic_bytes": 0,
+        "dynamic_bytes": launch.dynamic_bytes,
         "ahead": launch.ahead,
         "arguments": list(range(buffers)),
     }

@@ -59,7 +59,7 @@ def _facts(program: Program, phase: Phase, launch: Launch, known: Resources | No
         blocks=launch.blocks,
         threads=launch.threads,
         registers=known.registers if known else min(255, -(-count.registers // 8) * 8),
-        shared_bytes=known.shared_bytes if known else launch.shared_bytes,
+        shared_bytes=known.shared_bytes + launch.dynamic_bytes if known else launch.shared_bytes,
         instructions=count.instructions,
         multiply_adds=count.multiply_adds,
         shared_waves=count.waves,

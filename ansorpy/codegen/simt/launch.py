@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.loopir.nodes import Buffer
+from ansorpy.target import STATIC_SHARED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Launch:
         name: of the kernel in its text.
         blocks: tasks of the phase.
         threads: of a block.
-        shared_bytes: static shared memory of a block.
+        shared_bytes: shared memory of a block.
         ahead: reads constant inputs only, and runs once before the timed launches.
     """
 
@@ -23,6 +24,11 @@ class Launch:
     threads: int
     shared_bytes: int
     ahead: bool = False
+
+    @property
+    def dynamic_bytes(self) -> int:
+        """Shared memory that the launch gives: all of it, if it exceeds the static limit."""
+        return self.shared_bytes if self.shared_bytes > STATIC_SHARED_BYTES else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from ansorpy.codegen.simt.memory import with_dynamic_memory
 from ansorpy.errors import BuildError
 
 TRIPLE: Final = "nvptx64-nvidia-cuda"
@@ -39,7 +40,7 @@ def joined_ptx(texts: Sequence[str], arch: str) -> str:
     """
     machine = _machine(arch)
     try:
-        module, *others = [llvm.parse_assembly(text) for text in texts]
+        module, *others = [llvm.parse_assembly(with_dynamic_memory(text)) for text in texts]
         for other in others:
             module.link_in(other)
         module.triple = TRIPLE

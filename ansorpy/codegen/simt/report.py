@@ -107,5 +107,5 @@ def static_report(code: SimtCode, target: Target) -> StaticReport:
 def _report(launch: Launch, cubin: Cubin, gpu: Gpu) -> LaunchReport:
     held = cubin.resources(launch.name)
     (sass,) = (one for one in parse_sass(disassemble(cubin)) if one.kernel == launch.name)
-    fits = occupancy(gpu, launch.threads, held.registers, held.shared_bytes)
+    fits = occupancy(gpu, launch.threads, held.registers, held.shared_bytes + launch.dynamic_bytes)
     return LaunchReport(launch, held, fits, sass)

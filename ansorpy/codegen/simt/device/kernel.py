@@ -45,7 +45,8 @@ class LoadedLaunch:
 
     def start(self, driver: GpuDriver, addresses: Sequence[int]) -> None:
         """Launch the kernel in the stream."""
-        driver.launch(self.function, self.launch.blocks, self.launch.threads, addresses)
+        one = self.launch
+        driver.launch(self.function, one.blocks, one.threads, addresses, one.dynamic_bytes)
 
 
 class DeviceKernel:
@@ -87,6 +88,8 @@ class DeviceKernel:
                 f"cannot launch {launch.name} with {launch.shared_bytes} bytes of shared memory;"
                 f" expected {function.shared_bytes}"
             )
+        if launch.dynamic_bytes:
+            self._driver.allow_dynamic(function, launch.dynamic_bytes)
         return LoadedLaunch(launch, function)
 
     def run(self, addresses: Sequence[int]) -> None:

@@ -36,11 +36,13 @@ class EmulatedModule:
         self.parameters = listed.count("ptr addrspace(1)")
         bound = _MOST_THREADS.search(text)
         self.max_threads = int(bound[1]) if bound else _GPU.max_threads_per_block
-        self.shared_bytes = sum(int(n) * BYTES.get(kind, 1) for n, kind in _SHARED.findall(text))
+        held = sum(int(n) * BYTES.get(kind, 1) for n, kind in _SHARED.findall(text))
+        self.dynamic_bytes = held if held > STATIC_BYTES else 0  # as `with_dynamic_memory` has it
+        self.shared_bytes = held - self.dynamic_bytes
         buffers = tuple(
             Buffer(f"p{k}", "float32", (Const(1),), Scope.GLOBAL) for k in range(self.parameters)
         )
-        launch = Launch(self.name, 1, min(self.max_threads, 32), self.shared_bytes)
+        launch = Launch(self.name, 1, min(self.max_threads, 32), held)
         self._built = build_texts(SimtCode((text,), (launch,), buffers))
         self._kernels: dict[tuple[int, int], EmulatedKernel] = {}
 
@@ -80,7 +82,8 @@ class EmulatedFunction:
 
     def fits(self, threads: int, dynamic_bytes: int) -> bool:
         """Return whether a block of this shape can be launched."""
-        return threads <= self.module.max_threads and dynamic_bytes <= self._dynamic_bytes
+        enough = self.module.dynamic_bytes <= dynamic_bytes <= self._dynamic_bytes
+        return threads <= self.module.max_threads and enough
 
     def run(self, blocks: int, threads: int, addresses: Sequence[int]) -> None:
         """Run all blocks.
