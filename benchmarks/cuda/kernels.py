@@ -29,6 +29,7 @@ from ansorpy.te.dag import Dag
 PLANS: Final = 12  # plans of a sketch
 DRAWN: Final = 8  # rows drawn for each that is kept: the estimate chooses half of them
 SEED: Final = 0
+SLOW: Final = 30.0  # times the least estimate, from which a kernel could outlast its section
 INDEX: Final = "index.json"
 BuildTexts = Callable[[SimtCode, str], DeviceCode]
 
@@ -68,8 +69,10 @@ def candidates(
             found = seconds(facts, target.gpu)
             drawn.append((inf if found is None else found, code, facts))
     order = sorted(range(len(drawn)), key=lambda k: drawn[k][0])
-    half = order[: -(-count // 2)]
-    chosen = half + [k for k in range(len(drawn)) if k not in set(half)][: count - len(half)]
+    least = drawn[order[0]][0] if order else inf
+    fit = [k for k in range(len(drawn)) if drawn[k][0] <= SLOW * least]
+    half = [k for k in order if k in set(fit)][: -(-count // 2)]
+    chosen = half + [k for k in fit if k not in set(half)][: count - len(half)]
     made: list[Candidate] = []
     for k in chosen:
         try:

@@ -1,5 +1,6 @@
 """Sections `matmul`, `rows`, `convolutions`: own candidates beside peers, each checked."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
@@ -14,26 +15,29 @@ from ansorpy.te.analysis.flops import flop_count
 from ansorpy.te.dag import Dag
 from benchmarks.cuda.bench import Bench
 from benchmarks.cuda.kernels import Candidate
-from benchmarks.cuda.operators import Operator, operators_of
+from benchmarks.cuda.operators import MINUTES, Operator, operators_of
 from benchmarks.cuda.peers import peers_of
 
 CHECKED_FLOP: Final = 5e8  # operations up to which the float64 reference takes below a second
+SHARE: Final = 0.9  # part of the limit of a section that its operators share
 LARGE: Final = "too large for the reference: section answers checks the operator at a small size"
 
 
 def run(bench: Bench) -> None:
-    """Time every operator of the section: peers first, then own candidates."""
-    for operator in operators_of(bench.section, bench.emulated):
+    """Time every operator of the section: peers first, then own candidates, in equal times."""
+    limit_s = 60.0 * MINUTES[bench.section]
+    every = operators_of(bench.section, bench.emulated)
+    for number, operator in enumerate(every, 1):
         dag = operator.dag(bench.emulated)
         for peer in peers_of(operator.name, dag, bench.emulated):
             if peer.call is None:
                 bench.add(operator.name, {"who": peer.name, "missing": peer.missing})
             else:
                 bench.time(operator.name, peer.call, {"flop": flop_count(dag)}, who=peer.name)
-        _own(bench, operator, dag)
+        _own(bench, operator, dag, end_s=bench.start_s + number / len(every) * SHARE * limit_s)
 
 
-def _own(bench: Bench, operator: Operator, dag: Dag) -> None:
+def _own(bench: Bench, operator: Operator, dag: Dag, end_s: float) -> None:
     small = flop_count(dag) <= CHECKED_FLOP
     case = next(iter(make_cases(dag, 0, edges=False))) if small else None
     best_s: float | None = None
@@ -41,6 +45,9 @@ def _own(bench: Bench, operator: Operator, dag: Dag) -> None:
     if not every:
         bench.add(operator.name, {"who": "own", "error": "no plan has kernels for a GPU"})
     for one in every:
+        if best_s is not None and time.monotonic() > end_s and not bench.emulated:
+            bench.add(operator.name, {"who": "own", "error": "the time of the operator is over"})
+            return
         try:
             found = _timed(bench, operator, dag, one, case, best_s)
         except DeviceFault:

@@ -102,6 +102,7 @@ OPERATORS: Final[Mapping[str, tuple[Operator, ...]]] = {
         ),
     ),
 }
+MINUTES: Final[Mapping[str, float]] = {"matmul": 8.0, "rows": 6.0, "convolutions": 6.0}
 SMALL_COUNTS: Final[Mapping[str, int]] = {
     "matmul": 2,
     "rows": 3,

@@ -184,8 +184,9 @@ class WorkerPool:
             # Without the binding a launch after a pause takes milliseconds.
             env |= {"OMP_PROC_BIND": "true", "NUMBA_THREADING_LAYER": "omp"}
         devices = gpu_nodes() if self.settings.backend == DEVICE and not builds else ()
-        if devices:  # compiled PTX would go to the home folder
-            env["CUDA_CACHE_DISABLE"] = "1"
+        if devices:
+            env["CUDA_CACHE_DISABLE"] = "1"  # compiled PTX would go to the home folder
+            env["CUDA_MODULE_LOADING"] = "EAGER"  # no kernel is loaded while a graph is captured
         warm = ARM if builds else WARM
         return Worker(
             WorkerSpec(

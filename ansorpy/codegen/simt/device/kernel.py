@@ -83,7 +83,9 @@ class DeviceKernel:
                 f"cannot launch {launch.name} on {launch.blocks} blocks of {launch.threads}"
                 f" threads; expected at least one block of 1 to {function.max_threads} threads"
             )
-        if function.shared_bytes > launch.shared_bytes:
+        # A driver may count its own part of a block's shared memory.
+        own = self._driver.attribute(self._driver.device, "shared_bytes_reserved")
+        if function.shared_bytes > launch.shared_bytes + own:
             raise BuildError(
                 f"cannot launch {launch.name} with {launch.shared_bytes} bytes of shared memory;"
                 f" expected {function.shared_bytes}"

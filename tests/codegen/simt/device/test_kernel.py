@@ -85,7 +85,10 @@ def test_a_read_beside_a_buffer_differs_between_the_two_runs() -> None:
         (code(doubled(), threads=65), "phase0 on 2 blocks of 65 threads; expected at least one"),
         (code(doubled(), threads=0), "phase0 on 2 blocks of 0 threads; expected at least one"),
         (code(doubled(), blocks=0), "phase0 on 0 blocks of 64 threads; expected at least one"),
-        (code(SHARED, shared=128), "phase0 with 128 bytes of shared memory; expected 256"),
+        (
+            code(SHARED.replace("[64 x float]", "[512 x float]"), shared=1020),
+            "phase0 with 1020 bytes of shared memory; expected 2048",
+        ),
         (replace(code(doubled()), images=()), "cannot load 0 images for 1 launches"),
     ],
 )
