@@ -26,6 +26,7 @@ from ansorpy.server.commands.common import (
     INTERRUPTED,
     NOTHING_SURVIVED,
     database,
+    nothing_kept,
     pairs,
     read_settings,
     read_source,
@@ -112,15 +113,15 @@ def tune(
     # An answer from the store spends most of its time in imports. Garbage collections between
     # them free nothing and take a sixth of that time.
     gc.set_threshold(GC_THRESHOLD)
-    from ansorpy.progress import reporter
-    from ansorpy.server.db.records import SqlStore
-    from ansorpy.server.db.upgrade import local_tenant
-    from ansorpy.tuner.api import follow
-    from ansorpy.tuner.experience import Experience
-    from ansorpy.tuner.request import Request
-    from ansorpy.tuner.tune import run
+    with nothing_kept(), wrong_input():
+        from ansorpy.progress import reporter
+        from ansorpy.server.db.records import SqlStore
+        from ansorpy.server.db.upgrade import local_tenant
+        from ansorpy.tuner.api import follow
+        from ansorpy.tuner.experience import Experience
+        from ansorpy.tuner.request import Request
+        from ansorpy.tuner.tune import run
 
-    with wrong_input():
         if tuning.is_model(file):
             machine = target_of(target, options.cores, tuned=True)
             tuning.tune_model(file, options, machine, bind, shape, out, as_json)

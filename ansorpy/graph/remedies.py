@@ -1,4 +1,4 @@
-"""Wordings of what a request for a model lacks: options of a command, fields of a request.
+"""Wordings of remedies for a refused model: options of a command, fields of a request.
 
 Messages of errors name options. A service translates them: its users send fields.
 """

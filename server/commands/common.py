@@ -31,6 +31,16 @@ def wrong_input() -> Iterator[None]:
         raise stop(error, WRONG_INPUT) from error
 
 
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Tell that nothing was written if an interrupt comes before a search, which tells more."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("ansorpy: interrupted before the search: nothing was written", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
 def stop(error: AnsorError, code: int) -> typer.Exit:
     """Print an error in one line; return the exception that ends the command."""
     typer.echo(f"ansorpy: {error}", err=True)

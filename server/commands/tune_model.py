@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,13 +41,38 @@ def tune_model(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Tune a model and write its bundle.
+    """Tune a model and write its bundle; after an interrupt, tell if there is a bundle.
 
     Raises:
         SpecError: the request is wrong.
     """
+    written: list[Path] = []
+    try:
+        result = _tuned(file, options, target, bind, shape, out, written.append)
+    except KeyboardInterrupt:
+        kept = f"{written[-1]} is the best bundle so far" if written else "no bundle was written"
+        typer.echo(f"ansorpy: interrupted: {kept}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except RunError as error:
+        raise stop(error, NOTHING_SURVIVED) from error
+    typer.echo(json.dumps(as_object(result), indent=2) if as_json else str(result))
+    if result.stopped == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+
+
+def _tuned(
+    file: str,
+    options: "ModelOptions",
+    target: "Target",
+    bind: list[str] | None,
+    shape: list[str] | None,
+    out: Path,
+    on_bundle: Callable[[Path], None],
+) -> "ModelResult":
+    """Return the result of the tuning of a model; call `on_bundle` with each written bundle."""
     from ansorpy.model.api import follow_model, request_of
     from ansorpy.model.compile import compiled
+    from ansorpy.model.events import BundleWritten, ModelEvent
     from ansorpy.model.progress import model_reporter
     from ansorpy.server.db.records import SqlStore
     from ansorpy.server.db.upgrade import local_tenant
@@ -56,18 +82,16 @@ def tune_model(
     settings = read_settings()
     engine = database(settings)
     store = SqlStore(engine, local_tenant(engine))
-    try:
-        with model_reporter(sys.stderr) as report:
-            events = compiled(request, store, Experience(settings.data_dir / "experience"))
-            result = follow_model(events, report)
-    except KeyboardInterrupt:
-        typer.echo("ansorpy: interrupted before a bundle could be written", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    except RunError as error:
-        raise stop(error, NOTHING_SURVIVED) from error
-    typer.echo(json.dumps(as_object(result), indent=2) if as_json else str(result))
-    if result.stopped == "interrupted":
-        raise typer.Exit(INTERRUPTED)
+    with model_reporter(sys.stderr) as report:
+
+        def tell(event: ModelEvent) -> None:
+            if isinstance(event, BundleWritten):
+                on_bundle(event.bundle)
+            report(event)
+
+        return follow_model(
+            compiled(request, store, Experience(settings.data_dir / "experience")), tell
+        )
 
 
 def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str:

@@ -1,7 +1,9 @@
 """`ansorpy tune model.onnx` and `ansorpy explain model.onnx`."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ansorpy.bundle.load import load_model
+from ansorpy.model.events import BundleWritten
 from ansorpy.server.cli import app
 
 
@@ -157,3 +160,38 @@ def test_a_document_is_written_after_all_passes(model: Path, tmp_path: Path) -> 
     )
     assert done.exit_code == 2
     assert "with --exact because `ansorpy join` runs all passes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("ansorpy.server.cli.target_of", "interrupted before the search: nothing was written"),
+        ("ansorpy.model.api.read_model", "interrupted: no bundle was written"),
+    ],
+)
+def test_an_interrupt_before_the_first_bundle_tells_that_nothing_is_kept(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, told: str
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, interrupted)
+    asked = ["tune", str(model), "--bind", "batch=4", "--out", str(tmp_path / "made.zip")]
+    done = CliRunner().invoke(app, asked)
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", f"ansorpy: {told}\n")
+
+
+def test_a_second_interrupt_names_the_bundle_so_far(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "made.zip"
+
+    def follow(_: Any, report: Callable[[BundleWritten], None]) -> None:
+        report(BundleWritten(out, 1e-3, 1e-7, 2e-5, "the interpreter of graphs", 1.0))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ansorpy.model.api.follow_model", follow)
+    asked = ["tune", str(model), "--bind", "batch=4", "--out", str(out)]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 130
+    assert done.stderr.endswith(f"ansorpy: interrupted: {out} is the best bundle so far\n")
