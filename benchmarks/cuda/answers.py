@@ -8,7 +8,7 @@ import numpy as np
 from ansorpy.codegen.simt import emulator
 from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.codegen.simt.writer import simt_code
-from ansorpy.errors import AnsorError
+from ansorpy.errors import AnsorError, LoweringError
 from ansorpy.loopir.nodes import Buffer, Program, Scope
 from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
@@ -101,9 +101,11 @@ def _program(bench: Bench, dag: Dag) -> Program:
     """Return a random candidate of an operator; equal ones at every run."""
     rng = np.random.default_rng(SEED)
     every = plans(derive(dag, bench.target, CPU).sketches[0], bench.target, 4)
-    plan = every[int(rng.integers(len(every)))]
-    (row,) = sample(plan, 1, rng)
-    return bind(plan, tuple(int(value) for value in row), bench.target)
+    for number in rng.permutation(len(every)):
+        plan = every[int(number)]
+        for row in sample(plan, 1, rng):  # none if the sizes leave no row
+            return bind(plan, tuple(int(value) for value in row), bench.target)
+    raise LoweringError(f"{dag.name}: no plan has a row")
 
 
 def _behind_walls(bench: Bench) -> Mapping[str, Any]:

@@ -56,9 +56,11 @@ def candidates(
     every = _plans(dag, target)
     for turn in range(DRAWN * count):
         plan = every[turn % len(every)]
-        (row,) = sample(plan, 1, rng)
+        rows = sample(plan, 1, rng)
+        if not len(rows):
+            continue  # the sizes leave no row
         try:
-            program = bind(plan, tuple(int(value) for value in row), target)
+            program = bind(plan, tuple(int(value) for value in rows[0]), target)
             code = simt_code(program, target)
         except AnsorError:
             continue  # a plan that has no kernels for a GPU yet

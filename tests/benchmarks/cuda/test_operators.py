@@ -4,7 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from ansorpy.codegen.simt.device import emulated
+from ansorpy.target import cuda_target
 from ansorpy.te.analysis.flops import flop_count
+from benchmarks.cuda.kernels import candidates
 from benchmarks.cuda.operators import OPERATORS, SMALL_COUNTS, Operator, operators_of
 from benchmarks.cuda.peers import form, peers_of
 
@@ -28,6 +31,18 @@ def test_names_are_unique_and_small_sizes_are_small() -> None:
 @pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
 def test_a_peer_has_a_form_of_every_operator(one: Operator) -> None:
     assert callable(form(TORCH, one.name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["matmul 4097", "softmax 1 GB", "column sum 64 MB", "conv2d 7"])
+def test_an_operator_has_own_kernels_at_full_size(name: str) -> None:
+    (one,) = [one for one in EVERY if one.name == name]
+    target = cuda_target("sm_90")
+    made = candidates(name, one.full(), target, 2, emulated.build_texts)
+    assert len(made) == 2
+    for kernel in made:
+        assert kernel.facts
+        assert all(at.threads <= target.max_threads for at in kernel.code.launches)
 
 
 def test_peers_that_are_not_there_say_so() -> None:
