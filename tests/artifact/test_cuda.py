@@ -35,6 +35,7 @@ MM = "def mm(float(5,7) A, float(7,6) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }"
 TWO = "def two(float(9) A) -> (S, D) { S() +=! A(i)  D(i) = A(i) * 2 }"
 TARGET = cuda_target("sm_90")
 ELF = b"\x7fELF"
+ROOT = Path(__file__).parents[2]
 
 
 class Zip(NamedTuple):
@@ -109,6 +110,42 @@ def test_a_record_replays_to_the_same_members(matmul: Zip, tmp_path: Path) -> No
         assert (tmp_path / name).read_bytes() == data, name
     told = json.loads((tmp_path / "manifest.json").read_text())
     assert json.dumps(told["cuda"]) == json.dumps(made.manifest["cuda"])
+
+
+MEMBERS = """
+import sys
+from hashlib import sha256
+from tests.artifact.test_cuda import SECRET, TARGET, members
+from ansorpy.frontends.tc.text import parse
+from tests.fuzz.pairs import draw
+import numpy as np
+dag = parse(SECRET)[0]
+made = members(dag, draw(dag, TARGET, np.random.default_rng(1))[0], TARGET)
+text = "".join(f"{name} {sha256(data).hexdigest()} " for name, data in made.files.items())
+print(text + sha256(repr(made.manifest).encode()).hexdigest())
+"""
+SECRET = "def hidden(float(6,40) secret_a) -> (secret_b) { secret_b(i) +=! exp(secret_a(i,j)) }"
+
+
+def test_members_do_not_depend_on_the_process() -> None:
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", MEMBERS], cwd=ROOT, capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed}, timeout=600,
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert said[0] == said[1]
+    assert "kernel.py" in said[0]
+
+
+def test_names_of_users_stand_in_the_manifest_only() -> None:
+    dag = parse(SECRET)[0]
+    made = members(dag, draw(dag, TARGET, np.random.default_rng(1))[0], TARGET)
+    for name, data in made.files.items():
+        assert b"secret_" not in data, name
+        assert b"hidden" not in data, name
+    assert "secret_a" in str(made.manifest)
 
 
 def test_kernels_run_on_arrays_of_the_host(matmul: Zip, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ansorpy import te
 from ansorpy.codegen.simt.source import kernel_source
 from ansorpy.errors import BuildError
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Var
 from ansorpy.frontends.tc.text import parse
 from ansorpy.loopir.nodes import Alloc, Program, Scope, Tile
@@ -100,6 +101,32 @@ def test_operators_of_the_library_run_as_source(name: str) -> None:
     made, tensors, _ = CASES[name](np.random.default_rng([0, *name.encode()]))
     outputs = [made] if isinstance(made, te.Tensor) else list(made)
     check(te.dag(outputs, name, inputs=tensors), 0)
+
+
+def dag_of(dtype: str) -> Dag:
+    """Return casts of a dtype to every other one, and for numbers sums, maxima and quotients."""
+    x, z = (te.placeholder((3, 40), name, dtype) for name in ("X", "Z"))
+    made = [te.compute((3, 40), _cast_of(x, other), f"C{other}") for other in SIZE_BYTES]
+    if dtype != "bool":
+        k = te.reduce_axis((0, 40), "k")
+        made.append(te.compute((3,), lambda i: te.sum(x[i, k], axis=k), "S"))
+        made.append(te.compute((3,), lambda i: te.max(z[i, k], axis=k), "M"))
+    if "int" in dtype:
+        made += [
+            te.compute((3, 40), lambda i, j: x[i, j] // te.maximum(z[i, j], 1), "D"),
+            te.compute((3, 40), lambda i, j: x[i, j] % te.maximum(z[i, j], 1), "R"),
+            te.compute((3, 40), lambda i, j: (x[i, j] << (z[i, j] & 7)) ^ (x[i, j] >> 2), "Q"),
+        ]
+    return te.dag(made, inputs=[x, z])
+
+
+def _cast_of(x: te.Tensor, dtype: str) -> Any:
+    return lambda i, j: te.cast(x[i, j], dtype)
+
+
+@pytest.mark.parametrize("dtype", list(SIZE_BYTES))
+def test_every_dtype_runs_as_source(dtype: str) -> None:
+    assert all(check(dag_of(dtype), seed) for seed in range(2 * DRAWN))
 
 
 def softmax_source() -> tuple[Program, str]:

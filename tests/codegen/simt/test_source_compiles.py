@@ -17,9 +17,9 @@ from ansorpy.gpus import PRESETS
 from ansorpy.loopir.nodes import Program
 from ansorpy.target import cuda_target
 from ansorpy.topi.suites import SUITE_SMALL
-from tests.codegen.simt.test_library import LIBRARY
+from tests.codegen.simt.test_library import LIBRARY, gpu
 from tests.codegen.simt.test_report import needs_ptxas
-from tests.codegen.simt.test_source import NIGHT, sourced
+from tests.codegen.simt.test_source import NIGHT, dag_of, sourced
 from tests.fuzz.pairs import draw
 
 PINNED: Final = "0.30.4"
@@ -74,6 +74,15 @@ def test_an_operator_compiles_for_every_preset(name: str, tmp_path: Path) -> Non
             ((_, used),) = cubin.kernels
             assert used.registers <= 255
             assert launch[2] <= 1024
+
+
+@pytest.mark.cuda
+@needs_numba_cuda
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16"])
+def test_a_dtype_compiles(dtype: str, tmp_path: Path) -> None:
+    program, _, _ = draw(dag_of(dtype), gpu(32), np.random.default_rng(0))
+    for text in compiled(module_of(sourced(program, gpu(32)), tmp_path), program, "sm_80"):
+        assert ".extern .func" not in text
 
 
 @pytest.mark.cuda
