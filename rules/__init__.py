@@ -22,6 +22,7 @@ from ansorpy.rules.skip_padding import SkipPadding
 from ansorpy.rules.special_compute_location import SpecialComputeLocation
 from ansorpy.rules.split_groups import SplitGroups
 from ansorpy.rules.split_phases import SplitPhases
+from ansorpy.rules.split_reduction import SplitReduction
 from ansorpy.rules.stream_reduction import StreamReduction
 from ansorpy.rules.tensorize import Tensorize
 from ansorpy.rules.tiling import Tiling
@@ -65,6 +66,7 @@ RELEASED_CUDA: tuple[Rule, ...] = (
 )
 CUDA: tuple[Rule, ...] = (
     KeepRow(),
+    SplitReduction(),
     # The threads that share a reduction are a choice of the plan, its lane axis.
     *(rule for rule in RELEASED_CUDA if not isinstance(rule, CrossThreadReduction)),
 )
@@ -90,6 +92,7 @@ __all__ = [
     "SpecialComputeLocation",
     "SplitGroups",
     "SplitPhases",
+    "SplitReduction",
     "StreamReduction",
     "Tensorize",
     "Tiling",

@@ -30,15 +30,16 @@ class KeepRow(Rule):
     """Give a row to a block of threads, which read it once and keep it in registers.
 
     Condition   the stage reduces nothing and is not attached; it is computed, directly or through
-                others, from a reduction over a row, and all these stages share c >= 1 leading
-                axes, have no other readers, need no tiling, and have one further axis, of the
-                extent of the row, or none; a row has 2 to 65536 elements
-    Rewrite     (S, i)  ->  (S', h - 1), h the first stage of the row, and a second successor if a
-                tensor is equal in all rows (a scale); no later rule is tried. With n the c-th
-                axis and j along the row: n j  ->  n.0 n.1 j, j bound to threads. The other stages
-                are computed at n.1, their loops along the row bound to threads; so is a copy of
-                each tensor that is read twice. The second successor has copies, at n.0, of the
-                tensors equal in all rows
+                others, from a reduction over a row, or reads a tensor equal in all rows (a scale);
+                all these stages share c >= 1 leading axes, have no other readers, reduce nothing
+                that needs tiling, and have one further axis, of the extent of the row, or none; a
+                row has 2 to 65536 elements. A stage without a reduction is not inlineable
+    Rewrite     (S, i)  ->  (S', h - 1), h the first stage of the row; no later rule is tried if
+                one of the stages reduces. With n the c-th axis and j along the row:
+                n j  ->  n.0 n.1 j, j bound to threads. The other stages are computed at n.1, their
+                loops along the row bound to threads; so is a copy of each tensor that is read
+                twice. In a second successor, the only one without a reduction, there are copies
+                at n.0 of the tensors equal in all rows
     Not handled rows of several axes; a Dag that is a single row; other stages between those of a
                 row; a copy for other readers of a tensor that the row reads
     Source      ours; as the persistent softmax of Apex and FlashAttention's norms, whose blocks
@@ -50,16 +51,18 @@ class KeepRow(Rule):
         return _find(at)[1]
 
     def excludes_later(self, at: Cursor) -> bool:
-        """Try no later rule: always."""
-        return True
+        """Try no later rule if a reduction of a row is kept: it would read the row again."""
+        row, _ = _find(at)
+        return row is not None and any(at.facts.reduces(name) for name in row.stages)
 
     def rewrite(self, at: Cursor) -> Iterator[Cursor]:
         """Yield the successors."""
         row, _ = _find(at)
         assert row is not None  # as `explain` found
-        for copies in ((), row.broadcast)[: 2 if row.broadcast else 1]:
+        several = ((), row.broadcast) if self.excludes_later(at) else (row.broadcast,)
+        for copies in several[: 2 if row.broadcast else 1]:
             state = _attached(at.state, at.name, row, copies)
-            index = state.index[row.stages[0]] - 1
+            index = state.index[(*row.stages, at.name)[0]] - 1
             while index >= 0 and _is_copied(state, state.stages[index].name):
                 index -= 1
             yield at.moved(state, index)
@@ -125,19 +128,22 @@ def _row(at: Cursor, last: Compute, shared: int) -> tuple[Row | None, Answer]:
         axes |= dict(zip((stage.name,), (axis for axis, _ in own), strict=False))
         inside.append(stage.name)
     stages = tuple(reversed(inside[1:]))
-    if not any(at.facts.reduces(name) for name in stages):
-        return None, no(f"cannot keep a row of {last.name}: it comes from no reduction of a row")
-    (extent,) = extents
+    extent = max(extents, default=0)
     if not 1 < extent <= LONGEST:
         return None, no(f"cannot keep a row of {last.name}: it has {extent} elements")
-    others = _between(at, stages)
+    others = _between(at, stages) if stages else []
     if others:
         return None, no(f"cannot keep a row of {last.name}: {others[0]} comes between its stages")
     read, broadcast = _outside(at, (*stages, last.name), axes)
-    if len(read) > len(stages):
+    if len(read) > len(stages) + 1:
         return None, no(f"cannot keep a row of {last.name}: it reads {len(read)} tensors twice")
     if len(read) + len(broadcast) > len(stages) + 1:
         broadcast = ()
+    reduces = any(at.facts.reduces(name) for name in stages)
+    if not broadcast and not reduces:
+        return None, no(f"cannot keep a row of {last.name}: it reduces no row, all rows differ")
+    if not reduces and at.facts.always_inlined(last.name, everything=True):
+        return None, no(f"cannot keep a row of {last.name}: it is inlined")
     why = yes(f"{', '.join(stages)} and {last.name} share rows of {extent} elements")
     return Row(shared, extent, stages, read, broadcast, tuple(axes.items())), why
 
@@ -166,7 +172,7 @@ def _along(
         stage.location == Root()
         and not facts.divided(stage.name)
         and not facts.serves(stage.name)
-        and not facts.needs_tiling(stage.name)
+        and not (node.reduce_axes and facts.needs_tiling(stage.name))
         and stage.name not in at.state.dag.outputs
         and set(readers) <= set(inside)
         and len(own) <= 1

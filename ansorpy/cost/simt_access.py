@@ -6,21 +6,16 @@ from math import prod
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from ansorpy.cost.simt import SECTOR_BYTES
 from ansorpy.errors import LoweringError
+from ansorpy.expr.coalescing import WARP, IntArray, flat_places, sectors_of
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.expr.evaluate import evaluate
 from ansorpy.expr.expr import Expr, variables
 from ansorpy.loopir.nodes import Buffer, Tile
 
-WARP: Final = 32
 WORD_BYTES: Final = 4  # width of a bank of shared memory
 BANKS: Final = 32
 POINTS: Final = 64  # points of a tile that are looked at; more are extrapolated
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +49,12 @@ def traffic(
     threads = min(WARP, prod(n for _, n in tile.lanes))
     size_bytes = SIZE_BYTES[buffer.dtype]
     try:
-        places = _places(tile, buffer, index, at, dims, threads) * size_bytes
+        places = _places(tile, buffer, index, at, dims, threads)
     except LoweringError:  # an index that is read from memory: every thread has a place of its own
         return WarpTraffic(requests, float(points * threads), float(points * threads))
     seen = len(places)
-    lasts = places + (size_bytes - 1)
-    sectors = len(np.union1d(places // SECTOR_BYTES, lasts // SECTOR_BYTES)) * points / seen
-    waves = sum(map(_waves, places // WORD_BYTES)) / seen
+    sectors = sectors_of(places, size_bytes) * points / seen
+    waves = sum(map(_waves, places * size_bytes // WORD_BYTES)) / seen
     wide = max(1.0, tile.access_width * size_bytes / WORD_BYTES) * points / requests
     least = points * threads * size_bytes / (BANKS * WORD_BYTES)
     return WarpTraffic(requests, sectors, max(requests * waves, least if wide > 1 else 0.0))
@@ -84,9 +78,7 @@ def _places(
     lanes = np.unravel_index(np.arange(threads), tuple(n for _, n in tile.lanes) or (1,))
     for (name, _), digit in zip(tile.lanes, lanes, strict=False):
         values[name] = np.tile(digit.astype(np.int64), len(numbers))
-    flat: int | IntArray = 0
-    for one, extent in zip(index, buffer.extents, strict=True):
-        flat = flat * extent + evaluate(one, values)
+    flat = flat_places(index, buffer.extents, values)
     whole = np.broadcast_to(np.asarray(flat, np.int64), (len(numbers) * threads,))
     return whole.reshape(len(numbers), threads)
 

@@ -158,7 +158,8 @@ def _make_domains(work: Lowering) -> None:
         kept = None
         if isinstance(stage.role, Combine):
             partial = work.state.stage(stage.role.of)
-            kept = domain(partial, work.works[partial.name], {}, fixed).kept_extent
+            whole = domain(partial, work.works[partial.name], {}, fixed)
+            kept = vectorize(whole, work.choice[partial.name].lane, work.target)[0].kept_extent
         made, lane = vectorize(
             domain(stage, each, spans, fixed, kept), work.choice[stage.name].lane, work.target
         )

@@ -63,6 +63,8 @@ def _tile_sizes(made: Domain, group: str, axis: str, lanes: int, dot: Dotted | N
         whole = int(extent.value)
         if isinstance(part.stride, Const):  # inner parts of fixed length count as one element
             whole = -(-whole // int(part.stride.value))
+        elif part.stride == Var(f"{made.work.name}.vec"):  # a step has a vector at least
+            whole = -(-whole // lanes)
         multiple = min(instruction_block(part, lanes, dot), whole)
         level = int(part.length.name.rsplit(".", 1)[1])
         answer.append(Size(part.length.name, "tile", whole, group, level, multiple))

@@ -9,6 +9,7 @@ from ansorpy.expr.intervals import linear
 from ansorpy.plan.inline import KEPT, Work
 from ansorpy.plan.pack import indexed_by, packable
 from ansorpy.plan.plan import StageChoice
+from ansorpy.plan.thread_lanes import thread_lanes
 from ansorpy.state.axis import AxisKind, Loop
 from ansorpy.state.state import (
     Attached,
@@ -80,8 +81,8 @@ def locations(
     """Return the possible locations of a stage, given the choices of its consumers."""
     if not isinstance(stage.location, Root) or stage.name in context.state.dag.outputs:
         return [stage.location]
-    if stage.prepares:
-        return [Root()]
+    if stage.prepares or (isinstance(stage.role, Partial) and context.target.kind == "cuda"):
+        return [Root()]  # blocks of a GPU share their partial results in device memory
     consumers = context.consumers(stage.name)
     if is_tiled(stage) or source_of(context, stage) is not None or not consumers:
         return [Root()]
@@ -196,9 +197,13 @@ def lane_and_pack(context: SketchContext, stage: Stage) -> list[tuple[str | None
     threads = [loop for loop in stage.loops if loop.annotation == "thread"]
     if any(loop.extent is not None for loop in threads):
         return [("@".join(threads[0].axes), ())]
+    tiled = is_tiled(stage)
+    if context.target.kind == "cuda" and not tiled and _marked(stage) is None:
+        shapes = {one.name: one.node.shape for one in context.state.stages}
+        return [(lane, ()) for lane in thread_lanes(stage, work, shapes)]
     if isinstance(stage.role, Partial):
         return [(lane, ()) for lane in _partial_lanes(stage, work)]
-    if is_tiled(stage):
+    if tiled:
         return _tiled_lanes(context, stage, work)
     return [(lane, ()) for lane in _plain_lanes(stage, work)]
 
@@ -370,4 +375,5 @@ def tasks(context: SketchContext, stage: Stage) -> list[int]:
         and prod(loop.extent or 1 for loop in leading[:count]) < TASKS_PER_CORE * cores
     ):
         count += 1
-    return list(dict.fromkeys([count, len(leading), 1]))
+    every = range(len(leading), 0, -1) if context.target.kind == "cuda" else (len(leading), 1)
+    return list(dict.fromkeys([count, *every]))

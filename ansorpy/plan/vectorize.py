@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.build import ONE
+from ansorpy.expr.build import ONE, mul
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Expr, Read, Var
 from ansorpy.expr.gathers import index_reads
@@ -78,7 +78,9 @@ def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
     last = mine[-1]
     if last.kind is LoopKind.VECTOR:
         return made.with_parts((*(part for part in made.parts if part is not last), last)), None
-    if last.length is not None:
+    if last.length is not None and last.reduce and target.kind == "cuda":
+        made, last = _in_steps(made, last)
+    elif last.length is not None:
         if last.reduce:
             raise LoweringError(
                 f"cannot vectorize {made.work.name!r}: its reduce axis {lane!r} is already split"
@@ -86,11 +88,11 @@ def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
         return _tiled(made, last), None
     if made.spans[last.axis].extent == ONE:
         return made, None
-    size = Var(f"{made.work.name}.vec")
+    size = _steps(made)
     inner = AxisPart(
         f"{last.var}.v", f"{last.loop}.v", last.axis, ONE, size, last.reduce, LoopKind.VECTOR
     )
-    outer = replace(last, stride=size)
+    outer = last if last.length is not None else replace(last, stride=size)
     parts = tuple(outer if part is last else part for part in made.parts)
     split = made.with_parts((*parts, inner))
     if not last.reduce:
@@ -105,6 +107,21 @@ def vectorize(made: Domain, lane: str | None, target: Target) -> tuple[Domain, L
         for i, dtype in enumerate(made.work.dtypes)
     )
     return split, LaneReduce(inner, buffers, made.work.combiner)
+
+
+def _steps(made: Domain) -> Var:
+    """Return the size of the steps of an untiled vector loop."""
+    return Var(f"{made.work.name}.vec")
+
+
+def _in_steps(made: Domain, last: AxisPart) -> tuple[Domain, AxisPart]:
+    """Return the domain in which all parts of an axis count steps of a vector loop inside."""
+    size = _steps(made)
+    parts = [
+        replace(part, stride=mul(part.stride, size)) if part.axis == last.axis else part
+        for part in made.parts
+    ]
+    return made.with_parts(tuple(parts)), parts[made.parts.index(last)]
 
 
 def with_steps(made: Domain, step: str, group: str = "") -> Domain:

@@ -19,7 +19,7 @@ from ansorpy.rules import CUDA
 from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
-from ansorpy.topi.workloads import elementwise_chain, layer_norm, matmul, reduce_rows, softmax
+from ansorpy.topi.workloads import layer_norm, matmul, reduce_rows, softmax
 
 GPU = cuda_target("sm_90")
 
@@ -66,7 +66,6 @@ def test_the_threads_of_a_row_have_64_elements_at_most(
 
 def test_tiles_of_a_fixed_number_of_lanes_leave_no_choice() -> None:
     assert {threads(plan) for plan in plans(matmul(64, 64, 64))} == {()}
-    assert all(len(threads(plan)) == 6 for plan in plans(elementwise_chain(64, 4096)))
     assert all(len(threads(plan)) == 6 for plan in plans(reduce_rows(64, 4096)))
 
 

@@ -20,6 +20,7 @@ from ansorpy.rules import (
     SpecialComputeLocation,
     SplitGroups,
     SplitPhases,
+    SplitReduction,
     StreamReduction,
     Tensorize,
     Tiling,
@@ -152,6 +153,8 @@ CASES: dict[str, tuple[Rule, Cursor]] = {
     "inline_transpose": (InlineTranspose(), at(TURNED, "T")),
     "keep_row": (KeepRow(), at(softmax(4, 64), "nm", CUDA)),
     "keep_row_with_vectors": (KeepRow(), at(layer_norm(4, 64), "layer_norm", CUDA)),
+    "split_reduction": (SplitReduction(), at(row_min(10, 8192), "B", CUDA)),
+    "split_reduction_rank_0": (SplitReduction(), at(total(8192), "B", CUDA)),
     "fuse_chain": (FuseChain("SSRSRS", first="SSRS"), at(CHAIN, "D")),
     "skip_padding": (
         SkipPadding("SSRSRS", level=1, share=1 / 64, tile=28, strided=7),

@@ -33,7 +33,7 @@ from ansorpy.loopir.nodes import (
 from ansorpy.loopir.passes.dot import dot_function
 from ansorpy.loopir.passes.matrices import matrix_tiles
 from ansorpy.loopir.passes.scalar_replacement import held_vectors
-from ansorpy.loopir.rewrite import map_phases
+from ansorpy.loopir.rewrite import map_phases, stmt_children
 from ansorpy.target import Target
 
 VECTORS: Final = 64  # vectors per tile at most; longer code would exceed the instruction cache
@@ -47,6 +47,7 @@ LONG: Final = 4  # vectors per tile of a vector loop of more than VECTORS vector
 class _Tiling:
     buffers: Mapping[str, Buffer]
     target: Target
+    longest: Mapping[str, int]  # of a GPU: the most iterations of the vector loops of a variable
 
 
 def tile(program: Program, target: Target) -> Program:
@@ -57,7 +58,29 @@ def tile(program: Program, target: Target) -> Program:
     After        all loops are SERIAL or PARALLEL.
     Not handled  written-out loops around several statements: they become serial.
     """
-    return map_phases(program, lambda body: _tile(body, _Tiling(program.by_name, target), {}))
+
+    def tiled(body: Stmt) -> Stmt:
+        longest: dict[str, int] = {}
+        if target.kind == "cuda":
+            _collect_longest(body, {}, longest)
+        return _tile(body, _Tiling(program.by_name, target, longest), {})
+
+    return map_phases(program, tiled)
+
+
+def _collect_longest(stmt: Stmt, ranges: Mapping[str, Interval], found: dict[str, int]) -> None:
+    """Note the most iterations of the vector loops of every variable.
+
+    Tiles along one variable then have equal lanes and equal dims, tails of a loop included: a tail
+    masks threads, and sums of all of them stay in the same registers.
+    """
+    if isinstance(stmt, For):
+        most = bounds(stmt.extent, ranges)[1]
+        if stmt.kind is LoopKind.VECTOR:
+            found[stmt.var] = max(most, found.get(stmt.var, 1))
+        ranges = {**ranges, stmt.var: (0, max(0, most - 1))}
+    for part in stmt_children(stmt):
+        _collect_longest(part, ranges, found)
 
 
 def _tile(stmt: Stmt, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
@@ -95,7 +118,7 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     dims = [each for each in chain if each is not vector]
     lanes, count = 1, 1
     if vector is not None:
-        most = bounds(vector.extent, ranges)[1]
+        most = max(bounds(vector.extent, ranges)[1], how.longest.get(vector.var, 0))
         lanes = min(_lanes(store, vector.var, how), _power_of_two(most))
         count = -(-most // lanes)
         cut = _cut(chain, vector, cond, store, (lanes, count, held_vectors(how.target)))
@@ -105,7 +128,7 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     steps = dims.pop() if function else None
     outside = _beyond(dims, count, VECTORS)
     dims = dims[len(outside) :]
-    tiled = _register_tile(dims, vector, lanes, cond, store, ranges)
+    tiled = _register_tile(dims, vector, (lanes, count), cond, store, ranges)
     if function and steps is not None:
         tiled = _summed(tiled, steps, function)
     made: Stmt = tiled
@@ -285,7 +308,7 @@ def _strip(loop: For, vector: For, width: int) -> For:
 def _register_tile(
     dims: list[For],
     vector: For | None,
-    lanes: int,
+    size: tuple[int, int],
     cond: Expr | None,
     store: Store,
     ranges: Mapping[str, Interval],
@@ -297,7 +320,7 @@ def _register_tile(
     if vector is None:
         return Tile(tuple(pairs), (), store, cond)
     most = bounds(vector.extent, ranges)[1]
-    count = -(-most // lanes)
+    lanes, count = size
     lane = f"{vector.var}.l"
     place: Expr = Var(lane)
     if count > 1:

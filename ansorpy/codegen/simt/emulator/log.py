@@ -136,12 +136,15 @@ class LoggedKernel:
             for part, taken in enumerate(parts):
                 access = taken["site"] < len(logged.sites)
                 races.block(block, taken[access])
-                traffic.block(taken[access], taken[~access])
+                traffic.block(block, taken[access], taken[~access])
                 if left and part:
                     raise RunError(_TOO_LONG.format(launch.name, len(records) // 2))
                 found |= needed(logged, starts, len(addresses), taken, left - found)
         waits = traffic.waits(found if remove else None)
-        return LaunchLog(launch.name, launch.blocks, races.races(), traffic.traffic(), waits)
+        counted = traffic.traffic()
+        return LaunchLog(
+            launch.name, launch.blocks, races.races(), counted, waits, traffic.touched()
+        )
 
     def _block(
         self,

@@ -93,13 +93,19 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class LaunchLog:
-    """The log of one launch; the same for every order of threads and blocks."""
+    """The log of one launch; the same for every order of threads and blocks.
+
+    Args:
+        touched: distinct sectors of global memory of every block, all blocks together: those that
+            move if a block finds in the L1 cache what it has touched before.
+    """
 
     name: str
     blocks: int
     races: tuple[DataRace, ...]
     traffic: tuple[Requests, ...]
     waits: tuple[Waits, ...]
+    touched: int = 0
 
     def ratio(self, space: Space) -> float:
         """Return cost / least over all accesses of a space; 1.0 without an access."""

@@ -13,12 +13,12 @@ from ansorpy.codegen.simt.emulator.instrument import Site
 from ansorpy.codegen.simt.emulator.needed import met
 from ansorpy.codegen.simt.emulator.report import Requests, Waits
 from ansorpy.codegen.simt.emulator.runtime_text import WARP
+from ansorpy.expr.coalescing import SECTOR_BYTES
 
 Array = np.ndarray[Any, Any]
 
 BANKS: Final = 32  # banks of shared memory, 4 bytes wide; a wavefront takes one word of every bank
 WORD_BYTES: Final = 4
-SECTOR_BYTES: Final = 32  # the least part of global memory that moves
 
 
 class TrafficCount:
@@ -39,9 +39,15 @@ class TrafficCount:
         self._shared = np.array([site.access.space == "shared" for site in sites], bool)
         self._counts = np.zeros((3, len(sites)), np.int64)  # requests, cost, least
         self._waits = np.zeros(len(barriers), np.int64)
+        self._roots = np.array([site.root for site in sites], np.int64)
+        self._present, self._touched = -1, 0  # the present block, sectors of the blocks before
+        self._places: set[tuple[int, int]] = set()  # sectors of the present block
 
-    def block(self, accesses: Array, barriers: Array) -> None:
-        """Take the records of a block, those of barriers apart."""
+    def block(self, block: int, accesses: Array, barriers: Array) -> None:
+        """Take records of a block, those of barriers apart; a block comes in several parts."""
+        if block != self._present:
+            self._present, self._touched = block, self.touched()
+            self._places.clear()
         number = met(self.barriers, barriers, len(self.sites))[:, 0]
         self._waits += np.bincount(number, minlength=len(self.barriers))
         if not len(accesses):
@@ -59,6 +65,12 @@ class TrafficCount:
         near = self._shared[site]
         self._waves(site[near], request[near], lane[near], offset[near])
         self._sectors(site[~near], request[~near], offset[~near])
+        found = np.stack([self._roots[site[~near]], offset[~near] // SECTOR_BYTES], 1)
+        self._places.update(map(tuple, np.unique(found, axis=0).tolist()))
+
+    def touched(self) -> int:
+        """Return the distinct sectors of every block, all blocks together."""
+        return self._touched + len(self._places)
 
     def _waves(self, site: Array, request: Array, lane: Array, offset: Array) -> None:
         """Add wavefronts: 8 bytes go in halves of a warp, 16 bytes in quarters."""

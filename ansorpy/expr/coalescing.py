@@ -1,0 +1,85 @@
+"""Sectors of device memory that the threads of a warp touch together.
+
+A warp's request takes as many transfers as there are distinct sectors of 32 bytes; the least is
+that of the same bytes side by side.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ansorpy.errors import LoweringError
+from ansorpy.expr.evaluate import evaluate
+from ansorpy.expr.expr import Expr
+
+SECTOR_BYTES: Final = 32  # the least part of device memory that moves
+WARP: Final = 32  # threads that make a request together
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSectors:
+    """Sectors of one request of `threads` threads, and the least for the elements it touches."""
+
+    threads: int
+    sectors: int
+    least: int
+
+
+def flat_places(
+    index: Sequence[Expr], extents: Sequence[int], values: Mapping[str, int | IntArray]
+) -> int | IntArray:
+    """Return the row-major place of an element, in elements.
+
+    Args:
+        values: of every variable, int64 arrays of equal shape or numbers.
+
+    Raises:
+        LoweringError: the index reads memory, or has a variable without a value.
+    """
+    flat: int | IntArray = 0
+    for one, extent in zip(index, extents, strict=True):
+        flat = flat * extent + evaluate(one, values)
+    return flat
+
+
+def sectors_of(places: IntArray, size_bytes: int) -> int:
+    """Return the distinct sectors of elements at `places`, counted in elements."""
+    first = places * size_bytes
+    lasts = first + (size_bytes - 1)
+    return len(np.union1d(first // SECTOR_BYTES, lasts // SECTOR_BYTES))
+
+
+def request_sectors(
+    index: Sequence[Expr],
+    extents: Sequence[int],
+    size_bytes: int,
+    lanes: Sequence[tuple[str, int]],
+    at: Mapping[str, int],
+) -> RequestSectors:
+    """Return the sectors of the first warp of an access.
+
+    Args:
+        lanes: the variables that run over the threads with their extents, row-major.
+        at: values of the other variables; the buffer begins at a sector.
+
+    An index that is read from memory counts as one sector per thread.
+    """
+    shape = tuple(n for _, n in lanes) or (1,)
+    threads = min(WARP, int(np.prod(shape)))
+    digits = np.unravel_index(np.arange(threads), shape)
+    values: dict[str, int | IntArray] = dict(at)
+    for (name, _), digit in zip(lanes, digits, strict=False):
+        values[name] = digit.astype(np.int64)
+    try:
+        flat = flat_places(index, extents, values)
+    except LoweringError:
+        return RequestSectors(threads, threads, -(-threads * size_bytes // SECTOR_BYTES))
+    places = np.unique(np.broadcast_to(np.asarray(flat, np.int64), (threads,)))
+    return RequestSectors(
+        threads, sectors_of(places, size_bytes), -(-len(places) * size_bytes // SECTOR_BYTES)
+    )
