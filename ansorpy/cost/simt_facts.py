@@ -13,7 +13,8 @@ from ansorpy.codegen.phase_utilities import split_tasks
 from ansorpy.codegen.simt.assemble import Resources
 from ansorpy.codegen.simt.launch import Launch
 from ansorpy.cost.simt import LaunchFacts
-from ansorpy.cost.simt_access import WARP, traffic
+from ansorpy.cost.simt_access import traffic
+from ansorpy.expr.coalescing import WARP
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.evaluate import evaluate
 from ansorpy.expr.expr import Binary, Call, Expr, Read, Var, children, variables

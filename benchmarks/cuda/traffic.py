@@ -1,6 +1,6 @@
 """Count the bytes that the best candidates of row operators move on a GPU, without a device.
 
-    python -m benchmarks.cuda_traffic [--rows N] [NAME ...]
+    python -m benchmarks.cuda.traffic [--rows N] [NAME ...]
 
 Candidates are drawn from every plan and ranked by the sectors counted from their loops; those of
 the best plans are emulated, and every request of a warp is counted. `requested` bytes are 32 for
@@ -33,7 +33,7 @@ from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
-from benchmarks.common import RESULTS, chosen, publish, say, table, write_lists
+from benchmarks.common import RESULTS, Row, chosen, publish, say, table, write_lists
 
 TARGET: Final = cuda_target("sm_90")
 ROWS: Final = 24  # candidates of a plan
@@ -127,19 +127,19 @@ def aligned(size_bytes: int) -> np.ndarray:
 
 def page(rows: list[Counted]) -> str:
     """Return the table as Markdown."""
-    cells: Mapping[str, Callable[[Counted], object]] = {
-        "operator": lambda one: one.name,
-        "least bytes": lambda one: one.least_bytes,
-        "requested / least": lambda one: f"{one.requested:.3f}",
-        "touched / least": lambda one: f"{one.touched:.3f}",
-        "launches": lambda one: one.launches,
-        "sizes": lambda one: ", ".join(f"{name} {n}" for name, n in one.sizes.items()),
+    cells: Mapping[str, Callable[[Row], object]] = {
+        "operator": lambda row: row["name"],
+        "least bytes": lambda row: row["least_bytes"],
+        "requested / least": lambda row: f"{row['requested_bytes'] / row['least_bytes']:.3f}",
+        "touched / least": lambda row: f"{row['touched_bytes'] / row['least_bytes']:.3f}",
+        "launches": lambda row: row["launches"],
+        "sizes": lambda row: ", ".join(f"{name} {n}" for name, n in row["sizes"].items()),
     }
     return (
         "# Bytes that row operators move on a GPU\n\n"
-        "Counted by emulation (`python -m benchmarks.cuda_traffic`): 32 bytes per sector of every"
+        "Counted by emulation (`python -m benchmarks.cuda.traffic`): 32 bytes per sector of every"
         " request of a\nwarp (`requested`), or per sector and block (`touched`), over the bytes of"
-        f" inputs and outputs. Goal: {GOAL}.\n\n{table(rows, cells)}"
+        f" inputs and outputs. Goal: {GOAL}.\n\n{table([asdict(one) for one in rows], cells)}"
     )
 
 
