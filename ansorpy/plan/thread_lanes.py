@@ -12,6 +12,7 @@ from ansorpy.state.axis import AxisKind
 from ansorpy.state.state import Stage
 
 MOST: Final = 2  # candidates for the lane axis
+WORST: Final = 4.0  # times the least sectors: no other choice makes up for more
 PARTIAL_RESULTS: Final = 64  # stands for the number of partial results of a split reduction
 FULL: Final = 32  # threads of a warp
 
@@ -25,8 +26,10 @@ def thread_lanes(
         shapes: of all tensors, without the axis of partial results.
     """
     found = [name for name in _candidates(stage, work) if _extent(work, name) > 1]
-    ranked = sorted(found, key=lambda name: _cost(work, name, shapes))
-    return [*ranked[:MOST]] or [None]
+    costs = {name: _cost(work, name, shapes) for name in found}
+    least = min((cost for cost, _ in costs.values()), default=0.0)
+    near = [name for name in found if costs[name][0] <= WORST * least]
+    return [*sorted(near, key=costs.__getitem__)[:MOST]] or [None]
 
 
 def _candidates(stage: Stage, work: Work) -> list[str]:
@@ -37,8 +40,9 @@ def _candidates(stage: Stage, work: Work) -> list[str]:
         for loop in reversed(loops)
         if loop.kind is AxisKind.SPATIAL and loop.length is None and not loop.name.endswith(".0")
     ]
-    last = stage.loops[-1]
-    if last.kind is AxisKind.REDUCE and not last.annotation:
+    for last in stage.loops[-1:]:
+        if last.kind is not AxisKind.REDUCE or last.annotation:
+            continue
         names.insert(0, KEPT if work.combines is not None else "@".join(last.axes))
     return names
 

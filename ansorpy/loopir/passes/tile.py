@@ -47,7 +47,7 @@ LONG: Final = 4  # vectors per tile of a vector loop of more than VECTORS vector
 class _Tiling:
     buffers: Mapping[str, Buffer]
     target: Target
-    longest: Mapping[str, int]  # of a GPU: the most iterations of the vector loops of a variable
+    longest: Mapping[str, int]  # most iterations of the vector loops of a variable, for a GPU
 
 
 def tile(program: Program, target: Target) -> Program:

@@ -96,8 +96,8 @@ class LaunchLog:
     """The log of one launch; the same for every order of threads and blocks.
 
     Args:
-        touched: distinct sectors of global memory of every block, all blocks together: those that
-            move if a block finds in the L1 cache what it has touched before.
+        touched: distinct sectors of global memory of every block, all blocks together, as if the
+            L1 cache of a block held all of them.
     """
 
     name: str
