@@ -89,7 +89,10 @@ def _buffer(one: Any) -> TensorSpec:
     _require(
         _is_list(shape, 64) and all(_is_number(n, 0, MOST_BYTES) for n in shape), "buffers.shape"
     )
-    _require(span is None or (_is_list(span, 2) and len(span) == 2), "buffers.span")
+    _require(
+        span is None or (_is_list(span, 2) and [type(end) for end in span] == [int, int]),
+        "buffers.span",
+    )
     return TensorSpec(
         one["name"], one["dtype"], tuple(shape), one["role"], tuple(span) if span else None
     )

@@ -28,6 +28,7 @@ from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.trust import versions
 from tests.artifact.emulated_driver import BAD_PTX, NO_CODE, Producer, Shared, ZipDevice
+from tests.artifact.mutations import resealed
 from tests.codegen.simt.test_report import needs_ptxas
 from tests.fuzz.pairs import draw
 
@@ -450,6 +451,19 @@ def test_a_zip_has_a_cubin_for_each_architecture(matmul: Zip) -> None:
     for name in cuda["cubins"].values():
         assert made.files[name][:4] == ELF
     assert members(matmul.dag, program, TARGET, ("sm_80", "sm_90")).files == made.files
+
+
+@pytest.mark.slow
+def test_no_resealed_manifest_escapes_as_another_error(matmul: Zip, tmp_path: Path) -> None:
+    rng, data = np.random.default_rng(0), matmul.path.read_bytes()
+    refused = 0
+    for _ in range(100):
+        (tmp_path / "resealed.zip").write_bytes(resealed(data, rng))
+        try:
+            repr(load(tmp_path / "resealed.zip"))
+        except PackageError:
+            refused += 1
+    assert refused > 10
 
 
 def test_a_kernel_without_a_plain_form_has_a_zip_all_the_same(
