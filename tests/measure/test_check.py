@@ -7,7 +7,7 @@ from ansorpy.measure.verify import inputs
 from ansorpy.measure.verify.cases import Case, Expected, load_cases, make_cases, save_cases
 from ansorpy.measure.verify.check import compare, verify
 from ansorpy.te.dag import Axis, Compute, ConstantTensor, Dag, Placeholder
-from ansorpy.topi.workloads import reduce_rows
+from ansorpy.topi.workloads import reduce_rows, softmax
 from tests.measure.fake import FakeBuilt, load, matmul, program
 
 
@@ -95,6 +95,23 @@ def test_extremes_are_checked_on_one_side_of_zero_and_with_nans() -> None:
 
 def decoded(case: Case) -> inputs.Array:
     return inputs.decode(case.inputs["X"], "float32")
+
+
+@pytest.mark.parametrize("row", [40, 500])
+def test_exp_overflows_on_edge_values_if_a_maximum_misses_some(row: int) -> None:
+    """A softmax is right for ordinary numbers, whatever is subtracted."""
+    dag = softmax(8, row)
+    cases = {case.name: case for case in make_cases(dag, 0)}
+    outcome = {}
+    for name in ("random", "edge"):
+        (x,) = cases[name].inputs.values()
+        (expected,) = cases[name].expected
+        partial = x[:, : row // 2].max(1, keepdims=True).astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            powers = np.exp(x - partial)
+            outcome[name] = compare(expected, powers / powers.sum(1, keepdims=True))
+    assert outcome["random"] is None
+    assert outcome["edge"] is not None
 
 
 def test_a_long_sum_is_checked_with_a_narrow_bound(wide: tuple[Dag, tuple[Case, ...]]) -> None:

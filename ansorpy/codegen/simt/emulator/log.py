@@ -8,6 +8,7 @@ import numpy as np
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.runtime.native_launcher import word_array
+from ansorpy.codegen.simt.emulator.instrument import Site
 from ansorpy.codegen.simt.emulator.loader import EmulatedKernel, compiled, host_texts
 from ansorpy.codegen.simt.emulator.log_text import LOG_TEXT, RECORD, ROW, LogState
 from ansorpy.codegen.simt.emulator.needed import needed
@@ -113,6 +114,19 @@ class LoggedKernel:
                 tuple(self._logged(k, addresses, direction, records, remove) for k in launches)
             )
 
+    def sites(self, launch: int) -> tuple[Site, ...]:
+        """Return the accesses of a launch by their numbers."""
+        return self._logs[launch].sites
+
+    def records(self, addresses: Sequence[int]) -> Iterator[tuple[int, int, Array]]:
+        """Run all launches in order and yield launch, block and RECORDs, long blocks in parts."""
+        records = np.zeros(MOST_RECORDS, RECORD)
+        with self._kernel.opened():
+            for k in range(len(self._texts)):
+                rows, _ = self._rows(k, addresses)
+                for block, taken in self._blocks(k, addresses, 1, records, rows):
+                    yield k, block, taken
+
     def _checked(self, addresses: Sequence[int], direction: int, ahead: bool) -> None:
         none = np.zeros(0, RECORD)
         with self._kernel.opened():
@@ -130,21 +144,30 @@ class LoggedKernel:
         races = RaceCheck(logged.sites, starts, len(addresses))
         traffic = TrafficCount(logged.sites, starts, logged.barriers)
         found, left = set[int](), set(range(len(logged.barriers) if remove else 0))
-        for number in range(launch.blocks):
-            block = number if direction > 0 else launch.blocks - 1 - number
-            parts = self._block(k, addresses, direction, number, records, rows)
-            for part, taken in enumerate(parts):
-                access = taken["site"] < len(logged.sites)
-                races.block(block, taken[access])
-                traffic.block(block, taken[access], taken[~access])
-                if left and part:
-                    raise RunError(_TOO_LONG.format(launch.name, len(records) // 2))
-                found |= needed(logged, starts, len(addresses), taken, left - found)
+        last = -1
+        for block, taken in self._blocks(k, addresses, direction, records, rows):
+            access = taken["site"] < len(logged.sites)
+            races.block(block, taken[access])
+            traffic.block(block, taken[access], taken[~access])
+            if left and block == last:
+                raise RunError(_TOO_LONG.format(launch.name, len(records) // 2))
+            last = block
+            found |= needed(logged, starts, len(addresses), taken, left - found)
         waits = traffic.waits(found if remove else None)
         counted = traffic.traffic()
         return LaunchLog(
             launch.name, launch.blocks, races.races(), counted, waits, traffic.touched()
         )
+
+    def _blocks(
+        self, k: int, addresses: Sequence[int], direction: int, records: Array, rows: Array
+    ) -> Iterator[tuple[int, Array]]:
+        """Run the blocks of a launch and yield their numbers and records, long ones in parts."""
+        blocks = self.code.launches[k].blocks
+        for number in range(blocks):
+            block = number if direction > 0 else blocks - 1 - number
+            for taken in self._block(k, addresses, direction, number, records, rows):
+                yield block, taken
 
     def _block(
         self,

@@ -1,0 +1,177 @@
+"""Count the single mutants of kernels for a GPU that the emulator catches.
+
+    python -m tests.codegen.simt.mutants [--each 4] [--only softmax] [--seed 0]
+
+A mutant is caught if the log finds a race, if a thread makes a fault (an access outside of a
+buffer, a loop without end), or if a result is wrong in a case of a trial. It is equivalent by one
+of these arguments, and missed otherwise:
+
+    no race        of a barrier: without it, the log has no race, so that all loads see the same
+    never differs  of a mask: both comparisons agree wherever they are made, in all cases
+    unused word    of a shuffle: garbage in place of the words that differ changes no result
+    same stores    of a mask: all stores of all threads are the same, and all bits of the results
+    same bits      of a shuffle: no bit of a result differs in any case, as if a maximum takes a
+                   word of its own warp twice; the weakest argument, so the share without it is
+                   printed as well
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ansorpy.codegen.simt.emulator.log import LoggedKernel
+from ansorpy.codegen.simt.launch import SimtCode
+from ansorpy.errors import RunError
+from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.measure.verify.cases import Case, make_cases
+from ansorpy.measure.verify.check import verify
+from ansorpy.measure.verify.guard_pages import Arena
+from ansorpy.measure.verify.inputs import Inputs, constants
+from ansorpy.measure.verify.reformulated import reformulated
+from ansorpy.te.dag import Dag
+from ansorpy.topi.suites import SUITE_SMALL
+from tests.codegen.simt.mutations import KINDS, Mutation, mutations
+from tests.codegen.simt.test_library import WHOLE, drawn, written
+
+SEEDS = 4  # trials from which edge values come
+CAUGHT = ("race", "fault", "wrong")
+EQUIVALENT = ("no race", "never differs", "unused word", "same stores", "same bits")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A program for a GPU, and the cases of its trial."""
+
+    code: SimtCode
+    buffers: Sequence[Buffer]
+    cases: Sequence[Case]
+    constants: Inputs
+
+    def failure(self, code: SimtCode) -> str | None:
+        """Return by which of CAUGHT a program fails; None if it does not."""
+        kernel = LoggedKernel(code)
+        arena = Arena(self.buffers, "left")
+        arena.fill({**self.constants, **self.cases[0].inputs}, "nan")
+        try:
+            if kernel.log(arena.addresses).races:
+                return "race"
+            failed = verify(kernel, self.buffers, self.cases, self.constants)
+        except RunError:
+            return "fault"
+        return None if failed is None else "wrong"
+
+    def verdict(self, mutation: Mutation) -> str:
+        """Return one of CAUGHT, of EQUIVALENT, or `missed`."""
+        caught = self.failure(mutation.code)
+        if caught is not None:
+            return caught
+        kind, probes = mutation.kind, mutation.probes
+        if kind == "barrier":
+            return "no race"
+        if probes and all(self.failure(probe) in (None, "race") for probe in probes):
+            return "never differs" if kind == "mask" else "unused word"
+        if kind in ("mask", "shuffle") and self.trace(mutation.code) == self.trace(self.code):
+            return "same stores" if kind == "mask" else "same bits"
+        return "missed"
+
+    def trace(self, code: SimtCode) -> list[bytes]:
+        """Return the stores of all threads and the results, case by case."""
+        kernel, found = LoggedKernel(code), []
+        for case in self.cases:
+            arena = Arena(self.buffers, "left")
+            arena.fill({**self.constants, **case.inputs}, "nan")
+            for launch, block, records in kernel.records(arena.addresses):
+                sites = kernel.sites(launch)
+                starts = [*arena.addresses, *[0] * len(sites)]  # shared memory has one place
+                base = np.array([starts[site.root] for site in sites], np.int64)
+                stores = np.array([site.access.store for site in sites], bool)
+                taken = records[records["site"] < len(sites)]
+                taken = taken[stores[taken["site"]]]
+                fields = [taken[name].astype(np.int64) for name in ("site", "thread", "turn")]
+                rows = np.stack([*fields, taken["address"].astype(np.int64) - base[fields[0]]])
+                found.append(b"%d %d " % (launch, block) + rows[:, np.lexsort(rows)].tobytes())
+            outputs = (one for one in self.buffers if one.scope is Scope.OUTPUT)
+            found += [arena.array(one.name).tobytes() for one in outputs]
+        return found
+
+
+def subject(dag: Dag, seed: int) -> Subject | None:
+    """Return a random candidate of an operator; None if CUDA refuses it."""
+    program, target = drawn(dag, seed)
+    code = written(program, target)
+    if isinstance(code, str):
+        return None
+    cases = make_cases(dag, seed)
+    more = (case for n in range(1, SEEDS) for case in make_cases(dag, seed + n))
+    cases += tuple(case for case in more if case.name == "edge")
+    if program.meaning is not None:
+        cases = reformulated(cases, program.meaning)
+    return Subject(code, program.buffers, cases, constants(dag))
+
+
+def sampled(code: SimtCode, each: int, rng: np.random.Generator) -> list[Mutation]:
+    """Return at most `each` mutants of every kind."""
+    found = mutations(code)
+    chosen = []
+    for kind in KINDS:
+        some = [one for one in found if one.kind == kind]
+        chosen += [some[k] for k in sorted(rng.permutation(len(some))[:each])]
+    return chosen
+
+
+def counted(name: str, made: Subject, each: int, seed: int) -> Counter[tuple[str, str]]:
+    """Return the number of mutants by kind and verdict; print those that are missed."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for mutation in sampled(made.code, each, np.random.default_rng(seed)):
+        verdict = made.verdict(mutation)
+        counts[mutation.kind, verdict] += 1
+        if verdict == "missed":
+            line = made.code.texts[mutation.launch].splitlines()[mutation.line - 1].strip()
+            sys.stdout.write(f"{name}: missed {mutation.kind} in line {mutation.line}: {line}\n")
+    return counts
+
+
+def share(counts: Counter[tuple[str, str]], weak: bool = True) -> float:
+    """Return the share of caught mutants among those that are not equivalent.
+
+    Args:
+        weak: whether `same bits` is an argument.
+    """
+    found = sum(n for (_, verdict), n in counts.items() if verdict in CAUGHT)
+    bad = ("missed",) if weak else ("missed", "same bits")
+    missed = sum(n for (_, verdict), n in counts.items() if verdict in bad)
+    return found / (found + missed) if found + missed else 1.0
+
+
+def main() -> None:
+    """Print one line per operator, and the sum."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--each", type=int, default=4, help="mutants of each kind")
+    parser.add_argument("--only", default="", help="part of the name of an operator")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    total: Counter[tuple[str, str]] = Counter()
+    operators = [*SUITE_SMALL.items(), *((f"{name} (rows)", make) for name, make in WHOLE.items())]
+    for name, make in operators:
+        made = subject(make(), options.seed) if options.only in name else None
+        if made is None:
+            continue
+        counts = counted(name, made, options.each, options.seed)
+        total += counts
+        sys.stdout.write(f"{name:32s} {sum(counts.values()):4d} mutants, {share(counts):.3f}\n")
+        sys.stdout.flush()
+    for kind in KINDS:
+        verdicts = {verdict: n for (of, verdict), n in sorted(total.items()) if of == kind}
+        sys.stdout.write(f"{kind:8s} {verdicts}\n")
+    sys.stdout.write(
+        f"caught of those that are not equivalent: {share(total):.4f};"
+        f" if same bits is no argument: {share(total, weak=False):.4f}\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Mutants of kernels for a GPU are caught; `tests.codegen.simt.mutants` is the long form."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pytest
+
+from ansorpy.topi.suites import SUITE_SMALL
+from tests.codegen.simt.mutants import CAUGHT, Subject, sampled, share, subject
+from tests.codegen.simt.mutations import KINDS, mutations
+from tests.codegen.simt.test_library import NIGHT
+
+EACH: Final = 12 if NIGHT else 2  # mutants of each kind
+
+
+@pytest.fixture(scope="module")
+def rows() -> Subject:
+    """Return a norm with masks, barriers and shuffles."""
+    drawn = (subject(SUITE_SMALL["rms_norm"](), seed) for seed in range(20))
+    return next(
+        made for made in drawn if made and {one.kind for one in mutations(made.code)} == set(KINDS)
+    )
+
+
+@pytest.mark.slow
+def test_mutants_are_caught(rows: Subject) -> None:
+    rng = np.random.default_rng(0)
+    found = Counter((one.kind, rows.verdict(one)) for one in sampled(rows.code, EACH, rng))
+    assert sum(n for (_, verdict), n in found.items() if verdict in CAUGHT) > 2
+    assert share(found) >= 0.98, found
+
+
+def test_every_kind_of_mutant_is_made(rows: Subject) -> None:
+    found = mutations(rows.code)
+    assert {one.kind for one in found} == set(KINDS)
+    assert all(one.code != rows.code for one in found)
+    assert rows.failure(rows.code) is None
+
+
+def test_a_needed_barrier_is_caught_by_the_log(rows: Subject) -> None:
+    first = next(one for one in mutations(rows.code) if one.kind == "barrier")
+    assert rows.verdict(first) == "race"
+
+
+def test_a_barrier_that_nothing_needs_is_equivalent(rows: Subject) -> None:
+    lines = rows.code.texts[0].splitlines()
+    at = next(k for k, line in enumerate(lines) if " call void @" in line)
+    doubled = "\n".join([*lines[:at], lines[at], *lines[at:]])
+    made = replace(rows, code=replace(rows.code, texts=(doubled, *rows.code.texts[1:])))
+    first = next(one for one in mutations(made.code) if one.kind == "barrier")
+    assert made.verdict(first) == "no race"
+
+
+def test_a_probe_tells_masks_that_differ_from_masks_that_do_not(rows: Subject) -> None:
+    masks = [one for one in mutations(rows.code) if one.kind == "mask"]
+    caught = next(one for one in masks if rows.failure(one.code))
+    assert [rows.failure(probe) for probe in caught.probes] == ["fault"]
+    lines = rows.code.texts[0].splitlines()
+    at = next(k for k, line in enumerate(lines) if " = icmp " in line)
+    spare = "  %spare = icmp slt i64 3, 5"
+    text = "\n".join([*lines[:at], spare, *lines[at:]])
+    made = replace(rows, code=replace(rows.code, texts=(text, *rows.code.texts[1:])))
+    first = next(one for one in mutations(made.code) if one.kind == "mask")
+    assert made.verdict(first) == "never differs"
