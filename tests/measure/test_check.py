@@ -99,7 +99,7 @@ def decoded(case: Case) -> inputs.Array:
 
 @pytest.mark.parametrize("row", [40, 500])
 def test_exp_overflows_on_edge_values_if_a_maximum_misses_some(row: int) -> None:
-    """A softmax is right for ordinary numbers, whatever is subtracted."""
+    """A softmax is right for ordinary numbers, regardless of the number that is subtracted."""
     dag = softmax(8, row)
     cases = {case.name: case for case in make_cases(dag, 0)}
     outcome = {}

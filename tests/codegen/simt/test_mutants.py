@@ -27,7 +27,8 @@ def rows() -> Subject:
 @pytest.mark.slow
 def test_mutants_are_caught(rows: Subject) -> None:
     rng = np.random.default_rng(0)
-    found = Counter((one.kind, rows.verdict(one)) for one in sampled(rows.code, EACH, rng))
+    found: Counter[tuple[str, str]] = Counter()
+    found.update((one.kind, rows.verdict(one)) for one in sampled(rows.code, EACH, rng))
     assert sum(n for (_, verdict), n in found.items() if verdict in CAUGHT) > 2
     assert share(found) >= 0.98, found
 
