@@ -9,6 +9,7 @@ of these arguments, and missed otherwise:
     no race        of a barrier: without it, the log has no race, so that all loads see the same
     never differs  of a mask: both comparisons agree wherever they are made, in all cases
     unused word    of a shuffle: garbage in place of the words that differ changes no result
+    never runs     of an index: no access of any thread has another address, in all cases
     same stores    of a mask: all stores of all threads are the same, and all bits of the results
     same bits      of a shuffle: no bit of a result differs in any case, as if a maximum takes a
                    word of its own warp twice; the weakest argument, so the share without it is
@@ -39,7 +40,7 @@ from tests.codegen.simt.test_library import WHOLE, drawn, written
 
 SEEDS = 4  # trials from which edge values come
 CAUGHT = ("race", "fault", "wrong")
-EQUIVALENT = ("no race", "never differs", "unused word", "same stores", "same bits")
+EQUIVALENT = ("no race", "never differs", "unused word", "never runs", "same stores", "same bits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,13 @@ class Subject:
             return "no race"
         if probes and all(self.failure(probe) in (None, "race") for probe in probes):
             return "never differs" if kind == "mask" else "unused word"
-        if kind in ("mask", "shuffle") and self.trace(mutation.code) == self.trace(self.code):
-            return "same stores" if kind == "mask" else "same bits"
+        loads = kind == "index"
+        if self.trace(mutation.code, loads) == self.trace(self.code, loads):
+            return {"mask": "same stores", "index": "never runs"}.get(kind, "same bits")
         return "missed"
 
-    def trace(self, code: SimtCode) -> list[bytes]:
-        """Return the stores of all threads and the results, case by case."""
+    def trace(self, code: SimtCode, loads: bool) -> list[bytes]:
+        """Return the stores of all threads, or all accesses, and the results, case by case."""
         kernel, found = LoggedKernel(code), []
         for case in self.cases:
             arena = Arena(self.buffers, "left")
@@ -88,7 +90,7 @@ class Subject:
                 sites = kernel.sites(launch)
                 starts = [*arena.addresses, *[0] * len(sites)]  # shared memory has one place
                 base = np.array([starts[site.root] for site in sites], np.int64)
-                stores = np.array([site.access.store for site in sites], bool)
+                stores = np.array([loads or site.access.store for site in sites], bool)
                 taken = records[records["site"] < len(sites)]
                 taken = taken[stores[taken["site"]]]
                 fields = [taken[name].astype(np.int64) for name in ("site", "thread", "turn")]
