@@ -64,7 +64,7 @@ test-torch: $(TORCH)/run.ok  ## the tests that need PyTorch, in an environment o
 	$(TORCH)/bin/python -m pytest -q -m torch tests/torch
 
 test-cuda: $(CUDA)/run.ok  ## the tests that need ptxas, nvdisasm and numba-cuda, in an environment of their own (.venv-cuda)
-	$(CUDA)/bin/python -m pytest -q -m cuda tests/codegen/simt tests/artifact/test_cuda.py
+	$(CUDA)/bin/python -m pytest -q -m cuda tests/codegen/simt tests/artifact/test_cuda.py tests/cost
 
 test-all: $(VENV)/dev.ok  ## the tests with the 2,000 random pairs of the night
 	ANSORPY_NIGHT=1 $(BIN)/python -m pytest -q --timeout 3600

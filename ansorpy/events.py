@@ -125,6 +125,7 @@ class RoundDone:
     failures: Mapping[str, int]  # number of failures by kind
     quality: Mapping[str, float]  # quality of the cost model on this batch, before training on it
     spent: TimeSpent
+    estimated: bool = False  # trials are estimates: there is no time, and `best_s` is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,13 @@ class Racing:
 
 
 @dataclass(frozen=True, slots=True)
+class Emulating:
+    """The best candidates of a task, which were only estimated, are checked under the emulator."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
 class Delivered:
     """The best kernel of a task so far was raced, verified and written; the search continues."""
 
@@ -161,10 +169,10 @@ class Delivered:
 class TaskResult:
     """The result of one task.
 
-    `best_s` is None if no candidate survived; `baseline_s` is the faster of the untuned kernel
-    and NumPy, measured in the same interleaved run as `best_s`. `rate` is None without a race, and
-    if it exceeds the peak of the machine. `library` is the delivered library if the task was not
-    raced, to be linked with others.
+    `best_s` is None if no candidate survived, and if trials are `estimated`; `baseline_s` is the
+    faster of the untuned kernel and NumPy, measured in the same interleaved run as `best_s`. `rate`
+    is None without a race, and if it exceeds the peak of the machine. `library` is the delivered
+    library if the task was not raced, to be linked with others.
     """
 
     name: str
@@ -184,6 +192,7 @@ class TaskResult:
     examples: Mapping[str, str] = field(default_factory=dict)  # the first message of every kind
     from_store: bool = False
     rate: Rate | None = None
+    estimated: bool = False  # trials were estimates (ADR-0143): no time, no race, no rate
     same_as: str = ""  # the equal task that was tuned; trials, time and failures are counted there
     library: Library | None = field(default=None, compare=False, repr=False)
 
@@ -209,5 +218,5 @@ class Finished:
 
 Event = (
     Started | Derived | Seeded | Warmed | Judged | Skipped | FirstAnswer | RoundDone | Improved
-    | Delivered | Stopping | Racing | TaskDone | Finished
+    | Delivered | Stopping | Racing | Emulating | TaskDone | Finished
 )  # fmt: skip

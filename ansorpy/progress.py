@@ -16,6 +16,7 @@ from typing import Final, TextIO, TypeVar
 from ansorpy.events import (
     Delivered,
     Derived,
+    Emulating,
     Event,
     Finished,
     FirstAnswer,
@@ -35,10 +36,12 @@ from ansorpy.units import clock, duration, eta_s
 Report = Callable[[Event], None]
 SomeEvent = TypeVar("SomeEvent")
 
+NOT_TIMED: Final = "estimated, not timed"
+EMULATION: Final = "check of the best candidates under the emulator"
 TICK_S: Final = 0.5  # between two repaints: the elapsed time goes on while nothing happens
 COLUMNS: Final = 100  # width of a stream that does not tell its own
 BAR: Final = 20  # characters
-IN_STATUS: Final = (RoundDone, Racing)  # the status line says as much
+IN_STATUS: Final = (RoundDone, Racing, Emulating)  # the status line says as much
 
 
 def is_painted(stream: TextIO) -> bool:
@@ -116,6 +119,7 @@ class Tally:
     phase: str = "starting"
     searching: bool = False
     stopping: bool = False
+    estimated: bool = False  # trials have no times
     end_s: float | None = None  # end of the search, forecast after the last round
 
     def take(self, event: Event, now_s: float) -> Event | None:
@@ -150,6 +154,9 @@ class Tally:
             case Racing(task=task):
                 self.task, self.searching = task, False
                 self.phase = "final race against the untuned kernel and NumPy"
+            case Emulating(task=task):
+                self.task, self.searching = task, False
+                self.phase = EMULATION
             case Stopping():
                 self.phase, self.searching, self.stopping = "ending the search", False, True
             case _:
@@ -161,7 +168,7 @@ class Tally:
         return known_s is None or best_s < known_s
 
     def _round(self, event: RoundDone, now_s: float) -> RoundDone:
-        self.task, self.searching = event.task, True
+        self.task, self.searching, self.estimated = event.task, True, event.estimated
         self.done[event.task] = event.trials
         if event.best_s is not None:
             self._improved(event.task, event.best_s)
@@ -174,6 +181,8 @@ class Tally:
         told = [self._doing()]
         if self.task in self.best_s:
             told.append(f"best {duration(self.best_s[self.task])}")
+        if self.estimated:
+            told.append(NOT_TIMED)
         told.append(clock(now_s - self.begin_s))
         if self.searching and self.end_s is not None:
             told.append(f"ETA of the search {clock(max(0.0, self.end_s - now_s))}")
@@ -264,15 +273,18 @@ def as_line(event: Event) -> str:
             return f"{task}: best {duration(best_s)} after {trials} trials"
         case RoundDone():
             return _of_round(event)
+        case Emulating(task=task):
+            return f"{task}: {EMULATION}"
         case FirstAnswer() | Delivered() | Racing() | TaskDone() | Stopping() | Finished():
             return _of_delivery(event)
 
 
 def _of_round(event: RoundDone) -> str:
-    best = "none yet" if event.best_s is None else duration(event.best_s)
+    best = "best none yet" if event.best_s is None else f"best {duration(event.best_s)}"
+    best = NOT_TIMED if event.estimated else best
     failed, spent = sum(event.failures.values()), event.spent
     return (
-        f"{event.task}: round {event.round}, {event.trials} trials, best {best},"
+        f"{event.task}: round {event.round}, {event.trials} trials, {best},"
         f" {failed} failed, {spent.propose_s:.1f} s propose,"
         f" {spent.measure_s:.1f} s measure, {spent.train_s:.1f} s train"
     )

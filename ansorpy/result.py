@@ -94,7 +94,9 @@ def summary(results: Sequence[TaskResult]) -> str:
 
 def rows_of(result: TaskResult) -> dict[str, str]:
     """Return the facts of a task by their name; "-" for a fact that is missing."""
-    if result.best_s is None:
+    if result.estimated and result.kernel is not None:
+        latency = "not timed: estimated without a GPU, verified under emulation"
+    elif result.best_s is None:
         latency = "no kernel: no candidate passed its checks"
     else:
         rate = [] if result.rate is None else [str(result.rate)]

@@ -10,7 +10,7 @@ from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.gpus import PRESETS, Gpu
 
 KINDS: Final = ("cpu", "cuda")  # kinds of targets with rules: sketches and explanations
-TUNED_KINDS: Final = ("cpu",)  # kinds of targets with a back end: kernels
+TUNED_KINDS: Final = ("cpu", "cuda")  # kinds of targets with a back end: kernels
 LANE_BITS: Final = 32  # bits of `vector_bits` for each lane of a GPU
 LANES_OF_A_GPU: Final = 128  # threads of a block: one warp per scheduler of an SM
 SUMS_OF_A_THREAD: Final = 64  # registers of 255; the rest hold operands, addresses and masks
@@ -87,6 +87,9 @@ def names_of(kind: str, arch: str) -> tuple[str, ...]:
     return (kind, f"{kind}:{arch}") if arch else (kind,)
 
 
+GPU_NAMES: Final = tuple(name for arch in PRESETS for name in names_of("cuda", arch)[1:])
+
+
 def parse_target(text: str, known: Iterable[str]) -> TargetName:
     """Read KIND[:ARCH] or a digest of 16 hex digits.
 
@@ -117,9 +120,8 @@ def cuda_target(arch: str) -> Target:
     gpu = PRESETS.get(arch)
     if gpu is None:
         reason = f"{arch} has no preset" if arch else "no architecture is named"
-        names = listed(name for one in PRESETS for name in names_of("cuda", one)[1:])
         asked = f"cuda:{arch}" if arch else "cuda"
-        raise SpecError(f"cannot use target {asked} because {reason}; expected {names}")
+        raise SpecError(f"cannot use target {asked} because {reason}; expected {listed(GPU_NAMES)}")
     return gpu_target(arch, gpu)
 
 
@@ -159,6 +161,32 @@ def require_back_end(kind: str) -> None:
     if kind not in TUNED_KINDS:
         raise SpecError(
             f"cannot tune for {kind} because {kind} has no back end; expected {listed(TUNED_KINDS)}"
+        )
+
+
+def require_gpu(target: Target) -> None:
+    """Refuse a target for derivations only: a GPU without its facts.
+
+    Raises:
+        SpecError: the target has no facts.
+    """
+    if target.gpu is None:
+        raise SpecError(
+            f"cannot tune for {target.names[-1]} because the facts of its GPU are missing; expected"
+            f" {listed(GPU_NAMES)}"
+        )
+
+
+def require_cpu(kind: str) -> None:
+    """Refuse to tune a model for a GPU.
+
+    Raises:
+        SpecError: the kind is not that of a CPU.
+    """
+    if kind != "cpu":
+        raise SpecError(
+            f"cannot tune a model for {kind} because a bundle holds libraries of a CPU; expected"
+            " cpu"
         )
 
 

@@ -59,7 +59,10 @@ Name = Annotated[
     str, typer.Option("--target", help="KIND[:ARCH], such as cpu or cuda:sm_90, or a digest.")
 ]
 TuneName = Annotated[
-    str, typer.Option("--target", help="cpu, cpu:ARCH or the digest of this machine.")
+    str,
+    typer.Option(
+        "--target", help="cpu, cpu:ARCH or the digest of this machine; cuda or cuda:ARCH."
+    ),
 ]
 Cores = Annotated[int, typer.Option(min=1, max=256, help="Threads of the kernel.")]
 Bind = Annotated[
@@ -117,18 +120,21 @@ def tune(
         from ansorpy.progress import reporter
         from ansorpy.server.db.records import SqlStore
         from ansorpy.server.db.upgrade import local_tenant
+        from ansorpy.target import require_cpu
         from ansorpy.tuner.api import follow
         from ansorpy.tuner.experience import Experience
         from ansorpy.tuner.request import Request
+        from ansorpy.tuner.targets import named_target
         from ansorpy.tuner.tune import run
 
         if tuning.is_model(file):
-            machine = target_of(target, options.cores, tuned=True)
+            machine = named_target(target, options.cores)
+            require_cpu(machine.kind)
             tuning.tune_model(file, options, machine, bind, shape, out, as_json)
             return
         dags = read_file(file, pairs(bind, "--bind", int))
         options = replace(options, trials=options.trials_of(len(dags)))
-        request = Request.of(options, dags, target_of(target, options.cores, tuned=True))
+        request = Request.of(options, dags, named_target(target, options.cores))
         settings = read_settings()
         engine = database(settings)
         store = SqlStore(engine, local_tenant(engine))
@@ -201,11 +207,10 @@ def lower(
     from ansorpy.loopir.printer import text
     from ansorpy.tuner.lowering import lowered
     from ansorpy.tuner.rules import find_rules
+    from ansorpy.tuner.targets import named_target
 
     with wrong_input():
-        machine = target_of(target, cores)
-        if machine.kind != "cpu":
-            raise SpecError(f"cannot lower for {target} because it has no passes; expected cpu")
+        machine = named_target(target, cores)
         rules = find_rules(machine.kind)
         for dag in read_file(file, pairs(bind, "--bind", int)):
             stages = list(lowered(dag, machine, rules, untuned=untuned))
@@ -295,38 +300,13 @@ def read_file(file: str, bind: Mapping[str, int]) -> tuple[Any, ...]:
     return parse(text, bind, file) if dag is None else (dag,)
 
 
-def target_of(name: str, cores: int, *, tuned: bool = False) -> Any:
-    """Return the target of this machine, or the preset of a GPU.
-
-    Args:
-        tuned: kernels are needed, not derivations only.
-
-    Raises:
-        SpecError: the name belongs to another machine, the GPU has no preset, or its kind has no
-            back end.
-    """
-    from ansorpy.measure.host import local_target
-    from ansorpy.records import target_digest
-    from ansorpy.target import cuda_target, parse_target, require_back_end, unknown_target
-
-    here = local_target(cores)
-    known = (*here.names, target_digest(here))
-    asked = parse_target(name, known)
-    if tuned:
-        require_back_end(asked.kind or here.kind)
-    if asked.kind == "cuda":
-        return cuda_target(asked.arch)
-    if name not in known:
-        raise unknown_target(name, known)
-    return here
-
-
 def derivations(file: str, target: str, cores: int, bind: list[str] | None) -> list[Any]:
     """Return the derivation of every task of a file."""
     from ansorpy.sketch import derive
     from ansorpy.tuner.rules import find_rules
+    from ansorpy.tuner.targets import named_target
 
-    machine = target_of(target, cores)
+    machine = named_target(target, cores)
     rules = find_rules(machine.kind)
     return [derive(d, machine, rules) for d in read_file(file, pairs(bind, "--bind", int))]
 
@@ -346,6 +326,7 @@ def as_object(last: Any) -> dict[str, Any]:
                 "trials": result.trials,
                 "seconds": result.seconds,
                 "verified": result.verified,
+                "estimated": result.estimated,
                 "flop": result.flop,
                 "flop_per_s": None if result.rate is None else result.rate.flop_per_s,
                 "effective": result.rate is not None and result.rate.effective,

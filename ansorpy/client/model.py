@@ -32,6 +32,7 @@ class TaskState:
     same_as: str = ""  # the equal task of the job that is tuned for both
     winner: str | None = None
     verified: bool = False
+    estimated: bool = False  # trials are estimates for a GPU: no time, no race
     flop: int | None = None
     flop_per_s: float | None = None
     effective: bool = False  # the rate counts other operations than those executed
@@ -57,6 +58,7 @@ class Job:
     trials: int = 0
     seconds: float = 0.0
     best_s: float | None = None
+    estimated: bool = False  # candidates are estimated: there are no times
     created_s: float = 0.0
     updated_s: float = 0.0
     started_s: float | None = None
@@ -94,6 +96,7 @@ class JobLine:
     trials: int
     trials_asked: int
     best_s: float | None = None
+    estimated: bool = False  # candidates are estimated: there are no times
     created_s: float = 0.0
     updated_s: float = 0.0
     priority: int = 0

@@ -28,7 +28,7 @@ from ansorpy.model.verify import ModelReference, error_of, reference_of
 from ansorpy.records import RecordStore
 from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule, Verdict
-from ansorpy.target import Target
+from ansorpy.target import Target, require_cpu
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.experience import Experience
@@ -70,6 +70,9 @@ class ModelRequest:
     reference: ModelReference | None = None
     done: Mapping[str, int] = field(default_factory=dict)
     document: Document | None = None
+
+    def __post_init__(self) -> None:
+        require_cpu(self.target.kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
 from ansorpy.tuner.options import LocalOptions
 from ansorpy.tuner.request import Request, read_dags
+from ansorpy.tuner.targets import named_target
 from ansorpy.tuner.tune import run
 
 __all__ = ["tune"]  # `help(ansorpy.tune)` shows it
@@ -32,7 +33,11 @@ class TuneCall(LocalOptions):
         Option("A Dag (`te.dag(...)`), several Dags, or definitions in the text notation."),
     ]
     target: Annotated[
-        Target | None, Option("The machine; this one, with `cores` threads, unless given.")
+        Target | str | None,
+        Option(
+            "The machine, or its name: `cuda:sm_90`, `cuda` for the GPU that is present; this one,"
+            " with `cores` threads, unless given."
+        ),
     ] = None
     bind: Annotated[
         Mapping[str, int], Option('Values of the symbols of the text: `{"N": 512}`.')
@@ -74,7 +79,9 @@ def tune(call: TuneCall) -> Result:
         SpecError: the request is wrong.
         KeyboardInterrupt: there was one, and there is nothing to return.
     """
-    target = local_target(call.cores) if call.target is None else call.target
+    target = call.target
+    if not isinstance(target, Target):
+        target = local_target(call.cores) if target is None else named_target(target, call.cores)
     request = Request.of(call, read_dags(call.what, call.bind), target)
     store = default_store() if call.store is None else call.store
     folder = None if call.out is None else Path(call.out)

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
+from ansorpy.measure.estimates import EstimatePool, emulated
 from ansorpy.measure.pool import MeasurePool, SharedProcesses
 from ansorpy.measure.timing.settings import MeasureSettings
 from ansorpy.target import Target
@@ -44,14 +45,17 @@ class Pools:
 class SharedPools(Pools):
     """Pools whose tasks, all of one target, use the same processes one after the other."""
 
-    def __init__(self, target: Target, settings: MeasureSettings) -> None:
+    def __init__(
+        self, target: Target, settings: MeasureSettings, kind: type[MeasurePool] = MeasurePool
+    ) -> None:
         super().__init__()
+        self._kind = kind
         self._shared, self._settings = SharedProcesses(target, settings), settings
 
     def _opened(self, task: Task) -> MeasurePool:
         sampling = replace(self._settings.sampling, cold_bytes=task.cold_bytes)
         settings = replace(self._settings, sampling=sampling)
-        return MeasurePool(task.dag, task.target, settings, self._shared)
+        return self._kind(task.dag, task.target, settings, self._shared)
 
     def close(self) -> None:
         """Close every pool and end the processes; may be called twice."""
@@ -60,7 +64,7 @@ class SharedPools(Pools):
 
 
 def shared_pools(request: Request, settings: MeasureSettings | None = None) -> Pools:
-    """Return pools for the tasks of a request.
+    """Return pools for the tasks of a request; those of a GPU estimate and emulate.
 
     Without trials nothing needs the runner. The start of a second builder would delay the answers
     of a few tasks.
@@ -69,4 +73,6 @@ def shared_pools(request: Request, settings: MeasureSettings | None = None) -> P
     if not request.trials:
         few = len(request.dags) <= OPEN_POOLS
         settings = replace(settings, runner=False, builders=1 if few else settings.builders)
+    if request.estimated:
+        return SharedPools(request.target, emulated(settings), EstimatePool)
     return SharedPools(request.target, settings)

@@ -6,7 +6,7 @@ from typing import cast
 
 from ansorpy.errors import SpecError
 from ansorpy.frontends.tc.text import parse
-from ansorpy.target import Target, require_back_end
+from ansorpy.target import Target, require_back_end, require_cpu, require_gpu
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
@@ -50,9 +50,33 @@ class Request(LocalOptions):
     def __post_init__(self) -> None:
         LocalOptions.__post_init__(self)
         require_back_end(self.target.kind)
+        if self.estimated:
+            require_gpu(self.target)
+            check_estimated(self, self.target.names[-1])
+        if self.libraries:
+            require_cpu(self.target.kind)
         if not 1 <= self.target.cores <= MAX_CORES:
             raise SpecError(f"cannot tune for {self.target.cores} cores; expected 1 to {MAX_CORES}")
         self.check_weights([dag.name for dag in self.dags])
+
+    @property
+    def estimated(self) -> bool:
+        """True if trials are estimates: no device of the target can time them (ADR-0143)."""
+        return self.target.kind == "cuda"
+
+
+def check_estimated(options: TuneOptions, target: str) -> None:
+    """Refuse options that need times, for a target whose candidates are only estimated.
+
+    Raises:
+        SpecError: names the option.
+    """
+    for name in ("target_latency_s", "stop_if_gain_below"):
+        if getattr(options, name) is not None:
+            raise SpecError(
+                f"cannot tune with {name} for {target} because its candidates are estimated, not"
+                " timed; expected trials, seconds or patience"
+            )
 
 
 def read_dags(what: Dag | Sequence[Dag] | str, bind: Mapping[str, int]) -> tuple[Dag, ...]:

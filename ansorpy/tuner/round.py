@@ -151,8 +151,9 @@ def append(
     """
     failures = dict(task.failures)
     told = RoundDone(
-        task.name, task.rounds, task.trials, task.best_s, failures, done.quality, done.spent
-    )
+        task.name, task.rounds, task.trials, task.best_s, failures, done.quality, done.spent,
+        task.estimated,
+    )  # fmt: skip
     journal.append_round(told, task.records(done.chosen, done.outcomes), checkpoint)
     best_s = task.best_s
     if best_s is not None and (before_s is None or best_s < before_s - MIN_GAIN_S):

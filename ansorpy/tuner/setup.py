@@ -21,6 +21,7 @@ from ansorpy.target import Target, require_cores
 from ansorpy.tuner import record_lookup
 from ansorpy.tuner.checkpoint import Journal, StoredSearch, StoreJournal
 from ansorpy.tuner.delivery import Deliveries
+from ansorpy.tuner.emulated_delivery import EmulatedDeliveries
 from ansorpy.tuner.experience import Experience, Transfer
 from ansorpy.tuner.pools import OPEN_POOLS, Pools, shared_pools
 from ansorpy.tuner.request import Request
@@ -88,7 +89,8 @@ def prepare(
     rules = find_rules(kind, request.allow, request.without) if rules is None else rules
     out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
     cold = cold_bytes(request.weights_bytes, request.target)
-    tasks = united(request.dags, request.target, rules_name(kind, rules), cold)
+    named = rules_name(kind, rules)
+    tasks = united(request.dags, request.target, named, cold, request.estimated)
     weights = summed(leaders(request.dags), request.weights)
     history = (MemoryStore() if request.fresh else store).all
     return Setup(
@@ -101,7 +103,7 @@ def prepare(
         out=out,
         journal=journal,
         stored=stored,
-        experience=experience,
+        experience=None if request.estimated else experience,
         begin_s=begin_s,
     )
 
@@ -124,7 +126,7 @@ class Context:
     model: CostModel
     pools: Pools
     budget: TimeBudget
-    deliveries: Deliveries
+    deliveries: Deliveries | EmulatedDeliveries
     transfer: Transfer
     clock: Callable[[], float]
 
@@ -144,15 +146,21 @@ class Context:
         model = model or default_model(request.target, request.seed, transfer.prior)
         hasty = not request.trials
         races = setup.stored.races
-        deliveries = Deliveries(
-            pools, setup.journal, setup.digest, setup.out, budget, hasty, races, request.libraries
-        )
+        deliveries: Deliveries | EmulatedDeliveries = (
+            EmulatedDeliveries(pools, setup.out, budget)
+            if request.estimated
+            else Deliveries(
+                pools, setup.journal, setup.digest, setup.out, budget, hasty, races,
+                request.libraries,
+            )
+        )  # fmt: skip
         return Context(setup, tasks, model, pools, budget, deliveries, transfer, clock)
 
     def openings(self, request: Request) -> dict[str, Opening]:
         """Return how to open the search space of each task."""
         resumed = {name for name, _ in self.setup.stored.rounds}
-        few = request.first_answer and len(self.tasks) <= OPEN_POOLS
+        quick = request.first_answer and not request.estimated
+        few = quick and len(self.tasks) <= OPEN_POOLS
         whole = bool(request.trials) and not self.budget.hurried
         found = {}
         for name in (task.name for task in self.tasks):
@@ -194,7 +202,7 @@ def local_pools(request: Request) -> Callable[[], Pools]:
     Raises:
         SpecError: the kernel has more threads than this machine has cores.
     """
-    require_cores(request.target.cores, len(usable_cores()), "this machine")
+    require_cores(request.target.host_threads, len(usable_cores()), "this machine")
     return partial(shared_pools, request)
 
 

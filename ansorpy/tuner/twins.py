@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from ansorpy.events import Delivered, FirstAnswer, TaskResult
-from ansorpy.loopir.nodes import Buffer, Scope
+from ansorpy.expr.expr import Expr, Read, transform
+from ansorpy.loopir.nodes import Buffer, Program, Scope, Stmt, Tile
+from ansorpy.loopir.rewrite import map_own_exprs, map_phases, map_stmt
 from ansorpy.target import Target
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
@@ -22,14 +24,14 @@ def leaders(dags: Sequence[Dag]) -> dict[str, str]:
 
 
 def united(
-    dags: Sequence[Dag], target: Target, rules: str, cold_bytes: int = 0
+    dags: Sequence[Dag], target: Target, rules: str, cold_bytes: int = 0, estimated: bool = False
 ) -> tuple[Task, ...]:
     """Return one task per workload: that of its first Dag, with the other Dags as twins."""
     firsts = leaders(dags)
     found: dict[str, Task] = {}
     for dag in dags:
         if firsts[dag.name] == dag.name:
-            found[dag.name] = Task.of(dag, target, rules, cold_bytes)
+            found[dag.name] = Task.of(dag, target, rules, cold_bytes, estimated)
         else:
             first = found[firsts[dag.name]]
             first.twins = (*first.twins, dag)
@@ -70,6 +72,31 @@ def renamed(buffers: Sequence[Buffer], task: Task, twin: Dag) -> tuple[Buffer, .
         return f"{buffer.name}_" if buffer.scope is Scope.GLOBAL and node in taken else buffer.name
 
     return tuple(replace(buffer, name=name(buffer)) for buffer in buffers)
+
+
+def renamed_program(program: Program, task: Task, twin: Dag) -> Program:
+    """Return a program of a task with the names of the nodes of its twin; as `renamed`."""
+    buffers = renamed(program.buffers, task, twin)
+    pairs = zip(program.buffers, buffers, strict=True)
+    names = {old.name: new.name for old, new in pairs if old.name != new.name}
+    if not names:
+        return program
+
+    def read(expr: Expr) -> Expr | None:
+        if isinstance(expr, Read) and expr.tensor in names:
+            indices = tuple(transform(one, read) for one in expr.indices)
+            return replace(expr, tensor=names[expr.tensor], indices=indices)
+        return None
+
+    def change(stmt: Stmt) -> Stmt:
+        stmt = map_own_exprs(stmt, lambda expr: transform(expr, read))
+        if isinstance(stmt, Tile):
+            stored = tuple(names.get(name, name) for name in stmt.store.buffers)
+            return replace(stmt, store=replace(stmt.store, buffers=stored))
+        return stmt
+
+    changed = map_phases(program, lambda body: map_stmt(body, change))
+    return replace(changed, buffers=buffers)
 
 
 def schedule_of(schedule: str, task: Task, twin: Dag) -> str:

@@ -92,6 +92,7 @@ def _of_model(job: "Job") -> list[str]:
 def facts_of(task: "TaskState") -> str:
     """Return the best time of a task, its rate, and the number of failed trials."""
     best = "none yet" if task.best_s is None else f"best {duration(task.best_s)}"
+    best = "estimated, not timed" if task.estimated else best
     rate, unit = task.gflops, f"{'effective ' if task.effective else ''}GFLOP/s"
     told = [best] if rate is None else [f"{best}, {rate:.1f} {unit}"]
     failed = sum(task.failures.values())

@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from ansorpy.errors import AnsorError
-from ansorpy.server.doctor import end_to_end, machine, storage
+from ansorpy.server.doctor import end_to_end, gpu, machine, storage
 from ansorpy.server.doctor.finding import Finding
 from ansorpy.server.settings import ServiceSettings
 
@@ -24,6 +24,10 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("private", storage.private),  # after the database, because opening it tightens its files
     ("sandbox", end_to_end.sandbox),
     ("kernel", end_to_end.kernel),
+    ("nvptx", lambda settings: gpu.compiler()),
+    ("ptxas", lambda settings: gpu.assembler()),
+    ("gpu", lambda settings: gpu.devices()),
+    ("emulator", gpu.emulator),
 )
 
 

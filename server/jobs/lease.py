@@ -46,6 +46,7 @@ def claim(
     *,
     target: str = "",
     names: Sequence[str] = (),
+    estimates: Sequence[str] = (),
     cores: int | None = None,
     max_running: int | None = None,
 ) -> Claim | None:
@@ -56,17 +57,19 @@ def claim(
     Args:
         target: digest of the worker's target; jobs for other targets do not match.
         names: further names of the target.
+        estimates: names of GPUs that the worker estimates; their jobs keep that name.
         cores: cores of the worker; jobs of more threads do not match.
         max_running: running jobs of a tenant that has no limit of its own.
     """
-    targets = tuple(dict.fromkeys(("", target, *names)))
+    targets = tuple(dict.fromkeys(("", target, *names, *estimates)))
     most = NO_LIMIT if max_running is None else max_running
     row = _lock_next(tx, targets, NO_LIMIT if cores is None else cores, most)
     if row is None:
         return None
     move(row, "running", now_s)
     row.attempts += 1
-    row.target = target or row.target
+    if row.target not in estimates:
+        row.target = target or row.target
     row.started_s = now_s if row.started_s is None else row.started_s
     row.lease_owner, row.lease_token = owner, row.lease_token + 1
     _extend(row, now_s, lease_s)

@@ -8,9 +8,13 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from ansorpy.errors import SpecError
 from ansorpy.server.db.models import JobRow, WorkerRow
 from ansorpy.target import (
+    GPU_NAMES,
     TUNED_KINDS,
+    cuda_target,
+    listed,
     names_of,
     parse_target,
     require_back_end,
@@ -23,14 +27,18 @@ WORKER_ALIVE_S: Final = 30.0  # maximum age of the heartbeat of a living worker
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Names and cores of a worker, which decide the jobs that it can run."""
+    """Names and cores of a worker, which decide the jobs that it can run.
+
+    A worker without a GPU runs the jobs of `estimates`: their kernels are estimated and emulated.
+    """
 
     names: tuple[str, ...]  # digest, KIND, KIND:ARCH
     cores: int
+    estimates: tuple[str, ...] = ()
 
     def has(self, target: str) -> bool:
         """Return whether a job for `target` ("" for any) can run on this machine."""
-        return target in ("", *self.names)
+        return target in ("", *self.names, *self.estimates)
 
 
 def workers(tx: Session, now_s: float) -> Sequence[WorkerRow]:
@@ -53,13 +61,25 @@ def check_target(tx: Session, target: str, cores: int) -> None:
     """
     found = [_machine(row) for row in tx.scalars(select(WorkerRow))]
     if target:
-        known = tuple(dict.fromkeys((*TUNED_KINDS, *_names(found))))
-        require_back_end(parse_target(target, known).kind or TUNED_KINDS[0])
+        known = tuple(dict.fromkeys(("cpu", *_names(found), *GPU_NAMES)))
+        name = parse_target(target, known)
+        require_back_end(name.kind or TUNED_KINDS[0])
+        if name.kind == "cuda" and target not in known:
+            _check_gpu(name.arch)
         if target not in known:
             raise unknown_target(target, known)
     able = [machine.cores for machine in found if machine.has(target)]
     if able:
         require_cores(cores, max(able), "the largest worker of this target")
+
+
+def _check_gpu(arch: str) -> None:
+    """Raise SpecError unless an architecture is named that has a preset."""
+    if not arch:
+        raise SpecError(
+            f"cannot tune for cuda because no worker has a GPU; expected {listed(GPU_NAMES)}"
+        )
+    cuda_target(arch)
 
 
 def digests_of(tx: Session, target: str) -> set[str]:
@@ -82,9 +102,11 @@ def waiting_for(tx: Session, job: JobRow, now_s: float) -> str | None:
 
 
 def _machine(row: WorkerRow) -> Machine:
-    told = json.loads(row.facts).get("target", {})
+    facts = json.loads(row.facts)
+    told = facts.get("target", {})
     names = names_of(str(told.get("kind", "")), str(told.get("cpu", "")))
-    return Machine((row.target, *filter(None, names)), int(told.get("cores", 1)))
+    estimates = tuple(map(str, facts.get("estimates", ())))
+    return Machine((row.target, *filter(None, names)), int(told.get("cores", 1)), estimates)
 
 
 def _names(machines: Collection[Machine]) -> list[str]:

@@ -6,7 +6,7 @@ seconds since the epoch, from `ansorpy.server.db.engine.now`.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 from uuid import uuid4
 
@@ -32,6 +32,7 @@ from ansorpy.server.jobs.machines import digests_of
 from ansorpy.server.jobs.reuse import newest_reusable
 from ansorpy.server.jobs.states import State, move
 from ansorpy.server.jobs.submission import Submission
+from ansorpy.target import GPU_NAMES, cuda_target
 from ansorpy.tuner.trust import are_current
 
 EXAMPLES: Final = 3  # messages per kind of failure
@@ -233,10 +234,17 @@ def explain(tx: Session, tenant_id: int, job_id: str) -> JobDetails:
         for kind, number in sorted(kinds, key=lambda pair: -pair[1])
         if kind is not None
     )
-    facts = tx.scalar(select(WorkerRow.facts).where(WorkerRow.target == job.target).limit(1))
-    return JobDetails(
-        job, Submission.of(job.request), failures, job.trials_done, json.loads(facts or "{}")
-    )
+    submission = Submission.of(job.request)
+    return JobDetails(job, submission, failures, job.trials_done, _facts_of_target(tx, job))
+
+
+def _facts_of_target(tx: Session, job: JobRow) -> Mapping[str, Any]:
+    """Return the facts of a worker of the job's target, or of the GPU that it names."""
+    if job.target in GPU_NAMES:
+        return {"target": asdict(cuda_target(job.target.partition(":")[2]))}
+    query = select(WorkerRow.facts).where(WorkerRow.target == job.target).limit(1)
+    facts: Mapping[str, Any] = json.loads(tx.scalar(query) or "{}")
+    return facts
 
 
 def kernels_of(tx: Session, tenant_id: int, job_id: str) -> Sequence[KernelRow]:

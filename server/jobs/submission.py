@@ -11,6 +11,7 @@ from ansorpy.errors import SpecError
 from ansorpy.frontends.json.write import from_json, to_json
 from ansorpy.frontends.tc.text import parse
 from ansorpy.model.options import ModelOptions
+from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
@@ -138,6 +139,8 @@ class Submission(TuneOptions):
         later = later_budget(self)
         freedoms += [later] if later else []
         freedoms += [self.model.document] if self.model is not None else []
+        # Estimates answer requests for the same GPU only, and no measurement does.
+        freedoms += [self.target] if self.target in GPU_NAMES else []
         return sha256(json.dumps([tasks, self.cores, *freedoms]).encode()).hexdigest()
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
 from shlex import quote
@@ -96,7 +97,8 @@ def job(
     winner = deps.dashboard.winner(principal.tenant_id, job_id, chosen.name)
     source = ""
     if chosen.kernel is not None:
-        source = deps.kernels.file(principal.tenant_id, chosen.kernel, SOURCE).decode()
+        with suppress(NotFoundError):  # a package of PTX alone
+            source = deps.kernels.file(principal.tenant_id, chosen.kernel, SOURCE).decode()
     return _page(
         request, principal, "job.html", "jobs", job=look.job, look=look, chosen=chosen,
         winner=winner, source=source, steps=steps,

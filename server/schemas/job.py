@@ -116,6 +116,11 @@ class TaskReply(Wire):
     )
     winner: Literal["tuned", "baseline"] | None = None
     verified: bool = False
+    estimated: bool = Field(
+        default=False,
+        description="Whether trials are estimates for a GPU that no worker has: no time, no race."
+        " A verified kernel passed its checks under emulation.",
+    )
     flop: int | None = Field(
         default=None, description="Operations of the definition; a kernel may need fewer."
     )
@@ -211,6 +216,9 @@ class JobReply(Wire):
     trials: int = Field(description="Measured trials.")
     seconds: float = Field(description="Tuning time so far, of all leases together.")
     best_s: float | None = Field(description="Weighted sum of the task times, once all have one.")
+    estimated: bool = Field(
+        default=False, description="Whether candidates are estimated, so that there are no times."
+    )
     attempts: int = Field(description="Number of claims.")
     events: int = Field(description="Number of the last event.")
     memory_bytes: int = Field(description="Bytes of all tensors of the largest task.")
@@ -244,6 +252,7 @@ class JobSummary(Wire):
     trials: int
     trials_asked: int
     best_s: float | None
+    estimated: bool = Field(default=False, description="As of the job.")
 
 
 class JobPage(Wire):

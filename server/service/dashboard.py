@@ -21,7 +21,7 @@ from ansorpy.server.service.explain import NO_TASK, failures_of, target_of
 from ansorpy.server.service.serializers import job_reply
 from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
-from ansorpy.target import Target
+from ansorpy.target import GPU_NAMES, Target
 
 MAX_LINES: Final = 2000  # lines of a loop nest on a page
 
@@ -36,6 +36,12 @@ class Winner:
     sketch: str = ""  # loops with symbolic sizes
     loops: str = ""  # loops with numbers
     note: str = ""
+
+
+ESTIMATED: Final = (
+    "No trial is timed: candidates are estimated, and a delivered kernel has passed its checks"
+    " under emulation."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,8 @@ class DashboardService:
         dag = next((dag for dag in known.submission.dags if dag.name == task), None)
         if dag is None:
             raise NotFoundError(NO_TASK)
+        if body is None and known.job.target in GPU_NAMES:
+            return Winner(task, note=ESTIMATED)
         if body is None:
             return Winner(task, note="No trial has been measured yet.")
         record = decode(body)

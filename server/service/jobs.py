@@ -25,8 +25,10 @@ from ansorpy.server.schemas.model import ModelFacts
 from ansorpy.server.service.limits import RequestLimits, check_dags, check_parts
 from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.serializers import job_reply, job_summary
+from ansorpy.target import require_cpu
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.options import values
+from ansorpy.tuner.request import check_estimated
 from ansorpy.tuner.rules import find_rules
 
 StateChange = Literal["cancel", "pause", "resume"]
@@ -99,7 +101,8 @@ class JobService:
         options = request.options()
         try:
             dags = self._dags(request)
-            find_rules("cpu", options.allow, options.without)
+            kind = "cuda" if request.target.startswith("cuda") else "cpu"
+            find_rules(kind, options.allow, options.without)
             return Submission(
                 dags,
                 model=source_of(request, self.limits),
@@ -250,6 +253,10 @@ def _check_refusal(model: StoredModel, request: JobRequest) -> None:
 def _check_target(tx: Session, request: JobRequest) -> None:
     try:
         machines.check_target(tx, request.target, request.options().cores)
+        if request.target.startswith("cuda"):
+            check_estimated(request.options(), request.target)
+            if request.model is not None or request.graph is not None:
+                require_cpu(request.target)
     except SpecError as error:
         raise SpecError(redacted(str(error), None, (), (request.target,))) from None
 

@@ -20,6 +20,7 @@ from ansorpy.server.schemas.job import (
     TaskStage,
 )
 from ansorpy.server.service.limits import tensor_bytes
+from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import flop_count
 from ansorpy.tuner.options import values
 from ansorpy.tuner.twins import leaders, twin_names
@@ -28,7 +29,7 @@ SUMMARY_TASKS: Final = 3
 MAX_REASON: Final = 1000  # characters
 RESULT_FIELDS: Final = (
     "best_s", "baseline_s", "naive_s", "numpy_s", "numpy_note", "same_as", "winner", "verified",
-    "flop", "flop_per_s", "effective",
+    "flop", "flop_per_s", "effective", "estimated",
 )  # fmt: skip
 
 
@@ -103,6 +104,7 @@ def job_reply(
         trials=row.trials_done,
         seconds=row.seconds_done,
         best_s=row.best_s,
+        estimated=is_estimated(row),
         attempts=row.attempts,
         events=row.events,
         memory_bytes=facts.memory_bytes,
@@ -219,6 +221,11 @@ def task_reply(
     )
 
 
+def is_estimated(row: JobRow) -> bool:
+    """Return whether candidates of a job are estimated, so that it has no times."""
+    return row.target in GPU_NAMES
+
+
 def job_summary(row: JobRow) -> JobSummary:
     """Return the row of a job in the list."""
     names = asked(row).names
@@ -234,4 +241,5 @@ def job_summary(row: JobRow) -> JobSummary:
         trials=row.trials_done,
         trials_asked=row.trials,
         best_s=row.best_s,
+        estimated=is_estimated(row),
     )

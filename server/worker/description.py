@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
+from ansorpy.target import GPU_NAMES
 from ansorpy.tuner.trust import PACKAGES
 
 
@@ -15,6 +16,7 @@ class WorkerDescription:
 
     target: str = ""  # digest
     names: tuple[str, ...] = ()  # KIND, KIND:ARCH
+    estimates: tuple[str, ...] = ()  # GPUs whose kernels it estimates and emulates
     cores: int | None = None
     facts: str = "{}"  # JSON
 
@@ -25,5 +27,8 @@ def describe() -> WorkerDescription:
     facts = {
         "target": asdict(target),
         "versions": {name: version(name) for name in PACKAGES},
+        "estimates": GPU_NAMES,
     }
-    return WorkerDescription(target_digest(target), target.names, target.cores, json.dumps(facts))
+    return WorkerDescription(
+        target_digest(target), target.names, GPU_NAMES, target.cores, json.dumps(facts)
+    )

@@ -219,9 +219,10 @@ def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
     progress = json.loads(row.progress)
     before = progress.setdefault(done.task, {})
     best_s = before.get("best_s")
+    marked = {"estimated": True} if done.estimated else {}
     before |= {
         "trials": done.trials, "rounds": done.round, "best_s": done.best_s,
-        "failures": dict(done.failures),
+        "failures": dict(done.failures), **marked,
     }  # fmt: skip
     lease.store_progress(row, progress, now_s)
     common = {"task": done.task, "trials": done.trials, "best_s": done.best_s}
@@ -229,7 +230,7 @@ def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
     if done.best_s is not None and (best_s is None or done.best_s < best_s):
         add_event(tx, row, "improved", {**common, **spent}, now_s)
     body = {
-        **common, **spent, "round": done.round, "failures": dict(done.failures),
+        **common, **spent, **marked, "round": done.round, "failures": dict(done.failures),
         "quality": dict(done.quality), "spent": asdict(done.spent), "latency_s": row.best_s,
     }  # fmt: skip
     add_event(tx, row, "round", body, now_s)
@@ -240,6 +241,8 @@ def wire_of(result: TaskResult) -> Mapping[str, Any]:
     fields = asdict(result)
     for name in ("key", "examples", "from_store", "rate"):
         del fields[name]
+    if not result.estimated:
+        del fields["estimated"]  # results of earlier versions have none
     rate = result.rate
     return {
         **fields,

@@ -92,7 +92,7 @@ class WorkerLoop:
             self._recover(tx, now_s)
             claim = lease.claim(
                 tx, str(self.identity), now_s, self.settings.lease_s, target=self._own.target,
-                names=self._own.names, cores=self._own.cores,
+                names=self._own.names, estimates=self._own.estimates, cores=self._own.cores,
                 max_running=self.settings.max_running_jobs,
             )  # fmt: skip
         self._given_up = None

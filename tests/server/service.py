@@ -81,10 +81,10 @@ class Service:
         assert reply.status_code in (200, 201), reply.text
         return digest
 
-    def claim(self) -> lease.Claim:
-        """Claim the next job."""
+    def claim(self, **told: Any) -> lease.Claim:
+        """Claim the next job; `told` describes the worker."""
         with transaction(self.engine) as tx:
-            claimed = lease.claim(tx, "w", now(tx), 30.0, target="f00d")
+            claimed = lease.claim(tx, "w", now(tx), 30.0, **{"target": "f00d", **told})
         assert claimed is not None
         return claimed
 

@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 import ansorpy.tuner.tune as ansorpy_tune
 from ansorpy.artifact.rate import Rate
+from ansorpy.codegen.simt.device.present import present_gpu
 from ansorpy.events import Finished, Started
 from ansorpy.measure.host import local_target
 from ansorpy.measure.workers.cores import exclusive, lock_folder, slot_cores, usable_cores
@@ -33,14 +34,13 @@ from tests.server.test_worker import DERIVED, ROUND, result
 HERE = local_target(1)
 KNOWN = (
     "because no known target has that name; expected"
-    f" {HERE.names[0]}, {HERE.names[1]} or {target_digest(HERE)}"
+    f" {HERE.names[0]}, {HERE.names[1]}, {target_digest(HERE)}, cuda:sm_80 or cuda:sm_90"
 )
 MALFORMED = "because it is neither KIND[:ARCH] nor a digest of 16 hex digits; expected cpu, "
-NO_CUDA = "ansorpy: cannot tune for cuda because cuda has no back end; expected cpu\n"
 WHICH_GPU = (
-    "ansorpy: cannot use target cuda because no architecture is named; expected cuda:sm_80 or"
-    " cuda:sm_90\n"
+    "ansorpy: cannot use target cuda because no GPU is present; expected cuda:sm_80 or cuda:sm_90\n"
 )
+NO_GPU = pytest.mark.skipif(present_gpu() is not None, reason="cuda is the GPU of this machine")
 MOST = len(usable_cores())
 MANY = MOST + 1
 TOO_MANY = (
@@ -149,12 +149,23 @@ def test_a_file_is_read_from_standard_input(env: dict[str, str]) -> None:
             ("tune", "{file}", "--bind", "N=4", "--seconds", "0"),
             "cannot tune with seconds 0.0; expected above 0",
         ),
-        (("tune", "{file}", "--bind", "N=4", "--target", "cuda"), NO_CUDA),
-        (("tune", "{file}", "--bind", "N=4", "--target", "cuda:sm_90"), NO_CUDA),
+        pytest.param(
+            ("tune", "{file}", "--bind", "N=4", "--target", "cuda"), WHICH_GPU, marks=NO_GPU
+        ),
+        (
+            ("tune", "{file}", "--bind", "N=4", "--target", "cuda:sm_75"),
+            "cannot use target cuda:sm_75 because sm_75 has no preset; expected cuda:sm_80 or",
+        ),
+        (
+            ("tune", "model.onnx", "--target", "cuda:sm_90"),
+            "cannot tune a model for cuda because a bundle holds libraries of a CPU; expected cpu",
+        ),
         (("tune", "{file}", "--bind", "N=4", "--target", "cpu:i286"), f"tune for cpu:i286 {KNOWN}"),
         (("tune", "{file}", "--bind", "N=4", "--target", "0" * 16), f"tune for {'0' * 16} {KNOWN}"),
         (("tune", "{file}", "--bind", "N=4", "--target", "a b"), f"target 'a b' {MALFORMED}"),
-        (("sketches", "{file}", "--bind", "N=4", "--target", "cuda"), WHICH_GPU),
+        pytest.param(
+            ("sketches", "{file}", "--bind", "N=4", "--target", "cuda"), WHICH_GPU, marks=NO_GPU
+        ),
         (
             ("sketches", "{file}", "--bind", "N=4", "--target", "tpu"),
             f"cannot tune for tpu {KNOWN}",

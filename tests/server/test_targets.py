@@ -31,10 +31,25 @@ def waiting(running: Service, job_id: str) -> str | None:
     return found
 
 
-@pytest.mark.parametrize("target", ["cuda", "cuda:sm_90"])
-def test_a_kind_without_a_back_end_is_refused(running: Service, target: str) -> None:
-    expected = "cannot tune for cuda because cuda has no back end; expected cpu"
-    assert refusal(running, target=target) == expected
+GPUS = "cuda:sm_80 or cuda:sm_90"
+
+
+def test_cuda_means_the_gpu_of_a_worker(running: Service) -> None:
+    expected = f"cannot tune for cuda because no worker has a GPU; expected {GPUS}"
+    assert refusal(running, target="cuda") == expected
+
+
+def test_a_gpu_without_a_preset_is_refused(running: Service) -> None:
+    told = refusal(running, target="cuda:sm_75")
+    assert told == f"cannot use target cuda:(...) because (...) has no preset; expected {GPUS}"
+
+
+def test_options_that_need_times_are_refused_for_a_gpu(running: Service) -> None:
+    told = refusal(running, target="cuda:sm_90", budget={"target_latency_s": 1e-3})
+    assert told == (
+        "cannot tune with target_latency_s for cuda:(...) because its candidates are estimated, not"
+        " timed; expected trials, seconds or patience"
+    )
 
 
 @pytest.mark.parametrize("target", ["a b", "5f2b", "cpu:", ":", "CPU", "cpu:a:b", "\u00e9", "../"])
@@ -44,17 +59,19 @@ def test_a_malformed_target_is_refused_with_the_known_ones(running: Service, tar
     assert told.startswith("cannot read target ")
     assert told.endswith(
         "because it is neither KIND[:ARCH] nor a digest of 16 hex digits; expected cpu,"
-        f" {DIGEST} or cpu:znver4"
+        f" {DIGEST}, cpu:znver4, {GPUS}"
     )
     assert told.isascii()
 
 
 @pytest.mark.parametrize("target", ["tensorprocessor", "cpu:secretarch", "ab12" * 4])
 def test_an_unknown_target_is_refused_with_the_known_ones(running: Service, target: str) -> None:
-    assert refusal(running, target=target).endswith("has that name; expected cpu")
+    assert refusal(running, target=target).endswith(f"has that name; expected cpu, {GPUS}")
     running.worker(DIGEST)
     told = refusal(running, target=target)
-    assert told.endswith(f"no known target has that name; expected cpu, {DIGEST} or cpu:znver4")
+    assert told.endswith(
+        f"no known target has that name; expected cpu, {DIGEST}, cpu:znver4, {GPUS}"
+    )
     for word in ("processor", "secret", "ab12"):
         assert word not in told, "a problem does not repeat the request"
 

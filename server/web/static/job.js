@@ -44,10 +44,18 @@ const quality = new Chart(document.getElementById("quality"), () => {
 function caption() {
   const last = seen.last;
   if (last === undefined) return;
+  if (job.estimated === undefined) told(last);
+  fit();
+}
+
+function told(last) {
   const reached = last.latency === null ? "Not every task has a time yet" : latency(last.latency);
   const parts = [`${reached} after ${last.trials} trials and ${last.seconds.toFixed(1)} s`];
   if (seen.baseline !== null) parts.push(`untuned or NumPy: ${latency(seen.baseline)}`);
   document.getElementById("latency-text").textContent = `${parts.join("; ")}.`;
+}
+
+function fit() {
   const told = seen.points.filter((p) => p.quality && "spearman" in p.quality);
   if (told.length === 0) return;
   const mean = (name) => told.reduce((sum, p) => sum + p.quality[name], 0) / told.length;

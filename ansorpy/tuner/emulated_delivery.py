@@ -1,0 +1,136 @@
+"""Delivery of kernels for a GPU without a device: checked under the emulator, not timed (ADR-0143).
+
+There is no race: estimates only order the candidates. The first candidate that passes every case,
+in both orders of threads, becomes the zip; after some failures, the naive loops do.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ansorpy.artifact.cuda import pack_emulated
+from ansorpy.cost.model import CostModel
+from ansorpy.errors import BuildError, LoweringError
+from ansorpy.events import Delivered, Emulating, Event, FirstAnswer, TaskDone, TaskResult
+from ansorpy.loopir.nodes import Program
+from ansorpy.measure.outcome import Estimated, Failed
+from ansorpy.measure.pool import MeasurePool
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import naive
+from ansorpy.replay import plan_text
+from ansorpy.search import Candidate
+from ansorpy.tuner import first_answer
+from ansorpy.tuner.final_race import empty_result
+from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.task import Task
+from ansorpy.tuner.time_budget import TimeBudget
+from ansorpy.tuner.twins import renamed_program, twin_result
+
+FINALISTS: Final = 8  # programs that are checked, the least estimate first
+LEADERS: Final = 64  # candidates that are looked at: some have a program that failed already
+
+
+class EmulatedDeliveries:
+    """Checks finalists under the emulator and writes the zip of the first right program."""
+
+    def __init__(
+        self, pools: Pools, out: Path, budget: TimeBudget, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._pools, self._out, self._budget, self._clock = pools, out, budget, clock
+        self._chosen: dict[str, list[Candidate]] = {}
+
+    def open_pool(self, task: Task) -> None:
+        """Start the processes of a task."""
+        self._pools.of(task)
+
+    def first_answer(self, task: Task, model: CostModel, seed: int) -> Iterator[FirstAnswer]:
+        """Remember the choice of the model for a tuning without trials; deliver nothing yet."""
+        self._chosen[task.name] = first_answer.choose(task, model, seed)
+        yield from ()
+
+    def prepare_race(self, task: Task) -> None:
+        """Do nothing: there is no race."""
+
+    def intermediate(self, task: Task) -> Iterator[Delivered]:
+        """Deliver nothing on the way: emulation takes longer than a round."""
+        yield from ()
+
+    def end(self, task: Task) -> Generator[Event, None, TaskResult]:
+        """Check the finalists of a task until one passes; write its zip."""
+        yield Emulating(task.name)
+        result = self._finish(task)
+        yield TaskDone(result)
+        for twin in task.twins:
+            yield TaskDone(twin_result(result, task, twin))
+        return result
+
+    def _finish(self, task: Task) -> TaskResult:
+        if not task.plans:
+            return replace(empty_result(task, []), estimated=True)
+        pool = self._pools.of(task)
+        plan = naive(task.dag, task.target)
+        plain = Candidate(task.add_plan(plan, plan_text(plan)), plan.smallest_row)
+        leaders = (task.ranked() or self._chosen.get(task.name, []))[:LEADERS]
+        failed: dict[Program, Failed] = {}  # by program: several rows may give the same
+        for candidate in dict.fromkeys((*leaders, plain)):
+            if len(failed) >= FINALISTS and candidate != plain:
+                continue
+            done = self._delivered(task, candidate, pool, failed)
+            if isinstance(done, Path):
+                return self._result(task, done)
+            if candidate in task.costs_s:
+                task.discard(candidate, done)
+            else:
+                task.note([done])
+        return replace(empty_result(task, []), estimated=True)
+
+    def _delivered(
+        self, task: Task, candidate: Candidate, pool: MeasurePool, failed: dict[Program, Failed]
+    ) -> Path | Failed:
+        """Return the zip of a candidate, or the reason why there is none.
+
+        Args:
+            failed: programs that were wrong; a new one is added.
+        """
+        (outcome,) = pool.measure([task.unbound(candidate)])
+        if isinstance(outcome, Failed):
+            return outcome
+        assert isinstance(outcome, Estimated), "this pool estimates"
+        try:
+            program = bind(task.plans[candidate.plan], candidate.row, task.target)
+        except LoweringError as error:
+            return Failed("build", str(error))
+        wrong = failed.get(program) or pool.verify(program)
+        if wrong is not None:
+            failed[program] = wrong
+            return wrong
+        (record,) = task.records([candidate], [outcome], self._clock)
+        try:
+            paths = [
+                pack_emulated(
+                    self._out, dag, renamed_program(program, task, dag), record, task.target
+                )
+                for dag in (task.dag, *task.twins)
+            ]
+        except BuildError as error:
+            return Failed("build", str(error))
+        return paths[0]
+
+    def _result(self, task: Task, kernel: Path) -> TaskResult:
+        return TaskResult(
+            name=task.name,
+            key=task.key,
+            best_s=None,
+            baseline_s=None,
+            trials=task.trials,
+            seconds=self._budget.spent_s if not task.trials else task.seconds,
+            verified=True,
+            winner=None,
+            kernel=kernel,
+            flop=task.flop,
+            failures=dict(task.failures),
+            examples=dict(task.examples),
+            estimated=True,
+        )

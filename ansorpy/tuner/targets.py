@@ -1,0 +1,43 @@
+"""The target that a request names: this machine, a GPU by its architecture, or the present one."""
+
+from ansorpy.codegen.simt.device.present import present_gpu
+from ansorpy.errors import SpecError
+from ansorpy.measure.host import local_target
+from ansorpy.records import target_digest
+from ansorpy.target import GPU_NAMES, Target, cuda_target, listed, parse_target, unknown_target
+
+
+def named_target(name: str, cores: int) -> Target:
+    """Return the target of this machine, or of a GPU.
+
+    Args:
+        name: KIND[:ARCH], or the digest of this machine; `cuda` is the GPU that is present.
+        cores: threads of a kernel of this machine.
+
+    Raises:
+        SpecError: the name belongs to another machine, the GPU has no preset, or none is present.
+    """
+    here = local_target(cores)
+    known = (*here.names, target_digest(here))
+    asked = parse_target(name, (*known, *GPU_NAMES))
+    if asked.kind == "cuda":
+        return named_gpu(asked.arch)
+    if name not in known:
+        raise unknown_target(name, (*known, *GPU_NAMES))
+    return here
+
+
+def named_gpu(arch: str) -> Target:
+    """Return the target of a GPU; without an architecture, of the present GPU.
+
+    Raises:
+        SpecError: the architecture has no preset, or no GPU is present.
+    """
+    if arch:
+        return cuda_target(arch)
+    found = present_gpu()
+    if found is None:
+        raise SpecError(
+            f"cannot use target cuda because no GPU is present; expected {listed(GPU_NAMES)}"
+        )
+    return found
