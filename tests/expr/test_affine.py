@@ -24,7 +24,7 @@ def points(seed: int) -> list[dict[str, int]]:
     return [{name: rng.randint(-9, 9) for name in NAMES} for _ in range(5)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SYMBOLIC, st.integers())
 def test_a_form_has_the_value_of_its_expression(expr: Expr, seed: int) -> None:
     found = form(expr)
@@ -34,7 +34,7 @@ def test_a_form_has_the_value_of_its_expression(expr: Expr, seed: int) -> None:
         assert found.const + terms == evaluate(expr, point) == evaluate(found.expr(), point)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SYMBOLIC, st.sets(st.sampled_from(NAMES)), st.integers())
 def test_a_bound_form_is_linear_in_the_other_variables(
     expr: Expr, names: set[str], seed: int
@@ -58,7 +58,7 @@ def test_a_form_that_is_linear_once_sizes_are_known_is_bound() -> None:
     assert form(expr).bound({"S": 3}) is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SYMBOLIC, st.sets(st.sampled_from(NAMES)), st.integers())
 def test_coefficients_and_rest_add_up_to_the_expression(
     expr: Expr, names: set[str], seed: int

@@ -65,7 +65,7 @@ def built_again(expr: Expr) -> Expr:
             return rebuild(expr, tuple(map(built_again, children(expr))))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(EXPRS | VALUES, EXPRS | VALUES)
 def test_two_expressions_are_one_object_exactly_if_they_are_built_alike(a: Expr, b: Expr) -> None:
     assert built_again(a) is a
@@ -89,7 +89,7 @@ def test_near_twins_stay_apart(a: Expr, b: Expr) -> None:
     assert a != b
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(EXPRS | VALUES)
 def test_a_pickle_and_a_deep_copy_are_interned_again(expr: Expr) -> None:
     assert pickle.loads(pickle.dumps(expr)) is expr
@@ -106,7 +106,7 @@ def test_a_pickle_outlives_its_expression() -> None:
     assert again is Binary("add", Var("only here"), Const(7))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(EXPRS)
 def test_variables_are_those_of_the_leaves(expr: Expr) -> None:
     found = frozenset(part.name for part in walk(expr) if isinstance(part, Var))
@@ -116,7 +116,7 @@ def test_variables_are_those_of_the_leaves(expr: Expr) -> None:
         assert (changed is expr) == (name not in found)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(VALUES)
 def test_reads_are_in_order_of_appearance(expr: Expr) -> None:
     assert reads(expr) == tuple(part for part in walk(expr) if isinstance(part, Read))
@@ -129,7 +129,7 @@ def test_a_value_is_frozen() -> None:
     assert replace(made, name="j") is Var("j")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(EXPRS | VALUES)
 def test_no_expression_keeps_itself_alive(expr: Expr) -> None:
     gc.disable()  # a reference cycle would be found by the collector only

@@ -178,7 +178,7 @@ def test_the_linear_form_of_an_expression_is_found(
     assert linear(expr) == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(EXPRS)
 def test_values_lie_within_bounds_and_survive_simplify(expr: Expr) -> None:
     low, high = bounds(expr, RANGES)
@@ -189,7 +189,7 @@ def test_values_lie_within_bounds_and_survive_simplify(expr: Expr) -> None:
         assert evaluate(short, point) == value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(conditions(st.tuples(EXPRS, EXPRS)), st.booleans(), EXPRS)
 def test_narrowed_bounds_hold_if_the_condition_does(cond: Expr, holds: bool, expr: Expr) -> None:
     low, high = bounds(expr, RANGES, assume(cond, RANGES, holds=holds))
@@ -214,7 +214,7 @@ def test_a_condition_that_contradicts_an_earlier_one_gives_no_empty_bounds() -> 
     assert low <= high
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.integers(2, 7), min_size=2, max_size=4).map(lambda radices: (radices, 1))
     | st.tuples(

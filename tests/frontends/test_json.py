@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansorpy.errors import SpecError
@@ -126,7 +126,7 @@ def dags(draw: st.DrawFn) -> Dag:
     return Dag((Placeholder("A", EXTENTS, dtype, weight), node), ("C",), draw(st.just("d_1")))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(dags())
 def test_random_dags_round_trip(dag: Dag) -> None:
     wire = to_json(dag)
@@ -300,7 +300,7 @@ PATHS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PATHS, JUNK)
 def test_junk_anywhere_is_a_spec_error_or_harmless(path: tuple[Any, ...], junk: Any) -> None:
     wire = copy.deepcopy(WIRE)

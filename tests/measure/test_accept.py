@@ -17,7 +17,7 @@ BOUNDS = st.one_of(
 OFF = st.one_of(st.sampled_from((0.0, 1.0, -1.0, 0.999999, 1.000001, np.nan)), st.floats(-2, 2))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(NUMBERS, BOUNDS, OFF, st.sampled_from(DTYPES), st.booleans())
 def test_numbers_in_the_interval_are_right(
     number: float, bound: float, off: float, dtype: str, nans: bool

@@ -87,7 +87,7 @@ def partial_reads(draw: st.DrawFn) -> Dag:
     return te.dag(made, "f", inputs=[tensor for tensor, _ in reads])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(dag=partial_reads())
 def test_numpy_reads_the_part_that_the_reference_reads(dag: Dag) -> None:
     function = numpy_call(dag)

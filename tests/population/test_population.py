@@ -57,7 +57,7 @@ def test_exact_sampling_is_uniform_over_the_factorisations() -> None:
     assert abs(counts - 1000).max() < 5 * np.sqrt(1000)  # five standard deviations
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(plan=SPACES, seed=SEEDS, exact=st.booleans())
 def test_every_sampled_and_mutated_row_is_legal(plan: Plan, seed: int, exact: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -126,7 +126,7 @@ def test_legal_is_false_for_each_kind_of_wrong_row() -> None:
     assert legal(plan, rows).tolist() == [True, True, True, False, False, False, False, False]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(plan=SPACES, seed=SEEDS)
 def test_fit_brings_any_integers_into_range(plan: Plan, seed: int) -> None:
     rows = np.random.default_rng(seed).integers(-5, 2000, (50, len(plan.sizes)))

@@ -121,7 +121,7 @@ CONVOLUTIONS = st.one_of(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(CONVOLUTIONS, st.sampled_from([2, 4]), st.integers(0, 2**31))
 def test_the_rewritten_dag_means_the_same(dag: Dag, outputs: int, seed: int) -> None:
     inputs = drawn(dag, seed)

@@ -41,7 +41,7 @@ def same(one: Sample, two: Sample) -> bool:
 
 
 @given(samples=SAMPLES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_decoding_inverts_encoding(samples: list[Sample]) -> None:
     found = decode(encode(samples))
     assert len(found) == len(samples)
@@ -50,7 +50,7 @@ def test_decoding_inverts_encoding(samples: list[Sample]) -> None:
 
 
 @given(samples=SAMPLES, data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_every_broken_file_is_reported(samples: list[Sample], data: st.DataObject) -> None:
     content = bytearray(encode(samples))
     at = data.draw(st.integers(0, len(content) - 1))
@@ -84,7 +84,7 @@ def test_a_wrong_file_with_a_correct_checksum_is_refused(line: bytes) -> None:
 
 
 @given(samples=SAMPLES, most=st.integers(1, 40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_share_is_taken_evenly_and_in_order(samples: list[Sample], most: int) -> None:
     every = np.concatenate([s.costs_s for s in samples])
     found = list(thinned(samples, most))

@@ -148,7 +148,7 @@ def test_a_symbolic_extent_is_refused_with_its_name() -> None:
         max_size=4,
     )
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_attributes_come_back_as_they_were(attrs: dict[str, Any]) -> None:
     document = sent(simplify(small_model()).graph).document
     first = replace(document.nodes[0], attrs=attrs)
