@@ -58,7 +58,10 @@ def devices() -> Finding:
     if not found:
         text = "none: kernels for a GPU are estimated and emulated, not timed"
         return Finding("gpu", "note", text)
-    named = (f"{one.name} ({one.arch}, CUDA {one.driver})" for one in found)
+    named = (
+        f"{one.name} ({one.arch}, {one.memory_bytes / 2**30:.0f} GiB, CUDA {one.driver})"
+        for one in found
+    )
     return Finding("gpu", "ok", listed(named))
 
 

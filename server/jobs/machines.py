@@ -64,9 +64,10 @@ def check_target(tx: Session, target: str, cores: int) -> None:
         known = tuple(dict.fromkeys(("cpu", *_names(found), *GPU_NAMES)))
         name = parse_target(target, known)
         require_back_end(name.kind or TUNED_KINDS[0])
-        if name.kind == "cuda" and target not in known:
+        served = any(machine.has(target) for machine in found)  # `cuda`, by a worker with a GPU
+        if name.kind == "cuda" and target not in known and not served:
             _check_gpu(name.arch)
-        if target not in known:
+        if target not in known and not served:
             raise unknown_target(target, known)
     able = [machine.cores for machine in found if machine.has(target)]
     if able:

@@ -1,9 +1,12 @@
 """Description of a worker's machine: target, cores and versions."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 
+from ansorpy.codegen.simt.device.facts import DeviceFacts
+from ansorpy.codegen.simt.device.present import present_gpus
 from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
 from ansorpy.target import GPU_NAMES
@@ -21,14 +24,23 @@ class WorkerDescription:
     facts: str = "{}"  # JSON
 
 
-def describe() -> WorkerDescription:
-    """Return the description of this machine, with the cores usable by this process."""
+def describe(gpus: Sequence[DeviceFacts] | None = None) -> WorkerDescription:
+    """Return the description of this machine, with the cores usable by this process.
+
+    Args:
+        gpus: the GPUs of the machine; None: those that the driver shows.
+    """
     target = local_target(None)
+    found = present_gpus() if gpus is None else gpus
+    estimates = (*GPU_NAMES, *(["cuda"] if found else []))  # plain `cuda` is the present GPU
     facts = {
         "target": asdict(target),
         "versions": {name: version(name) for name in PACKAGES},
-        "estimates": GPU_NAMES,
+        "estimates": estimates,
+        "gpus": [
+            {"name": one.name, "arch": one.arch, "memory_bytes": one.memory_bytes} for one in found
+        ],
     }
     return WorkerDescription(
-        target_digest(target), target.names, GPU_NAMES, target.cores, json.dumps(facts)
+        target_digest(target), target.names, estimates, target.cores, json.dumps(facts)
     )

@@ -10,6 +10,10 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from ansorpy.codegen.simt.device import emulated
+from ansorpy.codegen.simt.device.facts import facts_of
+from ansorpy.server.db.models import WorkerRow
+from ansorpy.server.jobs.machines import _machine
 from ansorpy.server.settings import ServiceSettings
 from ansorpy.server.worker.description import describe
 from ansorpy.server.worker.tuner_main import load_engine, run_job
@@ -88,9 +92,20 @@ def test_a_job_for_a_gpu_answers_no_job_for_a_cpu(url: str, engine: Engine, tmp_
 
 
 def test_a_worker_tells_the_gpus_that_it_estimates() -> None:
-    own = describe()
+    own = describe(gpus=())
     assert own.estimates == GPU_NAMES
     assert json.loads(own.facts)["estimates"] == list(GPU_NAMES)
+    assert json.loads(own.facts)["gpus"] == []
+
+
+def test_a_worker_with_a_gpu_tells_it_and_takes_plain_cuda() -> None:
+    gpu = facts_of(emulated.driver(), 0)
+    own = describe(gpus=(gpu,))
+    assert own.estimates == (*GPU_NAMES, "cuda")
+    (told,) = json.loads(own.facts)["gpus"]
+    assert told == {"name": "Emulated GPU", "arch": "sm_90", "memory_bytes": 1 << 30}
+    for one, has in ((own, True), (describe(gpus=()), False)):
+        assert _machine(WorkerRow(target=one.target, facts=one.facts)).has("cuda") == has
 
 
 def test_a_job_for_a_gpu_waits_for_a_worker_that_estimates(url: str) -> None:
