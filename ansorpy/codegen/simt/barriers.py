@@ -43,6 +43,11 @@ class OwnLane:
             return a.extent == b.extent
         return a.wraps == b.wraps or (a.extent >= b.extent if a.wraps else b.extent >= a.extent)
 
+    def is_zero(self, element: tuple[int, int]) -> bool:
+        """Return whether the lane is 0 for every element of a range of the index."""
+        first, last = (end // self.step for end in element)
+        return first == last and (first % self.extent if self.wraps else first) == 0
+
 
 Owner = tuple[OwnLane, ...]  # the thread that accesses an element, by its lane variables
 FIRST: Final[Owner] = ()  # the first thread does
@@ -55,13 +60,19 @@ class Pending:
     buffer: str
     store: bool
     owner: Owner | None
+    index: tuple[tuple[int, int], ...] = ()  # first and last value, if the first thread accesses
 
     def meets(self, other: "Pending") -> bool:
         """Return whether the two need a barrier between them."""
         if self.buffer != other.buffer or not (self.store or other.store):
             return False
         one, two = self.owner, other.owner
-        if one is None or two is None or len(one) != len(two):
+        if one is None or two is None:
+            return True
+        if self.index or other.index:
+            lanes, ranges = (two, self.index) if self.index else (one, other.index)
+            return not all(lane.is_zero(ranges[lane.dim]) for lane in lanes)
+        if len(one) != len(two):
             return True
         return not all(a.agrees(b) for a, b in zip(one, two, strict=True))
 
@@ -161,8 +172,10 @@ class _Barriers:
             memory = names.get(name, name)
             if memory is not None:
                 first = alone or (stores and across)
-                owner = FIRST if first else _owner(index, tile.lanes, inner)
-                yield Pending(memory, stores, owner)
+                if first:
+                    yield Pending(memory, stores, FIRST, tuple(bounds(i, inner) for i in index))
+                else:
+                    yield Pending(memory, stores, _owner(index, tile.lanes, inner))
 
         exprs = (*store.values, *((tile.mask,) if tile.mask is not None else ()))
         found = [read for expr in exprs for read in reads(expr)]

@@ -83,6 +83,10 @@ CASES: Final[dict[str, tuple[int, tuple[Stmt, ...]]]] = {
     "one thread": (1, (kept(), Tile((), (), store("S", (ROW,), read("s", c(5)))))),
     "store of one thread": (1, (Tile((), (), store("s", (c(5),), read("A", ROW, c(0)))), used())),
     "one thread and itself": (0, (FIRST, ADDED)),
+    "first thread, its element": (0, (kept(), START, used())),
+    "first thread, element of another": (
+        2, (kept(), Tile((), (), store("s", (c(1),), read("A", ROW, c(0)))), used()),
+    ),
     "a sum": (1, (summed(),)),
     "two sums": (3, (summed(), summed())),
     "sums of a loop": (2, (loop(summed()),)),
