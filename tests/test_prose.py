@@ -31,7 +31,6 @@ EARLIER: Final = frozenset((
     "node tests: run the graph passes first with --passes",
     "model: compare bfloat16 outputs as numbers, with a bound for narrow dtypes",
     "graph: passes for transposes, products, arithmetic and spelt-out formulas",
-    "server: list the files of zips for a GPU, without which no service starts",
 ))  # fmt: skip
 
 
