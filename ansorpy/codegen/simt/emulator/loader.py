@@ -14,7 +14,9 @@ from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.llvm_ir import object_bytes
 from ansorpy.codegen.runtime.native_launcher import word_array
 from ansorpy.codegen.simt.emulator.host_text import HostText, host_text
-from ansorpy.codegen.simt.emulator.runtime_text import FAULTS, MOST_THREADS, Order, runtime_text
+from ansorpy.codegen.simt.emulator.launch_text import Order
+from ansorpy.codegen.simt.emulator.limits import FAULTS, MOST_THREADS
+from ansorpy.codegen.simt.emulator.runtime_text import runtime_text
 from ansorpy.codegen.simt.emulator.shared_memory import (
     GAP_BYTES,
     PAGE,

@@ -9,12 +9,12 @@ import numpy as np
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.codegen.runtime.native_launcher import word_array
 from ansorpy.codegen.simt.emulator.instrument import Site
+from ansorpy.codegen.simt.emulator.limits import FAULTS, MOST_RECORDS, MOST_THREADS, PAUSED
 from ansorpy.codegen.simt.emulator.loader import EmulatedKernel, compiled, host_texts
 from ansorpy.codegen.simt.emulator.log_text import LOG_TEXT, RECORD, ROW, LogState
 from ansorpy.codegen.simt.emulator.needed import needed
 from ansorpy.codegen.simt.emulator.races import RaceCheck
 from ansorpy.codegen.simt.emulator.report import LaunchLog, Log
-from ansorpy.codegen.simt.emulator.runtime_text import FAULTS, MOST_RECORDS, MOST_THREADS, PAUSED
 from ansorpy.codegen.simt.emulator.traffic import TrafficCount
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.errors import RunError

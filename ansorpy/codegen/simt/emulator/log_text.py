@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ansorpy.codegen.simt.emulator.runtime_text import MOST_THREADS, MOST_TURNS
+from ansorpy.codegen.simt.emulator.limits import MOST_THREADS, MOST_TURNS
 
 RECORD: Final = np.dtype(
     [("address", "u8")]

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ansorpy.codegen.simt.emulator.instrument import Instrumented
+from ansorpy.codegen.simt.emulator.limits import WARP
 from ansorpy.codegen.simt.emulator.races import RaceCheck
-from ansorpy.codegen.simt.emulator.runtime_text import WARP
 
 Array = np.ndarray[Any, Any]
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.codegen.simt.emulator.instrument import Site
+from ansorpy.codegen.simt.emulator.limits import WARP
 from ansorpy.codegen.simt.emulator.report import DataRace, Touch
-from ansorpy.codegen.simt.emulator.runtime_text import WARP
 
 Array = np.ndarray[Any, Any]
 

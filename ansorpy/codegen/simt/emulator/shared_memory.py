@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from ansorpy.codegen.simt.emulator.runtime_text import MOST_THREADS
+from ansorpy.codegen.simt.emulator.limits import MOST_THREADS
 from ansorpy.errors import BuildError
 
 START: Final = 0x4000_0000  # far above a program without position, far below libraries

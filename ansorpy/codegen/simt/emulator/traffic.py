@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from ansorpy.codegen.simt.emulator.instrument import Site
+from ansorpy.codegen.simt.emulator.limits import WARP
 from ansorpy.codegen.simt.emulator.needed import met
 from ansorpy.codegen.simt.emulator.report import Requests, Waits
-from ansorpy.codegen.simt.emulator.runtime_text import WARP
 from ansorpy.expr.coalescing import SECTOR_BYTES
 
 Array = np.ndarray[Any, Any]
