@@ -1,7 +1,7 @@
 """Turn the text of a kernel for a GPU into text for this processor.
 
-Special registers, barriers and shuffles become calls of the runtime; a name that has no such
-function is refused, and so are inline assembly and other address spaces.
+Special registers, barriers, shuffles, copies and matrix instructions become calls of the runtime;
+a name that has no such function is refused, and so are inline assembly and other address spaces.
 """
 
 import re
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ansorpy.codegen.simt.emulator.copies_text import WIDTHS
 from ansorpy.codegen.simt.emulator.instrument import (
     BYTES,
     LOG_FUNCTIONS,
@@ -16,13 +17,19 @@ from ansorpy.codegen.simt.emulator.instrument import (
     Instrumented,
     instrumented,
 )
+from ansorpy.codegen.simt.emulator.matrix_text import FOUR_FLOATS, FOUR_WORDS
 from ansorpy.codegen.simt.emulator.shared_memory import SharedArray, placed
 from ansorpy.errors import BuildError, shown
 
-# Signatures of the functions of NVPTX, and the names of those of the runtime.
+Function = tuple[str, tuple[str, str]]  # name in the runtime, result and arguments
+
+# Functions of NVPTX, and those of the runtime in their place.
 _SHUFFLE: Final = ("i32", "(i32, i32, i32, i32)")
 BARRIER: Final = "llvm.nvvm.barrier.cta.sync.aligned.all"
-FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, str]]]] = {
+_ROW: Final = (FOUR_WORDS, "(ptr addrspace(3))")
+_COPY: Final = ("void", "(ptr addrspace(3), ptr addrspace(1))")
+_MMA: Final = (FOUR_FLOATS, "(" + ", ".join(["i32"] * 6 + ["float"] * 4) + ")")
+FUNCTIONS: Final[Mapping[str, Function]] = {
     BARRIER: ("simt_barrier", ("void", "(i32)")),
     "llvm.nvvm.bar.warp.sync": ("simt_warp_barrier", ("void", "(i32)")),
     "llvm.nvvm.read.ptx.sreg.laneid": ("simt_laneid", ("i32", "()")),
@@ -34,13 +41,33 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, str]]]] = {
         f"llvm.nvvm.shfl.sync.{mode}.i32": (f"simt_shuffle_{mode}", _SHUFFLE)
         for mode in ("idx", "up", "down", "bfly")
     },
+    "llvm.nvvm.cp.async.commit.group": ("simt_copy_commit", ("void", "()")),
+    "llvm.nvvm.cp.async.wait.group": ("simt_copy_wait", ("void", "(i32)")),
+    "llvm.nvvm.cp.async.wait.all": ("simt_copy_wait_all", ("void", "()")),
+    "llvm.nvvm.ff2bf16x2.rn": ("simt_bf16x2", ("<2 x bfloat>", "(float, float)")),
+    "llvm.nvvm.f2tf32.rna": ("simt_tf32", ("i32", "(float)")),
 }
+# Functions that take a number of their place in the text before the other arguments.
+NUMBERED: Final[Mapping[str, Function]] = {
+    **{
+        f"llvm.nvvm.cp.async.ca.shared.global.{size}": (f"simt_copy_{size}", _COPY)
+        for size in WIDTHS
+    },
+    "llvm.nvvm.cp.async.cg.shared.global.16": ("simt_copy_16", _COPY),
+    "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3": ("simt_ldmatrix", _ROW),
+    "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3": ("simt_ldmatrix_trans", _ROW),
+    "llvm.nvvm.mma.m16n8k16.row.col.bf16": ("simt_mma_bf16", _MMA),
+    "llvm.nvvm.mma.m16n8k8.row.col.tf32": ("simt_mma_tf32", _MMA),
+}
+_RUNTIME: Final = frozenset(("simt_barrier", *(name for name, _ in NUMBERED.values())))
 
 _SHARED: Final = re.compile(
     r"@([\w.]+) = internal addrspace\(3\) global \[(\d+) x (\w+)\] undef, align (\d+)"
 )
 _KERNEL: Final = re.compile(r"define ptx_kernel void @([\w.]+)\((.*)\)(.*)\{?")
-_DECLARED: Final = re.compile(r"declare (\S+) @(llvm\.nvvm\.[\w.]+)(\([^)]*\)).*")
+_DECLARED: Final = re.compile(r"declare (.+?) @(llvm\.nvvm\.[\w.]+)\(((?:[^()]|\(\d+\))*)\)[^()]*")
+_KIND: Final = re.compile(r"(?:^|,)\s*(\w+(?: addrspace\(\d+\))?)")
+_NUMBERED_CALL: Final = re.compile(r"(call .+? )@(llvm\.nvvm\.[\w.]+)\(")
 _BARRIER_CALL: Final = re.compile(rf"(tail |notail )?call void @{re.escape(BARRIER)}\(i32 0\)")
 _NAME: Final = re.compile(r"@([\w.$]+)")
 _SPACE: Final = re.compile(r" addrspace\((\d+)\)")
@@ -116,10 +143,17 @@ def _shared(lines: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[str]
 
 
 def _numbered(lines: Sequence[str]) -> list[str]:
-    """Return the lines with a number in every call of a barrier: its place in the text."""
-    return [
-        _BARRIER_CALL.sub(f"call void @simt_barrier(i32 {k})", line) for k, line in enumerate(lines)
-    ]
+    """Return the lines with a number in every call of a barrier and of NUMBERED: its place."""
+
+    def call(match: re.Match[str]) -> str:
+        known = NUMBERED.get(match[2])
+        return f"{match[1]}@{known[0]}(i32 {k}, " if known else match[0]
+
+    found = []
+    for k, line in enumerate(lines):
+        barrier = _BARRIER_CALL.sub(f"call void @simt_barrier(i32 {k})", line)
+        found.append(_NUMBERED_CALL.sub(call, barrier))
+    return found
 
 
 def _renamed(lines: Sequence[str], places: Mapping[str, str]) -> list[str]:
@@ -133,7 +167,7 @@ def _renamed(lines: Sequence[str], places: Mapping[str, str]) -> list[str]:
         if known in FUNCTIONS and known != BARRIER:
             return f"@{FUNCTIONS[known][0]}"
         plain = known.startswith("llvm.") and not known.startswith("llvm.nvvm.")
-        if known in own or plain or known == "simt_barrier" or known in LOG_FUNCTIONS:
+        if known in own or plain or known in _RUNTIME or known in LOG_FUNCTIONS:
             return f"@{known}"
         raise BuildError(f"cannot emulate {known} because it has no function in the emulator")
 
@@ -156,17 +190,19 @@ def _declaration(line: str) -> str:
     match = _DECLARED.fullmatch(line.strip())
     if match is None:
         return line
-    known = FUNCTIONS.get(match[2])
+    known = FUNCTIONS.get(match[2]) or NUMBERED.get(match[2])
     if known is None:
         raise BuildError(f"cannot emulate {match[2]} because it has no function in the emulator")
-    kinds = "(" + ", ".join(re.findall(r"[(,]\s*(\w+)", match[3])) + ")"
-    if (match[1], kinds) != known[1]:
+    kinds = ", ".join(_KIND.findall(match[3]))
+    if (match[1], f"({kinds})") != known[1]:
         raise BuildError(f"cannot emulate {shown(line)!r}; expected {' '.join(known[1])}")
     if match[2] == BARRIER:
         return "declare void @simt_barrier(i32) nounwind convergent"
     returned, taken = known[1]
+    if match[2] in NUMBERED:
+        return f"declare {returned} @{known[0]}(i32, {taken[1:]} nounwind convergent"
     # A special register of a thread never changes.
-    pure = "memory(none)" if taken == "()" else "convergent"
+    pure = "memory(none)" if ".sreg." in match[2] else "convergent"
     return f"declare {returned} @{match[2]}{taken} nounwind {pure}"
 
 

@@ -1,12 +1,13 @@
 """Put calls of the log into the text of a kernel: accesses, barriers and turns of loops.
 
 An access is known by its address space, so that local variables never enter the log. Every load
-and store of global and shared memory is logged, or the text is refused.
+and store of global and shared memory is logged, or the text is refused. An asynchronous copy is a
+load and a store when it starts, and a store when it arrives.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ansorpy.codegen.simt.emulator.report import Space, TextAccess
@@ -24,6 +25,7 @@ LOG_FUNCTIONS: Final = {
     "simt_log_barrier": "(i32)",
     "simt_log_warp_barrier": "(i32)",
     "simt_log_turn": "(i32)",
+    "simt_log_copy": "(i32, ptr)",
 }
 
 SPACES: Final[Mapping[str, Space]] = {"1": "global", "3": "shared"}  # address spaces
@@ -32,6 +34,14 @@ _NAME: Final = r"[%@][\w.$]+"
 _ACCESS: Final = re.compile(
     r"\s*(?:%[\w.]+ = )?(load|store) (?:volatile )?(<\d+ x \w+>|\w+)(?: .+)?,"
     rf" ptr addrspace\(([13])\) ({_NAME})(?:, align \d+)?(?:, !.*)?"
+)
+_COPY: Final = re.compile(
+    r"(\s*(?:tail |notail )?call void @simt_copy_(\d+)\(i32 )\d+"
+    rf"(, ptr addrspace\(3\) ({_NAME}), ptr addrspace\(1\) ({_NAME})\))"
+)
+_ROW: Final = re.compile(
+    r"\s*(?:%[\w.]+ = )?(?:tail |notail )?call [^@]*@simt_ldmatrix(?:_trans)?"
+    rf"\(i32 \d+, ptr addrspace\(3\) ({_NAME})\)"
 )
 _POINTER: Final = re.compile(rf"ptr addrspace\([13]\) ({_NAME})")
 _INCOMING: Final = re.compile(rf"\[ ({_NAME}),")
@@ -48,11 +58,13 @@ class Site:
     Args:
         root: a buffer counts from 0 on, an array in shared memory after the last buffer.
         loop: the innermost one; 0: none.
+        arrives: whether it is the end of an asynchronous copy, which makes no request of its own.
     """
 
     access: TextAccess
     root: int
     loop: int
+    arrives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +98,14 @@ def instrumented(
     """
     roots = _roots(lines, parameters)
     loops = _loops(lines)
+    changed = list(lines)
     sites: list[Site] = []
     found: list[tuple[int, str]] = []  # places of lines to insert, and those lines
     waits = [(k, wait[1]) for k, line in enumerate(lines) if (wait := _BARRIER.match(line))]
     for k, line in enumerate(lines):
         if _LABEL.match(line) and (head := _head(loops, k)):
             found.append((_after_phis(lines, k), f"  call void @simt_log_turn(i32 {head})"))
-        elif (match := _access(line)) is not None:
-            store, size, space, pointer = match
+        for store, size, space, pointer in _accesses(line):
             origin = roots.get(pointer, frozenset())
             if len(origin) != 1:
                 raise _refusal(line, "an address of one buffer")
@@ -102,6 +114,13 @@ def instrumented(
             place = f"ptr addrspace({space}) {pointer}"
             found.append((k, f"  call void @simt_log_access(i32 {len(sites)}, {place})"))
             sites.append(Site(access, root, _inner(loops, k)))
+        if copy := _COPY.fullmatch(line):  # the last of its sites is the store
+            arrival = len(sites)
+            sites.append(replace(sites[-1], arrives=True))
+            changed[k] = f"{copy[1]}{arrival}{copy[3]}"
+            found.append(
+                (k, f"  call void @simt_log_copy(i32 {arrival}, ptr addrspace(3) {copy[4]})")
+            )
     for n, (k, name) in enumerate(waits, len(sites)):
         function = "simt_log_barrier" if name == BLOCK_BARRIER else "simt_log_warp_barrier"
         found.append((k, f"  call void @{function}(i32 {n})"))
@@ -111,24 +130,29 @@ def instrumented(
             f" most {MOST_SITES} and {MOST_LOOPS}"
         )
     barriers = tuple((k + 1, name != BLOCK_BARRIER) for k, name in waits)
-    return Instrumented(_inserted(lines, found), tuple(sites), barriers, len(loops))
+    return Instrumented(_inserted(changed, found), tuple(sites), barriers, len(loops))
 
 
 def _refusal(line: str, expected: str) -> BuildError:
     return BuildError(f"cannot log {shown(line.strip())!r}; expected {expected}")
 
 
-def _access(line: str) -> tuple[bool, int, str, str] | None:
-    """Return store, bytes, space and pointer of an access; None: the line is none."""
+def _accesses(line: str) -> list[tuple[bool, int, str, str]]:
+    """Return store, bytes, space and pointer of the accesses of a line, mostly none."""
     if "addrspace(" not in line or line.startswith(("define ", "declare ")):
-        return None
+        return []
     if re.match(r"\s*%[\w.]+ = (getelementptr|select|phi|bitcast|icmp)\b", line):
-        return None
+        return []
+    if copy := _COPY.fullmatch(line):
+        size = int(copy[2])
+        return [(False, size, "1", copy[5]), (True, size, "3", copy[4])]
+    if row := _ROW.fullmatch(line):
+        return [(False, MOST_BYTES, "3", row[1])]
     match = _ACCESS.fullmatch(line)
     size = _size(match[2]) if match else 0
     if match is None or size not in (1, 2, 4, 8, MOST_BYTES):
         raise _refusal(line, "a load or store of 1, 2, 4, 8 or 16 bytes")
-    return match[1] == "store", size, match[3], match[4]
+    return [(match[1] == "store", size, match[3], match[4])]
 
 
 def _size(kind: str) -> int:

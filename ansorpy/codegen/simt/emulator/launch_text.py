@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ansorpy.codegen.simt.emulator.copies_text import QUEUE_BYTES
 from ansorpy.codegen.simt.emulator.limits import WARP
 from ansorpy.codegen.simt.emulator.waits_text import CALLER
 
@@ -82,7 +83,11 @@ define internal void @begin(i32 %thread, ptr %stacks, i64 %stack_bytes) nounwind
   %number = zext i32 %thread to i64
   %count = add i64 %number, 1
   %bytes = mul i64 %count, %stack_bytes
-  %start = sub i64 %bytes, FRAME
+  %top = sub i64 %bytes, {QUEUE_BYTES}
+  %queue = getelementptr i8, ptr %stacks, i64 %top
+  call void @begin_copies(i32 %thread, ptr %queue)
+  call void @begin_matrices(i32 %thread)
+  %start = sub i64 %top, FRAME
   %frame = getelementptr i8, ptr %stacks, i64 %start
   call void @llvm.memset.p0.i64(ptr %frame, i8 0, i64 FRAME, i1 false)
   %place4 = getelementptr i8, ptr %frame, i64 RETURN

@@ -6,6 +6,7 @@ MOST_THREADS: Final = 1024  # threads of a block at most
 WARP: Final = 32
 MOST_RECORDS: Final = 1 << 21  # in a log between two barriers, 32 bytes each
 MOST_TURNS: Final = 1 << 20  # turns of a loop of one thread in a log
+MOST_COPIES: Final = 128  # asynchronous copies under way of a thread, 32 bytes each
 PAUSED: Final = -1  # in place of a fault: the block goes on if `simt_resume` is called
 FAULTS: Final = {
     1: "threads of a block wait at different barriers; expected one barrier for all of them",
@@ -15,4 +16,7 @@ FAULTS: Final = {
     5: "the place of an access in its buffer is no multiple of its bytes; expected one",
     6: f"a block makes too many accesses between two barriers; expected at most {MOST_RECORDS}",
     7: f"a loop of a thread does not end; expected at most {MOST_TURNS} turns",
-}  # from 4 on: of kernels with a log only
+    8: "the threads of a warp are not all at one matrix instruction; expected 32 of them at it",
+    9: f"a thread starts too many copies before it waits; expected at most {MOST_COPIES}",
+    10: "a thread reads or writes the bytes of a copy under way; expected a wait for it before",
+}  # 4 to 7 and 10: of kernels with a log only

@@ -4,6 +4,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from threading import Lock
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from ansorpy.codegen.jit_link import jit_link
 from ansorpy.codegen.kernel import Kernel, PhaseInfo
 from ansorpy.codegen.llvm_ir import object_bytes
 from ansorpy.codegen.runtime.native_launcher import word_array
+from ansorpy.codegen.simt.emulator.copies_text import NO_ARRIVALS
 from ansorpy.codegen.simt.emulator.host_text import HostText, host_text
 from ansorpy.codegen.simt.emulator.launch_text import Order
 from ansorpy.codegen.simt.emulator.limits import FAULTS, MOST_THREADS
@@ -76,7 +78,7 @@ def build_texts(code: SimtCode) -> Emulated:
     Raises:
         BuildError: a text cannot be emulated, or LLVM refuses it.
     """
-    return compiled(code, host_texts(code, log=False), ())
+    return compiled(code, host_texts(code, log=False), [NO_ARRIVALS])
 
 
 def host_texts(code: SimtCode, log: bool) -> list[HostText]:
@@ -100,10 +102,15 @@ def compiled(code: SimtCode, texts: Sequence[HostText], more: Sequence[str]) -> 
     Raises:
         BuildError: LLVM refuses a text.
     """
-    runtime = runtime_text(llvm.get_process_triple())
-    every = [*(one.text for one in texts), runtime, *more]
-    objects = tuple(object_bytes(text, HOST) for text in every)
-    return Emulated(objects, code.launches, tuple(one.parts for one in texts), code.buffers)
+    objects = [object_bytes(one.text, HOST) for one in texts]
+    objects.append(_runtime_object(llvm.get_process_triple()))
+    objects += [object_bytes(text, HOST) for text in more]
+    return Emulated(tuple(objects), code.launches, tuple(one.parts for one in texts), code.buffers)
+
+
+@cache
+def _runtime_object(triple: str) -> bytes:
+    return object_bytes(runtime_text(triple), HOST)
 
 
 def _check(launch: Launch) -> None:

@@ -11,10 +11,11 @@ from ansorpy.codegen.runtime.native_launcher import word_array
 from ansorpy.codegen.simt.emulator.instrument import Site
 from ansorpy.codegen.simt.emulator.limits import FAULTS, MOST_RECORDS, MOST_THREADS, PAUSED
 from ansorpy.codegen.simt.emulator.loader import EmulatedKernel, compiled, host_texts
-from ansorpy.codegen.simt.emulator.log_text import LOG_TEXT, RECORD, ROW, LogState
+from ansorpy.codegen.simt.emulator.log_text import LOG_TEXT, RECORD, ROW, WORD_BYTES, LogState
 from ansorpy.codegen.simt.emulator.needed import needed
 from ansorpy.codegen.simt.emulator.races import RaceCheck
 from ansorpy.codegen.simt.emulator.report import LaunchLog, Log
+from ansorpy.codegen.simt.emulator.shared_memory import end_of
 from ansorpy.codegen.simt.emulator.traffic import TrafficCount
 from ansorpy.codegen.simt.launch import SimtCode
 from ansorpy.errors import RunError
@@ -57,6 +58,7 @@ class LoggedKernel:
         loops = max((one.loops for one in self._logs), default=0)
         self._turns = np.zeros((loops + 1, MOST_THREADS), np.uint32)
         self._epochs = np.zeros((2, MOST_THREADS), np.uint32)
+        self._marks = [self._marked(k) for k in range(len(self._logs))]
 
     @property
     def phases(self) -> tuple[PhaseInfo, ...]:
@@ -181,7 +183,9 @@ class LoggedKernel:
         """Run one block and yield its records, those between two barriers together."""
         self._turns.fill(0)
         self._epochs.fill(0)
-        words = word_array(LogState(records, rows, self._turns, self._epochs).words())
+        marks, first = self._marks[k]
+        marks.fill(0)
+        words = word_array(LogState(records, rows, self._turns, self._epochs, marks, first).words())
         table = word_array(addresses)
         self._begin(words)
         fault = self._kernel.run_blocks(k, table, direction, number, number + 1)
@@ -192,6 +196,14 @@ class LoggedKernel:
         if fault:
             raise RunError(self._message(k, fault, self._taken(records)))
         yield self._taken(records)
+
+    def _marked(self, k: int) -> tuple[Array, int]:
+        """Return marks for the shared memory of a launch, and its address; none without copies."""
+        parts = self._texts[k].parts
+        if not any(site.arrives for site in self._logs[k].sites):
+            return np.zeros(0, np.uint8), 0
+        first, end = parts[0].start, end_of(parts, 0)
+        return np.zeros((end - first) // WORD_BYTES, np.uint8), first
 
     def _taken(self, records: Array) -> Array:
         used = self._end() - records.ctypes.data if records.size else 0

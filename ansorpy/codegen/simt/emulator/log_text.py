@@ -18,6 +18,7 @@ RECORD: Final = np.dtype(
     [("address", "u8")]
     + [(name, "u4") for name in ("site", "turn", "epoch", "warp_epoch", "thread", "unused")]
 )
+WORD_BYTES: Final = 4  # the least copy
 ROW: Final = np.dtype([("start", "u8"), ("end", "u8"), ("size", "u4"), ("loop", "u4")])
 
 
@@ -31,27 +32,35 @@ class LogState:
         rows: array of ROW: start, end, bytes and loop of each access by its number.
         turns: words, MOST_THREADS per loop; zero at first.
         epochs: words: barriers that each thread has met, of the block, then of the warp.
+        marks: a byte per WORD_BYTES from `first` on: not 0 while a copy to them is under way.
+        first: address of the shared memory of a kernel with copies.
     """
 
     records: np.ndarray[Any, Any]
     rows: np.ndarray[Any, Any]
     turns: np.ndarray[Any, Any]
     epochs: np.ndarray[Any, Any]
+    marks: np.ndarray[Any, Any]
+    first: int
 
     def words(self) -> list[int]:
         """Return the words in the order in which the runtime reads them."""
         first = self.records.ctypes.data if self.records.size else 0
         arrays = [one.ctypes.data for one in (self.rows, self.turns, self.epochs)]
-        return [first, first + self.records.nbytes // 2, first + self.records.nbytes, *arrays]
+        stop = first + self.records.nbytes
+        end = self.first + WORD_BYTES * self.marks.nbytes
+        marked = [self.marks.ctypes.data, self.first, end]
+        return [first, first + self.records.nbytes // 2, stop, *arrays, *marked]
 
 
-_WORDS: Final = ("next", "half", "stop", "rows", "turns", "epochs")
+_WORDS: Final = ("next", "half", "stop", "rows", "turns", "epochs", "marks", "low", "high")
 
 LOG_TEXT: Final = (
     """\
 declare i32 @simt_tid()
 declare void @simt_fail(i32)
 declare i1 @simt_last()
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @simt_pause()
 """
     + "".join(f"@log_{name} = internal global ptr null\n" for name in _WORDS)
@@ -144,6 +153,60 @@ bad:
   call void @simt_fail(i32 5)
   unreachable
 well:
+  %low = load i64, ptr @log_low
+  %high = load i64, ptr @log_high
+  %after_low = icmp uge i64 %address, %low
+  %before_high = icmp ult i64 %address, %high
+  %shared = and i1 %after_low, %before_high
+  br i1 %shared, label %look, label %done
+look:
+  %at_byte = phi i64 [ %address, %well ], [ %next_byte, %free ]
+  %mark_at = call ptr @mark(i64 %at_byte)
+  %mark = load i8, ptr %mark_at
+  %marked = icmp ne i8 %mark, 0
+  br i1 %marked, label %early, label %free
+early:
+  call void @simt_fail(i32 10)
+  unreachable
+free:
+  %next_byte = add i64 %at_byte, {WORD_BYTES}
+  %stop = add i64 %address, %bytes
+  %more = icmp ult i64 %next_byte, %stop
+  br i1 %more, label %look, label %done
+done:
+  ret void
+}}
+
+define internal ptr @mark(i64 %address) nounwind {{
+  %low = load i64, ptr @log_low
+  %offset = sub i64 %address, %low
+  %number = udiv i64 %offset, {WORD_BYTES}
+  %marks = load ptr, ptr @log_marks
+  %at = getelementptr i8, ptr %marks, i64 %number
+  ret ptr %at
+}}
+
+define internal void @set_marks(i32 %site, ptr %to, i8 %mark) nounwind {{
+  %rows = load ptr, ptr @log_rows
+  %number = zext i32 %site to i64
+  %size_at = getelementptr {{i64, i64, i32, i32}}, ptr %rows, i64 %number, i32 2
+  %size = load i32, ptr %size_at
+  %words = udiv i32 %size, {WORD_BYTES}
+  %count = zext i32 %words to i64
+  %address = ptrtoint ptr %to to i64
+  %first = call ptr @mark(i64 %address)
+  call void @llvm.memset.p0.i64(ptr %first, i8 %mark, i64 %count, i1 false)
+  ret void
+}}
+
+define void @simt_log_copy(i32 %site, ptr %to) nounwind {{
+  call void @set_marks(i32 %site, ptr %to, i8 1)
+  ret void
+}}
+
+define void @simt_arrived(i32 %site, ptr %to) nounwind {{
+  call void @set_marks(i32 %site, ptr %to, i8 0)
+  call void @simt_log_access(i32 %site, ptr %to)
   ret void
 }}
 

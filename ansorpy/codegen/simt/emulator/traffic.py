@@ -107,7 +107,7 @@ class TrafficCount:
     def traffic(self) -> tuple[Requests, ...]:
         """Return the traffic of every access, in the order of the text."""
         rows = zip(self.sites, self._counts.T.tolist(), strict=True)
-        return tuple(Requests(site.access, *counts) for site, counts in rows)
+        return tuple(Requests(site.access, *counts) for site, counts in rows if not site.arrives)
 
     def waits(self, needed: set[int] | None) -> tuple[Waits, ...]:
         """Return how often each barrier was reached, in the order of the text.
