@@ -7,6 +7,7 @@ from typing import Literal
 
 from ansorpy.artifact.rate import Rate
 from ansorpy.codegen.exported_types import Library
+from ansorpy.measure.outcome import Estimated
 
 # The reason for the end of a search: a budget, the target latency, too small a recent gain, no task
 # with an expected gain, Ctrl-C, or an answer from the store.
@@ -193,6 +194,7 @@ class TaskResult:
     from_store: bool = False
     rate: Rate | None = None
     estimated: bool = False  # trials were estimates (ADR-0143): no time, no race, no rate
+    estimate: Estimated | None = None  # estimate of the delivered kernel, if not timed
     same_as: str = ""  # the equal task that was tuned; trials, time and failures are counted there
     library: Library | None = field(default=None, compare=False, repr=False)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ansorpy.artifact import LoadedKernel, load
 from ansorpy.events import Stopped, TaskResult
+from ansorpy.measure.outcome import Estimated
 from ansorpy.units import duration
 
 MAX_REASONS = 3  # reasons shown for a task without a kernel
@@ -82,12 +83,18 @@ def _cells(texts: Sequence[str]) -> str:
     return "".join(f"<td>{escape(text)}</td>" for text in texts)
 
 
-def summary(results: Sequence[TaskResult]) -> str:
-    """Return some lines per task for people."""
+def summary(results: Sequence[TaskResult], profile: bool = False) -> str:
+    """Return some lines per task for people.
+
+    Args:
+        profile: with the estimate of a kernel that was not timed, and its parts.
+    """
     lines: list[str] = []
     for result in results:
         told = rows_of(result)
         lines.append(f"{result.name}: {told.pop('latency')}")
+        if profile and result.estimate is not None:
+            told["estimate"] = _estimate(result.estimate)
         lines += [f"  {name:9} {text}" for name, text in told.items() if text != "-"]
     return "\n".join(lines)
 
@@ -109,6 +116,20 @@ def rows_of(result: TaskResult) -> dict[str, str]:
         "failures": _failures(result),
         "kernel": "-" if result.kernel is None else str(result.kernel),
     }
+
+
+def _estimate(found: Estimated) -> str:
+    """Return an estimate with its parts, the longest first: all but the launch overlap."""
+    longest = sorted(found.parts, key=lambda part: -part[1])
+    told = [
+        f"{name.removesuffix('_s').replace('_', ' ')} {duration(seconds)}"
+        for name, seconds in longest
+    ]
+    counted = "counted by ptxas" if found.assembled else "estimated"
+    return (
+        f"{duration(found.seconds)} by the analytic model, not measured"
+        f" ({', '.join(told)}; {found.registers} registers, {counted})"
+    )
 
 
 def _speedup(result: TaskResult) -> str:

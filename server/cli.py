@@ -98,6 +98,12 @@ def tune(
     out: Annotated[
         Path, typer.Option(help="Folder for the kernels; NAME.zip names the bundle of a model.")
     ] = Path("kernels"),
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile", help="Print the estimate of each kernel for a GPU, and its parts."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search fast kernels for the tasks of FILE and write each as a zip; of a model, one bundle.
@@ -130,11 +136,13 @@ def tune(
         if tuning.is_model(file):
             machine = named_target(target, options.cores)
             require_cpu(machine.kind)
+            check_profile(profile, machine.names[-1], estimated=False)
             tuning.tune_model(file, options, machine, bind, shape, out, as_json)
             return
         dags = read_file(file, pairs(bind, "--bind", int))
         options = replace(options, trials=options.trials_of(len(dags)))
         request = Request.of(options, dags, named_target(target, options.cores))
+        check_profile(profile, target, request.estimated)
         settings = read_settings()
         engine = database(settings)
         store = SqlStore(engine, local_tenant(engine))
@@ -145,7 +153,8 @@ def tune(
                 last = follow(events, report)
         except KeyboardInterrupt:  # the reporter has printed the paths of the written kernels
             raise typer.Exit(INTERRUPTED) from None
-    typer.echo(json.dumps(as_object(last), indent=2) if as_json else as_text(last))
+    told = json.dumps(as_object(last, profile), indent=2) if as_json else as_text(last, profile)
+    typer.echo(told)
     if last.stopped == "interrupted":
         raise typer.Exit(INTERRUPTED)
     if any(result.kernel is None for result in last.results):
@@ -311,8 +320,21 @@ def derivations(file: str, target: str, cores: int, bind: list[str] | None) -> l
     return [derive(d, machine, rules) for d in read_file(file, pairs(bind, "--bind", int))]
 
 
-def as_object(last: Any) -> dict[str, Any]:
-    """Return the object that `tune --json` prints."""
+def check_profile(wanted: bool, target: str, estimated: bool) -> None:
+    """Refuse `--profile` for a target whose candidates are timed.
+
+    Raises:
+        SpecError: there is no estimate to show.
+    """
+    if wanted and not estimated:
+        raise SpecError(
+            f"cannot show estimates for {target} because its candidates are timed; expected"
+            " cuda:sm_80 or cuda:sm_90"
+        )
+
+
+def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
+    """Return the object that `tune --json` prints; with `profile` it has the estimates."""
     return {
         "tasks": [
             {
@@ -327,6 +349,7 @@ def as_object(last: Any) -> dict[str, Any]:
                 "seconds": result.seconds,
                 "verified": result.verified,
                 "estimated": result.estimated,
+                **({"estimate": estimate_of(result)} if profile else {}),
                 "flop": result.flop,
                 "flop_per_s": None if result.rate is None else result.rate.flop_per_s,
                 "effective": result.rate is not None and result.rate.effective,
@@ -345,12 +368,25 @@ def as_object(last: Any) -> dict[str, Any]:
     }
 
 
-def as_text(last: Any) -> str:
+def estimate_of(result: Any) -> dict[str, Any] | None:
+    """Return the object of an estimate; None without a kernel."""
+    found = result.estimate
+    if found is None:
+        return None
+    return {
+        "seconds": found.seconds,
+        "parts": dict(found.parts),
+        "registers": found.registers,
+        "assembled": found.assembled,
+    }
+
+
+def as_text(last: Any, profile: bool = False) -> str:
     """Return the summary that `tune` prints, and a command that loads each kernel."""
     from ansorpy.result import shell_step, summary
 
     steps = [f"next: {shell_step(task.kernel)}" for task in last.results if task.kernel is not None]
-    return "\n".join([summary(last.results), *steps])
+    return "\n".join([summary(last.results, profile), *steps])
 
 
 app.command(rich_help_panel=MODEL)(models.run)

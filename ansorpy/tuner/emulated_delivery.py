@@ -78,8 +78,8 @@ class EmulatedDeliveries:
             if len(failed) >= FINALISTS and candidate != plain:
                 continue
             done = self._delivered(task, candidate, pool, failed)
-            if isinstance(done, Path):
-                return self._result(task, done)
+            if not isinstance(done, Failed):
+                return self._result(task, *done)
             if candidate in task.costs_s:
                 task.discard(candidate, done)
             else:
@@ -88,8 +88,8 @@ class EmulatedDeliveries:
 
     def _delivered(
         self, task: Task, candidate: Candidate, pool: MeasurePool, failed: dict[Program, Failed]
-    ) -> Path | Failed:
-        """Return the zip of a candidate, or the reason why there is none.
+    ) -> tuple[Path, Estimated] | Failed:
+        """Return the zip of a candidate and its estimate, or the reason why there is none.
 
         Args:
             failed: programs that were wrong; a new one is added.
@@ -116,9 +116,9 @@ class EmulatedDeliveries:
             ]
         except BuildError as error:
             return Failed("build", str(error))
-        return paths[0]
+        return paths[0], outcome
 
-    def _result(self, task: Task, kernel: Path) -> TaskResult:
+    def _result(self, task: Task, kernel: Path, estimate: Estimated) -> TaskResult:
         return TaskResult(
             name=task.name,
             key=task.key,
@@ -133,4 +133,5 @@ class EmulatedDeliveries:
             failures=dict(task.failures),
             examples=dict(task.examples),
             estimated=True,
+            estimate=estimate,
         )

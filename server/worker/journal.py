@@ -239,7 +239,7 @@ def note_round(tx: Session, row: JobRow, done: RoundDone, now_s: float) -> None:
 def wire_of(result: TaskResult) -> Mapping[str, Any]:
     """Return the stored form of a result."""
     fields = asdict(result)
-    for name in ("key", "examples", "from_store", "rate"):
+    for name in ("key", "examples", "from_store", "rate", "estimate"):
         del fields[name]
     if not result.estimated:
         del fields["estimated"]  # results of earlier versions have none
