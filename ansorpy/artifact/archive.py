@@ -163,6 +163,13 @@ def _manifest(
     needs = needed_features(kernel.source, target)
     return {
         **about(dag, kernel.buffers, record, target, needs),
+        **raced_fields(dag, record, race),
+    }
+
+
+def raced_fields(dag: Dag, record: Record, race: Race) -> dict[str, Any]:
+    """Return the fields of the manifest of a kernel that was raced: times, checks, rivals."""
+    return {
         "winner": race.winner,
         "delivered": race.delivered,
         "rate": _rate(dag, race),

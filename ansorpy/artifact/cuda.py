@@ -1,8 +1,8 @@
-"""The zip of kernels for a GPU, verified by the emulator and not timed (ADR-0143).
+"""The zip of kernels for a GPU: verified by the emulator and not timed, or raced on a device.
 
-`members` makes its files and the part of the manifest that follows from them; `pack_emulated`
-writes the zip. `driver.py` runs `kernel.ptx` or a cubin by NVIDIA's driver alone; `kernel.py` has
-the same kernels as numba.cuda source in a plain form.
+`members` makes its files and the part of the manifest that follows from them; `pack_emulated` and
+`pack_raced` write the zip (ADR-0143). `driver.py` runs `kernel.ptx` or a cubin by NVIDIA's driver
+alone; `kernel.py` has the same kernels as numba.cuda source in a plain form.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ansorpy.artifact.archive import about, npz, write
+from ansorpy.artifact.archive import about, npz, raced_fields, write
 from ansorpy.artifact.cuda_texts import driver_text, plain_text, reference_text
 from ansorpy.artifact.kernel_file import constant_arrays, make_test, tensors
 from ansorpy.codegen.simt.assemble import assemble
@@ -79,18 +79,9 @@ def members(dag: Dag, program: Program, target: Target, archs: Sequence[str] = (
             if "is not installed" not in str(error):
                 raise
             note = str(error)
-    test = make_test(dag, program.meaning)
     return CudaMembers(
         files,
         {
-            "verified": "emulated",
-            "timed": False,
-            "verification": {
-                "reference": "float64",
-                "inputs": [test.low, test.high],
-                "tolerances": list(test.tolerances),
-                "exact_on_integers_up_to": test.magnitude,
-            },
             "flop": flop_count(dag),
             "constants": list(constants(dag)),
             "cuda": {
@@ -153,10 +144,41 @@ def pack_emulated(
     Raises:
         BuildError: as `members` raises it.
     """
-    made = members(dag, program, target, archs)
-    manifest = {
-        **about(dag, program.buffers, record, target, ()),
-        **made.manifest,
+    test = make_test(dag, program.meaning)
+    fields = {
+        "verified": "emulated",
+        "timed": False,
+        "verification": {
+            "reference": "float64",
+            "inputs": [test.low, test.high],
+            "tolerances": list(test.tolerances),
+            "exact_on_integers_up_to": test.magnitude,
+        },
         "created_s": record.created_s,
     }
+    made = members(dag, program, target, archs)
+    return _written(folder, dag, program, record, target, made, fields)
+
+
+def pack_raced(folder: Path, dag: Dag, program: Program, record: Record, target: Target) -> Path:
+    """Write the zip of a program that a device verified and timed; return its path.
+
+    Args:
+        record: with its race; its id names the zip.
+        program, target: as `members` takes them.
+
+    Raises:
+        BuildError: as `members` raises it.
+    """
+    assert record.race is not None, "only a raced record is timed"
+    fields = {"verified": "device", "timed": True, **raced_fields(dag, record, record.race)}
+    made = members(dag, program, target)
+    return _written(folder, dag, program, record, target, made, fields)
+
+
+def _written(
+    folder: Path, dag: Dag, program: Program, record: Record, target: Target,
+    made: CudaMembers, fields: Mapping[str, Any],
+) -> Path:  # fmt: skip
+    manifest = {**about(dag, program.buffers, record, target, ()), **fields, **made.manifest}
     return write(folder / f"{dag.name}-{record.id[:12]}.zip", made.files, manifest)

@@ -84,7 +84,7 @@ class LoadedKernel:
         tensors = ", ".join(
             f"{t['name']}: {t['dtype']}{t['shape']}" for t in self.manifest["inputs"]
         )
-        if self._on_gpu:
+        if self._on_gpu and not self.manifest.get("timed"):
             return f"<kernel {self.manifest['name']}({tensors}) for a GPU, not timed>"
         best_s = self.manifest["latency_s"]["min"]
         return f"<kernel {self.manifest['name']}({tensors}), {best_s * 1e6:.1f} us>"

@@ -195,7 +195,12 @@ class MeasurePool:
         )
 
     def _begin_peak(self) -> None:
-        """Start to measure the peak of a core; the next call of the slot waits for its end."""
+        """Start to measure the peak of a core; the next call of the slot waits for its end.
+
+        The peak of this processor bounds no kernel for a GPU.
+        """
+        if self.target.kind != "cpu":
+            return
         self.workers.slot.call_in_background(
             CORE_PEAK, self.target, self.settings.run_timeout_s, self._note_peak, fresh=True
         )

@@ -16,13 +16,12 @@ from ansorpy.events import TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.pool import MeasurePool
-from ansorpy.measure.timing.interleave import PairedTimes as Times
-from ansorpy.measure.timing.paired_benchmark import NUMPY
 from ansorpy.measure.verify.inputs import constants
 from ansorpy.records import Race, Record
 from ansorpy.search import Candidate
 from ansorpy.tuner.contestant import Contestant, untuned
-from ansorpy.tuner.ranking import NAIVE, Ranking, rank
+from ansorpy.tuner.ranking import NAIVE, Ranking
+from ansorpy.tuner.settle import settle
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.trust import versions
 from ansorpy.tuner.twins import renamed, schedule_of
@@ -81,29 +80,14 @@ def race(
             test_of(kernel.meaning)
 
     times = pool.race(kernels_of, first_case_s=patience(task), late=late, beside=prepare_files)
-    finished = {name: t for name, t in times.items() if isinstance(t, Times)}
-    failed = {n: one for n, one in (entries | times).items() if isinstance(one, Failed)}
-    without = failed.pop(NUMPY, None)
-    for name, candidate in named.items():
-        if name in failed:
-            task.discard(candidate, failed[name])
-    note = "" if without is None else without.message
-    while any(name in finished for name in fit):
-        ranking = rank(finished, note)
-        entry = fit[ranking.chosen]
+
+    def record(entry: Contestant, ranking: Ranking) -> RaceResult | Failed:
         # The untuned kernel may have run the first case only.
         wrong = pool.verify(entry.kernel) if ranking.chosen == NAIVE else None
-        if wrong is None:
-            test = test_of(entry.kernel.meaning)
-            raced = recorded(task, pool, entry, ranking, test, request, clock())
-            if isinstance(raced, RaceResult):
-                return raced
-            wrong = raced
-        del finished[ranking.chosen]
-        failed[ranking.chosen] = wrong
-        if ranking.chosen in named:
-            task.discard(named[ranking.chosen], wrong)
-    return [one for name, one in failed.items() if name not in named]
+        test = test_of(entry.kernel.meaning)
+        return wrong or recorded(task, pool, entry, ranking, test, request, clock())
+
+    return settle(task, named, entries, times, record)
 
 
 def recorded(

@@ -64,7 +64,7 @@ class SharedPools(Pools):
 
 
 def shared_pools(request: Request, settings: MeasureSettings | None = None) -> Pools:
-    """Return pools for the tasks of a request; those of a GPU estimate and emulate.
+    """Return pools for the tasks of a request.
 
     Without trials nothing needs the runner. The start of a second builder would delay the answers
     of a few tasks.
@@ -73,6 +73,18 @@ def shared_pools(request: Request, settings: MeasureSettings | None = None) -> P
     if not request.trials:
         few = len(request.dags) <= OPEN_POOLS
         settings = replace(settings, runner=False, builders=1 if few else settings.builders)
+    kind, settings = pool_of(request, settings)
+    return SharedPools(request.target, settings, kind)
+
+
+def pool_of(
+    request: Request, settings: MeasureSettings
+) -> tuple[type[MeasurePool], MeasureSettings]:
+    """Return the class and the settings of the pools of a request.
+
+    Candidates run on this processor or on the device of the request; without a device those for a
+    GPU are estimated and emulated.
+    """
     if request.estimated:
-        return SharedPools(request.target, emulated(settings), EstimatePool)
-    return SharedPools(request.target, settings)
+        return EstimatePool, emulated(settings)
+    return MeasurePool, replace(settings, backend=request.device or settings.backend)

@@ -12,6 +12,7 @@ from ansorpy.events import TaskResult
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import Race, Record
 from ansorpy.replay import UNFIT, check_row, plan_from_text
+from ansorpy.tuner import device_race
 from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.final_race import deliver, export_of, result_of
 from ansorpy.tuner.options import TuneOptions, later_budget
@@ -67,6 +68,8 @@ def answer(
 
 def deliver_again(task: Task, record: Record, folder: Path) -> Path | None:
     """Write the zip of a stored race, None if today's code generator makes another kernel."""
+    if task.target.kind == "cuda":
+        return device_race.deliver_again(task, record, folder) if is_current(record) else None
     entry = _again(task, record) if is_current(record) else None
     if entry is None or record.race is None:
         return None

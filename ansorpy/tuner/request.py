@@ -11,6 +11,7 @@ from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
 from ansorpy.tuner.options import MAX_CORES, LocalOptions, TuneOptions, values
+from ansorpy.tuner.targets import device_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Request(LocalOptions):
     `libraries` asks for the verified library of the best candidate of each task, without a race:
     the tasks are parts of a model, whose weights are `weights_bytes` in all: if these exceed the
     last-level cache, calls are timed with cold weights (`measure.timing.cold_weights`).
+    `device` is the back end that runs kernels of a GPU; "" if none does (`targets.device_of`).
     """
 
     dags: tuple[Dag, ...]
@@ -29,6 +31,7 @@ class Request(LocalOptions):
     first_answer: bool = field(default=True, kw_only=True)
     libraries: bool = field(default=False, kw_only=True)
     weights_bytes: int = field(default=0, kw_only=True)
+    device: str = field(default="", kw_only=True)
 
     @staticmethod
     def of(
@@ -40,18 +43,22 @@ class Request(LocalOptions):
         libraries: bool = False,
         weights_bytes: int = 0,
     ) -> "Request":
-        """Return the request with the options of a call or of a stored job."""
+        """Return the request with the options of a call or of a stored job.
+
+        Kernels for the GPU of this machine run on it.
+        """
         told = values(options, LocalOptions)
         return Request(
             dags, target, first_answer=first_answer, libraries=libraries,
-            weights_bytes=weights_bytes, **told,
+            weights_bytes=weights_bytes, device=device_of(target), **told,
         )  # fmt: skip
 
     def __post_init__(self) -> None:
         LocalOptions.__post_init__(self)
         require_back_end(self.target.kind)
-        if self.estimated:
+        if self.target.kind == "cuda":
             require_gpu(self.target)
+        if self.estimated:
             check_estimated(self, self.target.names[-1])
         if self.libraries:
             require_cpu(self.target.kind)
@@ -61,8 +68,8 @@ class Request(LocalOptions):
 
     @property
     def estimated(self) -> bool:
-        """True if trials are estimates: no device of the target can time them (ADR-0143)."""
-        return self.target.kind == "cuda"
+        """True if trials are estimates: no device runs the kernels (ADR-0143)."""
+        return self.target.kind == "cuda" and not self.device
 
 
 def check_estimated(options: TuneOptions, target: str) -> None:

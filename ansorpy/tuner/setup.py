@@ -13,6 +13,7 @@ from ansorpy.cost.model import CostModel
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.errors import SpecError
 from ansorpy.events import Started, TaskResult
+from ansorpy.measure.backend import DEVICE
 from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.records import MemoryStore, Record, RecordStore, default_store
@@ -21,6 +22,7 @@ from ansorpy.target import Target, require_cores
 from ansorpy.tuner import record_lookup
 from ansorpy.tuner.checkpoint import Journal, StoredSearch, StoreJournal
 from ansorpy.tuner.delivery import Deliveries
+from ansorpy.tuner.device_delivery import DeviceDeliveries
 from ansorpy.tuner.emulated_delivery import EmulatedDeliveries
 from ansorpy.tuner.experience import Experience, Transfer
 from ansorpy.tuner.pools import OPEN_POOLS, Pools, shared_pools
@@ -31,6 +33,9 @@ from ansorpy.tuner.search_state import SearchState, StopCriteria
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.time_budget import TimeBudget
 from ansorpy.tuner.twins import leaders, summed, twin_names, united
+from ansorpy.tuner.warm import estimate_keys
+
+AnyDeliveries = Deliveries | EmulatedDeliveries | DeviceDeliveries
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Setup:
     tasks: tuple[Task, ...]  # equal Dags are one task
     weights: Mapping[str, float]  # by task
     known: Mapping[str, Sequence[Record]]  # records of earlier tunings, by task
+    estimates: Mapping[str, Sequence[Record]]  # programs to measure on the device first, by task
     share: int  # trials of each task
     digest: str  # identity of the request
     out: Path
@@ -81,6 +87,8 @@ def prepare(
     """
     if journal is not None and experience is not None:
         raise ValueError("a tuning with a journal starts cold: it has to repeat itself")
+    if store is None and request.device not in ("", DEVICE):
+        raise ValueError(f"times of {request.device} enter no store of a user")
     store = default_store() if store is None else store
     journal = StoreJournal(store) if journal is None else journal
     stored = journal.stored()
@@ -98,6 +106,10 @@ def prepare(
         tasks=tasks,
         weights=weights,
         known={task.name: history(task.key) for task in tasks},
+        estimates={
+            task.name: [record for key in estimate_keys(task) for record in history(key)]
+            for task in (tasks if request.device else ())
+        },
         share=min(-(-request.trials // len(tasks)), request.max_trials_per_task or request.trials),
         digest=record_lookup.request_digest(tasks, request, weights),
         out=out,
@@ -126,7 +138,7 @@ class Context:
     model: CostModel
     pools: Pools
     budget: TimeBudget
-    deliveries: Deliveries | EmulatedDeliveries
+    deliveries: AnyDeliveries
     transfer: Transfer
     clock: Callable[[], float]
 
@@ -144,22 +156,13 @@ class Context:
         taught = request.transfer and not request.fresh
         transfer = Transfer(setup.experience, request.target, request.seed, taught)
         model = model or default_model(request.target, request.seed, transfer.prior)
-        hasty = not request.trials
-        races = setup.stored.races
-        deliveries: Deliveries | EmulatedDeliveries = (
-            EmulatedDeliveries(pools, setup.out, budget)
-            if request.estimated
-            else Deliveries(
-                pools, setup.journal, setup.digest, setup.out, budget, hasty, races,
-                request.libraries,
-            )
-        )  # fmt: skip
+        deliveries = deliveries_of(request, setup, pools, budget)
         return Context(setup, tasks, model, pools, budget, deliveries, transfer, clock)
 
     def openings(self, request: Request) -> dict[str, Opening]:
         """Return how to open the search space of each task."""
         resumed = {name for name, _ in self.setup.stored.rounds}
-        quick = request.first_answer and not request.estimated
+        quick = request.first_answer and request.target.kind == "cpu"
         few = quick and len(self.tasks) <= OPEN_POOLS
         whole = bool(request.trials) and not self.budget.hurried
         found = {}
@@ -189,6 +192,19 @@ class Context:
         )
         seed, budget, clock = request.seed, self.budget, self.clock
         return SearchState(self.tasks, settings, weights, seed, criteria, budget, clock)
+
+
+def deliveries_of(
+    request: Request, setup: Setup, pools: Pools, budget: TimeBudget
+) -> AnyDeliveries:
+    """Return the deliveries of the kernels of a request."""
+    journal, digest, out, races = setup.journal, setup.digest, setup.out, setup.stored.races
+    if request.estimated:
+        return EmulatedDeliveries(pools, out, budget)
+    if request.device:
+        return DeviceDeliveries(pools, journal, digest, out, budget, races)
+    hasty = not request.trials
+    return Deliveries(pools, journal, digest, out, budget, hasty, races, request.libraries)
 
 
 def default_model(target: Target, seed: int, prior: CostModel | None = None) -> CostModel:

@@ -2,6 +2,7 @@
 
 from ansorpy.codegen.simt.device.present import present_gpu
 from ansorpy.errors import SpecError
+from ansorpy.measure.backend import DEVICE
 from ansorpy.measure.host import local_target
 from ansorpy.records import target_digest
 from ansorpy.target import GPU_NAMES, Target, cuda_target, listed, parse_target, unknown_target
@@ -28,16 +29,24 @@ def named_target(name: str, cores: int) -> Target:
 
 
 def named_gpu(arch: str) -> Target:
-    """Return the target of a GPU; without an architecture, of the present GPU.
+    """Return the target of the present GPU if it has the architecture, else of a preset.
+
+    Args:
+        arch: such as `sm_90`; "" names the present GPU.
 
     Raises:
         SpecError: the architecture has no preset, or no GPU is present.
     """
-    if arch:
-        return cuda_target(arch)
     found = present_gpu()
+    if arch and (found is None or found.cpu != arch):
+        return cuda_target(arch)
     if found is None:
         raise SpecError(
             f"cannot use target cuda because no GPU is present; expected {listed(GPU_NAMES)}"
         )
     return found
+
+
+def device_of(target: Target) -> str:
+    """Return the back end that runs kernels of a GPU; "" if that GPU is not in this machine."""
+    return DEVICE if target.kind == "cuda" and target == present_gpu() else ""

@@ -82,10 +82,13 @@ def run(
 
 def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterator[Event]:
     """Open the search space of a task: a promising part, the first answer from it, the rest."""
+    setup = context.setup
     if how.first_answer:
         context.deliveries.open_pool(task)
     yield open_plans(context, task, first_answer.PLANS)
-    yield from warm.start(task, context.setup.known[task.name], context.setup.share)
+    yield from warm.start(
+        task, setup.known[task.name], setup.share, setup.estimates.get(task.name, ())
+    )
     if how.first_answer:
         yield from context.deliveries.first_answer(task, context.model, seed)
     if how.all_plans:

@@ -11,13 +11,15 @@ from typing import Final
 from ansorpy.errors import RecordError, shown
 from ansorpy.events import Seeded
 from ansorpy.frontends.json.strict import parse_json
-from ansorpy.measure.outcome import Measured
+from ansorpy.gpus import PRESETS
+from ansorpy.measure.outcome import Estimated, Measured
 from ansorpy.plan.bind import bind
 from ansorpy.plan.flatten import flattened
-from ansorpy.records import Record
+from ansorpy.records import Record, task_key
 from ansorpy.replay import UNFIT, check_row, plan_from_text, plan_text
 from ansorpy.search import Candidate
 from ansorpy.state.text import steps_to_json
+from ansorpy.target import gpu_target
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.trust import is_trusted
 
@@ -27,25 +29,55 @@ LOOKED_AT: Final = 32  # programs; to replay one takes some 10 ms
 NOTES: Final = 3  # reasons that are told
 
 
-def start(task: Task, records: Sequence[Record], trials: int) -> Iterator[Seeded]:
-    """Load the trusted records of a task and defer programs of the others to its first round."""
+def estimate_keys(task: Task) -> tuple[str, ...]:
+    """Return the keys of estimates for the GPU of a task and for the preset of its kind."""
+    preset = PRESETS.get(task.target.cpu)
+    targets = [task.target, *([] if preset is None else [gpu_target(task.target.cpu, preset)])]
+    keys = (task_key(task.workload, one, bool(task.cold_bytes), estimated=True) for one in targets)
+    return tuple(dict.fromkeys(keys))
+
+
+def start(
+    task: Task, records: Sequence[Record], trials: int, estimates: Sequence[Record] = ()
+) -> Iterator[Seeded]:
+    """Load the trusted records of a task and defer programs of the others to its first round.
+
+    Args:
+        estimates: of the task, which a device is going to measure.
+    """
     task.load_records(records)
-    reasons = seed(task, records, trials)
+    reasons = seed(task, records, trials, estimates)
     if task.held or reasons:
         yield Seeded(task.name, len(task.held), reasons)
 
 
-def seed(task: Task, records: Sequence[Record], trials: int) -> tuple[str, ...]:
+def seed(
+    task: Task, records: Sequence[Record], trials: int, estimates: Sequence[Record] = ()
+) -> tuple[str, ...]:
     """Hold the programs of untrusted records, the fastest by their claims, for the first round.
+
+    Those of estimates follow, the least first.
 
     Args:
         trials: of the task; the programs take at most a quarter of them.
+        estimates: as of `start`.
 
     Returns:
         Why others cannot be replayed, a few of the reasons.
     """
     most = min(SEEDS, trials // SHARE)
-    claimed = _by_claim(record for record in records if not is_trusted(record))
+    claimed = _by_claim(
+        (record.outcome.best_s, record)
+        for record in records
+        if not is_trusted(record)
+        and isinstance(record.outcome, Measured)
+        and not record.outcome.aborted
+    )
+    claimed += _by_claim(
+        (record.outcome.cost_s, record)
+        for record in estimates
+        if isinstance(record.outcome, Estimated)
+    )
     sketches = _sketches(task) if claimed and most else frozenset()
     notes: list[str] = []
     for record in claimed[:LOOKED_AT]:
@@ -61,15 +93,12 @@ def seed(task: Task, records: Sequence[Record], trials: int) -> tuple[str, ...]:
     return tuple(notes[:NOTES])
 
 
-def _by_claim(records: Iterable[Record]) -> list[Record]:
-    """Return one record of every (plan, row) that claims a complete time, the fastest first."""
-    timed = [
-        (record.best_s, record)
-        for record in records
-        if isinstance(record.outcome, Measured) and not record.outcome.aborted
+def _by_claim(claims: Iterable[tuple[float, Record]]) -> list[Record]:
+    """Return one record of every (plan, row), the least claim first."""
+    ordered = sorted(claims, key=lambda pair: pair[0])
+    return list({(record.plan, record.row): record for _, record in reversed(ordered)}.values())[
+        ::-1
     ]
-    timed.sort(key=lambda pair: pair[0] or 0.0)
-    return list({(record.plan, record.row): record for _, record in reversed(timed)}.values())[::-1]
 
 
 def _sketches(task: Task) -> frozenset[str]:

@@ -222,8 +222,13 @@ def task_reply(
 
 
 def is_estimated(row: JobRow) -> bool:
-    """Return whether candidates of a job are estimated, so that it has no times."""
-    return row.target in GPU_NAMES
+    """Return whether candidates of a job are estimated, so that it has no times.
+
+    The worker tells it with each round and result; before, a named GPU counts as absent.
+    """
+    tasks = (*json.loads(row.progress).values(), *json.loads(row.results))
+    told = [bool(one.get("estimated")) for one in tasks if "trials" in one]
+    return any(told) if told else row.target in GPU_NAMES
 
 
 def job_summary(row: JobRow) -> JobSummary:

@@ -126,12 +126,10 @@ def _fail(leased: LeasedJob, reason: str) -> None:
 def load_engine(settings: ServiceSettings) -> Tune:
     """Import the engine, and return the function that tunes a submission."""
     from ansorpy.cost import gbm
-    from ansorpy.measure import estimates, pool
     from ansorpy.measure.host import local_target
     from ansorpy.measure.timing.settings import MeasureSettings
     from ansorpy.server.worker.model_tuning import tune_model
-    from ansorpy.target import GPU_NAMES
-    from ansorpy.tuner.pools import Pools, shared_pools
+    from ansorpy.tuner.pools import Pools, pool_of, shared_pools
     from ansorpy.tuner.request import Request
     from ansorpy.tuner.targets import named_gpu
     from ansorpy.tuner.tune import run
@@ -145,14 +143,12 @@ def load_engine(settings: ServiceSettings) -> Tune:
         if isinstance(journal, ModelJournal):
             pools = lambda asked: shared_pools(asked, measuring)  # noqa: E731
             return tune_model(submission, journal, out, pools)
-        gpu = submission.target in GPU_NAMES
-        arch = submission.target.partition(":")[2]
-        machine = named_gpu(arch) if gpu else local_target(submission.cores)
+        kind, _, arch = submission.target.partition(":")
+        machine = named_gpu(arch) if kind == "cuda" else local_target(submission.cores)
         # Not the first answer: a kernel of the service has a kernel.py.
         request = Request.of(submission, submission.dags, machine, first_answer=False)
-        kind = estimates.EstimatePool if gpu else pool.MeasurePool
-        measuring = estimates.emulated(measuring) if gpu else measuring
-        open_pool = lambda dag, target: kind(dag, target, measuring)  # noqa: E731
+        opened, measuring = pool_of(request, measuring)
+        open_pool = lambda dag, target: opened(dag, target, measuring)  # noqa: E731
         return run(request, store=journal, out=out, pools=lambda: Pools(open_pool), journal=journal)
 
     return tune
