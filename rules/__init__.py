@@ -2,7 +2,8 @@
 
 RELEASED_CPU and RELEASED_CUDA have the orders and parameters of the released auto-scheduler
 (ansor.md B3), whose golden sketch counts hold with exactly these sets. CPU and CUDA put our own
-rules in front of them; do the same with yours: `(Mine(), *CPU)`.
+rules in front of them; do the same with yours: `(Mine(), *CPU)`. CUDA has another structure: its
+threads are inside of the outer reduce loops, so that all of a block share one copy of an operand.
 
 Rules that change the rounding of results are in sets of their own, one per name that a request
 may allow; they are tried before the others.
@@ -68,7 +69,11 @@ CUDA: tuple[Rule, ...] = (
     KeepRow(),
     SplitReduction(),
     # The threads that share a reduction are a choice of the plan, its lane axis.
-    *(rule for rule in RELEASED_CUDA if not isinstance(rule, CrossThreadReduction)),
+    *(rule for rule in RELEASED_CUDA[:-3] if not isinstance(rule, CrossThreadReduction)),
+    # block | step of the reduction | quads | threads | reduction within a step | own elements
+    TilingWithFusion("SRSTRS", levels=(1,), alone=True),
+    Tiling("SRSTRS"),
+    Skip(),
 )
 
 __all__ = [

@@ -52,7 +52,7 @@ class TilingWithFusion(Rule):
         assert host is not None  # as `explain` found
         tiled = tile(at.state, at.name, self.structure)
         for level in self.levels:
-            if self.structure[level - 1] not in "Ss":
+            if self.structure[level - 1] not in "SsTt":
                 continue
             state = follow(tiled, host, level)
             loop = state.stage(host).loops[level * len(tiled.axes) - 1].name

@@ -39,12 +39,20 @@ class LoopKind(Enum):
     PARALLEL = "parallel"  # independent tasks; only as the outermost loops of a phase
     VECTOR = "vector"  # along vector lanes; a pass turns it into a Tile
     UNROLL = "unroll"  # written out; a pass turns it into a dimension of a Tile
+    THREAD = "thread"  # one iteration per thread of a block; becomes a lane of a Tile
+    SHARE = "share"  # elements that the threads of a block share out among themselves
     GROUP = "group"  # groups of DOT steps that a matrix instruction may sum; just around DOT
     DOT = "dot"  # steps of a sum for a dot-product instruction; innermost, of constant extent
 
 
 # The kinds of loops that become dimensions or lanes of a Tile.
-WRITTEN_OUT: Final = (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.GROUP, LoopKind.DOT)
+WRITTEN_OUT: Final = (
+    LoopKind.UNROLL,
+    LoopKind.VECTOR,
+    LoopKind.THREAD,
+    LoopKind.GROUP,
+    LoopKind.DOT,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@ Constants and sums in indices are folded when a program is printed (`codegen`); 
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from ansorpy.loopir.nodes import Program
 from ansorpy.loopir.passes.bind_sizes import bind_sizes
 from ansorpy.loopir.passes.drop_masks import drop_masks
 from ansorpy.loopir.passes.hoist import hoist
+from ansorpy.loopir.passes.hoist_alloc import hoist_alloc
 from ansorpy.loopir.passes.hoist_init import hoist_init
 from ansorpy.loopir.passes.non_temporal_stores import non_temporal_stores
 from ansorpy.loopir.passes.normalize_parallel import normalize_parallel
@@ -19,11 +21,15 @@ from ansorpy.loopir.passes.prefetch import prefetch
 from ansorpy.loopir.passes.promote_accumulators import promote_accumulators
 from ansorpy.loopir.passes.reuse_window import reuse_window
 from ansorpy.loopir.passes.scalar_replacement import held_vectors, scalar_replacement
+from ansorpy.loopir.passes.share import share
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.passes.transpose_blockwise import transpose_blockwise
 from ansorpy.loopir.passes.unroll import unroll
+from ansorpy.loopir.passes.vectors import vectors
 from ansorpy.loopir.passes.zero_init import zero_init
 from ansorpy.target import Target
+
+BLOCKS: Final = 2**31 - 1  # blocks of one launch at most
 
 
 def lower_for_cpu(
@@ -86,21 +92,27 @@ def lower_for_cuda(
     # Before loops are split: the guard `var == 0` of an initialisation is still a single one.
     yield "hoist_init", (program := hoist_init(program))
     # Before peeling: a block must hold whole tiles and their tail.
-    yield "normalize_parallel", (program := normalize_parallel(program))
+    yield "normalize_parallel", (program := normalize_parallel(program, BLOCKS))
     # Before peeling: the middle part then has no boundary condition, and peeling repeats none.
     yield "partition_boundary", (program := partition_boundary(program))
     # Before tiling: a register tile has a constant extent.
     yield "peel", (program := peel(program))
     # After peeling, which adds conditions; before tiling, which turns conditions into masks.
     yield "hoist", (program := hoist(program))
+    # After peeling, which decides extents; before tiling, which takes loops of threads.
+    yield "share", (program := share(program))
     # The border between loops over elements and tiles: a vector loop becomes threads.
     yield "tile", (program := tile(program, target))
     # Before accumulators are promoted: scratch that is one tile is in registers, not shared memory.
     held = held_vectors(target)
-    yield "scalar_replacement", (program := scalar_replacement(program, held))
+    yield "scalar_replacement", (program := scalar_replacement(program, held, threads=True))
     # Before masks are dropped: only register tiles may hold lanes that no store reads.
     yield "promote_accumulators", (program := promote_accumulators(program))
     # Before unrolling, which takes tiles without masks only.
     yield "drop_masks", (program := drop_masks(program))
-    # Last: after all passes that look for a loop around one tile.
-    yield "unroll", unroll(program, budgets, target.registers)
+    # After all passes that look for a loop around one tile.
+    yield "unroll", (program := unroll(program, budgets, target.registers))
+    # Shared memory is given out per kernel, and peeling has left several allocations.
+    yield "hoist_alloc", (program := hoist_alloc(program))
+    # Widths of accesses come last: they change no statement that a pass above looks for.
+    yield "vectors", vectors(program)

@@ -171,7 +171,7 @@ def _enter_for(stmt: For, at: _Place) -> _Place:
             return replace(inner, outermost=False)
         case LoopKind.DOT if not isinstance(stmt.extent, Const) or not isinstance(stmt.body, Store):
             raise LoweringError("a dot loop has a number for its extent, and one store in it")
-        case LoopKind.VECTOR | LoopKind.UNROLL | LoopKind.GROUP | LoopKind.DOT:
+        case _:
             if at.level == "tiled":
                 raise LoweringError(f"a {stmt.kind.value} loop is left after tiling")
             vector = stmt.kind is LoopKind.VECTOR

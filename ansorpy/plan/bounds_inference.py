@@ -52,10 +52,10 @@ class BoundsInference:
             LoweringError: the stage is attached where a consumer cannot see it.
         """
         work = self.works[name]
-        whole = {axis: AxisSpan(ZERO, Const(n), Const(n)) for axis, n in work.axes}
+        every = {axis: AxisSpan(ZERO, Const(n), Const(n)) for axis, n in work.axes}
         place = self.location[name]
         if not isinstance(place, Attached):
-            return whole
+            return every
         fixed = self._fixed(place)
         for consumer in self.works.values():
             if any(read.tensor == name for read in consumer.reads):
@@ -65,10 +65,11 @@ class BoundsInference:
         for axis, extent in work.axes:
             found = reach.get(axis)
             if found is None:
-                answer[axis] = whole[axis]
+                answer[axis] = every[axis]
                 continue
             base = add(found.base, Const(found.shift))
-            width = least(found.width, Const(extent))
+            whole = any(part.whole for part in self.domains[place.stage].parts)
+            width = found.width if whole else least(found.width, Const(extent))
             answer[axis] = AxisSpan(base, width, Const(extent), found.left)
         return answer
 
@@ -143,7 +144,9 @@ def _inside(domain: Domain, axis: str, fixed: frozenset[str]) -> Reach | None:
         return None  # an inner loop is fixed and an outer one is not: not an interval
     if not outside:
         return Reach(span.base, span.width, left=span.left)
-    width = least(outside[-1].stride, span.width)
+    width = outside[-1].stride
+    if not any(part.whole for part in parts):  # loops that run on past the span need room
+        width = least(width, span.width)
     if span.is_whole:
         return Reach(domain.offset(axis, outside), width)
     left = span.limit  # blocks within a block: the last one may be partial

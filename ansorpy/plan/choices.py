@@ -102,6 +102,8 @@ def _stage_options(
             continue
         parallel = tasks(context, stage) if isinstance(place, Root) else [0]
         lanes = _lanes(context, stage, chosen)
+        if stage.name in context.blocks or context.blocks.host(place):
+            lanes = [(None, ())]  # its lanes are threads
         free = [option for option in lanes if option[0] not in pinned(context, stage, place)]
         for j, (lane, pack) in enumerate(free or lanes):
             for k, count in enumerate(parallel):

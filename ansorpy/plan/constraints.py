@@ -11,6 +11,7 @@ from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.plan.domain import Domain
 from ansorpy.plan.params import instruction_block
 from ansorpy.plan.plan import Size
+from ansorpy.plan.thread_blocks import block_limits, thread_blocks
 from ansorpy.plan.threads import kept_rows, row_registers
 from ansorpy.plan.vectorize import lanes_of
 from ansorpy.state.state import Attached, Dotted, State
@@ -42,12 +43,16 @@ def constraints(
         last = Var(group[-1].name)
         limit = mul(ceildiv(Const(group[0].extent), last), last)
         answer.append(Binary("le", tile, limit))
+    blocks = thread_blocks(state)
     for name, made in domains.items():
-        answer += _in_registers(made, state.stage(name).dot, target)
+        if name in blocks.tiled:
+            answer += block_limits(made, target)
+        elif name not in blocks:
+            answer += _in_registers(made, state.stage(name).dot, target)
     attached = {s.name for s in state.stages if isinstance(s.location, Attached)}
     in_order = {s.name: domains[s.name] for s in state.stages if s.name in domains}
     answer += row_registers(in_order, frozenset(attached), sizes)
-    scratch = _scratch(program, frozenset(kept_rows(domains, frozenset(attached))))
+    scratch = _scratch(program, blocks.tiled | kept_rows(domains, frozenset(attached)).keys())
     if scratch is not None:
         answer.append(Binary("le", scratch, Const(min(target.l2_bytes, SCRATCH_BYTES))))
     return tuple(answer)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ansorpy.expr.build import ONE, ZERO, add, ceildiv, floordiv, least, mod, mul, product, sub
-from ansorpy.expr.expr import Const, Expr, Var
+from ansorpy.expr.expr import Binary, Const, Expr, Var
 from ansorpy.loopir.nodes import LoopKind
 from ansorpy.plan.inline import KEPT, Work
 from ansorpy.state.axis import AxisKind, Loop
@@ -14,7 +14,11 @@ from ansorpy.state.state import Stage
 
 @dataclass(frozen=True, slots=True)
 class AxisPart:
-    """One loop, whose variable counts steps of `stride` along `axis`."""
+    """One loop, whose variable counts steps of `stride` along `axis`.
+
+    A `whole` loop runs `length` times, past the end of its axis if need be; the stage then has a
+    condition (`Domain.within`).
+    """
 
     var: str
     loop: str  # the name of the loop in the State, to which stages are attached
@@ -23,6 +27,7 @@ class AxisPart:
     length: Expr | None  # None for the outermost part, which covers the rest of the axis
     reduce: bool
     kind: LoopKind = LoopKind.SERIAL
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,8 @@ class Domain:
 
     def extent(self, part: AxisPart, zeroed: bool = False) -> Expr:
         """Return the extent of a loop; with `zeroed`, outer reduce loops of its axis are at 0."""
+        if part.whole and part.length is not None:
+            return part.length
         left = self.spans[part.axis].limit
         for other in self.of_axis(part.axis):
             if other.var == part.var:
@@ -101,6 +108,17 @@ class Domain:
                 left = sub(left, mul(Var(other.var), other.stride))
         whole = ceildiv(left, part.stride)
         return whole if part.length is None else least(part.length, whole)
+
+    @property
+    def within(self) -> tuple[Expr, ...]:
+        """The conditions that hold at elements that are to be computed."""
+        answer = []
+        for axis in dict.fromkeys(part.axis for part in self.parts if part.whole):
+            offset: Expr = ZERO
+            for part in self.of_axis(axis):
+                offset = add(offset, mul(Var(part.var), part.stride))
+            answer.append(Binary("lt", offset, self.spans[axis].limit))
+        return tuple(answer)
 
     def with_parts(self, parts: tuple[AxisPart, ...]) -> "Domain":
         """Return the domain with other parts."""

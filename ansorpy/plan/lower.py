@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ansorpy.errors import LoweringError
 from ansorpy.expr.build import ZERO, sub
@@ -17,7 +18,7 @@ from ansorpy.expr.expr import (
     transform,
 )
 from ansorpy.expr.identity import identity
-from ansorpy.expr.products import is_zero
+from ansorpy.expr.products import conjunction, is_zero
 from ansorpy.loopir.nodes import (
     Alloc,
     Buffer,
@@ -40,6 +41,7 @@ from ansorpy.plan.pack import Pack, pack_of, pack_phase, packed_index
 from ansorpy.plan.params import params
 from ansorpy.plan.plan import Plan, StageChoice
 from ansorpy.plan.row_blocking import with_row_blocks
+from ansorpy.plan.thread_blocks import ThreadBlocks, thread_blocks, with_threads
 from ansorpy.plan.vectorize import LaneReduce, vectorize, with_steps
 from ansorpy.state.query import fixed_sizes
 from ansorpy.state.state import Attached, Combine, Root, State
@@ -79,6 +81,11 @@ class Lowering:
     layouts: dict[str, Layout] = field(default_factory=dict)
     packs: dict[tuple[str, str], Pack] = field(default_factory=dict)
     forwards: Mapping[str, Forward] = field(default_factory=dict)
+
+    @cached_property
+    def blocks(self) -> ThreadBlocks:
+        """The stages that belong to blocks of threads."""
+        return thread_blocks(self.state)
 
     @property
     def forwarded(self) -> frozenset[str]:
@@ -166,6 +173,7 @@ def _make_domains(work: Lowering) -> None:
         if stage.dot is not None:
             made = with_steps(made, stage.dot.step, stage.dot.group)
         made = with_row_blocks(made, work.choice, work.works)
+        made = with_threads(made, stage, work.blocks, location[stage.name])
         work.domains[stage.name] = made
         if lane is not None:
             work.lanes[stage.name] = lane
@@ -288,13 +296,19 @@ def _update(work: Lowering, each: Work, lane: LaneReduce | None) -> Stmt:
     buffers, index = _target(work, each)
     if lane is not None:
         buffers, index = lane.names, (Var(lane.part.var),)
+    within = work.domains[each.name].within
     match values:
         case (Select(cond=cond, then=term, other=other),) if (
             each.combiner == "sum" and is_zero(other) and not reads(cond)
         ):
-            return If(cond, Store(buffers, index, (term,), each.combiner))
+            return _only((*within, cond), Store(buffers, index, (term,), each.combiner))
         case _:
-            return Store(buffers, index, values, each.combiner)
+            return _only(within, Store(buffers, index, values, each.combiner))
+
+
+def _only(conds: tuple[Expr, ...], stmt: Stmt) -> Stmt:
+    """Return a statement that runs only if all conditions hold."""
+    return If(conjunction(conds), stmt) if conds else stmt
 
 
 def _start(work: Lowering, each: Work) -> tuple[Expr, ...]:
@@ -310,7 +324,7 @@ def _initial(
     """Return the nest that initialises the accumulators, if every outer reduce loop is at 0."""
     made = work.domains[each.name]
     buffers, index = _target(work, each)
-    stmt: Stmt = Store(buffers, index, _start(work, each))
+    stmt = _only(made.within, Store(buffers, index, _start(work, each)))
     for part in reversed(inner):
         stmt = For(part.var, made.extent(part, zeroed=True), stmt, part.kind)
     cond: Expr | None = None

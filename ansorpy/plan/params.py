@@ -8,6 +8,7 @@ from ansorpy.loopir.nodes import LoopKind
 from ansorpy.plan.domain import AxisPart, Domain
 from ansorpy.plan.plan import Size
 from ansorpy.plan.row_blocking import row_counts
+from ansorpy.plan.thread_blocks import thread_blocks
 from ansorpy.plan.threads import thread_sizes
 from ansorpy.plan.vectorize import lanes_of
 from ansorpy.state.state import Dotted, Partial, State
@@ -20,6 +21,7 @@ VECTORS: Final = (1, 2, 4, 8)  # vectors per iteration of an untiled vector loop
 def params(state: State, domains: Mapping[str, Domain], target: Target) -> tuple[Size, ...]:
     """Return the sizes in column order: by stage, then by axis, then from the outer part in."""
     answer: list[Size] = []
+    blocks = thread_blocks(state)  # the steps of a reduction are written out there
     for stage in state.stages:
         if stage.name not in domains:
             continue
@@ -34,7 +36,8 @@ def params(state: State, domains: Mapping[str, Domain], target: Target) -> tuple
                 answer.append(Size(rows.name, "rows", values=row_counts(made, part.axis)))
             if part.length == vec:
                 answer.append(Size(vec.name, "vector", values=_steps(made, part.axis, lanes)))
-        if any(part.reduce and not _whole_lanes(part) for part in made.parts):
+        reduced = any(part.reduce and not _whole_lanes(part) for part in made.parts)
+        if reduced and stage.name not in blocks:
             answer.append(Size(f"{stage.name}.unroll", "unroll", values=UNROLL_VALUES))
     return (*answer, *thread_sizes(domains, target))
 

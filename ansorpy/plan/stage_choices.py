@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from ansorpy.expr.expr import Call, Expr, Var, walk
@@ -9,6 +10,7 @@ from ansorpy.expr.intervals import linear
 from ansorpy.plan.inline import KEPT, Work
 from ansorpy.plan.pack import indexed_by, packable
 from ansorpy.plan.plan import StageChoice
+from ansorpy.plan.thread_blocks import ThreadBlocks, thread_blocks
 from ansorpy.plan.thread_lanes import thread_lanes
 from ansorpy.state.axis import AxisKind, Loop
 from ansorpy.state.state import (
@@ -37,6 +39,11 @@ class SketchContext:
     state: State
     works: Mapping[str, Work]
     target: Target
+
+    @cached_property
+    def blocks(self) -> ThreadBlocks:
+        """The stages that belong to blocks of threads."""
+        return thread_blocks(self.state)
 
     def consumers(self, name: str) -> tuple[str, ...]:
         """Return the stages with loops that read a stage."""
@@ -368,6 +375,8 @@ def tasks(context: SketchContext, stage: Stage) -> list[int]:
         return [0]
     if any(loop.length is not None for loop in stage.loops):
         outer = sum(1 for loop in leading if loop.length is None)
+        if stage.name in context.blocks.following:
+            return [outer]
         return list(dict.fromkeys([outer, 1, min(len(leading), outer + 1)]))
     count = 1
     while (

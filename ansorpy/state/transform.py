@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from ansorpy.state.axis import AxisKind, Loop
 from ansorpy.state.state import State
-from ansorpy.state.steps import FollowSplit, Fuse, Reorder, Split
+from ansorpy.state.steps import Annotate, FollowSplit, Fuse, Reorder, Split
 from ansorpy.te.dag import Compute
 
 Lengths: TypeAlias = tuple[int, ...]
@@ -30,9 +30,11 @@ def tile(
 
     "SSRSRS" turns i, j, k into i.0 j.0 | i.1 j.1 | k.0 | i.2 j.2 | k.1 | i.3 j.3. A loop named in
     `attrs.no_split_inner` stays whole, in the innermost band of its kind. The inner parts of a
-    loop named in `fixed` have those lengths, 0 for an open one.
+    loop named in `fixed` have those lengths, 0 for an open one. A band T is a spatial one whose
+    loops are annotated `thread`.
     """
-    letters = structure.lower()
+    threads = structure.lower().replace("r", "").find("t")
+    letters = structure.lower().replace("t", "s")
     whole = _whole_axes(state, stage)
     bands: dict[AxisKind, list[list[str]]] = {
         kind: [[] for _ in range(letters.count(kind.value))] for kind in AxisKind
@@ -55,7 +57,10 @@ def tile(
             bands[loop.kind][-1].insert(0, loop.name)
     queues = {kind: iter(levels) for kind, levels in bands.items()}
     order = tuple(name for letter in letters for name in next(queues[AxisKind(letter)]))
-    return Tiled(_reordered(state, stage, order), stage, tuple(axes))
+    state = _reordered(state, stage, order)
+    for axis in axes if threads >= 0 else ():
+        state = state.do(Annotate(stage, f"{axis}.{threads}", "thread"))
+    return Tiled(state, stage, tuple(axes))
 
 
 def follow(tiled: Tiled, consumer: str, levels: int) -> State:

@@ -205,7 +205,8 @@ class SourceWriter(KernelWriter):
         looped = [(name, n) for name, n in stmt.dims if not across and (name in kept or whole)]
         with self._loops(looped, table) as inner:
             rest = tuple(one for one in stmt.dims if one not in looped)
-            super().thread_tile(replace(stmt, dims=rest), inner, across)
+            plain = replace(stmt, dims=rest, access_width=1)
+            super().thread_tile(plain, inner, across)
 
     @contextmanager
     def _loops(self, dims: list[tuple[str, int]], table: SymbolTable) -> Iterator[SymbolTable]:

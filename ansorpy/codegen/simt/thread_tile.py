@@ -1,11 +1,14 @@
 """One tile operation, written out for one thread of a block."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any, Final
 
+from llvmlite import ir
+
 from ansorpy.codegen.simd.expansion import Expansion
-from ansorpy.codegen.simd.kinds import COMPUTED, constant
-from ansorpy.codegen.simd.tile import SimdTile
+from ansorpy.codegen.simd.kinds import BYTES, COMPUTED, I32, STORED, constant, vector
+from ansorpy.codegen.simd.tile import SimdTile, TileExpr, preorder
 from ansorpy.codegen.simd.values import Index, Point
 from ansorpy.codegen.simt.collectives import WARP, ThreadBlock
 from ansorpy.codegen.text_builder import type_text
@@ -25,6 +28,7 @@ class ThreadTile(Expansion):
         block: the threads.
         among: the number of threads that have a lane; 0: the tile has no lane.
         across: whether the tile is a reduction over the lanes.
+        wide: the neighbouring elements that a thread loads or stores at once, at most.
     """
 
     def __init__(
@@ -36,9 +40,11 @@ class ThreadTile(Expansion):
         block: ThreadBlock,
         among: int,
         across: bool,
+        wide: int = 1,
     ) -> None:
         super().__init__(tile, block.b, values, shared, hoisted)
         self.block, self.among, self.inside = block, among, across
+        self.wide, self.grouped = wide, dict[str, bool]()
         self.to_memory = not tile.results
         own = any(self.written & value.reads for value in tile.values)
         self.waits = tile.mask is None and not own  # a masked store lies in its own branch
@@ -58,6 +64,62 @@ class ThreadTile(Expansion):
         count = self.among or (1 if self.to_memory else self.block.threads)
         self.in_threads(count, self.body)
         return self.values
+
+    def body(self) -> None:
+        """Emit the statement for every point of the dims, by groups of neighbours if it can."""
+        tile = self.tile
+        last, extent = tile.dims[-1] if tile.dims else ("", 0)
+        apart = tile.mask is None or last not in tile.mask.uses
+        plain = self.wide > 1 and not tile.combiner and self.to_memory and len(tile.targets) == 1
+        if not (plain and extent == self.wide and apart and self.in_groups(tile.targets[0], last)):
+            super().body()
+            return
+        for point in points(list(tile.dims[:-1])):
+            first = {**point, last: (0,)}
+            cond = True if tile.mask is None else self.eval(tile.mask, first)
+            if cond is True:
+                self.store_group(point, last)
+            elif cond is not False:
+                with self.when(cond.ir):
+                    self.store_group(point, last)
+
+    def store_group(self, point: Point, last: str) -> None:
+        """Store neighbours along the last dim at once."""
+        (target,), (value,), (dtype,) = self.tile.targets, self.tile.values, self.dtypes
+        name, stored = target.args[0], self.tile.of(target).dtype
+        group: Any = ir.Constant(vector(STORED[stored], self.wide), ir.Undefined)
+        for k in range(self.wide):
+            new = self.stored(self.typed(value, dtype, {**point, last: (k,)}), stored)
+            group = self.b.insert_element(group, new, ir.Constant(I32, k))
+        place = self.address(name, stored, self.index(target.args[1], {**point, last: (0,)}))
+        self.b.store(group, place, align=self.wide * BYTES.get(stored, 1))
+
+    def in_groups(self, access: TileExpr, along: str = "") -> bool:
+        """Return True if an access to memory runs in aligned groups along a dim of the tile."""
+        tile, wide = self.tile, self.wide
+        if tile.of(access).shape is not None:
+            return False
+        slopes = {name: tile.slope(access.args[1], name) for name, _ in tile.dims}
+        near = [name for name, n in tile.dims if slopes[name] == 1 and n % wide == 0]
+        if not near or (along and along not in near):
+            return False
+        others = [slope for name, slope in slopes.items() if name != (along or near[0])]
+        first = self.index(access.args[1], {name: (0,) for name, _ in tile.dims})
+        if not isinstance(first, Index) or None in others:
+            return False
+        rest = (*first.terms.values(), *first.lanes, *(slope or 0 for slope in others))
+        return all(number % wide == 0 for number in rest)
+
+    def reads_groups(self, name: str) -> bool:
+        """Return True if all reads of a buffer run in aligned groups."""
+        if self.wide == 1 or name in self.written:
+            return False
+        if name not in self.grouped:
+            seen: set[int] = set()
+            nodes = [node for value in self.tile.values for node in preorder(value, seen)]
+            found = [node for node in nodes if node.op == "read" and node.args[0] == name]
+            self.grouped[name] = all(map(self.in_groups, found))
+        return self.grouped[name]
 
     def in_threads(self, count: int, write: Any) -> None:
         """Emit code that the first `count` threads run."""
@@ -104,18 +166,44 @@ class ThreadTile(Expansion):
 
     def fetch_scalar(self, name: str, dtype: str, index: Index, guard: Any) -> Any:
         """Load one element in a branch; 0 if the guard does not hold."""
+        if guard is False:
+            return constant(COMPUTED[dtype], 0)
+        if self.reads_groups(name):
+            return self.of_group(name, dtype, index, guard)
         if guard is True:
             return super().fetch_scalar(name, dtype, index, guard)
-        none = constant(COMPUTED[dtype], 0)
-        if guard is False:
-            return none
+        return self.kept_zero(
+            guard, lambda: super(ThreadTile, self).fetch_scalar(name, dtype, index, True)
+        )
+
+    def of_group(self, name: str, dtype: str, index: Index, guard: Any) -> Any:
+        """Return one element of a group of neighbours, which is loaded once per tile."""
+        place = index.lanes[0] % self.wide
+        start = Index(index.terms, (index.lanes[0] - place,))
+        key = ("group", name, frozenset(start.terms.items()), start.lanes, id(guard))
+        if key not in self.memo:
+            kind, align = vector(STORED[dtype], self.wide), self.wide * BYTES.get(dtype, 1)
+
+            def load() -> Any:
+                return self.b.load(self.address(name, dtype, start), typ=kind, align=align)
+
+            group = load() if guard is True else self.kept_zero(guard, load)
+            self.memo[key] = group, guard  # the guard stays alive, so that its id is not reused
+        one = self.b.extract_element(self.memo[key][0], ir.Constant(I32, place))
+        value = self.loaded(one, dtype)
+        if guard is not True:
+            self.zeroed[id(value)] = value
+        return value
+
+    def kept_zero(self, guard: Any, load: Callable[[], Any]) -> Any:
+        """Return a value that is loaded in a branch; zeros if the guard does not hold."""
         entry = self.b.block
         with self.when(guard):
-            value = super().fetch_scalar(name, dtype, index, True)
+            value = load()
             end = self.b.block
         found = self.b.phi(value.type)
         found.add_incoming(value, end)
-        found.add_incoming(none, entry)
+        found.add_incoming(ir.Constant(value.type, None), entry)
         self.zeroed[id(found)] = found
         return found
 

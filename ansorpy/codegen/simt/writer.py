@@ -20,6 +20,7 @@ from ansorpy.codegen.simt.collectives import WARP, ThreadBlock
 from ansorpy.codegen.simt.launch import Launch, SimtCode
 from ansorpy.codegen.simt.memory import ALIGNMENT, GLOBAL, SharedMemory
 from ansorpy.codegen.simt.ptx import TRIPLE
+from ansorpy.codegen.simt.thread_digits import Digit, digits_of, lanes_held, lanes_of, tiles_of
 from ansorpy.codegen.simt.thread_tile import ThreadTile
 from ansorpy.codegen.structured_tile import structured
 from ansorpy.codegen.symbols import SymbolBuffer, SymbolTable, memory, register_tile
@@ -31,7 +32,6 @@ from ansorpy.loopir.nodes import Alloc, Buffer, Phase, Prefetch, Program, Scope,
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.target import Target
 
-THREAD: Final = "t"  # the symbol of the number of the thread
 TASKS: Final = 4  # tasks of one warp in a block, which then has a warp for each scheduler
 SPECIAL: Final = "llvm.nvvm.read.ptx.sreg.{}.x"  # number of the thread, or of the block
 
@@ -43,6 +43,7 @@ class BlockShape:
     task_threads: int
     tasks: int
     tasks_per_block: int
+    digits: tuple[Digit, ...] = ()
 
     @property
     def threads(self) -> int:
@@ -78,7 +79,9 @@ def block_shape(phase: Phase, tasks: int, target: Target) -> BlockShape:
     Raises:
         BuildError: a block has fewer threads than a tile has lanes.
     """
-    return BlockShape(threads_of(phase, target), tasks, tasks_of(phase, tasks, target))
+    digits = dict.fromkeys(digit for tile in tiles_of(phase) for digit in digits_of(tile))
+    several = tasks_of(phase, tasks, target)
+    return BlockShape(threads_of(phase, target), tasks, several, tuple(digits))
 
 
 def threads_of(phase: Phase, target: Target) -> int:
@@ -87,8 +90,7 @@ def threads_of(phase: Phase, target: Target) -> int:
     Raises:
         BuildError: a block has fewer threads.
     """
-    tiles = [part for part in walk_stmt(phase.body) if isinstance(part, Tile)]
-    widest = max((tile.lane[1] for tile in tiles if tile.lane), default=1)
+    widest = max((lanes_of(tile) for tile in tiles_of(phase)), default=1)
     if widest > target.max_threads:
         raise BuildError(
             f"cannot write {phase.name} for CUDA because a tile has {widest} lanes;"
@@ -165,8 +167,9 @@ class KernelWriter(PhaseWriter):
             thread = self.b.and_(thread, ir.Constant(I32, WARP - 1))
             task = self.b.add(self.b.mul(task, ir.Constant(I32, several)), self.warp)
         self.number = task
-        self.values[THREAD] = self.b.zext(thread, I64)
-        self.sums.enter(THREAD, self.b.block)
+        for digit in self.shape.digits:
+            self.values[digit.symbol] = self.b.zext(digit.of(self.b, thread), I64)
+            self.sums.enter(digit.symbol, self.b.block)
         self.block = self.block_type(
             self.b, thread, self.shape.task_threads, self.shared_memory, several > 1
         )
@@ -199,12 +202,14 @@ class KernelWriter(PhaseWriter):
 
     def registers(self, buffer: Buffer, body: Stmt) -> SymbolBuffer:
         """Return the entry of a register tile; its lanes lie in the threads."""
-        place = register_tile(buffer, self.fresh("r"), body)
-        if not place.operand.lanes:
-            return place
-        self.held.add(place.symbol)
-        operand = Operand(buffer.dtype, 0, place.operand.shape or (1,))
-        return replace(place, extents=place.extents[:-1], operand=operand)
+        lanes = lanes_held(buffer.name, body)
+        if not lanes:
+            return register_tile(buffer, self.fresh("r"), body)
+        symbol, extents = self.fresh("r"), buffer.extents[:-lanes]
+        self.held.add(symbol)
+        return SymbolBuffer(
+            symbol, buffer.dtype, extents, Operand(buffer.dtype, 0, extents or (1,))
+        )
 
     def scratch(self, place: SymbolBuffer) -> Any:
         """Return the address of new shared memory."""
@@ -218,14 +223,21 @@ class KernelWriter(PhaseWriter):
     def tile(self, stmt: Tile, table: SymbolTable) -> None:
         """Write a tile: each thread its lane."""
         _require_plain(stmt)
-        inner, lane = table, stmt.lane
-        if lane is not None:
-            inner = table.with_var(lane[0], THREAD, Const(lane[1]))
-        along = lane is None or lane[0] in frozenset[str]().union(*map(variables, stmt.store.index))
-        self.thread_tile(stmt, inner, across=not along)
+        inner = table
+        for (name, extent), digit in zip(stmt.lanes, digits_of(stmt), strict=True):
+            inner = inner.with_var(name, digit.symbol, Const(extent))
+        kept = frozenset[str]().union(*map(variables, stmt.store.index))
+        told = [name in kept for name, _ in stmt.lanes]
+        if any(told) and not all(told):
+            raise BuildError(
+                f"cannot write a reduction over some lanes to {stmt.store.buffers[0]} for CUDA"
+                " because all threads of a block exchange values; expected all lanes in the index,"
+                " or none"
+            )
+        self.thread_tile(stmt, inner, across=not all(told))
 
     def thread_tile(self, stmt: Tile, table: SymbolTable, across: bool) -> None:
-        """Write a tile as one thread runs it; its lane variable is known in the table.
+        """Write a tile as one thread runs it; its lane variables are known in the table.
 
         Args:
             across: whether the tile is a reduction over the lanes.
@@ -238,31 +250,33 @@ class KernelWriter(PhaseWriter):
                 " threads would write one element; expected a reduction over the lanes"
             )
         given = {name: self.values[name] for name in tile.names}
-        among = stmt.lane[1] if stmt.lane else 0
+        among, wide = lanes_of(stmt) if stmt.lanes else 0, stmt.access_width
         maker, shared = self.tile_type, self.shared()
-        self.expand(tile, maker(tile, given, shared, self.sums, self.block, among, across))
+        self.expand(tile, maker(tile, given, shared, self.sums, self.block, among, across, wide))
 
 
 def of_thread(tile: Tile, held: set[str]) -> Tile:
-    """Return a tile as one thread runs it: its lane variable is bound outside.
+    """Return a tile as one thread runs it: its lane variables are bound outside.
 
     Args:
-        held: register tiles whose last index is the lane; a thread has its own registers only.
+        held: register tiles whose last indices are the lanes; a thread has its own registers only.
 
     Raises:
         BuildError: a thread would need the register of another one.
     """
-    lane = tile.lane[0] if tile.lane else ""
+    lanes = tuple(Var(name) for name, _ in tile.lanes)
 
     def own(name: str, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
         if name not in held:
             return index
-        if not index or index[-1] != Var(lane):
+        mine = len(index) - len(lanes)
+        if not lanes or index[mine:] != lanes:
+            last = ", ".join(map(str, index[max(mine, 0) :] if lanes else index[-1:])) or "0"
             raise BuildError(
-                f"cannot write a tile that reads {name} at {index[-1] if index else 0} for CUDA"
+                f"cannot write a tile that reads {name} at {last} for CUDA"
                 " because the register belongs to another thread; expected the lane of the tile"
             )
-        return index[:-1]
+        return index[:mine]
 
     def change(expr: Expr) -> Expr | None:
         if isinstance(expr, Read) and expr.tensor in held:
@@ -272,19 +286,14 @@ def of_thread(tile: Tile, held: set[str]) -> Tile:
     store = tile.store
     index = own(store.buffers[0], store.index)
     values = tuple(transform(value, change) for value in store.values)
-    return replace(tile, lanes=(), store=replace(store, index=index, values=values))
+    return replace(tile, lanes=(), access_width=1, store=replace(store, index=index, values=values))
 
 
 def _require_plain(tile: Tile) -> None:
-    found = {
-        "a dot product": tile.dot is not None,
-        "a matrix instruction": tile.matrix is not None,
-        f"{len(tile.lanes)} lane variables": len(tile.lanes) > 1,
-        f"accesses of {tile.access_width} elements": tile.access_width != 1,
-    }
+    found = {"a dot product": tile.dot is not None, "a matrix instruction": tile.matrix is not None}
     name = next((name for name, there in found.items() if there), None)
     if name is not None:
         raise BuildError(
             f"cannot write {name} for CUDA because a tile becomes scalar code of one thread;"
-            " expected sums of products, at most one lane variable and accesses of one element"
+            " expected sums of products"
         )

@@ -19,15 +19,15 @@ MOST: Final = (
 )
 
 
-def normalize_parallel(program: Program) -> Program:
+def normalize_parallel(program: Program, most: int = MOST) -> Program:
     """Return the program with perfectly nested parallel loops of constant extents.
 
     Needs        a bound program that is not peeled.
     Keeps        the meaning.
     After        the parallel loops of a phase are perfectly nested, their extents are Const, and
-                 their iterations are at most MOST if a divisor of the innermost extent allows it.
+                 their iterations are at most `most` if a divisor of the innermost extent allows it.
     """
-    return map_phases(program, lambda body: _grouped(_tasks(body, {}, None), 1))
+    return map_phases(program, lambda body: _grouped(_tasks(body, {}, None), 1, most))
 
 
 def _tasks(stmt: Stmt, ranges: dict[str, Interval], guard: Expr | None) -> Stmt:
@@ -41,16 +41,16 @@ def _tasks(stmt: Stmt, ranges: dict[str, Interval], guard: Expr | None) -> Stmt:
     return replace(stmt, extent=Const(most), body=_tasks(stmt.body, inside, guard))
 
 
-def _grouped(stmt: Stmt, before: int) -> Stmt:
+def _grouped(stmt: Stmt, before: int, most: int) -> Stmt:
     """Cut the innermost parallel loop if there are too many iterations, `before` outside of it."""
     if not isinstance(stmt, For) or stmt.kind is not LoopKind.PARALLEL:
         return stmt
     assert isinstance(stmt.extent, Const)
     count = int(stmt.extent.value)
     if isinstance(stmt.body, For) and stmt.body.kind is LoopKind.PARALLEL:
-        return replace(stmt, body=_grouped(stmt.body, before * count))
-    cuts = (d for d in range(2, count) if count % d == 0 and before * count // d <= MOST)
-    part = next(cuts, 1) if before * count > MOST else 1
+        return replace(stmt, body=_grouped(stmt.body, before * count, most))
+    cuts = (d for d in range(2, count) if count % d == 0 and before * count // d <= most)
+    part = next(cuts, 1) if before * count > most else 1
     if part == 1:
         return stmt
     outer = f"{stmt.var}.t"

@@ -12,25 +12,33 @@ from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
 from ansorpy.target import Target
 
 VECTORS: Final = 32  # vectors of a register tile at most; AVX-512 has 32 registers
-ROW: Final = 64  # registers of a thread that hold a row; it has 255
+HELD: Final = 128  # registers of a thread that hold a row, or its sums; it has 255
 
-Shape = tuple[tuple[int, ...], ...]  # per buffer dimension: the extents of its tile variables
+Dimension = tuple[tuple[int, bool], ...]  # extents of tile variables, and whether each is a lane
+Shape = tuple[Dimension, ...]  # the dimensions of a buffer
 
 
 def held_vectors(target: Target) -> int:
     """Return how many vectors of a register tile stay in registers; lanes of a GPU are threads."""
-    return ROW if target.kind == "cuda" else VECTORS
+    return HELD if target.kind == "cuda" else VECTORS
 
 
-def scalar_replacement(program: Program, most: int = VECTORS) -> Program:
+def scalar_replacement(program: Program, most: int = VECTORS, threads: bool = False) -> Program:
     """Return the program with scratch buffers (LOCAL) replaced by registers (REGISTER).
 
     Needs        a tiled program.
     Keeps        the meaning.
     After        a LOCAL buffer is accessed by two different tiles, or exceeds `most` vectors.
     Not handled  argmax and argmin whose value and index have different tiles.
+
+    Args:
+        most: the vectors that a buffer may take; the registers of a thread, if lanes are threads.
+        threads: whether lanes are threads; a lane may then be anywhere in an index, as in (quad,
+            thread, neighbour), else only in the last place.
     """
-    return map_phases(program, lambda body: map_stmt(body, lambda stmt: _promote(stmt, most)))
+    return map_phases(
+        program, lambda body: map_stmt(body, lambda stmt: _promote(stmt, most, threads))
+    )
 
 
 def vectors(tile: Tile, indices: Sequence[Expr]) -> int:
@@ -39,7 +47,7 @@ def vectors(tile: Tile, indices: Sequence[Expr]) -> int:
     return prod(n for name, n in tile.dims if name in names)
 
 
-def _promote(stmt: Stmt, most: int) -> Stmt:
+def _promote(stmt: Stmt, most: int, threads: bool) -> Stmt:
     if not isinstance(stmt, Alloc) or stmt.buffer.scope is not Scope.LOCAL:
         return stmt
     chain: list[Buffer] = []
@@ -53,14 +61,16 @@ def _promote(stmt: Stmt, most: int) -> Stmt:
     if not names <= {buffer.name for buffer in chain if buffer.scope is Scope.LOCAL}:
         return stmt  # the value and the index of an argmax must be replaced together
     shapes = {
-        _shape(tile, index) for tile, index in _accesses(body, names)
+        _shape(tile, index, threads) for tile, index in _accesses(body, names)
     }  # all accesses must be the same register tile
     shape = shapes.pop() if len(shapes) == 1 else None
     if shape is None:
         return stmt
-    extents = tuple(extent for dimension in shape[0] for extent in dimension)
-    if prod(extents[:-1] if shape[1] else extents) > most:
+    digits = [digit for dimension in shape for digit in dimension]
+    own = tuple(extent for extent, lane in digits if not lane)
+    if prod(own) > most:
         return stmt
+    extents = (*own, *(extent for extent, lane in digits if lane))
     body = map_stmt(body, lambda part: _renamed(part, names))
     for buffer in reversed(chain):
         if buffer.name in names:
@@ -92,14 +102,15 @@ def _accesses(body: Stmt, names: frozenset[str]) -> Iterator[tuple[Tile, tuple[E
                     yield tile, read.indices
 
 
-def _shape(tile: Tile, index: tuple[Expr, ...]) -> tuple[Shape, bool] | None:
+def _shape(tile: Tile, index: tuple[Expr, ...], mixed: bool) -> Shape | None:
     """Return the tile variables of every dimension of an index; None for another form of index.
+
+    If `mixed`, lanes may stand anywhere; else they come last.
 
     A tile may be smaller than the buffer (a tail): if all accesses are the same tile, the rest of
     the buffer is never accessed.
     """
-    extents = dict(tile.spans)
-    order = list(extents)
+    extents, lanes = dict(tile.spans), dict(tile.lanes)
     used: list[str] = []
     shape = []
     for position in index:
@@ -107,11 +118,14 @@ def _shape(tile: Tile, index: tuple[Expr, ...]) -> tuple[Shape, bool] | None:
         if names is None:
             return None
         used += names
-        shape.append(tuple(extents[name] for name in names))
-    if used != [name for name in order if name in used]:
-        return None
-    lane = tile.lane is not None and tile.lane[0] in used
-    return tuple(shape), lane
+        shape.append(tuple((extents[name], name in lanes) for name in names))
+    if mixed and not set(lanes).isdisjoint(used) and not set(lanes) <= set(used):
+        return None  # some threads would share a register
+    for group in (tile.dims, tile.lanes) if mixed else (tile.spans,):
+        order = [name for name, _ in group]
+        if [name for name in used if name in order] != [name for name in order if name in used]:
+            return None
+    return tuple(shape)
 
 
 def _digits(position: Expr, extents: dict[str, int]) -> list[str] | None:
@@ -135,8 +149,8 @@ def _renamed(stmt: Stmt, names: frozenset[str]) -> Stmt:
     extents = dict(stmt.spans)
 
     def flat(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        used = [each for position in index for each in _digits(position, extents) or ()]
-        return tuple(Var(each) for each in used)
+        used = {each for position in index for each in _digits(position, extents) or ()}
+        return tuple(Var(name) for name in extents if name in used)
 
     def change(part: Expr) -> Expr | None:
         if isinstance(part, Read) and part.tensor in names:

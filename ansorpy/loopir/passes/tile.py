@@ -3,6 +3,8 @@
 unroll i in 8: vector l in 48: store      ->      Tile(i < 8, v < 3, lane l < 16): store
 unroll i in 8: vector l in 48: dot q in 4: store
                                           ->      the same with q < 4, a dot-product instruction
+thread t in 16: thread u in 16: unroll i in 8: store
+                                          ->      Tile(i < 8, lanes t < 16, u < 16): store
 unroll i in 32: vector l in 32: group g in 16: dot q in 4: store
                                           ->      a matrix instruction, if the target has one;
                                                   else a serial loop over g around the tile
@@ -40,6 +42,7 @@ VECTORS: Final = 64  # vectors per tile at most; longer code would exceed the in
 # Vectors per tile along the lanes of a copy or a map that exceeds the registers: its vectors are
 # not kept in registers, so that a larger tile gains nothing.
 COPIED: Final = 16
+POINTS: Final = 1024  # statements of one thread per tile at most
 LONG: Final = 4  # vectors per tile of a vector loop of more than VECTORS vectors
 
 
@@ -108,6 +111,8 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     chain, cond, store = _chain(loop)
     if store is None:
         return replace(loop, kind=LoopKind.SERIAL, body=_tile(loop.body, how, inside))
+    if any(each.kind is LoopKind.THREAD for each in chain):
+        return _thread_tile(chain, cond, store)
     vector = next((each for each in chain if each.kind is LoopKind.VECTOR), None)
     whole = _on_matrices(chain, cond, store, how)
     if whole is not None:
@@ -132,6 +137,21 @@ def _tile_for(loop: For, how: _Tiling, ranges: Mapping[str, Interval]) -> Stmt:
     if function and steps is not None:
         tiled = _summed(tiled, steps, function)
     made: Stmt = tiled
+    for each in reversed(outside):
+        made = replace(each, kind=LoopKind.SERIAL, body=made)
+    return made
+
+
+def _thread_tile(chain: list[For], cond: Expr | None, store: Store) -> Stmt:
+    """Return the tile of a nest with loops of threads, with the outermost other loops outside."""
+    lanes = [each for each in chain if each.kind is LoopKind.THREAD]
+    dims = [each for each in chain if each.kind is not LoopKind.THREAD]
+    outside = _beyond(dims, 1, POINTS)
+    pairs = [
+        tuple((each.var, int(each.extent.value)) for each in part if isinstance(each.extent, Const))
+        for part in (dims[len(outside) :], lanes)
+    ]
+    made: Stmt = Tile(pairs[0], pairs[1], store, cond)
     for each in reversed(outside):
         made = replace(each, kind=LoopKind.SERIAL, body=made)
     return made

@@ -1,0 +1,110 @@
+"""Operators tiled for blocks of threads: right in both orders of threads, whole and odd sizes."""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pytest
+
+from ansorpy.codegen.simt.ptx import ptx
+from ansorpy.codegen.simt.writer import simt_code
+from ansorpy.loopir.nodes import Alloc, Program, Scope, Tile
+from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.measure.backend import backend
+from ansorpy.measure.verify.cases import make_cases
+from ansorpy.measure.verify.check import verify
+from ansorpy.measure.verify.inputs import constants
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans
+from ansorpy.plan.plan import Plan
+from ansorpy.population import sample
+from ansorpy.rules import CUDA
+from ansorpy.sketch import derive
+from ansorpy.target import cuda_target
+from ansorpy.te.dag import Dag
+from ansorpy.topi import workloads as w
+from tests.codegen.simt.test_library import NIGHT
+
+EMULATOR: Final = "ansorpy.codegen.simt.emulator"
+GPU: Final = cuda_target("sm_90")
+DRAWN: Final = 12 if NIGHT else 1  # candidates of each operator
+SAME: Final = w.Window(padding=1)
+OPERATORS: Final[dict[str, Callable[[], Dag]]] = {
+    "matmul": lambda: w.matmul(64, 96, 32),
+    "matmul_odd": lambda: w.matmul_relu(67, 45, 35),
+    "matmul_bias_gelu": lambda: w.matmul_bias_gelu(33, 40, 24),
+    "batch_matmul": lambda: w.batch_matmul(3, 33, 34, 17),
+    "transposed": lambda: w.transpose_batch_matmul(1, 17, 4, 16),
+    "conv1d": lambda: w.conv1d(1, 6, 33, 16, 3, SAME),
+    "conv2d": lambda: w.conv2d(1, 8, 14, 14, 16, 3, SAME),
+    "conv2d_odd": lambda: w.conv2d_bias_relu(2, 5, 13, 11, 17, 3, SAME),
+    "conv2d_strided": lambda: w.conv2d(1, 4, 15, 14, 8, 3, w.Window(stride=2, padding=1)),
+    "conv2d_dilated": lambda: w.conv2d(1, 4, 13, 13, 8, 3, w.Window(padding=2, dilation=2)),
+    "conv2d_grouped": lambda: w.conv2d_bias_relu(1, 6, 9, 9, 12, 3, w.Window(1, 1, groups=3)),
+    "conv2d_nhwc": lambda: w.conv2d_nhwc(1, 9, 10, 6, 16, 3, SAME),
+    "depthwise_conv2d": lambda: w.depthwise_conv2d(1, 9, 11, 11, 3, SAME),
+    "transposed_conv2d": lambda: w.transposed_conv2d(1, 4, 7, 7, 6, 4, padding=1),
+}
+
+
+def tiled_plan(dag: Dag) -> Plan:
+    """Return the first plan of the first sketch."""
+    return plans(derive(dag, GPU, CUDA).sketches[0], GPU)[0]
+
+
+def row_of(plan: Plan, **sizes: int) -> tuple[int, ...]:
+    """Return a row by sizes that are named `i_1` for `C.i.1`; others are 1."""
+    short = ["_".join(size.name.split(".")[-2:]) for size in plan.sizes]
+    assert sizes.keys() <= set(short)
+    return tuple(sizes.get(name, 1) for name in short)
+
+
+def scratch(program: Program, scope: Scope) -> dict[str, tuple[int, ...]]:
+    """Return the extents of the scratch buffers of one scope."""
+    stmts = [stmt for phase in program.phases for stmt in walk_stmt(phase.body)]
+    found = [stmt.buffer for stmt in stmts if isinstance(stmt, Alloc)]
+    return {buffer.name: buffer.extents for buffer in found if buffer.scope is scope}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_tiled_operator_is_right(name: str) -> None:
+    dag = OPERATORS[name]()
+    emulator = backend(EMULATOR)
+    cases = make_cases(dag, 0)
+    plan = tiled_plan(dag)
+    for row in sample(plan, DRAWN, np.random.default_rng(0)):
+        program = bind(plan, row, GPU)
+        loaded = emulator.load(emulator.build(program, GPU))
+        failed = verify(loaded, program.buffers, cases, constants(dag))
+        assert failed is None, (name, row, failed)
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(64, 64, 32), (70, 61, 33)])
+def test_sums_are_in_registers_and_operands_in_shared_memory(n: int, m: int, k: int) -> None:
+    plan = tiled_plan(w.matmul_relu(n, m, k))
+    row = row_of(plan, i_1=2, i_2=4, i_3=4, j_1=2, j_2=8, j_3=4, k_1=8)
+    program = bind(plan, row, GPU)
+    assert scratch(program, Scope.REGISTER) == {"C": (2, 4, 2, 4, 4, 8)}
+    assert scratch(program, Scope.LOCAL).keys() == {"A.shared", "B.shared"}
+    (phase,) = program.phases
+    sums = [
+        tile
+        for tile in walk_stmt(phase.body)
+        if isinstance(tile, Tile) and tile.store.combiner == "sum"
+    ]
+    assert sums
+    for tile in sums:  # no condition at any edge
+        assert tile.mask is None
+        assert [extent for _, extent in tile.lanes] == [4, 8]
+    (text,) = simt_code(program, GPU).texts
+    assert ptx(text, "sm_90").count("fma.rn.f32") >= 8 * 8 * 8
+
+
+def test_threads_of_a_drawn_block_are_whole_warps() -> None:
+    plan = tiled_plan(w.matmul_relu(512, 512, 512))
+    threads = [
+        np.prod([value for size, value in zip(plan.sizes, row, strict=True) if size.part == 2])
+        for row in sample(plan, 64, np.random.default_rng(1))
+    ]
+    assert all(count % 32 == 0 and 32 <= count <= 1024 for count in threads)
+    assert len(set(threads)) > 3
