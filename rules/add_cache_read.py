@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansorpy.expr.expr import reads
 from ansorpy.state.axis import AxisKind
 from ansorpy.state.query import Found
 from ansorpy.state.rule import Cursor, Rule
@@ -15,8 +16,8 @@ from ansorpy.te.dag import Compute
 class AddCacheRead(Rule):
     """Copy the part of an operand that one step of the outermost reduce tile reads.
 
-    Condition   the stage has one consumer; the consumer reads the stage directly, needs tiling
-                and does not reduce across threads
+    Condition   the stage has one consumer; the consumer reads the stage directly, needs tiling,
+                does not reduce across threads, and its reduction does not start from the stage
     Rewrite     (S, i)  ->  (S', i): a stage "A.shared" after A, computed at the last reduce
                 loop of the consumer's outermost reduce tile; no later rule is tried
     Not handled a consumer without a reduce loop: it has no tile to copy for
@@ -57,7 +58,16 @@ class AddCacheRead(Rule):
             )
         if not at.facts.reduces(name):
             return Found(None, f"cannot cache {at.name}: {name} has no reduce loop")
+        if at.name in _starts_from(at, name):
+            return Found(None, f"cannot cache {at.name}: {name} starts its reduction from it")
         return Found(name, f"{name} alone reads {at.name}; {reuse.why}")
+
+
+def _starts_from(at: Cursor, consumer: str) -> frozenset[str]:
+    """Return the tensors that the reduction of a stage starts from; it reads them before."""
+    node = at.state.stage(consumer).node
+    start = node.start if isinstance(node, Compute) else None
+    return frozenset(read.tensor for read in reads(start)) if start is not None else frozenset()
 
 
 def _outer_reduce_loop(at: Cursor, consumer: str) -> str:
