@@ -59,7 +59,7 @@ def kernel(body: str, threads: int = 32, shared: int = 4096) -> SimtCode:
         Buffer(n, "int32", (Const(BUFFER_WORDS),), scope) for n, scope in scopes.items()
     )
     array = f"@s = internal addrspace(3) global [{shared} x i32] undef, align 16\n"
-    text = f"{array}{DECLARED}{_HEAD}{body}  ret void\n}}\n"
+    text = f"{DECLARED}{array}{_HEAD}{body}  ret void\n}}\n"
     return SimtCode((text,), (Launch("phase0", 1, threads, 4 * shared),), buffers)
 
 
