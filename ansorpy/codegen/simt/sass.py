@@ -9,7 +9,7 @@ from typing import Final
 _LABEL: Final = re.compile(r"\s*(\.L_x_\w+):")
 _KERNEL: Final = re.compile(r"\s*\.text\.(\w+):")
 _INSTRUCTION: Final = re.compile(
-    r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(?P<code>[A-Z][\w.]*)(?P<operands>[^;]*);"
+    r"/\*[0-9a-f]{4,}\*/\s+(?:@(?P<guard>!?U?P\w+)\s+)?(?P<code>[A-Z][\w.]*)(?P<operands>[^;]*);"
 )
 _JUMP: Final = re.compile(r"\(?(\.L_x_\w+)\)?")
 _MULTIPLY_ADDS: Final = ("FFMA", "HMMA", "HGMMA", "HFMA2", "IMMA", "DFMA")
@@ -75,6 +75,10 @@ class Sass:
 
 def parse_sass(text: str) -> tuple[Sass, ...]:
     """Return the kernels in the output of `nvdisasm -c`, in its order."""
+    return tuple(_parsed(name, lines) for name, lines in _by_kernel(text).items())
+
+
+def _by_kernel(text: str) -> dict[str, list[str]]:
     kernels: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
@@ -82,24 +86,52 @@ def parse_sass(text: str) -> tuple[Sass, ...]:
         if found:
             lines = kernels.setdefault(found[1], [])
         lines.append(line)
-    return tuple(_parsed(name, lines) for name, lines in kernels.items())
+    return kernels
 
 
-def _parsed(kernel: str, lines: list[str]) -> Sass:
+@dataclass(frozen=True, slots=True)
+class SassLine:
+    """An instruction; `guard` is its predicate such as `!P0`, or "". A jump has a label."""
+
+    guard: str
+    code: str
+    operands: tuple[str, ...]
+    label: str = ""
+
+
+def kernel_lines(text: str, kernel: str) -> tuple[tuple[SassLine, ...], Mapping[str, int]]:
+    """Return the instructions of a kernel in the output of `nvdisasm -c`, and labels by name.
+
+    A label is the number of the instruction after it.
+    """
+    return _lines(_by_kernel(text)[kernel])
+
+
+def _lines(text: list[str]) -> tuple[tuple[SassLine, ...], Mapping[str, int]]:
     labels: dict[str, int] = {}
-    codes: list[str] = []
-    loops: list[Counts] = []
-    for line in lines:
-        if label := _LABEL.match(line):
-            labels[label[1]] = len(codes)
+    lines: list[SassLine] = []
+    for one in text:
+        if label := _LABEL.match(one):
+            labels[label[1]] = len(lines)
             continue
-        found = _INSTRUCTION.search(line)
+        found = _INSTRUCTION.search(one)
         if found is None:
             continue
-        codes.append(found["code"])
+        parts = found["operands"].replace(".reuse", "").split(",")
+        operands = (part.strip() for part in parts if part.strip())
         target = _JUMP.search(found["operands"]) if found["code"].startswith("BRA") else None
+        label_name = target[1] if target else ""
+        lines.append(SassLine(found["guard"] or "", found["code"], tuple(operands), label_name))
+    return tuple(lines), labels
+
+
+def _parsed(kernel: str, text: list[str]) -> Sass:
+    lines, labels = _lines(text)
+    codes = [line.code for line in lines]
+    loops: list[Counts] = []
+    for at, line in enumerate(lines):
         # A branch to itself fills the end of every kernel; a loop has more than its branch.
-        if target and labels.get(target[1], len(codes)) < len(codes) - 1:
-            loops.append(Counts.of(Counter(codes[labels[target[1]] :])))
+        if line.label and labels.get(line.label, at) < at:
+            loops.append(Counts.of(Counter(codes[labels[line.label] : at + 1])))
     loops.sort(key=lambda loop: (-sum(loop[code] for code in _MULTIPLY_ADDS), loop.total))
     return Sass(kernel, Counts.of(Counter(codes)), tuple(loops))

@@ -1,0 +1,62 @@
+"""Counts of a warp that is followed through machine code written by hand."""
+
+from typing import Final
+
+import pytest
+
+from benchmarks.cuda.warp import UnknownError, follow
+
+HEAD: Final = ".text.k:\n"
+LOOP: Final = (
+    "S2R R0, SR_TID.X ;",
+    "IMAD.SHL.U32 R1, R0, {stride}, RZ ;",
+    "CS2R R4, SRZ ;",
+    ".L_x_0:",
+    "LDS R2, [R1+0x4] ;",
+    "FFMA R3, R2, R2, R3 ;",
+    "IADD3 R4, P0, R4, 0x1, RZ ;",
+    "IMAD.X R5, RZ, RZ, R5, P0 ;",
+    "ISETP.GE.U32.AND P1, PT, R4, {trips}, PT ;",
+    "ISETP.GE.AND.EX P1, PT, R5, RZ, PT, P1 ;",
+    "@!P1 BRA `(.L_x_0) ;",
+    "EXIT ;",
+)
+
+
+def sass(lines: tuple[str, ...], **values: str) -> str:
+    text = [
+        one if one.startswith(".L") else f"        /*{16 * at:04x}*/                   {one}"
+        for at, one in enumerate(lines)
+    ]
+    return HEAD + "\n".join(text).format(**values)
+
+
+@pytest.mark.parametrize(("stride", "waves"), [("0x4", 1), ("0x8", 2), ("0x80", 32)])
+def test_a_loop_is_followed_to_its_end_and_conflicts_of_banks_are_counted(
+    stride: str, waves: int
+) -> None:
+    found = follow(sass(LOOP, stride=stride, trips="0x7"), "k", 32, 0)
+    assert (found.multiply_adds, found.shared_waves) == (7, 7 * waves)
+    assert (found.instructions, found.sectors) == (3 + 7 * 7 + 1, 0)
+
+
+def test_a_loop_over_loaded_data_is_unknown() -> None:
+    with pytest.raises(UnknownError, match="depends on data"):
+        follow(sass(LOOP, stride="0x4", trips="R2"), "k", 32, 0)
+
+
+@pytest.mark.parametrize(("block", "steps"), [(0, 4), (3, 5)])
+def test_a_forward_branch_is_taken_by_the_number_of_the_block(block: int, steps: int) -> None:
+    lines = (
+        "S2R R0, SR_CTAID.X ;", "ISETP.NE.AND P0, PT, R0, RZ, PT ;", "@!P0 BRA `(.L_x_1) ;",
+        "FADD R1, R1, R1 ;", ".L_x_1:", "EXIT ;",
+    )  # fmt: skip
+    assert follow(sass(lines), "k", 32, block).instructions == steps
+
+
+def test_sectors_of_a_warp_are_distinct() -> None:
+    lines = (
+        "S2R R0, SR_TID.X ;", "LDC.64 R2, c[0x0][0x210] ;", "IMAD.WIDE.U32 R2, R0, 0x8, R2 ;",
+        "LDG.E.CONSTANT R4, desc[UR4][R2.64+0x20] ;", "EXIT ;",
+    )  # fmt: skip
+    assert follow(sass(lines), "k", 32, 0).sectors == 8
