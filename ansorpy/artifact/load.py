@@ -39,6 +39,8 @@ class LoadedKernel:
         self._on_gpu = DRIVER in package.files
         fields = manifest.GPU if self._on_gpu else manifest.KERNEL
         manifest.check_fields(package.manifest, fields, package.place)
+        if package.manifest.get("timed"):
+            manifest.check_fields(package.manifest, manifest.TIMED, package.place)
         if file == NATIVE:
             check_native(package)
         self.digest = package.digest
@@ -84,7 +86,7 @@ class LoadedKernel:
         tensors = ", ".join(
             f"{t['name']}: {t['dtype']}{t['shape']}" for t in self.manifest["inputs"]
         )
-        if self._on_gpu and not self.manifest.get("timed"):
+        if self._on_gpu and not self.manifest["timed"]:
             return f"<kernel {self.manifest['name']}({tensors}) for a GPU, not timed>"
         best_s = self.manifest["latency_s"]["min"]
         return f"<kernel {self.manifest['name']}({tensors}), {best_s * 1e6:.1f} us>"

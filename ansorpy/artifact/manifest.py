@@ -54,11 +54,8 @@ def _is_span(value: Any) -> bool:
 
 
 MACHINE: Final[Mapping[str, Check]] = {"target.needs": _are(_is_text)}
-KERNEL: Final[Mapping[str, Check]] = {
-    "name": _is_text,
-    "inputs": _are(_is_input),
-    "latency_s.min": _is_number,
-}
+TIMED: Final[Mapping[str, Check]] = {"latency_s.min": _is_number}
+KERNEL: Final[Mapping[str, Check]] = {"name": _is_text, "inputs": _are(_is_input), **TIMED}
 LIBRARY: Final[Mapping[str, Check]] = {
     "outputs": are_tensors,
     "target.threads": _is_count,
@@ -82,6 +79,7 @@ def _is_table(value: Any) -> bool:
 
 GPU: Final[Mapping[str, Check]] = {
     "name": _is_text,
+    "timed": lambda value: type(value) is bool,
     "inputs": _are(_is_input),
     "outputs": are_tensors,
     "flop": _is_count,
