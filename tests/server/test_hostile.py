@@ -15,7 +15,7 @@ from tests.server.hostile import BODIES, BOMBS, CANARY
 from tests.server.process import process
 from tests.server.service import Service, service
 
-MAX_REPLY_BYTES = 16 * 1024
+MAX_REPLY_BYTES = 20 * 1024  # 40 tasks of half a KiB
 MAX_BOMB = 10.0  # times `beside_s`, about 10 ms on a quiet machine; seen: 7.9 and less
 BOMB_TRIES = 5  # the first time imports are in the way, or a collection; later, other processes
 MAX_GROWTH_BYTES = 64 << 20
