@@ -165,7 +165,10 @@ def test_a_document_is_written_after_all_passes(model: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("ansorpy.server.cli.target_of", "interrupted before the search: nothing was written"),
+        (
+            "ansorpy.tuner.targets.named_target",
+            "interrupted before the search: nothing was written",
+        ),
         ("ansorpy.model.api.read_model", "interrupted: no bundle was written"),
     ],
 )
