@@ -1,31 +1,30 @@
 """Delivery of kernels for a GPU of this machine: verified, raced and timed on it."""
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Final
 
-from ansorpy.cost.model import CostModel
-from ansorpy.events import Delivered, Event, FirstAnswer, Racing, TaskDone, TaskResult
+from ansorpy.events import Event, Racing, TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed
 from ansorpy.records import Record
 from ansorpy.search import Candidate
-from ansorpy.tuner import device_race, first_answer, record_lookup
+from ansorpy.tuner import device_race, record_lookup
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.device_race import DeviceContestant, DeviceRace
 from ansorpy.tuner.final_race import empty_result, result_of
+from ansorpy.tuner.late_delivery import DeliveriesAtTheEnd
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.time_budget import TimeBudget
-from ansorpy.tuner.twins import twin_result
 
 FINALISTS: Final = 6  # programs in the race; those clearly beaten leave it after one process
 LEADERS: Final = 64  # candidates that are looked at: several rows may give one program
 RACES: Final = 3  # races at most, if no finalist passes
 
 
-class DeviceDeliveries:
+class DeviceDeliveries(DeliveriesAtTheEnd):
     """Races finalists on the device and writes the zip of the winner.
 
     Args:
@@ -38,25 +37,9 @@ class DeviceDeliveries:
         self, pools: Pools, journal: Journal, digest: str, out: Path, budget: TimeBudget,
         stored_races: Mapping[str, Record],
     ) -> None:  # fmt: skip
-        self._pools, self._journal, self._digest = pools, journal, digest
+        super().__init__(pools)
+        self._journal, self._digest = journal, digest
         self._out, self._budget, self._stored_races = out, budget, stored_races
-        self._chosen: dict[str, list[Candidate]] = {}
-
-    def open_pool(self, task: Task) -> None:
-        """Start the processes of a task."""
-        self._pools.of(task)
-
-    def first_answer(self, task: Task, model: CostModel, seed: int) -> Iterator[FirstAnswer]:
-        """Remember the choice of the model for a tuning without trials; deliver nothing yet."""
-        self._chosen[task.name] = first_answer.choose(task, model, seed)
-        yield from ()
-
-    def prepare_race(self, task: Task) -> None:
-        """Do nothing: kernels of a race are built as those of trials are."""
-
-    def intermediate(self, task: Task) -> Iterator[Delivered]:
-        """Deliver nothing on the way."""
-        yield from ()
 
     def end(self, task: Task) -> Generator[Event, None, TaskResult]:
         """Race a task unless its race is stored; write its zip."""
@@ -64,9 +47,7 @@ class DeviceDeliveries:
         if result is None:
             yield Racing(task.name)
             result = self._finish(task)
-        yield TaskDone(result)
-        for twin in task.twins:
-            yield TaskDone(twin_result(result, task, twin))
+        yield from self._told(task, result)
         return result
 
     def _stored(self, task: Task) -> TaskResult | None:
@@ -99,7 +80,7 @@ class DeviceDeliveries:
         """Return the best candidates that have not failed, one for each program."""
         found: dict[Program, Candidate] = {}
         entries: dict[Candidate, DeviceContestant | Failed] = {}
-        leaders = task.ranked() or self._chosen.get(task.name, [])
+        leaders = self._leaders(task)
         for leader in [one for one in leaders if one not in failed][:LEADERS]:
             entry = device_race.finalist(task, leader)
             if isinstance(entry, DeviceContestant):

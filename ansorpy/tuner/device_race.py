@@ -11,20 +11,19 @@ from ansorpy.artifact import make_test
 from ansorpy.artifact.cuda import PTX, members, pack_raced
 from ansorpy.errors import BuildError, LoweringError
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.timing.interleave import PairedTimes as Times
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.plan.plan import Plan
-from ansorpy.records import Race, Record
+from ansorpy.records import Record
 from ansorpy.replay import UNFIT, check_row, plan_from_text, plan_text
 from ansorpy.search import Candidate
 from ansorpy.state.steps import executed_flop, reformulations
 from ansorpy.tuner.ranking import NAIVE, Ranking
-from ansorpy.tuner.settle import settle
+from ansorpy.tuner.settle import race_of, record_of, settle
 from ansorpy.tuner.task import Task
-from ansorpy.tuner.trust import versions
 from ansorpy.tuner.twins import renamed_program
 
 UNTUNED_S: Final = 30.0  # time-out of the first case of the untuned kernel if there is a tuned one
@@ -112,34 +111,8 @@ def recorded(
     except BuildError as error:
         return Failed("build", str(error))
     test = make_test(task.dag, entry.program.meaning)
-    result = Race(
-        winner=ranking.winner,
-        delivered="naive" if ranking.chosen == NAIVE else "tuned",
-        tuned_s=ranking.tuned_s,
-        naive_s=ranking.naive_s,
-        numpy_s=(),
-        span=(test.low, test.high),
-        tolerances=test.tolerances,
-        magnitude=test.magnitude,
-        trials=task.trials + task.known,
-        seconds=task.seconds,
-        request=request,
-        reformulated=entry.reformulated,
-        errors=ranking.errors,
-        flop=entry.flop,
-    )
-    record = Record(
-        key=task.key,
-        workload=task.workload,
-        rules=task.rules,
-        plan=entry.plan,
-        row=entry.row,
-        outcome=Measured(result.delivered_s),
-        source_sha256=digest,
-        versions=versions(),
-        created_s=now_s,
-        race=result,
-    )
+    result = race_of(task, entry, ranking, test, request)
+    record = record_of(task, entry, result, digest, now_s)
     return DeviceRace(record, entry)
 
 

@@ -5,15 +5,14 @@ in both orders of threads, becomes the zip; after some failures, the naive loops
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ansorpy.artifact.cuda import pack_emulated
-from ansorpy.cost.model import CostModel
 from ansorpy.errors import BuildError, LoweringError
-from ansorpy.events import Delivered, Emulating, Event, FirstAnswer, TaskDone, TaskResult
+from ansorpy.events import Emulating, Event, TaskResult
 from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Estimated, Failed
 from ansorpy.measure.pool import MeasurePool
@@ -21,49 +20,31 @@ from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.replay import plan_text
 from ansorpy.search import Candidate
-from ansorpy.tuner import first_answer
 from ansorpy.tuner.final_race import empty_result
+from ansorpy.tuner.late_delivery import DeliveriesAtTheEnd
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.task import Task
 from ansorpy.tuner.time_budget import TimeBudget
-from ansorpy.tuner.twins import renamed_program, twin_result
+from ansorpy.tuner.twins import renamed_program
 
 FINALISTS: Final = 8  # programs that are checked, the least estimate first
 LEADERS: Final = 64  # candidates that are looked at: some have a program that failed already
 
 
-class EmulatedDeliveries:
+class EmulatedDeliveries(DeliveriesAtTheEnd):
     """Checks finalists under the emulator and writes the zip of the first right program."""
 
     def __init__(
         self, pools: Pools, out: Path, budget: TimeBudget, clock: Callable[[], float] = time.time
     ) -> None:
-        self._pools, self._out, self._budget, self._clock = pools, out, budget, clock
-        self._chosen: dict[str, list[Candidate]] = {}
-
-    def open_pool(self, task: Task) -> None:
-        """Start the processes of a task."""
-        self._pools.of(task)
-
-    def first_answer(self, task: Task, model: CostModel, seed: int) -> Iterator[FirstAnswer]:
-        """Remember the choice of the model for a tuning without trials; deliver nothing yet."""
-        self._chosen[task.name] = first_answer.choose(task, model, seed)
-        yield from ()
-
-    def prepare_race(self, task: Task) -> None:
-        """Do nothing: there is no race."""
-
-    def intermediate(self, task: Task) -> Iterator[Delivered]:
-        """Deliver nothing on the way: emulation takes longer than a round."""
-        yield from ()
+        super().__init__(pools)
+        self._out, self._budget, self._clock = out, budget, clock
 
     def end(self, task: Task) -> Generator[Event, None, TaskResult]:
         """Check the finalists of a task until one passes; write its zip."""
         yield Emulating(task.name)
         result = self._finish(task)
-        yield TaskDone(result)
-        for twin in task.twins:
-            yield TaskDone(twin_result(result, task, twin))
+        yield from self._told(task, result)
         return result
 
     def _finish(self, task: Task) -> TaskResult:
@@ -72,7 +53,7 @@ class EmulatedDeliveries:
         pool = self._pools.of(task)
         plan = naive(task.dag, task.target)
         plain = Candidate(task.add_plan(plan, plan_text(plan)), plan.smallest_row)
-        leaders = (task.ranked() or self._chosen.get(task.name, []))[:LEADERS]
+        leaders = self._leaders(task)[:LEADERS]
         failed: dict[Program, Failed] = {}  # by program: several rows may give the same
         for candidate in dict.fromkeys((*leaders, plain)):
             if len(failed) >= FINALISTS and candidate != plain:

@@ -14,16 +14,15 @@ from ansorpy.artifact.rate import rate_of
 from ansorpy.codegen.exported_types import Export, Library
 from ansorpy.events import TaskResult
 from ansorpy.loopir.nodes import Program
-from ansorpy.measure.outcome import Failed, Measured
+from ansorpy.measure.outcome import Failed
 from ansorpy.measure.pool import MeasurePool
 from ansorpy.measure.verify.inputs import constants
-from ansorpy.records import Race, Record
+from ansorpy.records import Record
 from ansorpy.search import Candidate
 from ansorpy.tuner.contestant import Contestant, untuned
 from ansorpy.tuner.ranking import NAIVE, Ranking
-from ansorpy.tuner.settle import settle
+from ansorpy.tuner.settle import race_of, record_of, settle
 from ansorpy.tuner.task import Task
-from ansorpy.tuner.trust import versions
 from ansorpy.tuner.twins import renamed, schedule_of
 
 OUTCLASSED = 20.0  # times the best trial
@@ -104,23 +103,8 @@ def recorded(
     The file that is to be delivered is called as its user will call it. That goes on beside the
     export of the library.
     """
-    result = Race(
-        winner=ranking.winner,
-        delivered="naive" if ranking.chosen == NAIVE else "tuned",
-        tuned_s=ranking.tuned_s,
-        naive_s=ranking.naive_s,
-        numpy_s=ranking.numpy_s,
-        span=(test.low, test.high),
-        tolerances=test.tolerances,
-        magnitude=test.magnitude,
-        trials=task.trials + task.known,
-        seconds=task.seconds,
-        request=request,
-        reformulated=entry.reformulated,
-        errors=ranking.errors,
-        flop=entry.flop,
-        peak_flop_per_s=pool.attainable_flop_per_s(),
-        numpy_note=ranking.numpy_note,
+    result = replace(
+        race_of(task, entry, ranking, test, request), peak_flop_per_s=pool.attainable_flop_per_s()
     )
     files = kernel_files(task.dag, entry.kernel, entry.schedule, result, task.target)
     calling = pool.begin_call(files, entry.kernel.meaning)
@@ -134,18 +118,8 @@ def recorded(
         native_s=native_s,
         native_note=library if isinstance(library, str) else "",
     )
-    record = Record(
-        key=task.key,
-        workload=task.workload,
-        rules=task.rules,
-        plan=entry.plan,
-        row=entry.row,
-        outcome=Measured(result.delivered_s),
-        source_sha256=sha256(entry.kernel.source.encode()).hexdigest(),
-        versions=versions(),
-        created_s=now_s,
-        race=result,
-    )
+    source = sha256(entry.kernel.source.encode()).hexdigest()
+    record = record_of(task, entry, result, source, now_s)
     return RaceResult(record, entry, library)
 
 

@@ -1,17 +1,44 @@
-"""The end of a race: the fastest kernel that passes its last checks is delivered."""
+"""The end of a race: the fastest kernel that passes its last checks is delivered and recorded."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from ansorpy.measure.outcome import Failed
+from ansorpy.artifact import Test
+from ansorpy.measure.outcome import Failed, Measured
 from ansorpy.measure.timing.interleave import PairedTimes as Times
 from ansorpy.measure.timing.paired_benchmark import NUMPY
+from ansorpy.records import Race, Record
 from ansorpy.search import Candidate
-from ansorpy.tuner.ranking import Ranking, rank
+from ansorpy.tuner.ranking import NAIVE, Ranking, rank
 from ansorpy.tuner.task import Task
+from ansorpy.tuner.trust import versions
 
 Entry = TypeVar("Entry")
 Raced = TypeVar("Raced")
+
+
+class Entrant(Protocol):
+    """A kernel in a race, of any back end."""
+
+    @property
+    def plan(self) -> str:
+        """The text of its plan."""
+        ...
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """Its sizes."""
+        ...
+
+    @property
+    def reformulated(self) -> str:
+        """Its reformulations, for people; "": none."""
+        ...
+
+    @property
+    def flop(self) -> int:
+        """The operations that it executes."""
+        ...
 
 
 def settle(
@@ -49,3 +76,51 @@ def settle(
         if ranking.chosen in named:
             task.discard(named[ranking.chosen], raced)
     return [one for name, one in failed.items() if name not in named]
+
+
+def race_of(task: Task, entry: Entrant, ranking: Ranking, test: Test, request: str) -> Race:
+    """Return the race of a task that `ranking` ended, without facts of one back end alone.
+
+    Args:
+        entry: the kernel to deliver.
+        test: the check of the delivered kernel.
+        request: the digest of the request that the kernel answers.
+    """
+    return Race(
+        winner=ranking.winner,
+        delivered="naive" if ranking.chosen == NAIVE else "tuned",
+        tuned_s=ranking.tuned_s,
+        naive_s=ranking.naive_s,
+        numpy_s=ranking.numpy_s,
+        span=(test.low, test.high),
+        tolerances=test.tolerances,
+        magnitude=test.magnitude,
+        trials=task.trials + task.known,
+        seconds=task.seconds,
+        request=request,
+        reformulated=entry.reformulated,
+        errors=ranking.errors,
+        flop=entry.flop,
+        numpy_note=ranking.numpy_note,
+    )
+
+
+def record_of(task: Task, entry: Entrant, race: Race, digest: str, now_s: float) -> Record:
+    """Return the record of a race that delivers `entry`.
+
+    Args:
+        digest: sha256 of the delivered source in hex.
+        now_s: Unix time in seconds.
+    """
+    return Record(
+        key=task.key,
+        workload=task.workload,
+        rules=task.rules,
+        plan=entry.plan,
+        row=entry.row,
+        outcome=Measured(race.delivered_s),
+        source_sha256=digest,
+        versions=versions(),
+        created_s=now_s,
+        race=race,
+    )

@@ -5,8 +5,8 @@ from typing import Final
 from ansorpy.codegen.simt.emulator.limits import MOST_THREADS, WARP
 
 # A thread writes its word, meets its warp, and reads the word of its partner. Words of odd and
-# even turns lie apart: a thread may be at its next shuffle before its partner has read. A thread
-# that ended before this turn gives all ones. The word of a thread that ended later is still valid.
+# even turns lie apart: a thread may be at its next shuffle before its partner has read. A partner
+# thread that ended before this turn gives all ones; if it ended later, its word is still valid.
 SHUFFLES: Final = f"""\
 define internal i32 @exchange(i32 %mask, i32 %word, i32 %source) nounwind {{
   %me = load i32, ptr @current

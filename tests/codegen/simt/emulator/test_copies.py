@@ -87,7 +87,7 @@ def test_a_wait_for_all_includes_copies_without_a_group(logged: bool) -> None:
 
 @pytest.mark.parametrize("keep", range(4))
 def test_the_oldest_groups_arrive_first(keep: int) -> None:
-    """Of three groups of one, two and no copies, the newest may stay under way."""
+    """A wait with three groups of one, two and no copies leaves the newest under way."""
     body = start("x", 4) + COMMIT + start("y", 4, 32) + start("z", 4, 64) + COMMIT + COMMIT
     body += wait(keep)
     for name in "xyz":

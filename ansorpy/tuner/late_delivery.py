@@ -1,0 +1,45 @@
+"""Delivery at the end of a search only: no kernel leaves it on the way."""
+
+from collections.abc import Iterator
+
+from ansorpy.cost.model import CostModel
+from ansorpy.events import Delivered, Event, FirstAnswer, TaskDone, TaskResult
+from ansorpy.search import Candidate
+from ansorpy.tuner import first_answer
+from ansorpy.tuner.pools import Pools
+from ansorpy.tuner.task import Task
+from ansorpy.tuner.twins import twin_result
+
+
+class DeliveriesAtTheEnd:
+    """Deliveries of kernels for a GPU until the search ends: none."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self._chosen: dict[str, list[Candidate]] = {}
+
+    def open_pool(self, task: Task) -> None:
+        """Start the processes of a task."""
+        self._pools.of(task)
+
+    def first_answer(self, task: Task, model: CostModel, seed: int) -> Iterator[FirstAnswer]:
+        """Remember the choice of the model for a tuning without trials; deliver nothing yet."""
+        self._chosen[task.name] = first_answer.choose(task, model, seed)
+        yield from ()
+
+    def prepare_race(self, task: Task) -> None:
+        """Do nothing: kernels are built as those of trials are."""
+
+    def intermediate(self, task: Task) -> Iterator[Delivered]:
+        """Deliver nothing on the way: checking a kernel takes longer than a round."""
+        yield from ()
+
+    def _leaders(self, task: Task) -> list[Candidate]:
+        """Return the best candidates; without trials, the choices of the model."""
+        return task.ranked() or self._chosen.get(task.name, [])
+
+    def _told(self, task: Task, result: TaskResult) -> Iterator[Event]:
+        """Yield the result of a task, and that of each twin."""
+        yield TaskDone(result)
+        for twin in task.twins:
+            yield TaskDone(twin_result(result, task, twin))
