@@ -24,6 +24,14 @@ class HoistedSums:
         """Note the block that defines a name; names that are entered later belong further in."""
         self.blocks[name] = block
 
+    def begin_again(self, block: Any) -> None:
+        """Write the sums of all names at a later block from now on, which runs once as well.
+
+        A sum for statements after a loop then takes no register inside of the loop.
+        """
+        self.blocks = dict.fromkeys(self.blocks, block)
+        self.known.clear()
+
     def know(self, terms: Terms) -> bool:
         """Return True if the defining blocks of all names of a sum are known."""
         return bool(terms) and terms.keys() <= self.blocks.keys()

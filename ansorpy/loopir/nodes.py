@@ -151,9 +151,11 @@ class Tile:
     `mask` is a condition on dims, lanes and outer variables; no access happens where it is false.
     A variable absent from the index of a combining store is reduced over, inside the tile.
     A REGISTER buffer is indexed by exactly a sub-sequence of the variables of `spans`.
-    `dot`, `matrix`, `access_width` and `hints` choose instructions and do not change the result,
-    except for `matrix.fresh`: `dot` is (the last of `dims`, the LLVM function that sums over it),
+    `dot`, `matrix`, `access_width`, `asynchronous` and `hints` choose instructions and do not
+    change the result, except for `matrix.fresh`: `dot` is (the last of `dims`, the LLVM function
+    that sums over it),
     `access_width` the neighbouring elements that a lane loads or stores at once (a CPU: 1).
+    `asynchronous` elements may arrive as late as at the next barrier (a GPU).
     """
 
     dims: tuple[tuple[str, int], ...]
@@ -163,6 +165,7 @@ class Tile:
     dot: tuple[str, str] | None = None
     matrix: Matrix | None = None
     access_width: int = 1
+    asynchronous: bool = False
     hints: Hints = NO_HINTS
 
     @property

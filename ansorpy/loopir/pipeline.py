@@ -22,10 +22,12 @@ from ansorpy.loopir.passes.promote_accumulators import promote_accumulators
 from ansorpy.loopir.passes.reuse_window import reuse_window
 from ansorpy.loopir.passes.scalar_replacement import held_vectors, scalar_replacement
 from ansorpy.loopir.passes.share import share
+from ansorpy.loopir.passes.stages import stages
 from ansorpy.loopir.passes.tile import tile
 from ansorpy.loopir.passes.transpose_blockwise import transpose_blockwise
 from ansorpy.loopir.passes.unroll import unroll
 from ansorpy.loopir.passes.vectors import vectors
+from ansorpy.loopir.passes.whole_blocks import whole_blocks
 from ansorpy.loopir.passes.zero_init import zero_init
 from ansorpy.target import Target
 
@@ -114,5 +116,9 @@ def lower_for_cuda(
     yield "unroll", (program := unroll(program, budgets, target.registers))
     # Shared memory is given out per kernel, and peeling has left several allocations.
     yield "hoist_alloc", (program := hoist_alloc(program))
-    # Widths of accesses come last: they change no statement that a pass above looks for.
-    yield "vectors", vectors(program)
+    # After scratch is allocated, once. Widths of accesses change no statement that others look for.
+    yield "vectors", (program := vectors(program))
+    # After widths, which a stage as the first index hides.
+    yield "stages", (program := stages(program, target.shared_bytes))
+    # After masks that groups of elements decide together.
+    yield "whole_blocks", whole_blocks(program)

@@ -94,7 +94,8 @@ def _tile(tile: Tile) -> str:
         dot += f" on {tile.matrix.row} by {tile.matrix.group}{fresh}"
     width = f" by {tile.access_width} elements" if tile.access_width > 1 else ""
     hints = f" hints({tile.hints})" if str(tile.hints) else ""
-    return f"tile{dims}{lanes}{mask}{dot}{width}{hints}: {_store(tile.store)}"
+    late = " asynchronous" if tile.asynchronous else ""
+    return f"tile{dims}{lanes}{mask}{dot}{width}{late}{hints}: {_store(tile.store)}"
 
 
 def _store(store: Store) -> str:

@@ -2,17 +2,19 @@
 
 A barrier stands before a statement if a thread may access an element that another thread has
 accessed since the last barrier, one of the two with a store. Both accesses are known to be of one
-thread if the element tells the lane, and does so alike in both. Every allocation has memory of its
+thread if the element tells the lane, and does so alike in both; to be of two elements, if their
+first indices are of different stages, as (k + 1) % 2 and k % 2. Every allocation has memory of its
 own, as `SharedMemory` gives it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final
 
 from ansorpy.codegen.simt.collectives import WARP
-from ansorpy.expr.expr import Const, Expr, reads, variables
+from ansorpy.expr.build import ONE
+from ansorpy.expr.expr import Binary, Const, Expr, Var, reads, variables
 from ansorpy.expr.intervals import Ranges, bounds, form
 from ansorpy.loopir.nodes import Alloc, For, If, Scope, Seq, Stmt, Tile
 
@@ -49,6 +51,35 @@ class OwnLane:
         return first == last and (first % self.extent if self.wraps else first) == 0
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The first index of an element: (const + terms) % count, by loop variables."""
+
+    count: int
+    const: int
+    terms: tuple[tuple[str, int], ...] = ()
+
+    def differs(self, other: "Stage") -> bool:
+        """Return whether the two are never equal."""
+        return (self.count, self.terms) == (other.count, other.terms) and self.const != other.const
+
+    def with_var(self, name: str, value: Expr) -> "Stage":
+        """Return the stage with another value in place of a loop variable."""
+        factor = dict(self.terms).get(name)
+        if factor is None:
+            return self
+        new = form(value)
+        terms = {var: n for var, n in self.terms if var != name}
+        for atom, n in new.terms.items():
+            terms[str(atom)] = (terms.get(str(atom), 0) + factor * n) % self.count
+        return _stage(self.count, self.const + factor * new.const, terms)
+
+
+def _stage(count: int, const: int, terms: Mapping[str, int]) -> Stage:
+    left = sorted((name, n % count) for name, n in terms.items() if n % count)
+    return Stage(count, const % count, tuple(left))
+
+
 Owner = tuple[OwnLane, ...]  # the thread that accesses an element, by its lane variables
 FIRST: Final[Owner] = ()  # the first thread does
 
@@ -61,10 +92,13 @@ class Pending:
     store: bool
     owner: Owner | None
     index: tuple[tuple[int, int], ...] = ()  # first and last value, if the first thread accesses
+    stage: Stage | None = None  # None: not known
 
     def meets(self, other: "Pending") -> bool:
         """Return whether the two need a barrier between them."""
         if self.buffer != other.buffer or not (self.store or other.store):
+            return False
+        if self.stage and other.stage and self.stage.differs(other.stage):
             return False
         one, two = self.owner, other.owner
         if one is None or two is None:
@@ -138,14 +172,16 @@ class _Barriers:
         """
         last = bounds(loop.extent, self.ranges)[1] - 1
         once = loop.extent in (Const(0), Const(1))
+        before = Binary("sub", Var(loop.var), ONE)
+        constant = isinstance(loop.extent, Const)
         known, self.ranges[loop.var] = self.ranges.get(loop.var), (0, max(0, last))
 
         def body(entry: State) -> State:
             out = self.after(loop.body, entry, names)
-            while not once and not out <= entry:
-                entry |= out
+            while not once and not (again := _at(out, loop.var, before)) <= entry:
+                entry |= again
                 out = self.after(loop.body, entry, names)
-            return out
+            return _at(out, loop.var, Const(last) if constant else None)
 
         alone = body(NOTHING)
         if id(loop) in self.before:
@@ -157,7 +193,7 @@ class _Barriers:
             state, out = NOTHING, alone
         if known is not None:
             self.ranges[loop.var] = known
-        return out if isinstance(loop.extent, Const) else out | state
+        return out if constant else out | state
 
     def after_tile(self, tile: Tile, state: State, names: Names) -> State:
         """Return the pending accesses after a tile."""
@@ -171,11 +207,16 @@ class _Barriers:
         def access(name: str, index: Sequence[Expr], stores: bool) -> Iterator[Pending]:
             memory = names.get(name, name)
             if memory is not None:
+                stage = stage_of(index)
                 first = alone or (stores and across)
                 if first:
-                    yield Pending(memory, stores, FIRST, tuple(bounds(i, inner) for i in index))
+                    ends = tuple(bounds(i, inner) for i in index)
+                    yield Pending(memory, stores, FIRST, ends, stage)
                 else:
-                    yield Pending(memory, stores, _owner(index, tile.lanes, inner))
+                    # An asynchronous store is not in the order of its thread.
+                    late = stores and tile.asynchronous
+                    owner = None if late else _owner(index, tile.lanes, inner)
+                    yield Pending(memory, stores, owner, stage=stage)
 
         exprs = (*store.values, *((tile.mask,) if tile.mask is not None else ()))
         found = [read for expr in exprs for read in reads(expr)]
@@ -191,6 +232,28 @@ class _Barriers:
         if shared:  # a barrier lies between the store and the loads of the exchange
             return frozenset({Pending(EXCHANGE, False, None), *given})
         return state | taken | given
+
+
+def stage_of(index: Sequence[Expr]) -> Stage | None:
+    """Return the stage that an index tells: its first number is a remainder; None if it is not."""
+    first = index[0] if index else None
+    if not isinstance(first, Binary) or first.op != "mod" or not isinstance(first.b, Const):
+        return None
+    whole = form(first.a)
+    if not all(isinstance(atom, Var) for atom in whole.terms):
+        return None
+    return _stage(int(first.b.value), whole.const, {str(a): n for a, n in whole.terms.items()})
+
+
+def _at(state: State, name: str, value: Expr | None) -> State:
+    """Return accesses with another value of a loop variable in their stages; None: not known."""
+
+    def moved(one: Pending) -> Pending:
+        if one.stage is None or name not in dict(one.stage.terms):
+            return one
+        return replace(one, stage=one.stage.with_var(name, value) if value is not None else None)
+
+    return frozenset(map(moved, state))
 
 
 def _owner(index: Sequence[Expr], lanes: Sequence[tuple[str, int]], ranges: Ranges) -> Owner | None:

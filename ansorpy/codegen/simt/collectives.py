@@ -18,13 +18,16 @@ from ansorpy.codegen.simd.kinds import (
     declared,
     power_of_two,
 )
-from ansorpy.codegen.simt.memory import SharedMemory
+from ansorpy.codegen.simt.memory import GLOBAL, SHARED, SharedMemory
 from ansorpy.codegen.text_builder import TextBuilder
 
 WARP: Final = 32  # threads that run in lockstep and exchange registers
 BARRIER: Final = "llvm.nvvm.barrier.cta.sync.aligned.all"
 WARP_BARRIER: Final = "llvm.nvvm.bar.warp.sync"
 SHUFFLE: Final = "llvm.nvvm.shfl.sync.bfly.i32"
+COPY: Final = "llvm.nvvm.cp.async.{cache}.shared.global.{size}{some}"  # bytes to shared memory
+COPIED: Final = "llvm.nvvm.cp.async.wait.all"  # waits for the copies of a thread
+COPY_BYTES: Final = (4, 8, 16)  # bytes that a copy may have
 EVERY: Final = ir.Constant(I32, -1)  # all threads of a warp take part
 LAST: Final = ir.Constant(I32, WARP - 1)
 
@@ -49,6 +52,7 @@ class ThreadBlock:
     threads: int
     shared: SharedMemory
     alone: bool = False
+    copying: bool = False  # whether copies may be under way at a barrier
     exchanges: dict[tuple[int, str], Any] = field(default_factory=dict)  # by number and dtype
 
     def barrier(self) -> None:
@@ -56,8 +60,23 @@ class ThreadBlock:
         lines = self.b.block.lines
         if lines and self._name in str(lines[-1]):
             return
+        if self.copying:
+            self.b.call(declared(self.b.module, COPIED, ir.FunctionType(VOID, [])), [])
         function = declared(self.b.module, self._name, ir.FunctionType(VOID, [I32]))
         self.b.call(function, [EVERY if self.alone else ir.Constant(I32, 0)])
+
+    def copy(self, to: Any, start: Any, size: int, cond: Any) -> None:
+        """Start a copy of `size` bytes to shared memory; of zeros if the i1 `cond` does not hold.
+
+        It has ended after the next barrier.
+        """
+        cache, some = "cg" if size == max(COPY_BYTES) else "ca", "" if cond is True else ".s"
+        taken, given = [SHARED, GLOBAL], [to, start]
+        if cond is not True:
+            taken.append(I32)
+            given.append(self.b.select(cond, ir.Constant(I32, size), ir.Constant(I32, 0)))
+        name = COPY.format(cache=cache, size=size, some=some)
+        self.b.call(declared(self.b.module, name, ir.FunctionType(VOID, taken)), given)
 
     @property
     def _name(self) -> str:

@@ -205,7 +205,7 @@ class SourceWriter(KernelWriter):
         looped = [(name, n) for name, n in stmt.dims if not across and (name in kept or whole)]
         with self._loops(looped, table) as inner:
             rest = tuple(one for one in stmt.dims if one not in looped)
-            plain = replace(stmt, dims=rest, access_width=1)
+            plain = replace(stmt, dims=rest, access_width=1, asynchronous=False)
             super().thread_tile(plain, inner, across)
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from llvmlite import ir
@@ -10,9 +11,10 @@ from ansorpy.codegen.simd.expansion import Expansion
 from ansorpy.codegen.simd.kinds import BYTES, COMPUTED, I32, STORED, constant, vector
 from ansorpy.codegen.simd.tile import SimdTile, TileExpr, preorder
 from ansorpy.codegen.simd.values import Index, Point
-from ansorpy.codegen.simt.collectives import WARP, ThreadBlock
+from ansorpy.codegen.simt.collectives import COPY_BYTES, WARP, ThreadBlock
 from ansorpy.codegen.text_builder import type_text
 from ansorpy.errors import BuildError
+from ansorpy.expr.dtypes import SIZE_BYTES
 
 MINE: Final = "%mine"  # the name of the value of one thread in a sum over the threads
 LIBRARY: Final = ("exp", "log", "tanh", "pow")  # intrinsics that call the C library
@@ -29,6 +31,7 @@ class ThreadTile(Expansion):
         among: the number of threads that have a lane; 0: the tile has no lane.
         across: whether the tile is a reduction over the lanes.
         wide: the neighbouring elements that a thread loads or stores at once, at most.
+        late: whether elements may arrive at the next barrier.
     """
 
     def __init__(
@@ -41,10 +44,11 @@ class ThreadTile(Expansion):
         among: int,
         across: bool,
         wide: int = 1,
+        late: bool = False,
     ) -> None:
         super().__init__(tile, block.b, values, shared, hoisted)
         self.block, self.among, self.inside = block, among, across
-        self.wide, self.grouped = wide, dict[str, bool]()
+        self.wide, self.late, self.grouped = wide, late, dict[str, bool]()
         self.to_memory = not tile.results
         own = any(self.written & value.reads for value in tile.values)
         self.waits = tile.mask is None and not own  # a masked store lies in its own branch
@@ -71,17 +75,54 @@ class ThreadTile(Expansion):
         last, extent = tile.dims[-1] if tile.dims else ("", 0)
         apart = tile.mask is None or last not in tile.mask.uses
         plain = self.wide > 1 and not tile.combiner and self.to_memory and len(tile.targets) == 1
-        if not (plain and extent == self.wide and apart and self.in_groups(tile.targets[0], last)):
+        whole = plain and extent == self.wide and apart and self.in_groups(tile.targets[0], last)
+        if self.late and self.copies(last if whole else ""):
+            return
+        if not whole:
             super().body()
             return
         for point in points(list(tile.dims[:-1])):
             first = {**point, last: (0,)}
-            cond = True if tile.mask is None else self.eval(tile.mask, first)
-            if cond is True:
-                self.store_group(point, last)
-            elif cond is not False:
-                with self.when(cond.ir):
-                    self.store_group(point, last)
+            self.if_masked(first, partial(self.store_group, point, last))
+
+    def if_masked(self, point: Point, write: Callable[[], None]) -> None:
+        """Emit code in a branch on the mask at a point."""
+        cond = True if self.tile.mask is None else self.eval(self.tile.mask, point)
+        if cond is True:
+            write()
+        elif cond is not False:
+            with self.when(cond.ir):
+                write()
+
+    def copies(self, last: str) -> bool:
+        """Emit asynchronous copies, and return True if the elements have a size that copies have.
+
+        Args:
+            last: the dim of neighbours that are copied at once; "": each element for itself.
+        """
+        (target,), (value,) = self.tile.targets, self.tile.values
+        cond, read = (value.args[0], value.args[1]) if value.op == "select" else (None, value)
+        stored = self.tile.of(target).dtype
+        wide = self.wide if last and self.in_groups(read, last) else 1
+        size = wide * SIZE_BYTES[stored]
+        if size not in COPY_BYTES:
+            return False
+
+        def copy(point: Point) -> None:
+            allowed = True if cond is None else self.eval(cond, point)
+            if allowed is not True:
+                allowed = ir.Constant(ir.IntType(1), 0) if allowed is False else allowed.ir
+            to, start = (
+                self.address(node.args[0], stored, self.index(node.args[1], point))
+                for node in (target, read)
+            )
+            self.block.copy(to, start, size, allowed)
+
+        for point in points(
+            [(name, 1 if wide > 1 and name == last else n) for name, n in self.tile.dims]
+        ):
+            self.if_masked(point, partial(copy, point))
+        return True
 
     def store_group(self, point: Point, last: str) -> None:
         """Store neighbours along the last dim at once."""

@@ -6,6 +6,7 @@ registers of their threads, one without in those of all threads, which compute i
 phase is a launch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final
@@ -150,6 +151,7 @@ class KernelWriter(PhaseWriter):
     shape: BlockShape = field(kw_only=True)
     shared_memory: SharedMemory = field(kw_only=True)
     waits: frozenset[int] = frozenset()
+    depth: int = 0  # loops and branches around the present statement
     held: set[str] = field(default_factory=set)  # symbols of tiles with registers per thread
     tile_type: type[ThreadTile] = ThreadTile
     block_type: type[ThreadBlock] = ThreadBlock
@@ -182,6 +184,9 @@ class KernelWriter(PhaseWriter):
     def task(self, phase: Phase, body: Stmt, table: SymbolTable) -> None:
         """Write the body of a task; the last block may have warps without one."""
         del phase
+        self.block.copying = any(
+            isinstance(part, Tile) and part.asynchronous for part in walk_stmt(body)
+        )
         self.waits = waits(body, self.shape.task_threads, table.ranges)
         count = self.shape.tasks
         if count % self.shape.tasks_per_block:
@@ -196,6 +201,22 @@ class KernelWriter(PhaseWriter):
         if id(stmt) in self.waits:
             self.block.barrier()
         super().stmt(stmt, table)
+
+    def _loop(
+        self, symbol: str, extent: Any, body: Callable[[], None], stmt: Stmt, table: SymbolTable
+    ) -> None:
+        self.depth += 1
+        super()._loop(symbol, extent, body, stmt, table)
+        self.depth -= 1
+        if not self.depth:
+            self.sums.begin_again(self.b.block)
+
+    def _branch(
+        self, cond: Any, then: Callable[[], None], other: Callable[[], None] | None = None
+    ) -> None:
+        self.depth += 1
+        super()._branch(cond, then, other)
+        self.depth -= 1
 
     def prefetch(self, stmt: Prefetch, table: SymbolTable) -> None:
         """Write nothing: other blocks run while loads wait."""
@@ -251,8 +272,10 @@ class KernelWriter(PhaseWriter):
             )
         given = {name: self.values[name] for name in tile.names}
         among, wide = lanes_of(stmt) if stmt.lanes else 0, stmt.access_width
-        maker, shared = self.tile_type, self.shared()
-        self.expand(tile, maker(tile, given, shared, self.sums, self.block, among, across, wide))
+        maker, shared, late = self.tile_type, self.shared(), stmt.asynchronous
+        self.expand(
+            tile, maker(tile, given, shared, self.sums, self.block, among, across, wide, late)
+        )
 
 
 def of_thread(tile: Tile, held: set[str]) -> Tile:

@@ -9,7 +9,7 @@ import pytest
 from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.codegen.simt.emulator.report import Log
 from ansorpy.codegen.simt.writer import simt_code
-from ansorpy.expr.expr import Binary, Expr, Var
+from ansorpy.expr.expr import Binary, Expr, Read, Var
 from ansorpy.loopir.nodes import Alloc, For, If, Program, Scope, Seq, Stmt, Tile
 from tests.codegen.programs import add, buffer, c, lt, mul, parallel, program, read, store
 from tests.codegen.simt.test_writer import GPU
@@ -33,6 +33,32 @@ def used(index: Expr = L, at: Expr = L) -> Tile:
 def summed(out: str = "S", at: Expr = ROW) -> Tile:
     """Sum over the threads, by way of the exchange of a block."""
     return Tile((), WIDE, store(out, (at,), read("A", ROW, L), "sum"))
+
+
+def two(stage: Expr, tile: Tile) -> Tile:
+    """Return an access to scratch as one to a stage of it: to rows of all threads' elements."""
+
+    def moved(expr: Expr) -> Expr:
+        return (
+            Read(expr.tensor, (stage, *expr.indices), expr.dtype)
+            if (isinstance(expr, Read) and expr.tensor == "s2")
+            else expr
+        )
+
+    one = tile.store
+    index = (stage, *one.index) if one.buffers == ("s2",) else one.index
+    return replace(tile, store=replace(one, index=index, values=tuple(map(moved, one.values))))
+
+
+def staged(count: int, ahead: int, late: bool = False) -> Stmt:
+    """Store a stage, `ahead` of that which all threads load in a step."""
+    fill = Tile((), WIDE, store("s2", (L,), read("A", ROW, L)), asynchronous=late)
+    load = Tile((), WIDE, store("B", (ROW, L), read("s2", TURNED)))
+    after = Binary("mod", add(K, c(ahead)), c(count))
+    first = [two(c(n), fill) for n in range(ahead)]
+    body = [two(after, fill), two(Binary("mod", K, c(count)), load)]
+    scratch = buffer("s2", "float32", (count, LANES), Scope.LOCAL)
+    return Alloc(scratch, Seq((*first, loop(*body, extent=5))))
 
 
 def built(*stmts: Stmt) -> Program:
@@ -94,6 +120,11 @@ CASES: Final[dict[str, tuple[int, tuple[Stmt, ...]]]] = {
     "fewer threads": (0, (kept(), fewer(L), used())),
     "fewer threads, other elements": (2, (kept(), fewer(add(L, mul(K, 32))), used())),
     "either side": (1, (kept(), If(lt(ROW, 2), used(TURNED), used()))),
+    "two stages": (1, (staged(2, 1),)),
+    "two stages that arrive late": (1, (staged(2, 1, late=True),)),
+    "three stages": (1, (staged(3, 1),)),
+    "three stages, two ahead": (1, (staged(3, 2),)),
+    "a stage for each step": (1, (staged(2, 0),)),
     "after a side": (1, (If(lt(ROW, 2), kept(), kept(L, read("A", ROW, c(0)))), used(TURNED))),
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 import pytest
 
+from ansorpy.codegen.simt.emulator.log import LoggedKernel
 from ansorpy.codegen.simt.ptx import ptx
 from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.loopir.nodes import Alloc, Program, Scope, Tile
@@ -85,7 +86,7 @@ def test_sums_are_in_registers_and_operands_in_shared_memory(n: int, m: int, k: 
     row = row_of(plan, i_1=2, i_2=4, i_3=4, j_1=2, j_2=8, j_3=4, k_1=8)
     program = bind(plan, row, GPU)
     assert scratch(program, Scope.REGISTER) == {"C": (2, 4, 2, 4, 4, 8)}
-    assert scratch(program, Scope.LOCAL).keys() == {"A.shared", "B.shared"}
+    assert scratch(program, Scope.LOCAL) == {"A.shared": (2, 32, 8), "B.shared": (2, 8, 64)}
     (phase,) = program.phases
     sums = [
         tile
@@ -98,6 +99,22 @@ def test_sums_are_in_registers_and_operands_in_shared_memory(n: int, m: int, k: 
         assert [extent for _, extent in tile.lanes] == [4, 8]
     (text,) = simt_code(program, GPU).texts
     assert ptx(text, "sm_90").count("fma.rn.f32") >= 8 * 8 * 8
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(64, 64, 64), (70, 61, 33), (33, 130, 8)])
+def test_a_step_of_the_reduction_has_one_barrier_and_no_race(n: int, m: int, k: int) -> None:
+    plan = tiled_plan(w.matmul_relu(n, m, k))
+    row = row_of(plan, i_1=2, i_2=8, i_3=4, j_1=2, j_2=8, j_3=4, k_1=8)
+    program = bind(plan, row, GPU)
+    code = simt_code(program, GPU)
+    arrays = [np.zeros(buffer.extents, np.float32) for buffer in program.buffers]
+    for backwards in (False, True):
+        log = LoggedKernel(code).log([array.ctypes.data for array in arrays], backwards)
+        assert log.races == ()
+        (launch,) = log.launches
+        steps = -(-k // 8)  # the tail of a reduction has copies and a product of its own
+        extra = 1 if k % 8 and k > 8 else 0
+        assert sum(wait.times for wait in launch.waits) == launch.blocks * (steps + extra)
 
 
 def test_threads_of_a_drawn_block_are_whole_warps() -> None:

@@ -1,21 +1,22 @@
 """Asynchronous copies from global to shared memory, as LLVM text.
 
 A copy is an entry in a queue of its thread, and its bytes arrive at a wait of that thread, never
-before. The queue lies at the top of the thread's stack. `simt_arrived` is called after each copy.
+before; bytes beyond those that it reads arrive as zeros. The queue lies at the top of the thread's
+stack. `simt_arrived` is called after each copy.
 """
 
 from typing import Final
 
 from ansorpy.codegen.simt.emulator.limits import MOST_COPIES, MOST_THREADS
 
-_ENTRY: Final = "{ ptr, ptr, i32, i32, i32, i32 }"  # to, from, bytes, group, site, unused
+_ENTRY: Final = "{ ptr, ptr, i32, i32, i32, i32 }"  # to, from, bytes, group, site, those read
 QUEUE_BYTES: Final = 32 * MOST_COPIES
 NO_ARRIVALS: Final = "define void @simt_arrived(i32 %site, ptr %to) nounwind {\n  ret void\n}\n"
 WIDTHS: Final = (4, 8, 16)  # bytes of a copy
 
 _FIELDS: Final = "".join(
     f"  %{name}_at = getelementptr {_ENTRY}, ptr %entry, i32 0, i32 {k}\n"
-    for k, name in enumerate(("to", "from", "bytes", "group", "site"))
+    for k, name in enumerate(("to", "from", "bytes", "group", "site", "read"))
 )
 
 COPIES: Final = f"""\
@@ -24,6 +25,7 @@ COPIES: Final = f"""\
 @groups = internal global [{MOST_THREADS} x i32] zeroinitializer
 declare void @simt_arrived(i32, ptr)
 declare void @llvm.memcpy.p0.p0.i32(ptr, ptr, i32, i1)
+declare void @llvm.memset.p0.i32(ptr, i8, i32, i1)
 
 define internal void @begin_copies(i32 %thread, ptr %queue) nounwind {{
   %place = getelementptr ptr, ptr @queues, i32 %thread
@@ -35,7 +37,7 @@ define internal void @begin_copies(i32 %thread, ptr %queue) nounwind {{
   ret void
 }}
 
-define internal void @start_copy(i32 %site, ptr %to, ptr %from, i32 %bytes) nounwind {{
+define internal void @start_copy(i32 %site, ptr %to, ptr %from, i32 %bytes, i32 %read) nounwind {{
   %me = load i32, ptr @current
   %count_at = getelementptr i32, ptr @queued, i32 %me
   %count = load i32, ptr %count_at
@@ -58,6 +60,7 @@ well:
   store i32 %bytes, ptr %bytes_at
   store i32 %group, ptr %group_at
   store i32 %site, ptr %site_at
+  store i32 %read, ptr %read_at
   ret void
 }}
 
@@ -116,7 +119,9 @@ define internal void @arrive(ptr %entry) nounwind {{
   %from = load ptr, ptr %from_at
   %bytes = load i32, ptr %bytes_at
   %site = load i32, ptr %site_at
-  call void @llvm.memcpy.p0.p0.i32(ptr %to, ptr %from, i32 %bytes, i1 false)
+  %read = load i32, ptr %read_at
+  call void @llvm.memset.p0.i32(ptr %to, i8 0, i32 %bytes, i1 false)
+  call void @llvm.memcpy.p0.p0.i32(ptr %to, ptr %from, i32 %read, i1 false)
   call void @simt_arrived(i32 %site, ptr %to)
   ret void
 }}
@@ -129,7 +134,12 @@ define void @simt_copy_wait_all() nounwind {{
 """ + "".join(
     f"""
 define void @simt_copy_{size}(i32 %site, ptr %to, ptr %from) nounwind {{
-  call void @start_copy(i32 %site, ptr %to, ptr %from, i32 {size})
+  call void @start_copy(i32 %site, ptr %to, ptr %from, i32 {size}, i32 {size})
+  ret void
+}}
+
+define void @simt_copy_{size}_some(i32 %site, ptr %to, ptr %from, i32 %read) nounwind {{
+  call void @start_copy(i32 %site, ptr %to, ptr %from, i32 {size}, i32 %read)
   ret void
 }}
 """

@@ -28,6 +28,7 @@ _SHUFFLE: Final = ("i32", "(i32, i32, i32, i32)")
 BARRIER: Final = "llvm.nvvm.barrier.cta.sync.aligned.all"
 _ROW: Final = (FOUR_WORDS, "(ptr addrspace(3))")
 _COPY: Final = ("void", "(ptr addrspace(3), ptr addrspace(1))")
+_SOME: Final = ("void", "(ptr addrspace(3), ptr addrspace(1), i32)")  # and the bytes read
 _MMA: Final = (FOUR_FLOATS, "(" + ", ".join(["i32"] * 6 + ["float"] * 4) + ")")
 FUNCTIONS: Final[Mapping[str, Function]] = {
     BARRIER: ("simt_barrier", ("void", "(i32)")),
@@ -54,6 +55,11 @@ NUMBERED: Final[Mapping[str, Function]] = {
         for size in WIDTHS
     },
     "llvm.nvvm.cp.async.cg.shared.global.16": ("simt_copy_16", _COPY),
+    **{
+        f"llvm.nvvm.cp.async.ca.shared.global.{size}.s": (f"simt_copy_{size}_some", _SOME)
+        for size in WIDTHS
+    },
+    "llvm.nvvm.cp.async.cg.shared.global.16.s": ("simt_copy_16_some", _SOME),
     "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3": ("simt_ldmatrix", _ROW),
     "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3": ("simt_ldmatrix_trans", _ROW),
     "llvm.nvvm.mma.m16n8k16.row.col.bf16": ("simt_mma_bf16", _MMA),

@@ -2,7 +2,7 @@
 
 An access is known by its address space, so that local variables never enter the log. Every load
 and store of global and shared memory is logged, or the text is refused. An asynchronous copy is a
-load and a store when it starts, and a store when it arrives.
+load and a store when it starts, and a store when it arrives; a copy of no bytes is no load.
 """
 
 import re
@@ -26,6 +26,7 @@ LOG_FUNCTIONS: Final = {
     "simt_log_warp_barrier": "(i32)",
     "simt_log_turn": "(i32)",
     "simt_log_copy": "(i32, ptr)",
+    "simt_log_some": "(i32, ptr, i32)",
 }
 
 SPACES: Final[Mapping[str, Space]] = {"1": "global", "3": "shared"}  # address spaces
@@ -36,8 +37,8 @@ _ACCESS: Final = re.compile(
     rf" ptr addrspace\(([13])\) ({_NAME})(?:, align \d+)?(?:, !.*)?"
 )
 _COPY: Final = re.compile(
-    r"(\s*(?:tail |notail )?call void @simt_copy_(\d+)\(i32 )\d+"
-    rf"(, ptr addrspace\(3\) ({_NAME}), ptr addrspace\(1\) ({_NAME})\))"
+    r"(\s*(?:tail |notail )?call void @simt_copy_(\d+)(?:_some)?\(i32 )\d+"
+    rf"(, ptr addrspace\(3\) ({_NAME}), ptr addrspace\(1\) ({_NAME})(, i32 [%\w.]+)?\))"
 )
 _ROW: Final = re.compile(
     r"\s*(?:%[\w.]+ = )?(?:tail |notail )?call [^@]*@simt_ldmatrix(?:_trans)?"
@@ -112,7 +113,7 @@ def instrumented(
             (root,) = origin
             access = TextAccess(k + 1, SPACES[space], names[root], store, size)
             place = f"ptr addrspace({space}) {pointer}"
-            found.append((k, f"  call void @simt_log_access(i32 {len(sites)}, {place})"))
+            found.append((k, _logged(len(sites), place, _COPY.fullmatch(line), store)))
             sites.append(Site(access, root, _inner(loops, k)))
         if copy := _COPY.fullmatch(line):  # the last of its sites is the store
             arrival = len(sites)
@@ -131,6 +132,13 @@ def instrumented(
         )
     barriers = tuple((k + 1, name != BLOCK_BARRIER) for k, name in waits)
     return Instrumented(_inserted(changed, found), tuple(sites), barriers, len(loops))
+
+
+def _logged(site: int, place: str, copy: re.Match[str] | None, store: bool) -> str:
+    """Return the call of the log for an access; a copy tells the bytes that it reads."""
+    if copy is None or copy[6] is None or store:
+        return f"  call void @simt_log_access(i32 {site}, {place})"
+    return f"  call void @simt_log_some(i32 {site}, {place}{copy[6]})"
 
 
 def _refusal(line: str, expected: str) -> BuildError:

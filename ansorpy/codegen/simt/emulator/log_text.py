@@ -204,6 +204,16 @@ define void @simt_log_copy(i32 %site, ptr %to) nounwind {{
   ret void
 }}
 
+define void @simt_log_some(i32 %site, ptr %at, i32 %bytes) nounwind {{
+  %none = icmp eq i32 %bytes, 0
+  br i1 %none, label %done, label %some
+some:
+  call void @simt_log_access(i32 %site, ptr %at)
+  br label %done
+done:
+  ret void
+}}
+
 define void @simt_arrived(i32 %site, ptr %to) nounwind {{
   call void @set_marks(i32 %site, ptr %to, i8 0)
   call void @simt_log_access(i32 %site, ptr %to)

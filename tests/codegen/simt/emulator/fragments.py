@@ -39,6 +39,10 @@ DECLARED: Final = (
         f"declare void @llvm.nvvm.cp.async.{name}(ptr addrspace(3), ptr addrspace(1))\n"
         for name in ("ca.shared.global.4", "ca.shared.global.8", "cg.shared.global.16")
     )
+    + "".join(
+        f"declare void @llvm.nvvm.cp.async.{name}.s(ptr addrspace(3), ptr addrspace(1), i32)\n"
+        for name in ("ca.shared.global.4", "ca.shared.global.8", "cg.shared.global.16")
+    )
     + "declare void @llvm.nvvm.cp.async.commit.group()\n"
     "declare void @llvm.nvvm.cp.async.wait.group(i32 immarg)\n"
     "declare void @llvm.nvvm.cp.async.wait.all()\n"
@@ -73,12 +77,13 @@ def wait(groups: int) -> str:
     return f"  call void @llvm.nvvm.cp.async.wait.group(i32 {groups})\n"
 
 
-def copy(to: str, start: str, size: int) -> str:
-    """Return a line that starts a copy."""
+def copy(to: str, start: str, size: int, read: str = "") -> str:
+    """Return a line that starts a copy; `read`: the value of the bytes that it reads."""
     cache = "cg" if size == 16 else "ca"
+    some, taken = (".s", f", i32 {read}") if read else ("", "")
     return (
-        f"  call void @llvm.nvvm.cp.async.{cache}.shared.global.{size}(ptr addrspace(3) %{to},"
-        f" ptr addrspace(1) %{start})\n"
+        f"  call void @llvm.nvvm.cp.async.{cache}.shared.global.{size}{some}("
+        f"ptr addrspace(3) %{to}, ptr addrspace(1) %{start}{taken})\n"
     )
 
 

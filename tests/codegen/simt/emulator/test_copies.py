@@ -68,6 +68,30 @@ def test_a_copy_has_arrived_after_the_wait(size: int, logged: bool, backwards: b
     assert not found[64 * words :].any()
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("logged", [False, True])
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_bytes_that_a_copy_does_not_read_are_zeros(
+    size: int, logged: bool, backwards: bool
+) -> None:
+    """Odd threads read nothing, from beyond the end of the buffer."""
+    words = size // 4
+    body = (
+        "  %odd = and i32 %t, 1\n  %no = icmp eq i32 %odd, 1\n"
+        f"  %some = select i1 %no, i32 0, i32 {size}\n"
+        f"  %far = select i1 %no, i32 {1 << 20}, i32 0\n"
+        f"  %xi = mul i32 %t, {words}\n  %xg = add i32 %xi, %far\n"
+        + at(1, "%a", "%xg", "xf") + at(3, "@s", "%xi", "xt") + copy("xt", "xf", size, "%some")
+        + COMMIT + wait(0)
+    )  # fmt: skip
+    for k in range(words):
+        body += f"  %i{k} = add i32 %xi, {k}\n" + dump(f"%i{k}", f"d{k}", f"%i{k}")
+    found = ran(kernel(body), given(), NONE, logged, backwards)[: 32 * words].reshape(32, words)
+    expected = given()[: 32 * words].reshape(32, words)
+    expected[1::2] = 0
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("waits", ["", COMMIT, COMMIT + wait(1), wait(0)])
 def test_a_copy_has_not_arrived_before_the_wait(waits: str) -> None:
     """The last case waits for groups, and the copy is in none yet."""
