@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.banks import waves
 from ansorpy.expr.coalescing import WARP, IntArray, flat_places, sectors_of
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Expr, variables
 from ansorpy.loopir.nodes import Buffer, Tile
+from ansorpy.loopir.passes.vectors import group_dim
 
-WORD_BYTES: Final = 4  # width of a bank of shared memory
-BANKS: Final = 32
 POINTS: Final = 64  # points of a tile that are looked at; more are extrapolated
 
 
@@ -54,10 +54,9 @@ def traffic(
         return WarpTraffic(requests, float(points * threads), float(points * threads))
     seen = len(places)
     sectors = sectors_of(places, size_bytes) * points / seen
-    waves = sum(map(_waves, places * size_bytes // WORD_BYTES)) / seen
-    wide = max(1.0, tile.access_width * size_bytes / WORD_BYTES) * points / requests
-    least = points * threads * size_bytes / (BANKS * WORD_BYTES)
-    return WarpTraffic(requests, sectors, max(requests * waves, least if wide > 1 else 0.0))
+    wide = tile.access_width if group_dim(buffer, index, tile) else 1
+    each = sum(waves(place * size_bytes, wide * size_bytes) for place in places) / seen
+    return WarpTraffic(requests, sectors, points / wide * each)
 
 
 def _places(
@@ -81,8 +80,3 @@ def _places(
     flat = flat_places(index, buffer.extents, values)
     whole = np.broadcast_to(np.asarray(flat, np.int64), (len(numbers) * threads,))
     return whole.reshape(len(numbers), threads)
-
-
-def _waves(words: IntArray) -> int:
-    """Return the passes that one request of a warp needs: different words of a bank take turns."""
-    return int(np.bincount(np.unique(words) % BANKS).max())

@@ -15,6 +15,7 @@ from ansorpy.loopir.passes.hoist_alloc import hoist_alloc
 from ansorpy.loopir.passes.hoist_init import hoist_init
 from ansorpy.loopir.passes.non_temporal_stores import non_temporal_stores
 from ansorpy.loopir.passes.normalize_parallel import normalize_parallel
+from ansorpy.loopir.passes.pad import pad
 from ansorpy.loopir.passes.partition_boundary import partition_boundary
 from ansorpy.loopir.passes.peel import peel
 from ansorpy.loopir.passes.prefetch import prefetch
@@ -118,6 +119,8 @@ def lower_for_cuda(
     yield "hoist_alloc", (program := hoist_alloc(program))
     # After scratch is allocated, once. Widths of accesses change no statement that others look for.
     yield "vectors", (program := vectors(program))
+    # After widths, by which a warp takes turns; before stages, which repeat the padding.
+    yield "pad", (program := pad(program, target.shared_bytes))
     # After widths, which a stage as the first index hides.
     yield "stages", (program := stages(program, target.shared_bytes))
     # After masks that groups of elements decide together.

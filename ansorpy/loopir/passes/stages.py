@@ -10,6 +10,7 @@ A copy that computes its elements goes through registers N:
             for k in 7: alloc N: { N = 2 A[k + 1]; C += S[k % 2]; S[(k + 1) % 2] = N }
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -97,14 +98,18 @@ def stages(program: Program, shared_bytes: int) -> Program:
     After        a step starts the copies of the next one to the other stage before it uses its
                  own elements. The nest of loops is a single loop.
     Not handled  copies in loops of their own; many elements of a thread that are computed; scratch
-                 that a statement other than a copy fills; blocks without room for two stages.
+                 that a statement other than a copy fills; blocks without room for two stages; a
+                 name that stands for registers as well.
 
     Args:
         shared_bytes: shared memory of a block.
     """
 
     def staged(body: Stmt) -> Stmt:
-        found = dict(_pipelines(body, program.by_name, frozenset()))
+        allocated = Counter(part.buffer.name for part in walk_stmt(body) if isinstance(part, Alloc))
+        several = frozenset(name for name, count in allocated.items() if count > 1)
+        every = dict(_pipelines(body, program.by_name, frozenset()))
+        found = {key: one for key, one in every.items() if several.isdisjoint(one.scratch)}
         names = frozenset[str]().union(*(one.scratch for one in found.values()))
         return _in_stages(body, found, names) if _bytes(body, names) <= shared_bytes else body
 

@@ -80,6 +80,12 @@ def _tile(tile: Tile, buffers: Mapping[str, Buffer]) -> Tile:
     return replace(tile, mask=conjunction([substitute(part, {last: ZERO}) for part in parts]))
 
 
+def group_dim(buffer: Buffer, index: tuple[Expr, ...], tile: Tile) -> str:
+    """Return the dimension along which an access of a tile runs in groups of its width; or ""."""
+    wide = tile.access_width
+    return _along((buffer, index), tile, wide) if wide > 1 else ""
+
+
 def _along(place: Place, tile: Tile, wide: int) -> str:
     """Return the dimension along which an access runs in aligned groups; "" if there is none."""
     buffer, index = place

@@ -117,6 +117,37 @@ def test_a_step_of_the_reduction_has_one_barrier_and_no_race(n: int, m: int, k: 
         assert sum(wait.times for wait in launch.waits) == launch.blocks * (steps + extra)
 
 
+@pytest.mark.parametrize(
+    ("i", "j", "k"),
+    [
+        ((2, 8, 4), (2, 8, 4), 8),
+        ((2, 16, 4), (2, 16, 4), 8),
+        ((2, 16, 4), (2, 4, 4), 16),  # rows of A begin in one bank without padding
+        ((1, 32, 4), (2, 4, 4), 16),
+        ((2, 4, 4), (2, 16, 4), 32),
+    ],
+)
+def test_products_load_shared_memory_in_the_fewest_waves(
+    i: tuple[int, int, int], j: tuple[int, int, int], k: int
+) -> None:
+    plan = tiled_plan(w.matmul_relu(int(np.prod(i)), int(np.prod(j)), 2 * k))
+    sizes = {
+        f"{axis}_{part}": n for axis, one in (("i", i), ("j", j)) for part, n in enumerate(one, 1)
+    }
+    program = bind(plan, row_of(plan, **sizes, k_1=k), GPU)
+    arrays = [np.zeros(buffer.extents, np.float32) for buffer in program.buffers]
+    (launch,) = (
+        LoggedKernel(simt_code(program, GPU)).log([one.ctypes.data for one in arrays]).launches
+    )
+    loads = [
+        one
+        for one in launch.traffic
+        if one.access.space == "shared" and not one.access.store and one.requests
+    ]
+    assert len(loads) > 8
+    assert sum(one.cost for one in loads) == sum(one.least for one in loads)
+
+
 def test_threads_of_a_drawn_block_are_whole_warps() -> None:
     plan = tiled_plan(w.matmul_relu(512, 512, 512))
     threads = [

@@ -169,6 +169,7 @@ _AFTER = {
     "unroll": _all_is_tiled,
     "hoist_alloc": _scratch_is_allocated_once,
     "vectors": _scratch_is_allocated_once,
+    "pad": _scratch_is_allocated_once,
     "stages": _all_is_tiled,
     "whole_blocks": _all_is_tiled,
     "transpose_blockwise": _all_is_tiled,
