@@ -210,12 +210,27 @@ class TaskDone:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkResult:
+    """The latency of a network: the sum of the times of its tasks by weight, in seconds.
+
+    `best_s` and `baseline_s` are None if a task of the network has no such time; `target_s` is the
+    latency asked for, None if there is none.
+    """
+
+    name: str
+    best_s: float | None
+    baseline_s: float | None
+    target_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The end; always the last event."""
 
     results: tuple[TaskResult, ...]
     seconds: float
     stopped: Stopped
+    networks: tuple[NetworkResult, ...] = ()  # those with a name
 
 
 Event = (

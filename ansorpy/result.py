@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 
 from ansorpy.artifact import LoadedKernel, load
-from ansorpy.events import Stopped, TaskResult
+from ansorpy.events import NetworkResult, Stopped, TaskResult
 from ansorpy.measure.outcome import Estimated
 from ansorpy.units import duration
 
@@ -48,6 +48,7 @@ class Result:
     tasks: tuple[TaskResult, ...]
     seconds: float
     stopped: Stopped
+    networks: tuple[NetworkResult, ...] = ()  # those that the weights name
 
     @property
     def kernels(self) -> Kernels:
@@ -60,7 +61,7 @@ class Result:
         The fields are in `tasks`.
         """
         ended = f"{self.seconds:.1f} s in all (stopped: {self.stopped})"
-        lines = [summary(self.tasks), ended]
+        lines = [summary(self.tasks), *map(network_line, self.networks), ended]
         return "\n".join([*lines, *(f"next: {call}" for call in self._calls())])
 
     def _repr_html_(self) -> str:
@@ -70,7 +71,8 @@ class Result:
         heads = [h for h in (rows[0] if rows else ()) if any(row[h] != "-" for row in rows)]
         top = "".join(f"<th>{head}</th>" for head in heads)
         body = "".join(f"<tr>{_cells([row[head] for head in heads])}</tr>" for row in rows)
-        calls = "".join(f"<br><code>{escape(call)}</code>" for call in self._calls())
+        calls = "".join(f"<br>{escape(network_line(one))}" for one in self.networks)
+        calls += "".join(f"<br><code>{escape(call)}</code>" for call in self._calls())
         ended = escape(f"{self.seconds:.1f} s in all (stopped: {self.stopped})")
         table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
         return f"{table}<p>{ended}{calls}</p>"
@@ -97,6 +99,19 @@ def summary(results: Sequence[TaskResult], profile: bool = False) -> str:
             told["estimate"] = _estimate(result.estimate)
         lines += [f"  {name:9} {text}" for name, text in told.items() if text != "-"]
     return "\n".join(lines)
+
+
+def network_line(network: NetworkResult) -> str:
+    """Return the latency of a network for people."""
+    if network.best_s is None:
+        return f"network {network.name}: no latency: a task has no time"
+    told = [duration(network.best_s)]
+    if network.baseline_s is not None:
+        told.append(f"{network.baseline_s / network.best_s:.2f}x untuned or NumPy")
+    if network.target_s is not None:
+        met = "reached" if network.best_s <= network.target_s else "missed"
+        told.append(f"target {duration(network.target_s)} {met}")
+    return f"network {network.name}: {', '.join(told)}"
 
 
 def rows_of(result: TaskResult) -> dict[str, str]:

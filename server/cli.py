@@ -9,7 +9,7 @@ import gc
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -127,8 +127,8 @@ def tune(
         from ansorpy.server.db.records import SqlStore
         from ansorpy.server.db.upgrade import local_tenant
         from ansorpy.target import require_cpu
-        from ansorpy.tuner.api import follow
         from ansorpy.tuner.experience import Experience
+        from ansorpy.tuner.interrupts import follow
         from ansorpy.tuner.request import Request
         from ansorpy.tuner.targets import named_target
         from ansorpy.tuner.tune import run
@@ -363,6 +363,7 @@ def as_object(last: Any, profile: bool = False) -> dict[str, Any]:
             }
             for result in last.results
         ],
+        "networks": [asdict(one) for one in last.networks],
         "seconds": last.seconds,
         "stopped": last.stopped,
     }
@@ -383,10 +384,11 @@ def estimate_of(result: Any) -> dict[str, Any] | None:
 
 def as_text(last: Any, profile: bool = False) -> str:
     """Return the summary that `tune` prints, and a command that loads each kernel."""
-    from ansorpy.result import shell_step, summary
+    from ansorpy.result import network_line, shell_step, summary
 
+    networks = [network_line(one) for one in last.networks]
     steps = [f"next: {shell_step(task.kernel)}" for task in last.results if task.kernel is not None]
-    return "\n".join([summary(last.results, profile), *steps])
+    return "\n".join([summary(last.results, profile), *networks, *steps])
 
 
 app.command(rich_help_panel=MODEL)(models.run)

@@ -3,7 +3,7 @@
 import io
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from ansorpy.events import (
 from ansorpy.frontends.tc.text import parse
 from ansorpy.progress import Painter, Tally, as_line, is_painted, reporter
 from ansorpy.records import MemoryStore
-from ansorpy.tuner.api import follow
+from ansorpy.tuner.interrupts import follow
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.tune import run
@@ -216,11 +216,13 @@ def test_tune_shows_progress_on_standard_error(
     progress: bool | None, stream: io.StringIO, told: bool, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    def fake(request: Request, *_: object, **__: object) -> Iterator[Event]:
+    def fake(request: Request, *_: object, **__: object) -> Generator[Event, None, Finished]:
         yield Started(("mm",), (0,), request.trials, None)
-        yield Finished((), 1.0, "trials")
+        last = Finished((), 1.0, "trials")
+        yield last
+        return last
 
-    monkeypatch.setattr(sys.modules["ansorpy.tuner.api"], "run", fake)
+    monkeypatch.setattr("ansorpy.tuner.api.run", fake)
     monkeypatch.setattr(sys, "stderr", stream)
     seen: list[Event] = []
     ansorpy.tune(MM, trials=8, store=MemoryStore(), progress=progress, on_event=seen.append)

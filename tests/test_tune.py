@@ -52,7 +52,7 @@ def events(
     out: Path | None = None,
     pools: Any = None,
     **options: Any,
-) -> Generator[Event, None, None]:
+) -> Generator[Event, None, Finished]:
     request = Request(parse(text), TARGET, **{"trials": 32, **options})
     return run(
         request,

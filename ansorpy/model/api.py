@@ -1,7 +1,7 @@
 """`ansorpy.tune_model` and `ansorpy.compile_model`: a model becomes a bundle."""
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import file_digest
 from pathlib import Path
@@ -22,6 +22,7 @@ from ansorpy.progress import ignore, told
 from ansorpy.records import RecordStore, default_store
 from ansorpy.target import Target
 from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.interrupts import follow
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
 from ansorpy.tuner.setup import writable
@@ -118,7 +119,7 @@ def tuned(
     """Tune a model; show progress, and call `on_event` with every event; errors as `tune_model`."""
     events = compiled(request, store, Experience.beside(store))
     with told(model_reporter, progress, on_event) as tell:
-        return follow_model(events, tell)
+        return follow(events, tell)
 
 
 def request_of(
@@ -152,28 +153,6 @@ def request_of(
         )
     graph = read_model(file, bind, shapes, options.hosted)
     return ModelRequest(graph, target, options, _bundle(place, file.stem), file, digest)
-
-
-def follow_model(
-    events: Generator[ModelEvent, None, ModelResult], report: Callable[[ModelEvent], object]
-) -> ModelResult:
-    """Report every event of the tuning of a model; return its result.
-
-    A KeyboardInterrupt while an event is reported goes to the tuning, which keeps the best so far.
-    """
-    interrupted = False
-    while True:
-        try:
-            event = events.throw(KeyboardInterrupt()) if interrupted else next(events)
-            interrupted = False
-            report(event)
-        except KeyboardInterrupt:
-            if interrupted:
-                raise
-            interrupted = True
-        except StopIteration as end:
-            result: ModelResult = end.value
-            return result
 
 
 def _bundle(place: Path, name: str) -> Path:

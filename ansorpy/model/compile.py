@@ -30,6 +30,7 @@ from ansorpy.sketch import derive
 from ansorpy.state.rule import Rule, Verdict
 from ansorpy.target import Target, require_cpu
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.experience import Experience
 from ansorpy.tuner.pools import Pools
@@ -136,7 +137,7 @@ class Compilation:
         return ModelEstimate(sum_s, len(self.best_s), len(self.tasks.dags), weights)
 
     def follow(
-        self, events: Generator[ModelEvent, None, None]
+        self, events: Generator[ModelEvent, None, Finished]
     ) -> Generator[ModelEvent, None, Finished]:
         """Yield the events of a tuning of tasks, with estimates; return the last one."""
         event: ModelEvent | None = next(events)
@@ -242,6 +243,9 @@ def compiled(
             f"cannot tune {request.graph.name!r} because it computes nothing;"
             " expected a model with nodes that constants alone do not determine"
         )
+    names = [dag.name for dag in tasks.dags]
+    options.check_tasks(names)
+    chosen_dags(tasks.dags, options.tasks)  # refuses an unknown name
     yield _divided(request.graph, simplified, tasks, clock() - begin_s)
     tune = _tuner(rules, store, pools, journal)
     if sent:  # only now: no stand-in may decide about tasks
@@ -292,12 +296,12 @@ def _tuner(
     store: RecordStore,
     pools: Callable[[Request], Pools] | None,
     journal: Journal | None,
-) -> Callable[[Request, Path, Experience | None], Generator[ModelEvent, None, None]]:
+) -> Callable[[Request, Path, Experience | None], Generator[ModelEvent, None, Finished]]:
     """Return a function that tunes a request for libraries, with files in a folder."""
 
     def tune(
         request: Request, folder: Path, experience: Experience | None
-    ) -> Generator[ModelEvent, None, None]:
+    ) -> Generator[ModelEvent, None, Finished]:
         opened = None if pools is None else partial(pools, request)
         return run(
             request, rules, store, folder, pools=opened, journal=journal, experience=experience
@@ -322,6 +326,7 @@ def search_request(
     part_s = {name: weights[name] * work.libraries[name].best_s for name in weights}
     ranked = sorted(tasks.dags, key=lambda dag: -part_s[dag.name])
     heavy = [dag for dag in ranked if part_s[dag.name] >= LEAST_SHARE * work.model_s]
+    heavy = [dag for dag in heavy if not options.tasks or dag.name in options.tasks]
     heavy = heavy[: trials // LEAST_TRIALS]
     if not heavy:
         return None
@@ -357,7 +362,9 @@ def search_request(
 def _request(work: Compilation, dags: Sequence[Dag], **changes: Any) -> Request:
     """Return the request for the libraries of some tasks."""
     asked = work.request
-    options = replace(asked.options, **changes)
+    names = {dag.name for dag in dags}
+    targets_s = {name: s for name, s in asked.options.task_targets_s.items() if name in names}
+    options = replace(asked.options, tasks=(), task_targets_s=targets_s, **changes)
     return Request.of(
         options, tuple(dags), asked.target, first_answer=False, libraries=True,
         weights_bytes=work.weights_bytes,

@@ -1,11 +1,11 @@
 """`ansorpy.tune`: a tuning for people, with progress on a terminal and a result at the end."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from ansorpy.events import Event, Finished
+from ansorpy.events import Event
 from ansorpy.measure.host import local_target
 from ansorpy.progress import ignore, reporter, told
 from ansorpy.records import RecordStore, default_store
@@ -14,6 +14,7 @@ from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.interrupts import follow
 from ansorpy.tuner.keywords import keywords_of
 from ansorpy.tuner.option import Option
 from ansorpy.tuner.options import LocalOptions
@@ -88,20 +89,4 @@ def tune(call: TuneCall) -> Result:
     events = run(request, call.rules, store, folder, experience=Experience.beside(store))
     with told(reporter, call.progress, call.on_event) as tell:
         last = follow(events, tell)
-    return Result(last.results, last.seconds, last.stopped)
-
-
-def follow(events: Generator[Event, None, None], report: Callable[[Event], object]) -> Finished:
-    """Report every event of a tuning; return the last one.
-
-    A KeyboardInterrupt while an event is reported goes to the tuning, which keeps the best so far.
-    """
-    event = next(events)
-    while not isinstance(event, Finished):
-        try:
-            report(event)
-            event = next(events)
-        except KeyboardInterrupt:
-            event = events.throw(KeyboardInterrupt())
-    report(event)
-    return event
+    return Result(last.results, last.seconds, last.stopped, last.networks)

@@ -56,6 +56,10 @@ class Objective(Protocol):
         """Return the derivative by every cost, shape (tasks,)."""
         ...
 
+    def reached(self, costs_s: FloatArray) -> bool:
+        """Return True if no lower cost of a task would lower the value; all have a result."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum:
@@ -71,6 +75,10 @@ class WeightedSum:
         """Return the weights."""
         answer: FloatArray = _weights(self.networks).sum(axis=0)
         return answer
+
+    def reached(self, costs_s: FloatArray) -> bool:
+        """Return False."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,10 @@ class LatencyTargets:
         """Return the weights of the networks that miss their target."""
         late = _latencies(self.networks, costs_s) > np.asarray(self.targets_s)
         return late.astype(np.float64) @ _weights(self.networks)
+
+    def reached(self, costs_s: FloatArray) -> bool:
+        """Return True if no network misses its target."""
+        return bool((_latencies(self.networks, costs_s) <= np.asarray(self.targets_s)).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +128,10 @@ class GeoMeanSpeedup:
         )
         return answer
 
+    def reached(self, costs_s: FloatArray) -> bool:
+        """Return False."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class EarlyStopped:
@@ -134,6 +150,33 @@ class EarlyStopped:
             costs_s > np.asarray(self.limits_s)
         )
         return answer
+
+    def reached(self, costs_s: FloatArray) -> bool:
+        """Return True if no task is slower than its limit."""
+        return bool((costs_s <= np.asarray(self.limits_s)).all())
+
+
+@dataclass(frozen=True, slots=True)
+class WithFixed:
+    """An objective over more tasks than are searched: the last ones have fixed costs."""
+
+    whole: Objective
+    fixed_s: tuple[float, ...]
+
+    def value(self, costs_s: FloatArray) -> float:
+        """Return the value of the whole."""
+        return self.whole.value(self._all(costs_s))
+
+    def gradient(self, costs_s: FloatArray) -> FloatArray:
+        """Return the derivative by the costs of the tasks that are searched."""
+        return self.whole.gradient(self._all(costs_s))[: len(costs_s)]
+
+    def reached(self, costs_s: FloatArray) -> bool:
+        """Return True if the whole is reached."""
+        return self.whole.reached(self._all(costs_s))
+
+    def _all(self, costs_s: FloatArray) -> FloatArray:
+        return np.concatenate([costs_s, self.fixed_s])
 
 
 def _weights(networks: Networks) -> FloatArray:

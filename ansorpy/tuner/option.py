@@ -17,7 +17,7 @@ class OptionLimits:
     least, most     inclusive bounds of a number
     above, below    exclusive ones
     items           entries of a mapping or a sequence, at most
-    words           the only names that are allowed
+    words           the only names, or values of a text, that are allowed
     pattern         regular expression of every name
     """
 
@@ -40,6 +40,11 @@ class OptionLimits:
         )
         if not bounded:
             raise SpecError(f"cannot tune with {told}; expected {self}")
+
+    def check_word(self, told: str, word: str) -> None:
+        """Raise SpecError if a text, which the message calls `told`, is none of the words."""
+        if word not in self.words:
+            raise SpecError(f"cannot tune with {told}; expected {' or '.join(self.words)}")
 
     def __str__(self) -> str:
         """Return the bounds of a number in words."""

@@ -11,6 +11,15 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from ansorpy.errors import SpecError
+from ansorpy.tuner.allocation import (
+    ChosenTasks,
+    NetworkTargets,
+    ObjectiveName,
+    Strategy,
+    TaskTargets,
+    check_allocation,
+)
+from ansorpy.tuner.networks import WEIGHT_PATTERN, networks_of
 from ansorpy.tuner.option import Option, OptionLimits, definitions
 
 MAX_TRIALS: Final = 1_000_000  # every trial is kept in memory while its task is tuned
@@ -86,12 +95,18 @@ class TuneOptions:
         Mapping[str, float],
         Option(
             "Occurrences of each task in the program that it is tuned for, by name: mm=3. Trials"
-            " go where they save most time; 1 unless given.",
+            " go where they save most time; 1 unless given. Of several networks, by network and"
+            " name: a/mm=3, b/mm=1.",
             OptionLimits(above=0),
-            service=OptionLimits(above=0, most=1e9, items=64),
+            service=OptionLimits(above=0, most=1e9, items=256, pattern=WEIGHT_PATTERN),
             command="weight",
         ),
     ] = field(default_factory=dict)
+    objective: ObjectiveName = "latency"
+    network_targets_s: NetworkTargets = field(default_factory=dict)
+    task_targets_s: TaskTargets = field(default_factory=dict)
+    strategy: Strategy = "gradient"
+    tasks: ChosenTasks = ()
     cores: Annotated[
         int, Option("Threads of the kernel.", OptionLimits(least=1, most=MAX_CORES))
     ] = 1
@@ -121,21 +136,19 @@ class TuneOptions:
         ),
     ] = ()
 
-    def check_weights(self, names: Sequence[str]) -> None:
-        """Refuse a weight of a name that no task has.
+    def check_tasks(self, names: Sequence[str]) -> None:
+        """Refuse weights and targets of names that no task and no network has.
 
         Raises:
-            SpecError: names the weight and the tasks.
+            SpecError: names the option.
         """
-        for name in self.weights:
-            if name not in names:
-                raise SpecError(
-                    f"cannot weight {name} because it is no task; expected {', '.join(names)}"
-                )
+        check_allocation(self, networks_of(self.weights, names), names)
 
     def __post_init__(self) -> None:
         for name, one in definitions(TuneOptions).items():
             match value := getattr(self, name):
+                case str() if one.type is str:
+                    one.option.limits.check_word(f"{name} {value!r}", value)
                 case str():
                     expected = "a sequence of names" if one.default == () else "a number"
                     raise SpecError(

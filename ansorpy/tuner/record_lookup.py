@@ -1,7 +1,7 @@
 """Look-up of records of earlier tunings of a task: an answer, or a warm start."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,24 +15,25 @@ from ansorpy.replay import UNFIT, check_row, plan_from_text
 from ansorpy.tuner import device_race
 from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.final_race import deliver, export_of, result_of
+from ansorpy.tuner.networks import Networks, named
 from ansorpy.tuner.options import TuneOptions, later_budget
 from ansorpy.tuner.task import Task, failures_of
 from ansorpy.tuner.trust import is_current, is_trusted
 
 
-def request_digest(
-    tasks: Sequence[Task], options: TuneOptions, weights: Mapping[str, float]
-) -> str:
+def request_digest(tasks: Sequence[Task], options: TuneOptions, networks: Networks) -> str:
     """Return the digest of a request: equal requests may have the same answer.
 
     Options of release 0.1 are written as they were then; a later option that ends a search is
     written if it differs from its default.
 
     Args:
-        weights: of the tasks that are tuned; equal Dags are one task.
+        networks: of the tasks that are tuned; equal Dags are one task.
     """
+    rows = networks.values()
+    weights = {task.name: sum(row[task.name] for row in rows) for task in tasks}
     asked: dict[str, object] = {
-        "tasks": [(task.key, task.rules, weights.get(task.name, 1.0)) for task in tasks],
+        "tasks": [(task.key, task.rules, weights[task.name]) for task in tasks],
         "trials": options.trials,
         "seconds": options.seconds,
         "seed": options.seed,
@@ -40,6 +41,10 @@ def request_digest(
     goal = [options.target_latency_s, options.stop_if_gain_below]
     if any(part is not None for part in goal):
         asked["goal"] = goal
+    if named(networks):
+        asked["networks"] = {
+            name: [row[task.name] for task in tasks] for name, row in networks.items()
+        }
     asked |= later_budget(options)
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 

@@ -10,6 +10,7 @@ from ansorpy.target import Target, require_back_end, require_cpu, require_gpu
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
+from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.options import MAX_CORES, LocalOptions, TuneOptions, values
 from ansorpy.tuner.targets import device_of
 
@@ -49,8 +50,8 @@ class Request(LocalOptions):
         """
         told = values(options, LocalOptions)
         return Request(
-            dags, target, first_answer=first_answer, libraries=libraries,
-            weights_bytes=weights_bytes, device=device_of(target), **told,
+            chosen_dags(dags, options.tasks), target, first_answer=first_answer,
+            libraries=libraries, weights_bytes=weights_bytes, device=device_of(target), **told,
         )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class Request(LocalOptions):
             require_cpu(self.target.kind)
         if not 1 <= self.target.cores <= MAX_CORES:
             raise SpecError(f"cannot tune for {self.target.cores} cores; expected 1 to {MAX_CORES}")
-        self.check_weights([dag.name for dag in self.dags])
+        self.check_tasks([dag.name for dag in self.dags])
 
     @property
     def estimated(self) -> bool:
@@ -78,8 +79,9 @@ def check_estimated(options: TuneOptions, target: str) -> None:
     Raises:
         SpecError: names the option.
     """
-    for name in ("target_latency_s", "stop_if_gain_below"):
-        if getattr(options, name) is not None:
+    timed = ("target_latency_s", "stop_if_gain_below", "network_targets_s", "task_targets_s")
+    for name in timed:
+        if getattr(options, name):
             raise SpecError(
                 f"cannot tune with {name} for {target} because its candidates are estimated, not"
                 " timed; expected trials, seconds or patience"

@@ -95,6 +95,12 @@ class TaskScheduler:
         return {name: p.stopped for name, p in self._by_name.items() if p.stopped}
 
     @property
+    def reached(self) -> bool:
+        """True if the objective can fall no further, and every task has a result."""
+        costs = np.array([p.best_s for p in self._progress])
+        return bool(np.isfinite(costs).all()) and self._objective.reached(costs)
+
+    @property
     def _left(self) -> int:
         return self._settings.trials - self.trials
 

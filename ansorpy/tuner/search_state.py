@@ -9,7 +9,7 @@ import numpy as np
 from ansorpy.cost.model import Sample
 from ansorpy.events import Stopped, TimeSpent
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch, set_state, state_of
-from ansorpy.tuner.objective import weighted_latency_s
+from ansorpy.tuner.objective import Objective, weighted_latency_s
 from ansorpy.tuner.scheduler import LARGE_ROUND, Settings, TaskScheduler
 from ansorpy.tuner.share import Share, Turn
 from ansorpy.tuner.task import Task
@@ -80,8 +80,9 @@ class SearchState:
     def __init__(
         self,
         tasks: Sequence[Task],
+        shares: Sequence[Share],
         settings: Settings,
-        weights: Mapping[str, float],
+        objective: Objective,
         seed: int,
         criteria: StopCriteria,
         budget: TimeBudget,
@@ -91,19 +92,22 @@ class SearchState:
         self.criteria = criteria
         self.budget = budget
         self.picking, self._dealing = np.random.default_rng(seed).spawn(2)
-        shares = [Share(t.name, weights.get(t.name, 1.0), t.flop) for t in tasks]
-        self.scheduler = TaskScheduler(shares, settings, self._dealing, clock)
+        self.scheduler = TaskScheduler(shares, settings, self._dealing, clock, objective)
         for task in tasks:
             if task.least_cost_s is not None:
                 self.scheduler.resume(task.name, task.known, task.least_cost_s)
 
     def next_turn(self) -> Turn | None:
         """Return whose turn it is; None when the search is over."""
-        if self.criteria.reached or self.criteria.stale:
+        if self._reached or self.criteria.stale:
             return None
         turn = self.scheduler.next_turn()
         trials = 0 if turn is None else self.budget.fitting(turn.trials)
         return None if turn is None or not trials else replace(turn, trials=trials)
+
+    @property
+    def _reached(self) -> bool:
+        return self.criteria.reached or self.scheduler.reached
 
     def deferred(self, turn: Turn) -> int:
         """Return how many candidates of a turn wait for the next one, on top of its trials.
@@ -129,7 +133,7 @@ class SearchState:
 
     def stop_reason(self) -> Stopped:
         """Return why there is no next turn."""
-        if self.criteria.reached:
+        if self._reached:
             return "target"
         if self.criteria.stale:
             return "gain"

@@ -12,24 +12,28 @@ from ansorpy.cost.gbm import GbmModel
 from ansorpy.cost.model import CostModel
 from ansorpy.cost.roofline import RooflineModel
 from ansorpy.errors import SpecError
-from ansorpy.events import Started, TaskResult
+from ansorpy.events import NetworkResult, Started, TaskResult
 from ansorpy.measure.backend import DEVICE
 from ansorpy.measure.timing.cold_weights import cold_bytes
 from ansorpy.measure.workers.cores import usable_cores
 from ansorpy.records import MemoryStore, Record, RecordStore, default_store
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target, require_cores
+from ansorpy.te.analysis import structure_key
 from ansorpy.tuner import record_lookup
+from ansorpy.tuner.allocation import objective_of
 from ansorpy.tuner.checkpoint import Journal, StoredSearch, StoreJournal
 from ansorpy.tuner.delivery import Deliveries
 from ansorpy.tuner.device_delivery import DeviceDeliveries
 from ansorpy.tuner.emulated_delivery import EmulatedDeliveries
 from ansorpy.tuner.experience import Experience, Transfer
+from ansorpy.tuner.networks import Networks, network_results, networks_of
 from ansorpy.tuner.pools import OPEN_POOLS, Pools, shared_pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.scheduler import Settings
 from ansorpy.tuner.search_state import SearchState, StopCriteria
+from ansorpy.tuner.share import Share
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.time_budget import TimeBudget
 from ansorpy.tuner.twins import leaders, summed, twin_names, united
@@ -44,7 +48,7 @@ class Setup:
 
     rules: tuple[Rule, ...]
     tasks: tuple[Task, ...]  # equal Dags are one task
-    weights: Mapping[str, float]  # by task
+    networks: Networks  # the weight of each task in each network
     known: Mapping[str, Sequence[Record]]  # records of earlier tunings, by task
     estimates: Mapping[str, Sequence[Record]]  # programs to measure on the device first, by task
     share: int  # trials of each task
@@ -60,6 +64,19 @@ class Setup:
         counts = tuple(sum(r.race is None for r in found) for found in self.known.values())
         twins = twin_names(leaders(request.dags))
         return Started(tuple(self.known), counts, request.trials, request.seconds, twins)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each task, summed over the networks."""
+        rows = self.networks.values()
+        return {task.name: sum(row[task.name] for row in rows) for task in self.tasks}
+
+    def network_results(
+        self, request: Request, results: Sequence[TaskResult]
+    ) -> tuple[NetworkResult, ...]:
+        """Return the latency of each network that has a name, given the results of all names."""
+        networks = networks_of(request.weights, [dag.name for dag in request.dags])
+        return network_results(networks, results, request.network_targets_s)
 
     def stored_results(self) -> dict[str, TaskResult | None]:
         """Return the results of earlier tunings that answer the request, None for other tasks."""
@@ -99,19 +116,21 @@ def prepare(
     cold = cold_bytes(request.weights_bytes, request.target)
     named = rules_name(kind, rules)
     tasks = united(request.dags, request.target, named, cold, request.estimated)
-    weights = summed(leaders(request.dags), request.weights)
+    firsts = leaders(request.dags)
+    networks = networks_of(request.weights, list(firsts))
+    networks = {name: summed(firsts, row) for name, row in networks.items()}
     history = (MemoryStore() if request.fresh else store).all
     return Setup(
         rules=rules,
         tasks=tasks,
-        weights=weights,
+        networks=networks,
         known={task.name: history(task.key) for task in tasks},
         estimates={
             task.name: [record for key in estimate_keys(task) for record in history(key)]
             for task in (tasks if request.device else ())
         },
         share=min(-(-request.trials // len(tasks)), request.max_trials_per_task or request.trials),
-        digest=record_lookup.request_digest(tasks, request, weights),
+        digest=record_lookup.request_digest(tasks, request, networks),
         out=out,
         journal=journal,
         stored=stored,
@@ -181,17 +200,26 @@ class Context:
             results: of earlier tunings; None for the tasks of the search.
         """
         weights = self.setup.weights
-        answered = [result for result in results.values() if result is not None]
-        rest_s = sum(weights[result.name] * (result.best_s or 0.0) for result in answered)
+        answered = {one.name: one.best_s or 0.0 for one in results.values() if one is not None}
+        rest_s = sum(weights[name] * best_s for name, best_s in answered.items())
         gain = request.stop_if_gain_below
         criteria = StopCriteria(weights, request.target_latency_s, gain, rest_s)
         settings = Settings(
             request.trials,
+            strategy="round-robin" if request.strategy == "round-robin" else "gradient",
             early_stop_trials=request.patience,
             task_trials=request.max_trials_per_task,
         )
-        seed, budget, clock = request.seed, self.budget, self.clock
-        return SearchState(self.tasks, settings, weights, seed, criteria, budget, clock)
+        tags = request.strategy == "similar"
+        shares = [
+            Share(one.name, weights[one.name], one.flop, structure_key(one.dag) if tags else "")
+            for one in self.tasks
+        ]
+        names = [task.name for task in self.tasks]
+        objective = objective_of(request, self.setup.networks, names, answered)
+        return SearchState(
+            self.tasks, shares, settings, objective, request.seed, criteria, self.budget, self.clock
+        )
 
 
 def deliveries_of(

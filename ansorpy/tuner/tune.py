@@ -35,8 +35,8 @@ def run(
     clock: Callable[[], float] = time.monotonic,
     journal: Journal | None = None,
     experience: Experience | None = None,
-) -> Generator[Event, None, None]:
-    """Yield the events of a tuning, which `tuner.api` shows to people; the last one is `Finished`.
+) -> Generator[Event, None, Finished]:
+    """Yield the events of a tuning, which `tuner.api` shows to people; return the last one.
 
     A KeyboardInterrupt ends the search with the best so far, after the event `Stopping`; in the
     final race, and if there is no answer yet, it ends everything.
@@ -77,7 +77,10 @@ def run(
             for task in tasks:
                 results[task.name] = yield from context.deliveries.end(task)
     done = tuple(each_result(request.dags, setup.tasks, results))
-    yield Finished(done, clock() - setup.begin_s, stopped)
+    networks = setup.network_results(request, done)
+    last = Finished(done, clock() - setup.begin_s, stopped, networks)
+    yield last
+    return last
 
 
 def open_space(context: Context, task: Task, how: Opening, seed: int) -> Iterator[Event]:

@@ -39,14 +39,15 @@ def united(
 
 
 def summed(firsts: Mapping[str, str], weights: Mapping[str, float]) -> dict[str, float]:
-    """Return the weight of every task that is tuned: the sum over its names, 1 without one.
+    """Return the weight of every task that is tuned: the sum over its names.
 
     Args:
         firsts: as `leaders` returns it.
+        weights: by name, of each name.
     """
     found = dict.fromkeys(firsts.values(), 0.0)
     for name, first in firsts.items():
-        found[first] += weights.get(name, 1.0)
+        found[first] += weights[name]
     return found
 
 

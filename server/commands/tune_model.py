@@ -70,13 +70,14 @@ def _tuned(
     on_bundle: Callable[[Path], None],
 ) -> "ModelResult":
     """Return the result of the tuning of a model; call `on_bundle` with each written bundle."""
-    from ansorpy.model.api import follow_model, request_of
+    from ansorpy.model.api import request_of
     from ansorpy.model.compile import compiled
     from ansorpy.model.events import BundleWritten, ModelEvent
     from ansorpy.model.progress import model_reporter
     from ansorpy.server.db.records import SqlStore
     from ansorpy.server.db.upgrade import local_tenant
     from ansorpy.tuner.experience import Experience
+    from ansorpy.tuner.interrupts import follow
 
     request = request_of(options, Path(file), target, out, numbers(bind), shapes_of(shape))
     settings = read_settings()
@@ -89,9 +90,8 @@ def _tuned(
                 on_bundle(event.bundle)
             report(event)
 
-        return follow_model(
-            compiled(request, store, Experience(settings.data_dir / "experience")), tell
-        )
+        experience = Experience(settings.data_dir / "experience")
+        return follow(compiled(request, store, experience), tell)
 
 
 def explained(file: str, bind: list[str] | None, shape: list[str] | None) -> str:

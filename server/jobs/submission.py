@@ -15,6 +15,7 @@ from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.networks import named, networks_of, task_weights
 from ansorpy.tuner.options import TuneOptions, job_fields, later_budget, options_of, values
 
 MAX_MODEL_TASKS: Final = 512  # tasks of a job that tunes a model
@@ -67,7 +68,7 @@ class Submission(TuneOptions):
         if self.model is not None:
             return
         names = [dag.name for dag in self.dags]
-        self.check_weights(names)
+        self.check_tasks(names)
         if self.trials < len(names):
             raise SpecError(
                 f"cannot tune {len(names)} tasks with {self.trials} trials because each needs one;"
@@ -131,11 +132,12 @@ class Submission(TuneOptions):
         Jobs of one workload differ in the options that `server.jobs.reuse` compares, at most, and
         in their seed.
         """
-        tasks = sorted(
-            (dag.name, workload_key(dag), self.weights.get(dag.name, 1.0)) for dag in self.dags
-        )
+        weights = task_weights(self.weights, [dag.name for dag in self.dags])
+        tasks = sorted((dag.name, workload_key(dag), weights[dag.name]) for dag in self.dags)
         freedoms: list[Any] = [sorted(set(self.allow))] if self.allow or self.without else []
         freedoms += [sorted(set(self.without))] if self.without else []
+        networks = networks_of(self.weights, list(weights))
+        freedoms += [networks] if named(networks) else []
         later = later_budget(self)
         freedoms += [later] if later else []
         freedoms += [self.model.document] if self.model is not None else []

@@ -195,6 +195,15 @@ class ModelProgress(Wire):
     bundle: BundleReply | None = None
 
 
+class NetworkReply(Wire):
+    """The latency of a network: the sum of the times of its tasks by weight, in seconds."""
+
+    name: str
+    best_s: float | None = Field(description="Null until each of its tasks has a time.")
+    baseline_s: float | None = Field(description="Untuned or NumPy, after the final races.")
+    target_s: float | None = Field(description="As requested.")
+
+
 class JobReply(Wire):
     """State, progress and results of a job; times are in seconds, dates since the epoch."""
 
@@ -224,6 +233,9 @@ class JobReply(Wire):
     memory_bytes: int = Field(description="Bytes of all tensors of the largest task.")
     model: ModelProgress | None = Field(default=None, description="Null unless it tunes a model.")
     tasks: list[TaskReply] = Field(description="Empty until a model is divided.")
+    networks: list[NetworkReply] = Field(
+        default_factory=list, description="The networks that `weights` names."
+    )
 
 
 class JobSubmitted(JobReply):

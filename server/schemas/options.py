@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 from pydantic import Field, create_model
 
 from ansorpy.model.options import model_definitions
-from ansorpy.server.schemas.base import Name, Whole, Wire
+from ansorpy.server.schemas.base import NAME_PATTERN, Whole, Wire
 from ansorpy.tuner.option import Definition, OptionLimits, definitions
 from ansorpy.tuner.options import TuneOptions
 
@@ -17,7 +17,8 @@ def field_of(one: Definition) -> tuple[Any, Any]:
     match one.shape:
         case "numbers by name":
             number = Annotated[float, Field(**_bounds(limits))]
-            mapping = Annotated[dict[Name, number], Field(max_length=limits.items)]
+            key = Annotated[str, Field(pattern=limits.pattern or NAME_PATTERN)]
+            mapping = Annotated[dict[key, number], Field(max_length=limits.items)]
             return mapping, Field(default_factory=dict, description=text)
         case "names":
             word: Any = Annotated[str, Field(pattern=limits.pattern or None)]
@@ -31,6 +32,8 @@ def field_of(one: Definition) -> tuple[Any, Any]:
 def _value_type(one: Definition, limits: OptionLimits) -> Any:
     kinds = get_args(one.type) or (one.type,)
     kind = next(kind for kind in kinds if kind is not NoneType)
+    if kind is str:
+        return Literal[limits.words]
     extra = [Whole] if kind is int else []
     value: Any = Annotated[(kind, *extra, Field(**_bounds(limits)))]
     return value | None if NoneType in kinds else value

@@ -10,13 +10,13 @@ from sqlalchemy import Engine
 from ansorpy.server.db.engine import reading
 from ansorpy.server.jobs import queries
 
-Chart = Literal["latency", "shares", "quality", "failures"]
+Chart = Literal["latency", "allocation", "quality", "failures"]
 Row = Mapping[str, Any]
 
 PAGE: Final = 500
 COLUMNS: Final[Mapping[Chart, tuple[str, ...]]] = {
     "latency": ("round", "task", "trials", "seconds", "best_s", "latency_s", "measured_in"),
-    "shares": ("task", "trials", "share"),
+    "allocation": ("round", "task", "trials", "seconds", "task_trials"),
     "quality": (
         "round", "task", "trials", "candidates", "spearman", "kendall", "top_k_recall", "k", "peak",
     ),
@@ -89,11 +89,12 @@ def _quality(rounds: Iterator[Row]) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _shares(rounds: Iterator[Row]) -> Iterator[Row]:
-    trials = {row["task"]: row["trials"] for row in rounds}
-    total = sum(trials.values())
-    for task, count in trials.items():
-        yield {"task": task, "trials": count, "share": count / total if total else 0.0}
+def _allocation(rounds: Iterator[Row]) -> Iterator[Row]:
+    for row in rounds:
+        yield {
+            "round": row["number"], "task": row["task"], "trials": row["all_trials"],
+            "seconds": row["seconds"], "task_trials": row["trials"],
+        }  # fmt: skip
 
 
 def _failures(rounds: Iterator[Row]) -> Iterator[Row]:
@@ -105,7 +106,7 @@ def _failures(rounds: Iterator[Row]) -> Iterator[Row]:
 
 _MAKE: Final[Mapping[Chart, Callable[[Iterator[Row]], Iterator[Row]]]] = {
     "latency": _latency,
-    "shares": _shares,
+    "allocation": _allocation,
     "quality": _quality,
     "failures": _failures,
 }

@@ -27,6 +27,7 @@ from ansorpy.server.service.redact import redacted
 from ansorpy.server.service.serializers import job_reply, job_summary
 from ansorpy.target import require_cpu
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.options import values
 from ansorpy.tuner.request import check_estimated
 from ansorpy.tuner.rules import find_rules
@@ -116,7 +117,8 @@ class JobService:
                 },
             )
         except SpecError as error:
-            names = (*request.bind, *request.shapes, *options.weights, *options.without)
+            keys = (*options.weights, *options.network_targets_s, *options.task_targets_s)
+            names = (*request.bind, *request.shapes, *keys, *options.without, *options.tasks)
             sent = request.dags or ([] if request.graph is None else [request.graph])
             told = redacted(str(error), request.text, sent, names)
             raise SpecError(told) from None
@@ -127,6 +129,7 @@ class JobService:
             return ()
         check_parts(request.dags or (), self.limits)
         dags = read_dags(request.text, request.dags, request.bind)
+        dags = chosen_dags(dags, request.options().tasks)
         check_dags(dags, self.limits)
         return dags
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,12 +16,14 @@ from ansorpy.server.schemas.job import (
     JobSummary,
     ModelProgress,
     ModelTaskProgress,
+    NetworkReply,
     TaskReply,
     TaskStage,
 )
 from ansorpy.server.service.limits import tensor_bytes
 from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import flop_count
+from ansorpy.tuner.networks import Networks, network_results, networks_of, task_weights
 from ansorpy.tuner.options import values
 from ansorpy.tuner.twins import leaders, twin_names
 
@@ -43,6 +45,7 @@ class Asked:
     same_as: tuple[str, ...]  # the first equal task; "" for the first one itself
     memory_bytes: int
     budget: Budget
+    networks: Networks
 
 
 @lru_cache(maxsize=1024)
@@ -51,14 +54,20 @@ def _asked(request: str) -> Asked:
     own = {} if submission.model is None else submission.model.options
     told = {**values(submission), **own}
     twins = twin_names(leaders(submission.dags))
+    names = tuple(dag.name for dag in submission.dags)
     return Asked(
-        tuple(dag.name for dag in submission.dags),
-        tuple(submission.weights.get(dag.name, 1.0) for dag in submission.dags),
+        names,
+        tuple(task_weights(submission.weights, names).values()),
         tuple(map(flop_count, submission.dags)),
         tuple(twins.get(dag.name, "") for dag in submission.dags),
         max(map(tensor_bytes, submission.dags), default=0),
-        Budget(**{name: told[name] for name in Budget.model_fields if name in told}),
+        Budget(**{name: _as_json(told[name]) for name in Budget.model_fields if name in told}),
+        networks_of(submission.weights, names),
     )
+
+
+def _as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def asked(row: JobRow) -> Asked:
@@ -88,6 +97,18 @@ def job_reply(
     progress = json.loads(row.progress)
     results = {result["name"]: result for result in json.loads(row.results)}
     delivered = {kernel.task: kernel for kernel in kernels}
+    tasks = [
+        task_reply(
+            name,
+            weight,
+            {"flop": flop, **so_far(progress, name, same_as), **results.get(name, {})},
+            delivered.get(name),
+        )
+        for name, weight, flop, same_as in zip(
+            facts.names, facts.weights, facts.flops, facts.same_as, strict=True
+        )
+    ]
+    networks = network_results(facts.networks, tasks, facts.budget.network_targets_s)
     return JobReply(
         id=row.id,
         state=row.state,  # type: ignore[arg-type]  # the database holds no other
@@ -109,21 +130,8 @@ def job_reply(
         events=row.events,
         memory_bytes=facts.memory_bytes,
         model=model_reply(row, facts, {**progress, **results}, bundle),
-        tasks=[
-            task_reply(
-                name,
-                weight,
-                {
-                    "flop": flop,
-                    **so_far(progress, name, same_as),
-                    **results.get(name, {}),
-                },
-                delivered.get(name),
-            )
-            for name, weight, flop, same_as in zip(
-                facts.names, facts.weights, facts.flops, facts.same_as, strict=True
-            )
-        ],
+        tasks=tasks,
+        networks=[NetworkReply(**asdict(one)) for one in networks],
     )
 
 

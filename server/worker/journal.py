@@ -22,6 +22,7 @@ from ansorpy.server.jobs.submission import Submission
 from ansorpy.server.worker.leased_job import LeasedJob
 from ansorpy.server.worker.packages import package_of
 from ansorpy.tuner.checkpoint import Checkpoint, StoredSearch
+from ansorpy.tuner.networks import task_weights
 from ansorpy.tuner.objective import weighted_latency_s
 from ansorpy.tuner.twins import leaders, summed
 
@@ -39,7 +40,8 @@ class JobJournal:
         self._job_id = leased.claim.job_id
         self._tenant_id = leased.claim.tenant_id
         submission = Submission.of(leased.claim.request)
-        self._weights, self._firsts = submission.weights, leaders(submission.dags)
+        self._firsts = leaders(submission.dags)
+        self._weights = task_weights(submission.weights, list(self._firsts))
         self._known_seq, self._round = leased.write(self._begin)
 
     # --- the journal

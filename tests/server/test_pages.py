@@ -162,7 +162,7 @@ def test_every_chart_can_be_downloaded(chart: str, url: str) -> None:
         wanted = {
             "latency": {"trials": "16", "best_s": "0.001"},
             "quality": {"spearman": "0.5", "round": "2"},
-            "shares": {"trials": "16", "share": "1.0"},
+            "allocation": {"trials": "16", "task_trials": "16", "round": "2"},
             "failures": {"kind": "wrong", "count": "1"},
         }[chart]
         assert rows[-1].items() >= wanted.items()

@@ -193,7 +193,7 @@ def test_a_second_interrupt_names_the_bundle_so_far(
         report(BundleWritten(out, 1e-3, 1e-7, 2e-5, "the interpreter of graphs", 1.0))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ansorpy.model.api.follow_model", follow)
+    monkeypatch.setattr("ansorpy.tuner.interrupts.follow", follow)
     asked = ["tune", str(model), "--bind", "batch=4", "--out", str(out)]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 130

@@ -7,9 +7,10 @@ import pytest
 from ansorpy.rules import CPU
 from ansorpy.target import Target
 from ansorpy.topi.workloads import matmul
+from ansorpy.tuner.objective import WeightedSum
 from ansorpy.tuner.scheduler import LARGE_ROUND, Settings
 from ansorpy.tuner.search_state import FIRST_HELD, HELD, SearchState, StopCriteria
-from ansorpy.tuner.share import Turn
+from ansorpy.tuner.share import Share, Turn
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.time_budget import TimeBudget
 
@@ -20,7 +21,8 @@ def standing(trials: int, tasks: int = 1, seconds: float | None = None) -> Searc
     dags = [replace(matmul(16, 16, 16), name=f"mm{number}") for number in range(tasks)]
     opened = [Task.of(dag, TARGET, rules_name("cpu", CPU)) for dag in dags]
     goal, budget = StopCriteria({}, None, None, 0.0), TimeBudget(seconds, 0.0, tasks, lambda: 0.0)
-    return SearchState(opened, Settings(trials), {}, 0, goal, budget, lambda: 0.0)
+    shares, weights = [Share(task.name) for task in opened], WeightedSum(((1.0,) * tasks,))
+    return SearchState(opened, shares, Settings(trials), weights, 0, goal, budget, lambda: 0.0)
 
 
 def first_turn(of: SearchState) -> Turn:

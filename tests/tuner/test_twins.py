@@ -49,7 +49,10 @@ def test_equal_dags_are_one_task_with_the_sum_of_the_weights() -> None:
     firsts = leaders(DAGS)
     assert firsts == {"first": "first", "other": "other", "second": "first"}
     assert twin_names(firsts) == {"second": "first"}
-    assert summed(firsts, {"first": 2.0, "second": 5.0}) == {"first": 7.0, "other": 1.0}
+    assert summed(firsts, {"first": 2.0, "second": 5.0, "other": 1.0}) == {
+        "first": 7.0,
+        "other": 1.0,
+    }
     assert summed(firsts, {}) == {"first": 2.0, "other": 1.0}
 
 

@@ -52,18 +52,18 @@ class OwnLane:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageIndex:
     """The first index of an element: (const + terms) % count, by loop variables."""
 
     count: int
     const: int
     terms: tuple[tuple[str, int], ...] = ()
 
-    def differs(self, other: "Stage") -> bool:
+    def differs(self, other: "StageIndex") -> bool:
         """Return whether the two are never equal."""
         return (self.count, self.terms) == (other.count, other.terms) and self.const != other.const
 
-    def with_var(self, name: str, value: Expr) -> "Stage":
+    def with_var(self, name: str, value: Expr) -> "StageIndex":
         """Return the stage with another value in place of a loop variable."""
         factor = dict(self.terms).get(name)
         if factor is None:
@@ -75,9 +75,9 @@ class Stage:
         return _stage(self.count, self.const + factor * new.const, terms)
 
 
-def _stage(count: int, const: int, terms: Mapping[str, int]) -> Stage:
+def _stage(count: int, const: int, terms: Mapping[str, int]) -> StageIndex:
     left = sorted((name, n % count) for name, n in terms.items() if n % count)
-    return Stage(count, const % count, tuple(left))
+    return StageIndex(count, const % count, tuple(left))
 
 
 Owner = tuple[OwnLane, ...]  # the thread that accesses an element, by its lane variables
@@ -92,7 +92,7 @@ class Pending:
     store: bool
     owner: Owner | None
     index: tuple[tuple[int, int], ...] = ()  # first and last value, if the first thread accesses
-    stage: Stage | None = None  # None: not known
+    stage: StageIndex | None = None  # None: not known
 
     def meets(self, other: "Pending") -> bool:
         """Return whether the two need a barrier between them."""
@@ -234,7 +234,7 @@ class _Barriers:
         return state | taken | given
 
 
-def stage_of(index: Sequence[Expr]) -> Stage | None:
+def stage_of(index: Sequence[Expr]) -> StageIndex | None:
     """Return the stage that an index tells: its first number is a remainder; None if it is not."""
     first = index[0] if index else None
     if not isinstance(first, Binary) or first.op != "mod" or not isinstance(first.b, Const):

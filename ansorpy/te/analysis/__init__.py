@@ -4,7 +4,7 @@ from ansorpy.te.analysis.access import Access, access, reads_by_producer
 from ansorpy.te.analysis.answer import Answer, no, yes
 from ansorpy.te.analysis.flops import flop_count
 from ansorpy.te.analysis.indices import index_ranges
-from ansorpy.te.analysis.key import workload_key
+from ansorpy.te.analysis.key import structure_key, workload_key
 from ansorpy.te.analysis.predicates import (
     Common,
     common_outer,
@@ -29,6 +29,7 @@ __all__ = [
     "permutes",
     "reads_by_producer",
     "strictly_inlineable",
+    "structure_key",
     "weight_bytes",
     "workload_key",
     "yes",

@@ -30,6 +30,23 @@ def workload_key(dag: Dag) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def structure_key(dag: Dag) -> str:
+    """Return the SHA-256 (hex) of the canonical form of `dag` without its numbers.
+
+    Computations with one key differ in extents and constants only, such as the convolutions of a
+    network.
+    """
+    nodes = {node.name: f"t{i}" for i, node in enumerate(dag.nodes)}
+    form = _without_numbers([_node(node, nodes) for node in dag.nodes])
+    return hashlib.sha256(json.dumps(form, separators=(",", ":")).encode()).hexdigest()
+
+
+def _without_numbers(form: Json) -> Json:
+    if isinstance(form, list):
+        return [_without_numbers(part) for part in form]
+    return form if isinstance(form, str | bool) else None
+
+
 def _node(node: Node, nodes: Names) -> Json:
     match node:
         case Placeholder(shape=shape, dtype=dtype, constant=constant):

@@ -41,7 +41,7 @@ function axis(label, more) {
 }
 
 // Chart that is redrawn after a change of its data, size or colours.
-// `describe()` returns {x, y: "latency" | "unit", lines: [{label, values, color, dash, step, width}], data}.
+// `describe()` returns {x, y: "latency" | "unit" | "count", lines: [{label, values, color, dash, step, width}], data}.
 export class Chart {
   constructor(place, describe) {
     this.place = place;
@@ -74,8 +74,8 @@ export class Chart {
   }
 
   options(told) {
-    const times = told.y === "latency";
-    const value = (v) => (v === null || v === undefined ? "–" : times ? latency(v) : v.toFixed(2));
+    const times = told.y === "latency", counts = told.y === "count";
+    const value = (v) => (v === null || v === undefined ? "–" : times ? latency(v) : v.toFixed(counts ? 0 : 2));
     return {
       ...this.size(),
       cursor: { points: { size: 7 }, drag: { x: false, y: false } },
@@ -83,13 +83,13 @@ export class Chart {
         x: { time: false, range: (_, min, max) => [0, max > 0 ? max : 1] },
         y: times
           ? { distr: 3, range: (_, min, max) => (min > 0 ? [min / 1.15, max * 1.15] : [1e-6, 1e-3]) }
-          : { range: (_, min) => [Math.min(0, min ?? 0), 1.02] },
+          : { range: (_, min, max) => (counts ? [0, Math.max(1, max * 1.05)] : [Math.min(0, min ?? 0), 1.02]) },
       },
       axes: [
         axis(told.x, { size: 34, incrs: WHOLE }),
         axis("", times
           ? { size: 64, splits: (_, __, min, max) => ticks(min, max), filter: (_, s) => s, values: (_, s) => s.map(tick) }
-          : { size: 40 }),
+          : { size: counts ? 52 : 40, incrs: counts ? WHOLE : undefined }),
       ],
       series: [
         { label: told.x, value: (_, v) => (v === null ? "–" : Number(v.toFixed(1))) },

@@ -24,6 +24,7 @@ export class History {
       seconds: event.seconds,
       latency: one && this.weights[0] === 1 ? event.best_s : event.latency_s ?? null,
       best: Object.fromEntries(this.best),
+      allocation: Object.fromEntries(this.trials),
       quality: event.quality,
     });
   }

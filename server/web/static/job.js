@@ -5,6 +5,7 @@ import { History } from "./history.js";
 import { follow } from "./live.js";
 
 const MAX_LINES = 8; // largest number of tasks with a line of their own
+const DASHES = [undefined, [6, 4], [2, 3], [10, 3, 2, 3]]; // with two colours: one look for each line
 
 const job = document.getElementById("job").dataset;
 const names = job.tasks.split(" ");
@@ -28,6 +29,15 @@ const curve = new Chart(document.getElementById("latency"), () => {
   }
   return { x: along === "trials" ? "trials" : "seconds", y: "latency", lines, data };
 });
+
+// Trials of each task so far: a step is a round.
+const allocation = names.length > 1 && names.length <= MAX_LINES
+  ? new Chart(document.getElementById("allocation"), () => ({
+      x: along === "trials" ? "trials of all tasks" : "seconds", y: "count",
+      lines: names.map((label, number) => ({ label, color: number % 2 ? "--dim" : "--accent", dash: DASHES[number >> 1], step: true })),
+      data: [seen.points.map((p) => p[along]), ...names.map((name) => seen.points.map((p) => p.allocation[name] ?? 0))],
+    }))
+  : null;
 
 const quality = new Chart(document.getElementById("quality"), () => {
   const told = seen.points.filter((p) => p.quality && "spearman" in p.quality);
@@ -68,6 +78,7 @@ follow(job, (event) => {
   seen.take(event);
   curve.draw();
   quality.draw();
+  allocation?.draw();
   caption();
 });
-onSwitch((value) => { along = value; curve.draw(); });
+onSwitch((value) => { along = value; curve.draw(); allocation?.draw(); });
