@@ -55,7 +55,8 @@ def traffic(
     seen = len(places)
     sectors = sectors_of(places, size_bytes) * points / seen
     wide = tile.access_width if group_dim(buffer, index, tile) else 1
-    each = sum(waves(place * size_bytes, wide * size_bytes) for place in places) / seen
+    first = places - places % wide  # element of each group that is moved at once
+    each = sum(waves(place * size_bytes, wide * size_bytes) for place in first) / seen
     return WarpTraffic(requests, sectors, points / wide * each)
 
 

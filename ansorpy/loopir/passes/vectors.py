@@ -10,9 +10,9 @@ from typing import Final
 
 from ansorpy.expr.build import ZERO, add, mul
 from ansorpy.expr.dtypes import SIZE_BYTES
-from ansorpy.expr.expr import Const, Expr, reads, substitute
+from ansorpy.expr.expr import Const, Expr, Var, reads, substitute, variables
 from ansorpy.expr.groups import even
-from ansorpy.expr.intervals import linear
+from ansorpy.expr.intervals import form
 from ansorpy.expr.products import conjunction, conjuncts
 from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Program, Scope, Seq, Stmt, Tile
 
@@ -94,9 +94,15 @@ def _along(place: Place, tile: Tile, wide: int) -> str:
     for part, extent in zip(reversed(index), reversed(buffer.extents), strict=True):
         total = add(total, mul(part, Const(size)))
         size *= extent
-    form = linear(total)
-    if form is None or size % wide or form[0] % wide:
+    whole = form(total)
+    if size % wide or whole.const % wide:
         return ""
-    near = [name for name, n in tile.dims if form[1].get(name) == 1 and n % wide == 0]
-    others = all(n % wide == 0 for name, n in form[1].items() if name not in near[:1])
+    factors = {str(atom): n for atom, n in whole.terms.items()}
+    inside = [variables(atom) for atom in whole.terms if not isinstance(atom, Var)]
+    near = [
+        name
+        for name, n in tile.dims
+        if factors.get(name) == 1 and n % wide == 0 and not any(name in part for part in inside)
+    ]
+    others = all(n % wide == 0 for name, n in factors.items() if name not in near[:1])
     return near[0] if near and others else ""

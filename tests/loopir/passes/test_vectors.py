@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansorpy.expr.expr import Expr
+from ansorpy.expr.expr import Binary, Expr
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, LoopKind, Program, Scope, Tile
-from ansorpy.loopir.passes.vectors import vectors
+from ansorpy.loopir.passes.vectors import group_dim, vectors
 from ansorpy.loopir.rewrite import walk_stmt
 from ansorpy.loopir.verify import check
 from tests.loopir.samples import add, buffer, c, lt, mul, program, read, store, v
@@ -80,3 +80,11 @@ def test_the_meaning_stays(row: int, edge: int) -> None:
     got = run(after, arrays)["O"]
     np.testing.assert_array_equal(got, run(before, arrays)["O"])
     np.testing.assert_array_equal(got[:, :edge], arrays["A"][:, :edge])
+
+
+def test_a_stage_as_the_first_index_cuts_no_group() -> None:
+    stage = Binary("mod", B, c(2))
+    held = buffer("S", 2, 4, 16, scope=Scope.LOCAL)
+    tile = replace(tile_of(moved(16)), access_width=4)
+    assert group_dim(held, (stage, T, W), tile) == "w"
+    assert group_dim(held, (stage, T, Binary("mod", W, c(4))), tile) == ""
