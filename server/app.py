@@ -131,8 +131,12 @@ def build_dependencies(settings: ServiceSettings, engine: Engine) -> Dependencie
         metrics=metrics,
         streams=EventStreams(
             EventPoller(jobs.new_events, authenticator.valid_keys, settings.event_poll_s),
-            settings.event_stream_s, settings.max_event_streams,
-            settings.max_event_streams_in_all, metrics.streams,
+            settings.event_stream_s,
+            Slots(
+                "open an event stream", settings.max_event_streams,
+                settings.max_event_streams_in_all,
+            ),
+            metrics.streams,
         ),
         jobs=jobs,
         kernels=KernelService(engine),

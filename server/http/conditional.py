@@ -30,6 +30,23 @@ def not_modified(headers: Mapping[str, str]) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
+class Conditions:
+    """The headers of a request that make it conditional or partial."""
+
+    if_none_match: str | None = None
+    range_header: str | None = None
+    if_range: str | None = None
+
+    def know(self, headers: Mapping[str, str]) -> bool:
+        """Return whether the caller has the content of the response with these headers."""
+        return matches(self.if_none_match, headers["ETag"])
+
+    def span(self, headers: Mapping[str, str], size_bytes: int) -> "ByteRange | None":
+        """Return the requested range of the response with these headers; as `requested_range`."""
+        return requested_range(self.range_header, self.if_range, headers["ETag"], size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
 class ByteRange:
     """The bytes [begin, end)."""
 
@@ -75,16 +92,17 @@ def requested_range(
 
 
 def content(
-    data: bytes,
-    etag: str,
-    media_type: str,
-    headers: Mapping[str, str],
-    range_header: str | None,
-    if_range: str | None,
+    data: bytes, media_type: str, headers: Mapping[str, str], asked: Conditions
 ) -> Response:
-    """Return a response with all of `data` (200) or with the requested range (206)."""
-    told = {**headers, "ETag": etag, "Accept-Ranges": "bytes"}
-    span = requested_range(range_header, if_range, etag, len(data))
+    """Return a response with all of `data` (200), with the requested range (206) or without (304).
+
+    Args:
+        headers: have an ETag.
+    """
+    if asked.know(headers):
+        return not_modified(headers)
+    told = {**headers, "Accept-Ranges": "bytes"}
+    span = asked.span(headers, len(data))
     if span is None:
         return Response(data, media_type=media_type, headers=told)
     told["Content-Range"] = span.header(len(data))
@@ -95,21 +113,21 @@ def content(
 def streamed(
     read: Callable[[int, int], Iterator[bytes]],
     size_bytes: int,
-    etag: str,
     media_type: str,
     headers: Mapping[str, str],
-    range_header: str | None,
-    if_range: str | None,
+    asked: Conditions,
 ) -> Response:
     """Return a response as `content` does, whose bytes are read while they are sent.
 
     Args:
         read: yields the bytes [begin, end).
     """
-    span = requested_range(range_header, if_range, etag, size_bytes)
+    if asked.know(headers):
+        return not_modified(headers)
+    span = asked.span(headers, size_bytes)
     part = ByteRange(0, size_bytes) if span is None else span
     told = {
-        **headers, "ETag": etag, "Accept-Ranges": "bytes",
+        **headers, "Accept-Ranges": "bytes",
         "Content-Length": str(part.end - part.begin),
     }  # fmt: skip
     if span is not None:

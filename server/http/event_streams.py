@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from fastapi.concurrency import run_in_threadpool
@@ -12,15 +11,14 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from prometheus_client import Gauge
 
 from ansorpy.server.access.authentication import Principal
-from ansorpy.server.access.errors import OverloadedError, RateLimitError
 from ansorpy.server.http.event_poller import EventPoller, EventReader
 from ansorpy.server.service.jobs import EventBatch, JobEvent
+from ansorpy.server.service.slots import Slots
 
 Format = Literal["sse", "jsonl"]
 
 PING_S: Final = 15.0  # interval of keep-alive comments
 RETRY_MS: Final = 1000  # time until a browser reconnects
-RETRY_S: Final = 5  # Retry-After if too many streams are open
 MEDIA_TYPES: Final = {"sse": "text/event-stream", "jsonl": "application/x-ndjson"}
 
 Read = Callable[[int], EventBatch]  # returns the stored events after a number
@@ -32,31 +30,9 @@ class EventStreams:
 
     poller: EventPoller
     most_s: float  # maximum duration of one stream
-    most: int  # open streams of one tenant
-    most_in_all: int  # open streams of all tenants
+    slots: Slots
     gauge: Gauge
     clock: Callable[[], float] = time.monotonic
-    _open: Counter[int] = field(default_factory=Counter)
-
-    def check(self, tenant_id: int) -> None:
-        """Raise an error if no further stream may be opened.
-
-        Raises:
-            RateLimitError: the tenant has reached its limit.
-            OverloadedError: the service has reached its limit.
-        """
-        if self._open[tenant_id] >= self.most:
-            raise RateLimitError(
-                f"cannot open an event stream because {self.most} of this tenant are open;"
-                " expected fewer: close one",
-                RETRY_S,
-            )
-        if self._open.total() >= self.most_in_all:
-            raise OverloadedError(
-                f"cannot open an event stream because {self.most_in_all} are open; expected fewer:"
-                " try again later",
-                RETRY_S,
-            )
 
     async def follow(
         self,
@@ -74,16 +50,13 @@ class EventStreams:
                 404 and not a broken stream.
             wait: whether to wait for new events after the stored ones.
         """
-        self._open[who.tenant_id] += 1
-        self.gauge.inc()
-        self.poller.subscribe(reader)
-        try:
-            async for chunk in self._chunks(reader, read, first, form, wait):
-                yield chunk
-        finally:
-            self.poller.unsubscribe(reader)
-            self._open[who.tenant_id] -= 1
-            self.gauge.dec()
+        with self.slots.counted(who.tenant_id), self.gauge.track_inprogress():
+            self.poller.subscribe(reader)
+            try:
+                async for chunk in self._chunks(reader, read, first, form, wait):
+                    yield chunk
+            finally:
+                self.poller.unsubscribe(reader)
 
     async def _chunks(
         self, reader: EventReader, read: Read, found: EventBatch, form: Format, wait: bool

@@ -119,6 +119,14 @@ def find(tx: Session, tenant_id: int, job_id: str, *, lock: bool = False) -> Job
     return row
 
 
+def jobs_of_models(
+    tx: Session, tenant_id: int, digests: Sequence[str], limit: int
+) -> Sequence[JobRow]:
+    """Return the newest jobs of some models, newest first."""
+    query = select(JobRow).where(JobRow.tenant_id == tenant_id, JobRow.model.in_(digests))
+    return tx.scalars(query.order_by(JobRow.seq.desc()).limit(limit)).all()
+
+
 def list_jobs(
     tx: Session,
     tenant_id: int,

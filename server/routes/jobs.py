@@ -197,11 +197,11 @@ async def events(
     ] = None,
 ) -> StreamingResponse:
     """Stream the events of a job, as server-sent events or JSONL."""
-    deps.streams.check(principal.tenant_id)
+    deps.streams.slots.check(principal.tenant_id)
     begin = max(after, int(last_event_id or 0))
     look = partial(deps.jobs.events_after, principal.tenant_id, job_id)
     first = await run_in_threadpool(look, begin)
-    deps.streams.check(principal.tenant_id)  # other streams may have opened meanwhile
+    deps.streams.slots.check(principal.tenant_id)  # other streams may have opened meanwhile
     waits = wait == "true" or (wait is None and form == "sse")
     reader = EventReader(job_id, principal.key_id, begin)
     chunks = deps.streams.follow(principal, reader, look, first, form, waits)

@@ -7,14 +7,14 @@ from http import HTTPStatus
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.concurrency import contextmanager_in_threadpool, run_in_threadpool
 
 from ansorpy.errors import SpecError
 from ansorpy.server.http.body import check_length, declared_bytes, spool
-from ansorpy.server.http.conditional import matches, not_modified, streamed
+from ansorpy.server.http.conditional import streamed
 from ansorpy.server.routes.dependencies import Deps, ReadAccess, TuneAccess
-from ansorpy.server.routes.kernels import Given, answers, immutable
+from ansorpy.server.routes.downloads import Asked, answers, immutable
 from ansorpy.server.schemas.base import DIGEST_PATTERN
 from ansorpy.server.schemas.model import ModelPage, ModelReply
 from ansorpy.server.schemas.problem import problems
@@ -107,18 +107,12 @@ def file(
     model: Digest,
     principal: ReadAccess,
     deps: Deps,
-    if_none_match: Given = None,
-    range_: Annotated[Given, Header(alias="Range")] = None,
-    if_range: Given = None,
+    asked: Asked,
 ) -> Response:
     """Return the file of a model."""
     headers = immutable(model, f"model-{model[:12]}.onnx")
-    etag = headers["ETag"]
     size_bytes = deps.models.find(principal.tenant_id, model).size_bytes
-    if matches(if_none_match, etag):
-        return not_modified(headers)
-    read = partial(deps.models.parts, model)
-    return streamed(read, size_bytes, etag, ONNX, headers, range_, if_range)
+    return streamed(partial(deps.models.parts, model), size_bytes, ONNX, headers, asked)
 
 
 @router.delete(

@@ -24,6 +24,7 @@ from ansorpy.server.service.charts import COLUMNS, Chart
 from ansorpy.server.service.derivation_tree import rule_uses, tree_rows
 from ansorpy.server.service.explain import NO_TASK
 from ansorpy.server.service.jobs import StateChange
+from ansorpy.server.service.simplify import passes
 from ansorpy.server.web.templating import render
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -182,6 +183,23 @@ def compared(
         for row in deps.charts.rows(principal.tenant_id, job_id, "latency")
     ]
     return table(rows, ("job", *COLUMNS["latency"]), form, f"latency-{a[:8]}-{b[:8]}")
+
+
+@router.get("/models", response_class=HTMLResponse)
+def models(
+    request: Request,
+    principal: ReadAccess,
+    deps: Deps,
+    before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+) -> Response:
+    """Return the list of models with their jobs, newest first, and the graph passes."""
+    page = deps.models.page(principal.tenant_id, before, PAGE)
+    return _page(
+        request, principal, "models.html", "models", page=page, before=before,
+        jobs=deps.dashboard.jobs_of(principal.tenant_id, page), now_s=deps.dashboard.now_s(),
+        passes=passes().passes, keys=deps.authenticator.local is None,
+        service_url=quote(str(request.base_url).rstrip("/")),
+    )  # fmt: skip
 
 
 @router.get("/workers", response_class=HTMLResponse)

@@ -16,14 +16,17 @@ from ansorpy.server.db.models import RecordRow
 from ansorpy.server.jobs import machines, queries
 from ansorpy.server.jobs.errors import NotFoundError
 from ansorpy.server.schemas.explain import FailureReply
-from ansorpy.server.schemas.job import JobReply
+from ansorpy.server.schemas.job import JobReply, JobSummary
+from ansorpy.server.schemas.model import ModelPage
 from ansorpy.server.service.explain import NO_TASK, failures_of, target_of
-from ansorpy.server.service.serializers import job_reply
+from ansorpy.server.service.serializers import job_reply, job_summary
 from ansorpy.state.state import State
 from ansorpy.state.text import replay as replay_steps
 from ansorpy.target import GPU_NAMES, Target
 
 MAX_LINES: Final = 2000  # lines of a loop nest on a page
+JOBS_OF_MODEL: Final = 5  # jobs that are shown of a model
+JOBS_OF_MODELS: Final = 200  # jobs that are read for a page of models
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,16 @@ class DashboardService:
         """Return the time of the database clock."""
         with reading(self.engine) as tx:
             return now(tx)
+
+    def jobs_of(self, tenant_id: int, models: ModelPage) -> dict[str, list[JobSummary]]:
+        """Return the newest jobs of each model of a page, newest first, by its digest."""
+        digests = [one.sha256 for one in models.models]
+        found: dict[str, list[JobSummary]] = {digest: [] for digest in digests}
+        with reading(self.engine) as tx:
+            rows = queries.jobs_of_models(tx, tenant_id, digests, JOBS_OF_MODELS)
+            for one in map(job_summary, rows):
+                found[str(one.model)].append(one)
+        return {digest: jobs[:JOBS_OF_MODEL] for digest, jobs in found.items()}
 
     def look(self, tenant_id: int, job_id: str) -> JobView:
         """Return the content of the page of a job.

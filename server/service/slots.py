@@ -58,6 +58,19 @@ class Slots:
         with self._lock:
             self.check(tenant_id)
             self._taken[tenant_id] += 1
+        with self._freed(tenant_id):
+            yield
+
+    @contextmanager
+    def counted(self, tenant_id: int) -> Iterator[None]:
+        """Count a block that `check` has permitted, also if others have begun since then."""
+        with self._lock:
+            self._taken[tenant_id] += 1
+        with self._freed(tenant_id):
+            yield
+
+    @contextmanager
+    def _freed(self, tenant_id: int) -> Iterator[None]:
         try:
             yield
         finally:

@@ -20,6 +20,7 @@ def main(url: str, job: str, other: str, model: str) -> None:
         ("explain-phone", f"/jobs/{job}/explain", PHONE, "dark"),
         ("jobs-light", "/jobs", None, "light"),
         ("compare-dark", f"/compare?a={job}&b={other}", None, "dark"),
+        ("models-light", "/models", None, "light"),
         ("workers-light", "/workers", None, "light"),
     )
     with browser() as running:

@@ -126,6 +126,7 @@ def test_no_page_is_wider_than_a_phone(job: str, live: tuple[Live, str], chromiu
             "/jobs",
             f"/jobs/{job}",
             f"/jobs/{job}/explain",
+            "/models",
             "/workers",
             f"/compare?a={job}&b={job}",
             "/login",

@@ -104,12 +104,12 @@ def opened(
     """Follow a job in a thread, and return when its stream is open."""
     replies: list[Response] = []
     streams = running.client.app.state.dependencies.streams  # type: ignore[attr-defined]
-    before = streams._open.total()
+    before = streams.slots._taken.total()
     follower = threading.Thread(
         target=lambda: replies.append(running.client.get(path, headers=headers)), daemon=True
     )
     follower.start()
-    until(lambda: streams._open.total() > before)
+    until(lambda: streams.slots._taken.total() > before)
     return follower, replies
 
 

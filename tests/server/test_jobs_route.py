@@ -55,7 +55,8 @@ FIELDS = f"{', '.join(FIRST)} or {LAST}"
          f" expected {FIELDS}; the nearest is budget"),
         ({"budget": {"trails": 5}}, "budget.?", "cannot take a field of budget because no such"
          " field exists; expected trials, seconds, target_latency_s, stop_if_gain_below,"
-         " patience, max_trials_per_task or trials_per_task; the nearest is trials"),
+         " patience, max_trials_per_task, objective, network_targets_s, task_targets_s,"
+         " strategy, tasks or trials_per_task; the nearest is trials"),
         ({"zzzzzzzz": 1}, "?", f"cannot take a field of the request because no such field exists;"
          f" expected {FIELDS}"),
         ({"budget": {"trials": 0}}, "budget.trials", "cannot take budget.trials because its value"
@@ -68,7 +69,7 @@ FIELDS = f"{', '.join(FIRST)} or {LAST}"
          " expected positive integers in bind: they are the extents of a text"),
         ({"hosted": True}, "", "cannot take the request because its value does not fit; expected"
          " a model or a graph with shapes, trials_per_task, hosted"),
-        ({"cores": "two", "seed": -1}, "cores", "cannot take cores because its value does not fit;"
+        ({"cores": "nine", "seed": -1}, "cores", "cannot take cores because its value does not fit;"
          " expected an integer (errors lists 1 more)"),
         ({"weights": {"mm": 0}}, "weights.?", "cannot take weights.? because its value does not"
          " fit; expected a number above 0.0"),
@@ -84,7 +85,7 @@ def test_a_validation_error_names_the_expected_value(
     assert (reply.status_code, told["code"], told["detail"]) == (422, "shape", detail)
     assert told["errors"][0]["place"] == place
     assert told["errors"][0]["expected"] in detail
-    for word in ("budgets", "trails", "zzzz", "fast", "two", "xxx"):
+    for word in ("budgets", "trails", "zzzz", "fast", "nine", "xxx"):
         assert word not in reply.text, "a problem does not repeat the request"
 
 

@@ -27,6 +27,7 @@ from ansorpy.server.routes.login import HOME, own_path
 from ansorpy.server.service.charts import COLUMNS
 from ansorpy.server.web.filters import latency, span
 from ansorpy.target import Target
+from tests.server.onnx_models import small
 from tests.server.service import MM, Service, service
 
 TARGET = Target(vector_bits=256, registers=16)
@@ -168,6 +169,35 @@ def test_every_chart_can_be_downloaded(chart: str, url: str) -> None:
         assert rows[-1].items() >= wanted.items()
 
 
+def test_the_models_of_a_tenant_are_listed_with_their_jobs(url: str, tmp_path: Path) -> None:
+    with service(url) as running:
+        empty = running.client.get("/models").text
+        assert "No models yet" in empty
+        assert "ANSORPY_URL=http://localhost ansorpy submit model.onnx --watch" in empty
+        unused = running.put_model()
+        used = running.put_model(small(tmp_path / "small.onnx").read_bytes())
+        asked = {"model": used, "bind": {"batch": 2}}
+        job_id = running.client.post("/v1/jobs", json=asked).json()["id"]
+        page = running.client.get("/models").text
+        rows = re.findall(r"<tr>.*?</tr>", page, re.DOTALL)
+        assert f"/v1/models/{used}/file" in rows[1]  # the newest first
+        assert f'href="/jobs/{job_id}"' in rows[1]
+        assert "queued" in rows[1]
+        assert f"/v1/models/{unused}" in rows[2]
+        assert "/jobs/" not in rows[2]
+
+
+def test_the_page_of_models_has_older_pages_and_every_pass(url: str) -> None:
+    with service(url) as running:
+        passes = running.client.get("/v1/passes").json()["passes"]
+        page = html.unescape(running.client.get("/models").text)
+        for one in passes:
+            assert one["name"] in page
+            assert one["summary"] in page
+        assert "No older models" in running.client.get("/models?before=0").text
+        assert running.client.get("/models?before=x").status_code == 422
+
+
 def test_two_jobs_in_one_table(url: str) -> None:
     with service(url) as running:
         a, b = running.submit(fresh=True), running.submit(fresh=True)
@@ -193,6 +223,9 @@ def test_pages_of_other_tenants_are_not_found(url: str, engine: Engine) -> None:
             assert missing.status_code == 404, path
             assert missing.headers["content-type"].startswith("text/html")
         assert job_id not in running.client.get("/jobs", headers=foreign).text
+        model = running.put_model()
+        assert model in running.client.get("/models").text
+        assert model not in running.client.get("/models", headers=foreign).text
         assert running.client.get("/workers").status_code == 403
 
 
