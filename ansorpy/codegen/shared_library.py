@@ -8,7 +8,6 @@ import ctypes
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +37,6 @@ from ansorpy.codegen.runtime.c_entry import (
 from ansorpy.codegen.runtime.native_launcher import NO_POOL, native_call, word_array
 from ansorpy.codegen.runtime.phase_loop import timed_loop
 from ansorpy.errors import BuildError
-from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Buffer, Program, Scope
 from ansorpy.target import Target
@@ -101,8 +99,7 @@ def _addressing(export: Export) -> Addressing:
         elif buffer.scope is Scope.GLOBAL:
             area = Area.PACKED if buffer.name in packed else Area.SCRATCH
             locations.append(Location(area, ends[area]))
-            size_bytes = prod(buffer.extents) * SIZE_BYTES[buffer.dtype]
-            ends[area] += -(-size_bytes // ALIGN_BYTES) * ALIGN_BYTES
+            ends[area] += -(-buffer.size_bytes // ALIGN_BYTES) * ALIGN_BYTES
         else:
             locations.append(Location(Area.ARGUMENT, order.index(buffer.name)))
     return Addressing(tuple(locations), len(order), ends[Area.PACKED], ends[Area.SCRATCH])

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-import numpy as np
-
 from ansorpy.errors import LoweringError
 from ansorpy.expr.banks import waves
-from ansorpy.expr.coalescing import WARP, IntArray, flat_places, sectors_of
+from ansorpy.expr.coalescing import WARP, sectors_of, warp_places
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Expr, variables
 from ansorpy.loopir.nodes import Buffer, Tile
@@ -49,7 +47,7 @@ def traffic(
     threads = min(WARP, prod(n for _, n in tile.lanes))
     size_bytes = SIZE_BYTES[buffer.dtype]
     try:
-        places = _places(tile, buffer, index, at, dims, threads)
+        places = warp_places(index, buffer.extents, tile.lanes, at, dims, POINTS)
     except LoweringError:  # an index that is read from memory: every thread has a place of its own
         return WarpTraffic(requests, float(points * threads), float(points * threads))
     seen = len(places)
@@ -58,26 +56,3 @@ def traffic(
     first = places - places % wide  # element of each group that is moved at once
     each = sum(waves(place * size_bytes, wide * size_bytes) for place in first) / seen
     return WarpTraffic(requests, sectors, points / wide * each)
-
-
-def _places(
-    tile: Tile, buffer: Buffer, index: tuple[Expr, ...], at: Mapping[str, int],
-    dims: list[tuple[str, int]], threads: int,
-) -> IntArray:  # fmt: skip
-    """Return the flat elements that threads touch, shape (points, threads).
-
-    Raises:
-        LoweringError: the index reads memory.
-    """
-    shape = tuple(n for _, n in dims)
-    numbers = np.arange(min(prod(shape), POINTS), dtype=np.int64)
-    digits = np.unravel_index(numbers, shape) if shape else ()
-    values: dict[str, int | IntArray] = dict(at)
-    for (name, _), digit in zip(dims, digits, strict=True):
-        values[name] = np.repeat(digit.astype(np.int64), threads)
-    lanes = np.unravel_index(np.arange(threads), tuple(n for _, n in tile.lanes) or (1,))
-    for (name, _), digit in zip(tile.lanes, lanes, strict=False):
-        values[name] = np.tile(digit.astype(np.int64), len(numbers))
-    flat = flat_places(index, buffer.extents, values)
-    whole = np.broadcast_to(np.asarray(flat, np.int64), (len(numbers) * threads,))
-    return whole.reshape(len(numbers), threads)

@@ -190,7 +190,7 @@ class _Count:
             self.waves += runs * one.waves
         else:
             self.sectors += runs * one.sectors
-            self.touched[name] = prod(buffer.extents) * SIZE_BYTES[buffer.dtype]
+            self.touched[name] = buffer.size_bytes
         return one.requests
 
     def arithmetic(self, tile: Tile, seen: set[Expr], runs: float) -> None:

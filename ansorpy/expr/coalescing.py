@@ -6,6 +6,7 @@ that of the same bytes side by side.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -47,6 +48,38 @@ def flat_places(
     return flat
 
 
+def warp_places(
+    index: Sequence[Expr],
+    extents: Sequence[int],
+    lanes: Sequence[tuple[str, int]],
+    at: Mapping[str, int],
+    dims: Sequence[tuple[str, int]] = (),
+    most_points: int = 1,
+) -> IntArray:
+    """Return the places that the threads of the first warp touch, shape (points, threads).
+
+    Args:
+        lanes: the variables that run over the threads with their extents, row-major.
+        at: values of the other variables.
+        dims: variables that each thread runs over with their extents, row-major; the first
+            `most_points` points are returned.
+
+    Raises:
+        LoweringError: the index reads memory.
+    """
+    shape, sizes = tuple(n for _, n in lanes) or (1,), tuple(n for _, n in dims)
+    threads = np.arange(min(WARP, prod(shape)))
+    points = np.arange(min(prod(sizes), most_points))
+    values: dict[str, int | IntArray] = dict(at)
+    for (name, _), digit in zip(dims, np.unravel_index(points, sizes or (1,)), strict=False):
+        values[name] = np.repeat(digit.astype(np.int64), len(threads))
+    for (name, _), digit in zip(lanes, np.unravel_index(threads, shape), strict=False):
+        values[name] = np.tile(digit.astype(np.int64), len(points))
+    flat = np.asarray(flat_places(index, extents, values), np.int64)
+    whole = np.broadcast_to(flat, (len(points) * len(threads),))
+    return whole.reshape(len(points), len(threads))
+
+
 def sectors_of(places: IntArray, size_bytes: int) -> int:
     """Return the distinct sectors of elements at `places`, counted in elements."""
     first = places * size_bytes
@@ -69,17 +102,11 @@ def request_sectors(
 
     An index that is read from memory counts as one sector per thread.
     """
-    shape = tuple(n for _, n in lanes) or (1,)
-    threads = min(WARP, int(np.prod(shape)))
-    digits = np.unravel_index(np.arange(threads), shape)
-    values: dict[str, int | IntArray] = dict(at)
-    for (name, _), digit in zip(lanes, digits, strict=False):
-        values[name] = digit.astype(np.int64)
+    threads = min(WARP, prod(n for _, n in lanes))
     try:
-        flat = flat_places(index, extents, values)
+        places = np.unique(warp_places(index, extents, lanes, at))
     except LoweringError:
         return RequestSectors(threads, threads, -(-threads * size_bytes // SECTOR_BYTES))
-    places = np.unique(np.broadcast_to(np.asarray(flat, np.int64), (threads,)))
     return RequestSectors(
         threads, sectors_of(places, size_bytes), -(-len(places) * size_bytes // SECTOR_BYTES)
     )

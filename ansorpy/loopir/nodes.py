@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from math import prod
 from typing import Final
 
 from ansorpy.errors import LoweringError
+from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr
 from ansorpy.loopir.hints import Hints
 from ansorpy.te.dag import Dag
@@ -68,6 +70,11 @@ class Buffer:
     def extents(self) -> tuple[int, ...]:
         """The shape as numbers; LoweringError if an extent is not bound."""
         return tuple(map(self._number, self.shape))
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all elements; LoweringError if an extent is not bound."""
+        return prod(self.extents) * SIZE_BYTES[self.dtype]
 
     def _number(self, extent: Expr) -> int:
         if not isinstance(extent, Const):

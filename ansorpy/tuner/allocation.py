@@ -26,26 +26,28 @@ ObjectiveName = Annotated[
         budget=True,
     ),
 ]
+
+
+def _latencies(command: str, told: str) -> Option:
+    """Return an option for latencies in seconds by name."""
+    service = OptionLimits(above=0, most=1e6, items=64)
+    return Option(told, OptionLimits(above=0), service, budget=True, command=command)
+
+
 NetworkTargets = Annotated[
     Mapping[str, float],
-    Option(
+    _latencies(
+        "network-target",
         "Latency in seconds at which a network gets no further trials, by network: a=0.002. The"
         " search ends if all networks are as fast.",
-        OptionLimits(above=0),
-        service=OptionLimits(above=0, most=1e6, items=64),
-        budget=True,
-        command="network-target",
     ),
 ]
 TaskTargets = Annotated[
     Mapping[str, float],
-    Option(
+    _latencies(
+        "task-target",
         "Latency in seconds at which a task gets no further trials, by task: mm=0.0001. The search"
         " ends if all tasks are as fast.",
-        OptionLimits(above=0),
-        service=OptionLimits(above=0, most=1e6, items=64),
-        budget=True,
-        command="task-target",
     ),
 ]
 Strategy = Annotated[
@@ -74,17 +76,17 @@ class AllocationOptions(Protocol):
 
     @property
     def objective(self) -> str:
-        """See ObjectiveName."""
+        """The number that the choice of tasks improves: `latency` or `speedup`."""
         ...
 
     @property
     def network_targets_s(self) -> Mapping[str, float]:
-        """See NetworkTargets."""
+        """The latency in seconds at which a network is fast enough, by network."""
         ...
 
     @property
     def task_targets_s(self) -> Mapping[str, float]:
-        """See TaskTargets."""
+        """The latency in seconds at which a task is fast enough, by task."""
         ...
 
 

@@ -71,8 +71,13 @@ def networks_of(weights: Mapping[str, float], names: Sequence[str]) -> Networks:
 
 def task_weights(weights: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
     """Return the weight of every task, summed over the networks; as `networks_of`."""
-    networks = networks_of(weights, names).values()
-    return {name: sum(row[name] for row in networks) for name in names}
+    return totals(networks_of(weights, names))
+
+
+def totals(networks: Networks) -> dict[str, float]:
+    """Return the weight of every task, summed over the networks."""
+    first, *others = networks.values()
+    return {name: sum((row[name] for row in others), weight) for name, weight in first.items()}
 
 
 def named(networks: Networks) -> bool:

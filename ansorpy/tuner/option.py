@@ -62,7 +62,7 @@ class Option:
     help       one sentence for people; it may go on over several lines of source
     limits     values that are accepted anywhere
     service    the tighter limits of a job of the service, if it has such
-    budget     the option ends a search; it stands in the `budget` of a job
+    budget     the option ends a search or shares its trials; it stands in the `budget` of a job
     command    the option's name on the command line, if it differs: `--weight` for `weights`
     """
 

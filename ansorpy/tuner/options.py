@@ -196,7 +196,7 @@ def changed(options: TuneOptions) -> dict[str, Any]:
 
 
 def job_fields(options: TuneOptions) -> dict[str, Any]:
-    """Return the options as fields of a job's JSON, those that end a search in its `budget`.
+    """Return the options as fields of a job's JSON, those of its `budget` in that field.
 
     Options of release 0.1 are there in any case, later ones if they differ from their default: so
     equal requests have equal documents, whichever release wrote them.
@@ -215,7 +215,7 @@ def options_of(fields: Mapping[str, Any]) -> TuneOptions:
 
 
 def later_budget(options: TuneOptions) -> dict[str, Any]:
-    """Return the options that end a search, came after release 0.1 and differ from their default.
+    """Return the options of a budget that came after release 0.1 and differ from their default.
 
     Digests of requests and of workloads contain these; those of release 0.1 stay as they are.
     """

@@ -15,7 +15,7 @@ from ansorpy.replay import UNFIT, check_row, plan_from_text
 from ansorpy.tuner import device_race
 from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.final_race import deliver, export_of, result_of
-from ansorpy.tuner.networks import Networks, named
+from ansorpy.tuner.networks import Networks, named, totals
 from ansorpy.tuner.options import TuneOptions, later_budget
 from ansorpy.tuner.task import Task, failures_of
 from ansorpy.tuner.trust import is_current, is_trusted
@@ -24,14 +24,13 @@ from ansorpy.tuner.trust import is_current, is_trusted
 def request_digest(tasks: Sequence[Task], options: TuneOptions, networks: Networks) -> str:
     """Return the digest of a request: equal requests may have the same answer.
 
-    Options of release 0.1 are written as they were then; a later option that ends a search is
-    written if it differs from its default.
+    Options of release 0.1 are written as they were then; a later option of a budget is written if
+    it differs from its default.
 
     Args:
         networks: of the tasks that are tuned; equal Dags are one task.
     """
-    rows = networks.values()
-    weights = {task.name: sum(row[task.name] for row in rows) for task in tasks}
+    weights = totals(networks)
     asked: dict[str, object] = {
         "tasks": [(task.key, task.rules, weights[task.name]) for task in tasks],
         "trials": options.trials,

@@ -27,7 +27,7 @@ from ansorpy.tuner.delivery import Deliveries
 from ansorpy.tuner.device_delivery import DeviceDeliveries
 from ansorpy.tuner.emulated_delivery import EmulatedDeliveries
 from ansorpy.tuner.experience import Experience, Transfer
-from ansorpy.tuner.networks import Networks, network_results, networks_of
+from ansorpy.tuner.networks import Networks, network_results, networks_of, totals
 from ansorpy.tuner.pools import OPEN_POOLS, Pools, shared_pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
@@ -68,8 +68,7 @@ class Setup:
     @property
     def weights(self) -> dict[str, float]:
         """The weight of each task, summed over the networks."""
-        rows = self.networks.values()
-        return {task.name: sum(row[task.name] for row in rows) for task in self.tasks}
+        return totals(self.networks)
 
     def network_results(
         self, request: Request, results: Sequence[TaskResult]

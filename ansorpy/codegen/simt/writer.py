@@ -8,7 +8,6 @@ phase is a launch.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any, Final
 
 from llvmlite import ir
@@ -27,10 +26,10 @@ from ansorpy.codegen.structured_tile import structured
 from ansorpy.codegen.symbols import SymbolBuffer, SymbolTable, memory, register_tile
 from ansorpy.codegen.text_builder import TextBuilder, type_text
 from ansorpy.errors import BuildError
-from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr, Read, Var, rebuild, transform, variables
-from ansorpy.loopir.nodes import Alloc, Buffer, Phase, Prefetch, Program, Scope, Stmt, Tile
+from ansorpy.loopir.nodes import Buffer, Phase, Prefetch, Program, Stmt, Tile
 from ansorpy.loopir.rewrite import walk_stmt
+from ansorpy.loopir.scratch import scratch_of
 from ansorpy.target import Target
 
 TASKS: Final = 4  # tasks of one warp in a block, which then has a warp for each scheduler
@@ -104,12 +103,7 @@ def tasks_of(phase: Phase, tasks: int, target: Target) -> int:
     """Return the tasks of a block: several if each has one warp, so that blocks fill an SM."""
     if threads_of(phase, target) > WARP:
         return 1
-    scratch = [part.buffer for part in walk_stmt(phase.body) if isinstance(part, Alloc)]
-    each = sum(
-        prod(buffer.extents) * SIZE_BYTES[buffer.dtype] + ALIGNMENT
-        for buffer in scratch
-        if buffer.scope is Scope.LOCAL
-    )
+    each = sum(buffer.size_bytes + ALIGNMENT for buffer in scratch_of(phase.body))
     return max(1, min(TASKS, tasks, target.shared_bytes // max(1, each)))
 
 

@@ -1,11 +1,8 @@
 """Comparison of the size of a buffer with that of a cache."""
 
-from math import prod
-
-from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.loopir.nodes import Buffer
 
 
 def fills(buffer: Buffer, cache_bytes: int) -> bool:
     """Return True if a bound buffer takes 3/4 of a cache: the threshold of glibc's memcpy."""
-    return 4 * prod(buffer.extents) * SIZE_BYTES[buffer.dtype] >= 3 * cache_bytes
+    return 4 * buffer.size_bytes >= 3 * cache_bytes

@@ -3,22 +3,20 @@
 alloc S[128, 8]: ... S[4 t + i, k] ...      ->      alloc S[128, 12]
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
-import numpy as np
-
 from ansorpy.errors import LoweringError
 from ansorpy.expr.banks import waves
-from ansorpy.expr.coalescing import WARP, IntArray, flat_places
+from ansorpy.expr.coalescing import warp_places
 from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.expr import Const, Expr, reads, variables
-from ansorpy.loopir.nodes import Alloc, Buffer, Program, Scope, Stmt, Tile
+from ansorpy.loopir.nodes import Alloc, Buffer, Program, Stmt, Tile
 from ansorpy.loopir.passes.vectors import ACCESS_BYTES, group_dim
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
+from ansorpy.loopir.scratch import scratch_by_name
 
 PADS: Final = 5  # widths of padding that are tried: 0, 16, ... 64 bytes
 
@@ -34,20 +32,9 @@ class _Access:
         requests = prod(n for name, n in self.tile.dims if name in used)
         wide = self.tile.access_width if group_dim(buffer, self.index, self.tile) else 1
         size_bytes = SIZE_BYTES[buffer.dtype]
-        return requests / wide * waves(self._places(buffer) * size_bytes, wide * size_bytes)
-
-    def _places(self, buffer: Buffer) -> IntArray:
-        """Return the elements that the threads of the first warp touch at the first point."""
-        shape = tuple(n for _, n in self.tile.lanes) or (1,)
-        threads = min(WARP, prod(shape))
-        values: dict[str, int | IntArray] = {
-            name: 0 for one in self.index for name in variables(one)
-        }
-        digits = np.unravel_index(np.arange(threads), shape)
-        for (name, _), digit in zip(self.tile.lanes, digits, strict=False):
-            values[name] = digit.astype(np.int64)
-        flat = flat_places(self.index, buffer.extents, values)
-        return np.broadcast_to(np.asarray(flat, np.int64), (threads,))
+        zeros = {name: 0 for one in self.index for name in variables(one)}
+        (places,) = warp_places(self.index, buffer.extents, self.tile.lanes, zeros)
+        return requests / wide * waves(places * size_bytes, wide * size_bytes)
 
 
 def pad(program: Program, shared_bytes: int) -> Program:
@@ -64,25 +51,15 @@ def pad(program: Program, shared_bytes: int) -> Program:
     """
 
     def padded(body: Stmt) -> Stmt:
-        left = shared_bytes - sum(_bytes(buffer) for buffer in _scratch(body))
+        held = scratch_by_name(body)
+        left = shared_bytes - sum(buffer.size_bytes for buffer in held.values())
         new: dict[str, Buffer] = {}
-        for buffer in _scratch(body):
-            new[buffer.name] = _padded(buffer, tuple(_accesses(body, buffer.name)), left)
-            left -= _bytes(new[buffer.name]) - _bytes(buffer)
+        for name, buffer in held.items():
+            new[name] = _padded(buffer, tuple(_accesses(body, name)), left)
+            left -= new[name].size_bytes - buffer.size_bytes
         return _with(body, new)
 
     return map_phases(program, padded)
-
-
-def _scratch(body: Stmt) -> list[Buffer]:
-    """Return scratch, except for names of several allocations, which are registers elsewhere."""
-    held = [part.buffer for part in walk_stmt(body) if isinstance(part, Alloc)]
-    count = Counter(buffer.name for buffer in held)
-    return [one for one in held if one.scope is Scope.LOCAL and count[one.name] == 1]
-
-
-def _bytes(buffer: Buffer) -> int:
-    return prod(buffer.extents) * SIZE_BYTES[buffer.dtype]
 
 
 def _with(body: Stmt, new: Mapping[str, Buffer]) -> Stmt:
@@ -113,7 +90,7 @@ def _padded(buffer: Buffer, accesses: tuple[_Access, ...], left_bytes: int) -> B
     tried = [
         replace(buffer, shape=(*buffer.shape[:-1], Const(row + k * step))) for k in range(PADS)
     ]
-    fitting = [one for one in tried if _bytes(one) - _bytes(buffer) <= left_bytes]
+    fitting = [one for one in tried if one.size_bytes - buffer.size_bytes <= left_bytes]
     try:
         return min(fitting, key=lambda one: sum(access.waves(one) for access in accesses))
     except LoweringError:  # an index that is read from memory

@@ -10,7 +10,6 @@ A copy that computes its elements goes through registers N:
             for k in 7: alloc N: { N = 2 A[k + 1]; C += S[k % 2]; S[(k + 1) % 2] = N }
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -41,8 +40,8 @@ from ansorpy.loopir.rewrite import (
     stmt_children,
     stores,
     substitute_stmt,
-    walk_stmt,
 )
+from ansorpy.loopir.scratch import scratch_by_name, scratch_of
 
 STAGES: Final = 2  # arrays of a scratch buffer: threads read one and fill the other
 LEAST_BYTES: Final = 4  # bytes that an asynchronous copy has at least
@@ -106,12 +105,15 @@ def stages(program: Program, shared_bytes: int) -> Program:
     """
 
     def staged(body: Stmt) -> Stmt:
-        allocated = Counter(part.buffer.name for part in walk_stmt(body) if isinstance(part, Alloc))
-        several = frozenset(name for name, count in allocated.items() if count > 1)
+        alone = scratch_by_name(body).keys()
         every = dict(_pipelines(body, program.by_name, frozenset()))
-        found = {key: one for key, one in every.items() if several.isdisjoint(one.scratch)}
+        found = {key: one for key, one in every.items() if alone >= {*one.scratch}}
         names = frozenset[str]().union(*(one.scratch for one in found.values()))
-        return _in_stages(body, found, names) if _bytes(body, names) <= shared_bytes else body
+        held_bytes = sum(
+            buffer.size_bytes * (STAGES if buffer.name in names else 1)
+            for buffer in scratch_of(body)
+        )
+        return _in_stages(body, found, names) if held_bytes <= shared_bytes else body
 
     return map_phases(program, staged)
 
@@ -195,16 +197,6 @@ def _words(found: Pipeline) -> int:
         prod(n for _, n in copy.dims) * max(1, SIZE_BYTES[copy.store.values[0].dtype] // 4)
         for copy in found.copies
         if not copy.asynchronous
-    )
-
-
-def _bytes(body: Stmt, staged: frozenset[str]) -> int:
-    """Return the bytes of scratch, some of it in stages."""
-    held = [part.buffer for part in walk_stmt(body) if isinstance(part, Alloc)]
-    return sum(
-        prod(buffer.extents) * SIZE_BYTES[buffer.dtype] * (STAGES if buffer.name in staged else 1)
-        for buffer in held
-        if buffer.scope is Scope.LOCAL
     )
 
 

@@ -2,14 +2,12 @@
 
 import weakref
 from collections.abc import Sequence
-from math import prod
 from typing import Final
 
 import numpy as np
 
 from ansorpy.codegen.simt.device.driver import GpuDriver
 from ansorpy.errors import OverrunError
-from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.loopir.nodes import Buffer
 
 ZONE_BYTES: Final = 64 * 1024  # on both sides: a whole tile of rows beside a buffer
@@ -25,7 +23,7 @@ class DeviceArena:
 
     def __init__(self, driver: GpuDriver, buffers: Sequence[Buffer]) -> None:
         self._driver, self._buffers = driver, tuple(buffers)
-        self._sizes = [prod(one.extents) * SIZE_BYTES[one.dtype] for one in buffers]
+        self._sizes = [one.size_bytes for one in buffers]
         self._starts: list[int] = []
         self._byte = 0
         self.addresses: tuple[int, ...] = ()
