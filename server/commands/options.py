@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
@@ -61,8 +61,6 @@ def _parameter(one: Definition, of_service: bool) -> Parameter:
     bounds: dict[str, Any] = {}
     if one.shape != "value":
         shape, default = list[str] | None, None
-    elif one.type is str:
-        shape = Literal[one.limits(of_service).words]
     elif {int, float} & {one.type, *get_args(one.type)}:
         limits = one.limits(of_service)
         bounds = {"min": limits.least, "max": limits.most}
