@@ -92,7 +92,7 @@ def test_a_page_of_an_ended_job_shows_the_same(
         page.goto(f"/jobs/{job}")
         until(page, TRIALS)
         page.locator(".switch").get_by_text("time").click()
-        until(page, "document.querySelector('#latency .u-legend').textContent.includes('seconds')")
+        until(page, "document.querySelector('#latency .u-legend')?.textContent.includes('seconds')")
         assert page.evaluate(PAINTED, "latency") > 500
         for name in ("loops", "source"):
             page.locator(f"#{name} summary").click()
@@ -223,7 +223,7 @@ def test_keyboard_and_labels(job: str, live: tuple[Live, str], chromium: Any) ->
         assert nameless == []
         page.locator(".switch input").first.focus()
         page.keyboard.press("ArrowRight")
-        until(page, "document.querySelector('#latency .u-legend').textContent.includes('seconds')")
+        until(page, "document.querySelector('#latency .u-legend')?.textContent.includes('seconds')")
         clean(watched)
 
 
