@@ -4,33 +4,30 @@ Ours, not Ansor's. Ansor's 164 features count iterations and bytes of the loop n
 the instructions and bytes of its register tiles, with tails at their true length (ADR-0036).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
 from ansorpy.expr.expr import (
-    LOGICAL,
     Binary,
     Call,
     Expr,
     Read,
-    Select,
     reads,
     variables,
     walk,
 )
 from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.expr.gathers import index_reads
-from ansorpy.expr.products import conjuncts
 from ansorpy.features.column_program import ColumnBuilder, ColumnValue
 from ansorpy.features.integers import combines_integers, integers
+from ansorpy.features.masks import Masks
 from ansorpy.features.occupancy import Caches
 from ansorpy.features.region import Footprint
 from ansorpy.features.traffic import Traffic
 from ansorpy.features.walk import EnclosingLoop, StoreStatement
 from ansorpy.loopir.nodes import LoopKind
-from ansorpy.loopir.passes.unroll import LONGEST
 from ansorpy.target import Target
 
 NAMES: Final = (
@@ -110,9 +107,10 @@ class _Core:
         self.outer, self.tile = loops[:first], loops[first:]
         self.lanes = max(1, target.vector_bits // 8 // self._widest())
         self.last = self._last_extents()
-        self.window = self._written_out()
-        self.decided: dict[EnclosingLoop, ColumnValue] = {}  # written out for a condition
-        self._decide()
+        points = self._product(self.tile)
+        self.masks = Masks(
+            self.builder, self.statement, self._written, self.outer, self.last, points
+        )
 
     def _widest(self) -> int:
         """Return the bytes of the widest element, without indices that all lanes share."""
@@ -255,7 +253,7 @@ class _Core:
                 count = self.builder.where(near, count * self._slid(footprint, lane), count)
                 far = self.builder.where(near, 0, count)
                 other = self._lanes_apart(footprint, lane).same(2)
-                apart = far * (self._masked() * _MASK_APART + _APART)
+                apart = far * (self.masks.masked() * _MASK_APART + _APART)
                 loads = loads + self.builder.where(near, count, self.builder.where(other, apart, 0))
                 far = self.builder.where(other, 0, far)
                 rows = self._along(footprint, lane)
@@ -264,19 +262,6 @@ class _Core:
                 split = self.builder.where(self._aligned(footprint, lane), 0, count)
                 splits = splits + self.builder.where(near, split, 0)
         return loads, splits, broadcasts, gathers, turned
-
-    def _masked(self) -> ColumnValue:
-        """Return the share of the tiles whose masks loops decide that are left in the code.
-
-        Of the loops over the output, the first iterations alone have a mask.
-        """
-        answer, one = self.builder.const(0), self.builder.const(1)
-        for part in self._conditions():
-            needed = variables(part)
-            over = [x for x in self.outer if x.var in needed and self._written.moves(x)]
-            share = one / reduce(ColumnValue.__mul__, (x.extent for x in over), one)
-            answer = answer.at_least(self.builder.where(self._known(part), 0, share))
-        return answer
 
     def _near(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
         """Return 1 if the lanes of an access are adjacent in memory."""
@@ -304,7 +289,7 @@ class _Core:
         are different.
         """
         share = one = self.builder.const(1)
-        if not self.window or not self._written.moves(lane):
+        if not self.masks.window or not self._written.moves(lane):
             return one
         fits = one
         for row in self.tile:
@@ -313,60 +298,13 @@ class _Core:
             if not footprint.moves(row):  # every row would read the window again
                 fits = self.builder.apply("and", fits, row.extent <= 1)
                 continue
-            for point, inside in self.window.items():
+            for point, inside in self.masks.window.items():
                 if footprint.moves(point):
                     differ = (row.extent + point.extent - 1) / (row.extent * point.extent)
                     same = footprint.step(row).same(footprint.step(point))
                     same = self.builder.apply("and", same, inside)
                     share = share * self.builder.where(same, differ, 1)
         return one if share.is_constant else self.builder.where(fits, share, 1)
-
-    def _written_out(self) -> dict[EnclosingLoop, ColumnValue]:
-        """Return the loops over a window, and 1 if they are written out together with the tile.
-
-        These are the serial loops around the tile that do not move the written buffer, from
-        inside out while the unroll budget allows. A loop with a tail is not written out; a
-        loop of extent 1 is no obstacle.
-        """
-        found: dict[EnclosingLoop, ColumnValue] = {}
-        inside, points = self.builder.const(1), self._product(self.tile)
-        for loop in reversed(self.outer):
-            if not self._combines or loop.kind is not LoopKind.SERIAL or inside.equals(0):
-                break
-            if self._written.moves(loop):
-                inside = self.builder.apply("and", inside, loop.extent <= 1)
-                continue
-            points = points * loop.extent
-            whole = self.last[loop.var].same(loop.extent)
-            fits = self.builder.apply("and", whole, points <= self.statement.unroll)
-            found[loop] = inside = self.builder.apply("and", inside, fits)
-        return found
-
-    def _decide(self) -> None:
-        """Find the serial loops around the tile that are written out for a condition.
-
-        A short loop without a tail is, within any budget, if it and loops of the tile decide a part
-        of a condition of an update (`loopir.passes.unroll`).
-        """
-        if not self._combines:
-            return
-        parts = [variables(part) for part in self._conditions()]
-        for loop in reversed(self.outer):
-            decides = self.builder.const(0)
-            for needed in (part for part in parts if loop.var in part):
-                alone = self._all_gone(x for x in self.outer if x is not loop and x.var in needed)
-                decides = self.builder.apply("or", decides, alone)
-            if loop.kind is LoopKind.SERIAL and not decides.equals(0):
-                whole = self.last[loop.var].same(loop.extent)
-                short = self.builder.apply("and", whole, loop.extent <= LONGEST)
-                self.decided[loop] = self.builder.apply("and", short, decides)
-
-    def _conditions(self) -> Iterator[Expr]:
-        """Yield the parts of the conditions under which the statement reads."""
-        for value in self.statement.store.values:
-            for part in walk(value):
-                if isinstance(part, Select):
-                    yield from conjuncts(part.cond)
 
     def _aligned(self, footprint: Footprint, lane: EnclosingLoop) -> ColumnValue:
         """Return 1 if every loop moves the vectors of an access by whole vectors."""
@@ -405,35 +343,8 @@ class _Core:
             if divides:
                 divided = divided + times
             else:
-                plain = plain + self.builder.where(self._folds(part), 0, times)
+                plain = plain + self.builder.where(self.masks.folds(part), 0, times)
         return plain, divided
-
-    def _folds(self, expr: Expr) -> ColumnValue:
-        """Return 1 if an operation, or an operand of a conjunction, has a known value.
-
-        So has a condition on points of the tile and of a window that is written out.
-        """
-        if isinstance(expr, Binary) and expr.op in LOGICAL:
-            return self.builder.apply("or", self._known(expr.a), self._known(expr.b))
-        return self._known(expr)
-
-    def _known(self, expr: Expr) -> ColumnValue:
-        """Return 1 if no loop that is left in the code moves an expression."""
-        needed = variables(expr)
-        return self._all_gone(loop for loop in self.outer if loop.var in needed)
-
-    def _all_gone(self, loops: Iterable[EnclosingLoop]) -> ColumnValue:
-        """Return 1 if none of the loops is left in the code."""
-        answer = self.builder.const(1)
-        for loop in loops:
-            gone = self.builder.apply("or", loop.extent <= 1, self._is_written_out(loop))
-            answer = self.builder.apply("and", answer, gone)
-        return answer
-
-    def _is_written_out(self, loop: EnclosingLoop) -> ColumnValue:
-        """Return 1 if a loop around the tile is written out."""
-        zero = self.builder.const(0)
-        return self.builder.apply("or", self.window.get(loop, zero), self.decided.get(loop, zero))
 
     def _distinct(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
         """Return the executions of an expression; within a tile, equal values count once."""
@@ -444,7 +355,9 @@ class _Core:
             if innermost or (loop in self.tile and loop.var not in needed):
                 times = times / self._extent(loop)
             elif loop not in self.tile and loop.var not in needed:
-                times = times / self.builder.where(self._is_written_out(loop), loop.extent, one)
+                times = times / self.builder.where(
+                    self.masks.is_written_out(loop), loop.extent, one
+                )
         return times.at_least(1)
 
     def _hoisted(self, expr: Expr, steps: ColumnValue) -> ColumnValue:
