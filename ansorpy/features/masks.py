@@ -1,4 +1,4 @@
-"""Masks of a register tile: loops around it that are written out, and what they decide."""
+"""Masks of a register tile: loops around it that are written out, and masks that they decide."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
@@ -44,7 +44,7 @@ class Masks:
 
     @property
     def combines(self) -> bool:
-        """Whether the statement is an update."""
+        """True if the statement is an update."""
         return self.statement.store.combiner is not None
 
     def masked(self) -> ColumnValue:
