@@ -78,31 +78,31 @@ def each_case(dag: Dag, seed: int, edges: bool = True) -> Iterator[Case]:
         # Many equal values show which of them an argmax returns.
         magnitude = 1 if _combines(dag, "argmax", "argmin") else magnitude
         integers = make.integer_inputs(dag, narrow, magnitude)
-        yield _case(dag, "small-integer", integers, exact=True, side="left")
+        yield case_of(dag, "small-integer", integers, exact=True, side="left")
     if not magnitude or make.longest_sum(dag) >= LONG_SUM:
-        yield _case(dag, "sparse", make.sparse_inputs(dag, sparse), side="left")
+        yield case_of(dag, "sparse", make.sparse_inputs(dag, sparse), side="left")
     if _combines(dag, "max", "min", "argmax", "argmin"):
-        yield _case(dag, "rising negative", make.ordered_inputs(dag, rising=True))
-        yield _case(dag, "falling positive", make.ordered_inputs(dag, rising=False))
+        yield case_of(dag, "rising negative", make.ordered_inputs(dag, rising=True))
+        yield case_of(dag, "falling positive", make.ordered_inputs(dag, rising=False))
     if edges:
-        yield _case(dag, "edge", make.edge_inputs(dag, edge))
+        yield case_of(dag, "edge", make.edge_inputs(dag, edge))
         if hands_nans_on(dag) and _all_known(first):
             spoiled = make.with_nans(dag, first.inputs, nan)
-            yield _case(dag, "NaN", spoiled, nans=True)
+            yield case_of(dag, "NaN", spoiled, nans=True)
 
 
 def _dense_case(dag: Dag, rng: np.random.Generator) -> Case:
     """Return random numbers, positive ones where nothing is known of the others."""
     state = rng.bit_generator.state
-    case = _case(dag, "random", make.random_inputs(dag, rng))
+    case = case_of(dag, "random", make.random_inputs(dag, rng))
     if _all_known(case):
         return case
     rng.bit_generator.state = state
-    positive = _case(dag, "random positive", make.positive_inputs(dag, rng))
+    positive = case_of(dag, "random positive", make.positive_inputs(dag, rng))
     return positive if _all_known(positive) else case
 
 
-def _case(
+def case_of(
     dag: Dag,
     name: str,
     inputs: Inputs,
@@ -111,6 +111,12 @@ def _case(
     side: Side = "right",
     nans: bool = False,
 ) -> Case:
+    """Return a case with its reference.
+
+    Args:
+        exact: whether outputs must be equal to it.
+        nans: whether the kernel must give NaN where the reference does.
+    """
     numbers = {node.name: decode(inputs[node.name], node.dtype) for node in dag.placeholders}
     known = evaluate_bounded(dag, numbers)
     expected = []

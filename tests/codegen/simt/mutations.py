@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from ansorpy.codegen.simt.emulator.instrument import BYTES
 from ansorpy.codegen.simt.launch import SimtCode
 
 Kind = Literal["barrier", "mask", "index", "shuffle"]
@@ -31,6 +32,13 @@ _SHUFFLE: Final = re.compile(
     r"(, i32 \d+\))$"
 )
 _BUFFER: Final = re.compile(r"define ptx_kernel .*?\(ptr addrspace\(1\)[^%]*(%\w+)")
+
+_LABEL: Final = re.compile(r"([\w.]+):")
+_STORE: Final = re.compile(
+    r"\s*store (\w+|<[^>]*>) (\S+|<[^>]*>), (ptr addrspace\([13]\) \S+, align \d+)$"
+)
+_VECTOR: Final = re.compile(r"<(\d+) x (\w+)>")
+_INCOMING: Final = re.compile(r"%([\w.]+) \]")
 
 Lines = list[str]
 
@@ -61,6 +69,50 @@ def mutations(code: SimtCode) -> list[Mutation]:
         for k, line in enumerate(text.splitlines())
         for kind, new, probes in _changes(text, line)
     ]
+
+
+def changing(code: SimtCode) -> SimtCode:
+    """Return a program that leaves out every store of bits that are in memory already."""
+    return replace(code, texts=tuple(map(_changing, code.texts)))
+
+
+def _changing(text: str) -> str:
+    lines: Lines = []
+    block, last = "", dict[str, str]()  # the last part of every block
+    for k, line in enumerate(text.splitlines()):
+        if label := _LABEL.match(line):
+            block = label[1]
+        match = _STORE.match(line)
+        if match is None:
+            lines.append(line)
+            continue
+        kind, value, place = match.groups()
+        bits, name = f"i{_bits(kind)}", f"s{k}"
+        lines += [
+            f"  %{name}.o = load {kind}, {place}",
+            f"  %{name}.a = bitcast {kind} %{name}.o to {bits}",
+            f"  %{name}.b = bitcast {kind} {value} to {bits}",
+            f"  %{name}.x = icmp ne {bits} %{name}.a, %{name}.b",
+            f"  br i1 %{name}.x, label %{name}.do, label %{name}.on",
+            f"{name}.do:",
+            line,
+            f"  br label %{name}.on",
+            f"{name}.on:",
+        ]
+        last[block] = f"{name}.on"
+    return "\n".join([*(_from_last(line, last) for line in lines), ""])
+
+
+def _bits(kind: str) -> int:
+    several = _VECTOR.fullmatch(kind)
+    return 8 * (int(several[1]) * BYTES[several[2]] if several else BYTES[kind])
+
+
+def _from_last(line: str, last: dict[str, str]) -> str:
+    """Return a phi whose values come from the last parts of blocks."""
+    if " = phi " not in line:
+        return line
+    return _INCOMING.sub(lambda found: f"%{last.get(found[1], found[1])} ]", line)
 
 
 def _with(code: SimtCode, launch: int, line: int, new: Lines) -> SimtCode:

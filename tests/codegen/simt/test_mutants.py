@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ansorpy.topi.suites import SUITE_SMALL
-from tests.codegen.simt.mutants import CAUGHT, Subject, sampled, share, subject
-from tests.codegen.simt.mutations import KINDS, mutations
+from tests.codegen.simt.mutants import CAUGHT, Subject, peaks, sampled, share, subject
+from tests.codegen.simt.mutations import KINDS, changing, mutations
 from tests.codegen.simt.test_library import NIGHT
 
 EACH: Final = 12 if NIGHT else 2  # mutants of each kind
@@ -65,3 +65,25 @@ def test_a_probe_tells_masks_that_differ_from_masks_that_do_not(rows: Subject) -
     made = replace(rows, code=replace(rows.code, texts=(text, *rows.code.texts[1:])))
     first = next(one for one in mutations(made.code) if one.kind == "mask")
     assert made.verdict(first) == "never differs"
+
+
+def test_stores_of_bits_that_are_there_are_left_out(rows: Subject) -> None:
+    assert rows.failure(changing(rows.code)) is None
+    twice = "\n".join(
+        f"{line}\n{line}" if line.lstrip().startswith("store ") else line
+        for line in rows.code.texts[0].splitlines()
+    )
+    doubled = replace(rows.code, texts=(f"{twice}\n", *rows.code.texts[1:]))
+    made = [sum(map(len, rows.trace(code, loads=False))) for code in (rows.code, doubled)]
+    left = [sum(map(len, rows.trace(changing(code), loads=False))) for code in (rows.code, doubled)]
+    assert made[0] < made[1]
+    assert left[0] == left[1]
+
+
+def test_every_element_of_a_row_is_its_peak_once() -> None:
+    found = peaks(SUITE_SMALL["softmax"](), 0)
+    arrays = [next(iter(case.inputs.values())) for case in found]
+    assert {array.shape for array in arrays} == {(7, 17)}
+    places = np.array([array.argmax(axis=1) for array in arrays])
+    assert (np.sort(places, axis=0) == np.arange(17)[:, None]).all()
+    assert not peaks(SUITE_SMALL["matmul"](), 0)
