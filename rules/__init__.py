@@ -66,6 +66,8 @@ RELEASED_CUDA: tuple[Rule, ...] = (
     Skip(),
 )
 CUDA: tuple[Rule, ...] = (
+    # A block then copies the channels of its groups only.
+    SplitGroups(),
     KeepRow(),
     SplitReduction(),
     # The threads that share a reduction are a choice of the plan, its lane axis.

@@ -18,7 +18,7 @@ from ansorpy.expr.coalescing import SECTOR_BYTES
 from ansorpy.gpus import Gpu
 
 # Raised if the estimate of a program changes: records of other versions are not compared with.
-ESTIMATE_VERSION: Final = 2
+ESTIMATE_VERSION: Final = 3
 SHARED_WAVE_CLOCKS: Final = 1.0  # clocks of an SM for a wave of shared memory: 128 bytes
 L2_BYTES_PER_CLOCK: Final = 64.0  # bytes of an SM and clock from L2
 LAUNCH_S: Final = 2.0e-6  # overhead of a launch inside of a graph, start to end

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ansorpy.errors import LoweringError
-from ansorpy.expr.expr import Expr, substitute, variables
+from ansorpy.expr.expr import Expr, Read, substitute, transform, variables
 from ansorpy.loopir.nodes import Alloc, Buffer, For, If, Prefetch, Program, Seq, Stmt, Store, Tile
 
 
@@ -112,6 +112,38 @@ def map_own_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             return replace(stmt, store=inner, mask=None if mask is None else change(mask))
         case Prefetch(offset=offset):
             return replace(stmt, offset=change(offset))
+
+
+def rename_buffers(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
+    """Give buffers other names, where they are allocated and wherever they are accessed."""
+
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    def read(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Read) or expr.tensor not in names:
+            return None
+        return replace(expr, tensor=new(expr.tensor), indices=_each(expr.indices, inside))
+
+    def inside(expr: Expr) -> Expr:
+        return transform(expr, read)
+
+    def change(part: Stmt) -> Stmt:
+        part = map_own_exprs(part, inside)
+        match part:
+            case Store(buffers=buffers):
+                return replace(part, buffers=tuple(map(new, buffers)))
+            case Tile(store=store):
+                store = replace(store, buffers=tuple(map(new, store.buffers)))
+                return replace(part, store=store)
+            case Alloc(buffer=buffer):
+                return replace(part, buffer=replace(buffer, name=new(buffer.name)))
+            case Prefetch(buffer=name):
+                return replace(part, buffer=new(name))
+            case _:
+                return part
+
+    return map_stmt(stmt, change)
 
 
 def map_shape(buffer: Buffer, change: Callable[[Expr], Expr]) -> Buffer:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ansorpy.events import Delivered, FirstAnswer, TaskResult
-from ansorpy.expr.expr import Expr, Read, transform
-from ansorpy.loopir.nodes import Buffer, Program, Scope, Stmt, Tile
-from ansorpy.loopir.rewrite import map_own_exprs, map_phases, map_stmt
+from ansorpy.loopir.nodes import Buffer, Program, Scope
+from ansorpy.loopir.rewrite import map_phases, rename_buffers
 from ansorpy.target import Target
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.dag import Dag
@@ -82,21 +81,7 @@ def renamed_program(program: Program, task: Task, twin: Dag) -> Program:
     names = {old.name: new.name for old, new in pairs if old.name != new.name}
     if not names:
         return program
-
-    def read(expr: Expr) -> Expr | None:
-        if isinstance(expr, Read) and expr.tensor in names:
-            indices = tuple(transform(one, read) for one in expr.indices)
-            return replace(expr, tensor=names[expr.tensor], indices=indices)
-        return None
-
-    def change(stmt: Stmt) -> Stmt:
-        stmt = map_own_exprs(stmt, lambda expr: transform(expr, read))
-        if isinstance(stmt, Tile):
-            stored = tuple(names.get(name, name) for name in stmt.store.buffers)
-            return replace(stmt, store=replace(stmt.store, buffers=stored))
-        return stmt
-
-    changed = map_phases(program, lambda body: map_stmt(body, change))
+    changed = map_phases(program, lambda body: rename_buffers(body, names))
     return replace(changed, buffers=buffers)
 
 

@@ -1,10 +1,17 @@
 import pytest
 
 from ansorpy.errors import LoweringError
-from ansorpy.loopir.nodes import For, Seq, Stmt, Store, Tile
+from ansorpy.loopir.nodes import Alloc, For, Prefetch, Scope, Seq, Stmt, Store, Tile
 from ansorpy.loopir.printer import stmt_text
-from ansorpy.loopir.rewrite import free_variables, map_stmt, seq, stores, substitute_stmt
-from tests.loopir.samples import add, c, matmul, mul, read, store, tiled_matmul, v
+from ansorpy.loopir.rewrite import (
+    free_variables,
+    map_stmt,
+    rename_buffers,
+    seq,
+    stores,
+    substitute_stmt,
+)
+from tests.loopir.samples import add, buffer, c, matmul, mul, read, store, tiled_matmul, v
 
 
 def test_free_variables_are_those_that_nothing_inside_binds() -> None:
@@ -49,3 +56,13 @@ def test_map_stmt_is_bottom_up_and_keeps_unchanged_statements() -> None:
     assert isinstance(seen[0], Store)
     assert seen[-1] is body
     assert len(stores(body)) == 2
+
+
+def test_buffers_are_renamed_wherever_they_stand() -> None:
+    fill = Tile((), (("i", 4),), store("S", (v("i"),), read("A", v("i"))))
+    give = store("O", (c(0),), mul(read("S", read("S", c(1))), read("A", c(0))))
+    body = Alloc(buffer("S", 4, scope=Scope.LOCAL), seq(Prefetch("A", c(8)), fill, give))
+    before = stmt_text(body)
+    after = stmt_text(rename_buffers(body, {"S": "T", "A": "B"}))
+    assert after == before.replace("S", "T").replace("A", "B")
+    assert "T[T[1]] * B[0]" in after

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from ansorpy.expr.expr import Const
 from ansorpy.loopir.nodes import Alloc, Buffer, For, If, LoopKind, Program, Scope, Seq, Stmt
-from ansorpy.loopir.rewrite import map_phases, walk_stmt
+from ansorpy.loopir.rewrite import map_phases, map_stmt, rename_buffers
+from ansorpy.loopir.scratch import scratch_of
 
 Held = Mapping[str, Buffer]
 
@@ -18,25 +19,33 @@ def hoist_alloc(program: Program) -> Program:
 
     Needs        a tiled program.
     Keeps        the meaning: scratch is undefined on entry, so that statements may share it.
-    After        scratch (LOCAL) is allocated just inside of the parallel loops.
-    Not handled  registers, whose scope tells the values that loops carry; and a name that stands
-                 for registers as well.
+    After        scratch (LOCAL) is allocated just inside of the parallel loops, and its name stands
+                 for nothing else: registers of the same name, as a tail of one element has them,
+                 get a name of their own.
+    Not handled  registers, whose scope tells the values that loops carry.
     """
-    return map_phases(program, _tasks)
+    return map_phases(program, lambda body: _tasks(_apart(body)))
+
+
+def _apart(body: Stmt) -> Stmt:
+    """Rename the registers whose name stands for scratch as well."""
+    scratch = {buffer.name for buffer in scratch_of(body)}
+
+    def change(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, Alloc) or stmt.buffer.scope is not Scope.REGISTER:
+            return stmt
+        name = stmt.buffer.name
+        return rename_buffers(stmt, {name: f"{name}.held"}) if name in scratch else stmt
+
+    return map_stmt(body, change)
 
 
 def _tasks(stmt: Stmt) -> Stmt:
     if isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL:
         return replace(stmt, body=_tasks(stmt.body))
     held: dict[str, Buffer] = {}
-    kept: set[str] = set()
-    for part in walk_stmt(stmt):
-        if isinstance(part, Alloc):
-            buffer = part.buffer
-            held[buffer.name] = _both(buffer, held.get(buffer.name, buffer))
-            if buffer.scope is not Scope.LOCAL:
-                kept.add(buffer.name)
-    held = {name: buffer for name, buffer in held.items() if name not in kept}
+    for buffer in scratch_of(stmt):
+        held[buffer.name] = _both(buffer, held.get(buffer.name, buffer))
     body = _pull(stmt, held)
     for buffer in reversed(held.values()):
         body = Alloc(buffer, body)

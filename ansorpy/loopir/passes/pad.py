@@ -16,7 +16,7 @@ from ansorpy.expr.expr import Const, Expr, reads, variables
 from ansorpy.loopir.nodes import Alloc, Buffer, Program, Stmt, Tile
 from ansorpy.loopir.passes.vectors import ACCESS_BYTES, group_dim
 from ansorpy.loopir.rewrite import map_phases, map_stmt, walk_stmt
-from ansorpy.loopir.scratch import scratch_by_name
+from ansorpy.loopir.scratch import scratch_of
 
 PADS: Final = 5  # widths of padding that are tried: 0, 16, ... 64 bytes
 
@@ -40,18 +40,17 @@ class _Access:
 def pad(program: Program, shared_bytes: int) -> Program:
     """Return the program with scratch whose rows begin in different banks.
 
-    Needs        a tiled program for a GPU, with widths of accesses.
+    Needs        a tiled program for a GPU, with widths of accesses; scratch that is allocated once.
     Keeps        the meaning; places are aligned as before.
     After        rows have the padding of at most 64 bytes that costs the fewest waves.
-    Not handled  conflicts within a row; buffers of one dimension; blocks without room; a name that
-                 stands for registers as well.
+    Not handled  conflicts within a row; buffers of one dimension; blocks without room.
 
     Args:
         shared_bytes: shared memory of a block.
     """
 
     def padded(body: Stmt) -> Stmt:
-        held = scratch_by_name(body)
+        held = {buffer.name: buffer for buffer in scratch_of(body)}
         left = shared_bytes - sum(buffer.size_bytes for buffer in held.values())
         new: dict[str, Buffer] = {}
         for name, buffer in held.items():

@@ -246,9 +246,11 @@ def _shared(loop: For, block: _Block, ranges: Mapping[str, Interval]) -> Stmt | 
         for name, one in zip(names, along, strict=True)
     ]
     every = {**ranges, **inside}
-    left = [test for test in (simplify(t, every) for t in (*tests, *inside_conds)) if test != TRUE]
-    index = tuple(Var(name) for name in names)
     (value,) = store.values
+    value, guards = _unguarded(value)
+    conds = (simplify(test, every) for test in (*tests, *inside_conds, *guards))
+    left = [cond for cond in conds if cond != TRUE]
+    index = tuple(Var(name) for name in names)
     wide, fast = _fastest(value, left, names, buffer, block)
     order = [d for d in range(len(names)) if d != fast] + [fast]
     extents = [buffer.extents[d] // (wide if d == fast else 1) for d in order]
@@ -260,8 +262,8 @@ def _shared(loop: For, block: _Block, ranges: Mapping[str, Interval]) -> Stmt | 
     value = substitute(value, swap)
     if left:
         # A group of neighbours is whole or left out: its first element decides.
-        conds = (substitute(part, swap) for part in left)
-        cond = conjunction([substitute(part, {f"{names[fast]}.w": ZERO}) for part in conds])
+        moved = (substitute(part, swap) for part in left)
+        cond = conjunction([substitute(part, {f"{names[fast]}.w": ZERO}) for part in moved])
         value = Select(cond, value, zero(value.dtype))
     body: Stmt = replace(store, index=tuple(substitute(i, swap) for i in index), values=(value,))
     if digits.mask is not None:
@@ -279,6 +281,15 @@ def _shared(loop: For, block: _Block, ranges: Mapping[str, Interval]) -> Stmt | 
 
 
 TRUE: Final = Const(True, "bool")
+
+
+def _unguarded(value: Expr) -> tuple[Expr, tuple[Expr, ...]]:
+    """Return an element of a padded operand and the conditions without which it is zero."""
+    match value:
+        case Select(cond=cond, then=Read() as then, other=other) if other == zero(then.dtype):
+            return (value, ()) if reads(cond) else (then, conjuncts(cond))
+        case _:
+            return value, ()
 
 
 def _fastest(

@@ -41,7 +41,7 @@ from ansorpy.loopir.rewrite import (
     stores,
     substitute_stmt,
 )
-from ansorpy.loopir.scratch import scratch_by_name, scratch_of
+from ansorpy.loopir.scratch import scratch_of
 
 STAGES: Final = 2  # arrays of a scratch buffer: threads read one and fill the other
 LEAST_BYTES: Final = 4  # bytes that an asynchronous copy has at least
@@ -97,17 +97,14 @@ def stages(program: Program, shared_bytes: int) -> Program:
     After        a step starts the copies of the next one to the other stage before it uses its
                  own elements. The nest of loops is a single loop.
     Not handled  copies in loops of their own; many elements of a thread that are computed; scratch
-                 that a statement other than a copy fills; blocks without room for two stages; a
-                 name that stands for registers as well.
+                 that a statement other than a copy fills; blocks without room for two stages.
 
     Args:
         shared_bytes: shared memory of a block.
     """
 
     def staged(body: Stmt) -> Stmt:
-        alone = scratch_by_name(body).keys()
-        every = dict(_pipelines(body, program.by_name, frozenset()))
-        found = {key: one for key, one in every.items() if alone >= {*one.scratch}}
+        found = dict(_pipelines(body, program.by_name, frozenset()))
         names = frozenset[str]().union(*(one.scratch for one in found.values()))
         held_bytes = sum(
             buffer.size_bytes * (STAGES if buffer.name in names else 1)

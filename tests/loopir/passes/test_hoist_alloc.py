@@ -56,10 +56,19 @@ def test_registers_stay_in_their_loops() -> None:
     assert hoist_alloc(made) == made
 
 
-def test_a_name_that_stands_for_registers_as_well_stays() -> None:
-    near, far = pieces(4, 3, 0), pieces(4, 3, 0, Scope.REGISTER)
+def test_registers_of_the_name_of_scratch_get_another_name() -> None:
+    near, far = pieces(4, 3, 0), pieces(4, 3, 2, Scope.REGISTER)
     task, other = near.phases[0].body, far.phases[0].body
     assert isinstance(task, For)
     assert isinstance(other, For)
-    both = program(near.buffers, For("b", c(2), Seq((task.body, other.body)), LoopKind.PARALLEL))
-    assert hoist_alloc(both) == both
+    both = program(far.buffers, For("b", c(2), Seq((task.body, other.body)), LoopKind.PARALLEL))
+    after = hoist_alloc(both)
+    check(after, level="tiled")
+    arrays = {"A": np.arange(14, dtype=np.float32)}
+    np.testing.assert_array_equal(
+        run(after, arrays, strict=True)["O"], run(both, arrays, strict=True)["O"]
+    )
+    found = [stmt.buffer for stmt in walk_stmt(after.phases[0].body) if isinstance(stmt, Alloc)]
+    assert [(one.name, one.scope) for one in found] == [
+        ("S", Scope.LOCAL), ("S.held", Scope.REGISTER), ("S.held", Scope.REGISTER),
+    ]  # fmt: skip

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansorpy.expr.expr import Select
+from ansorpy.expr.build import zero
+from ansorpy.expr.expr import Expr, Read, Select
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import Alloc, For, If, LoopKind, Program, Scope, Stmt, Store
 from ansorpy.loopir.passes.share import share, threads_of
@@ -19,10 +20,22 @@ ROW, COLUMN, T, U = v("i"), v("j"), v("t"), v("u")
 ROWS: Final = 2
 
 
-def copied(shape: tuple[int, int], part: tuple[int, int], threads: tuple[int, int]) -> Program:
-    """Copy `part` of scratch of a shape by threads; each thread adds up all that was copied."""
+def copied(
+    shape: tuple[int, int],
+    part: tuple[int, int],
+    threads: tuple[int, int],
+    guard: Expr | None = None,
+) -> Program:
+    """Copy `part` of scratch of a shape by threads; each thread adds up all that was copied.
+
+    Args:
+        guard: condition without which an element is zero.
+    """
     rows, columns = shape
-    copy: Stmt = store("S", (ROW, COLUMN), read("A", v("b"), ROW, COLUMN))
+    element: Expr = read("A", v("b"), ROW, COLUMN)
+    if guard is not None:
+        element = Select(guard, element, zero("float32"))
+    copy: Stmt = store("S", (ROW, COLUMN), element)
     copy = For("i", c(part[0]), For("j", c(part[1]), copy, LoopKind.SHARE), LoopKind.SHARE)
     sums: Stmt = store("O", (v("b"), T, U), read("S", v("x"), v("y")), "sum")
     sums = For("x", c(part[0]), For("y", c(part[1]), sums))
@@ -95,6 +108,23 @@ def test_an_edge_is_zero() -> None:
     (value,) = first.values
     assert isinstance(value, Select)
     assert value.cond == lt(v("i.t"), c(3))
+
+
+@pytest.mark.parametrize(("row", "wide"), [(lt(ROW, c(2)), 4), (lt(COLUMN, c(5)), 1)])
+def test_a_padded_operand_has_one_condition(row: Expr, wide: int) -> None:
+    """Neighbours move together if the condition does not part them."""
+    before = copied((4, 8), (3, 8), (2, 4), guard=row)
+    after = share(before)
+    first = next(s for s in walk_stmt(after.phases[0].body) if isinstance(s, Store))
+    (value,) = first.values
+    assert isinstance(value, Select)
+    assert isinstance(value.then, Read)
+    assert dict(loops(after, LoopKind.UNROLL)).get("j.w", 1) == wide
+    arrays = {
+        "A": np.random.default_rng(0).random((ROWS, 4, 8), np.float32),
+        "Z": np.zeros((), np.float32),
+    }
+    np.testing.assert_array_equal(run(after, arrays)["O"], run(before, arrays)["O"])
 
 
 def test_a_condition_of_all_stores_to_scratch_is_dropped() -> None:
