@@ -4,7 +4,7 @@ phases[f, h % 2, h // 2] = ...          y[f, 2 h' + p] = ...
 y[f, h] = phases[f, h % 2, h // 2]
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -38,11 +38,14 @@ class Forward:
         return tuple(answer)
 
 
-def forwards(works: Mapping[str, Work], location: Mapping[str, Location]) -> dict[str, Forward]:
+def forwards(
+    works: Mapping[str, Work], location: Mapping[str, Location], outputs: Collection[str]
+) -> dict[str, Forward]:
     """Return the forwarding of every stage whose only reader copies each element exactly once.
 
-    Both stages are computed at root. The copy indexes the stage by whole axes of its own (`h`) or
-    by all digits of an axis (`h // 2`, `h % 2`), each once: a bijection of elements and places.
+    An output has a buffer of its own and is not forwarded. Both stages are computed at root. The
+    copy indexes the stage by whole axes of its own (`h`) or by all digits of an axis (`h // 2`,
+    `h % 2`), each once: a bijection of elements and places.
     """
     answer: dict[str, Forward] = {}
     for copy in works.values():
@@ -52,7 +55,7 @@ def forwards(works: Mapping[str, Work], location: Mapping[str, Location]) -> dic
         if not isinstance(read, Read) or read.tensor not in works or copy.combines is not None:
             continue
         stored = works[read.tensor]
-        if not _alone(works, location, stored, copy):
+        if stored.name in outputs or not _alone(works, location, stored, copy):
             continue
         digits = _digits(copy, stored, read)
         if digits is not None and copy.name not in answer:

@@ -106,7 +106,7 @@ def lower(state: State, choices: Choices, target: Target) -> Plan:
     location = {name: choice.location for name, choice in by_stage.items()}
     todo = works(state.stages, location)
     work = Lowering(state, by_stage, {w.name: w for w in todo}, target)
-    work.forwards = forwards(work.works, location)
+    work.forwards = forwards(work.works, location, state.dag.outputs)
     _make_domains(work)
     constant = _constants(work)
     _make_layouts(work, constant)

@@ -201,3 +201,13 @@ def test_a_start_value_is_not_computed_inside_the_reduction() -> None:
         lower(State.naive(dag), (("T", at),), TARGET)
     outside = lower(State.naive(dag), (("T", StageChoice(Attached("C", "i"))),), TARGET)
     assert wrong(dag, outside) is None
+
+
+def test_an_output_that_another_output_copies_has_a_buffer_of_its_own() -> None:
+    x = te.placeholder((4, 6), "X")
+    doubled = te.compute((4, 6), lambda i, j: x[i, j] * 2.0, "O")
+    copy = te.compute((4, 6), lambda i, j: doubled[i, j], "P")
+    dag = te.dag((doubled, copy))
+    (sketch,) = derive(dag, TARGET, CPU).sketches
+    found = list(plans(sketch, TARGET))
+    assert [wrong(dag, plan) for plan in found] == [None] * len(found)
