@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ansorpy.errors import SpecError
+from ansorpy.errors import SpecError, shown
+from ansorpy.expr.bounds import bounds
+from ansorpy.expr.gathers import data_parts
 from ansorpy.state.rule import Cursor, Rule, Verdict, name_of
 from ansorpy.state.state import State
 from ansorpy.target import Target
@@ -59,11 +61,23 @@ class Derivation:
     def explain(self, full: bool = False) -> str:
         """Return the tree as text: every rule asked, with its verdict and reason.
 
-        A visit where nothing but the last rule applied takes one line, unless `full`.
+        A visit where nothing but the last rule applied takes one line, unless `full`. Indices that
+        are data come first, with the range that they are clamped to.
         """
         count = len(self.sketches)
         head = f"{self.dag.name}: {count} sketch{'' if count == 1 else 'es'}"
-        return "\n".join((head, *self._lines(full)))
+        return "\n".join((head, *self._clamps(), *self._lines(full)))
+
+    def _clamps(self) -> Iterator[str]:
+        for node in self.dag.computes:
+            for read in dict.fromkeys(node.reads):
+                for position, index in enumerate(read.indices):
+                    for part in data_parts(index):
+                        low, high = bounds(part, {})
+                        yield (
+                            f"{node.name}: index {position} of {read.tensor!r} is data, "
+                            f"clamped to {low} to {high}: {shown(part)}"
+                        )
 
     def _lines(self, full: bool) -> Iterator[str]:
         stack: list[tuple[int, int | str]] = [(0, 0)]

@@ -28,6 +28,16 @@ def is_clamp(expr: Expr) -> bool:
             return False
 
 
+def clamped(index: Expr, extent: int) -> Binary:
+    """Return an int64 index inside a clamp to 0 to `extent - 1`."""
+    return Binary("min", Binary("max", index, Const(0)), Const(extent - 1))
+
+
+def data_is_bounded(index: Expr) -> bool:
+    """Return True if every read in an index is inside a clamp."""
+    return not any(isinstance(part, Read) for part in outside_clamps(index))
+
+
 def outside_clamps(expr: Expr) -> Iterator[Expr]:
     """Yield the sub-expressions that are no clamps and not inside of one, parents first."""
     stack = [expr]

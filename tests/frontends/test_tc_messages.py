@@ -70,8 +70,21 @@ WRONG = (
     Wrong(
         "negative index",
         "def f(float(4, 8) A, float(8) B) -> (C) { C(i) = B(i - 1) }",
-        "f.te:1:43: B[(i - 1)]: index 0, (i - 1), reaches -1 at i = 0, outside 0 to 7, and a "
-        "range starts at 0: guard the read with a condition, or shift the index",
+        "f.te:1:43: cannot read B[(i - 1)] because its index 0, (i - 1), runs from -1 to -1 at "
+        "i = 0, and every range starts at 0; expected 0 to 7: guard the read with a condition, or "
+        "shift the index",
+    ),
+    Wrong(
+        "window that begins before the tensor",
+        "def f(float(4, 8) A, float(3) B) -> (C) { C(i, j) +=! A(i, 2 * j - k) * B(k) }",
+        "f.te:1:43: cannot read A[i, ((2 * j) - k)] because its index 1, ((2 * j) - k), runs from "
+        "-2 to 0 at j = 0, and every range starts at 0; expected 0 to 7: guard the read with a "
+        "condition, or shift the index",
+    ),
+    Wrong(
+        "parameter without a name",
+        "def f(float(4) A, float(4, 8), float(8) B) -> (C) { C(i) = A(i) }",
+        "f.te:1:30: ',' instead of the name of a parameter",
     ),
     Wrong(
         "padding one too far",
@@ -97,21 +110,49 @@ WRONG = (
         "f.te:1:50: 'D' is read before it is computed: no recursion, producers come first",
     ),
     Wrong(
-        "defined twice",
+        "value that nothing reads",
         "def f(float(4, 8) A, float(8) B) -> (C) { C(i) = B(i)\nC(i) = B(i) }",
-        "f.te:2:1: 'C' is already computed at line 1: only 'C(i) = start' then 'C(i) += ...' "
-        "may name a tensor twice",
+        "f.te:1:43: cannot assign 'C' again below because nothing reads this value; expected a "
+        "statement that reads it, or no statement here",
     ),
     Wrong(
-        "three updates",
-        "def f(float(4, 8) A, float(8) B) -> (C) { C(i) = 0 C(i) += A(i, k) C(i) += A(i, k) }",
-        "f.te:1:52: 'C' is already computed at line 1: only 'C(i) = start' then 'C(i) += "
-        "...' may name a tensor twice",
+        "second assignment of another dtype",
+        "def f(float(4, 8) A, float(8) B) -> (C) { C(i) = B(i)\nC(i) = double(C(i)) }",
+        "f.te:2:1: cannot assign float64(8) to 'C' again because a tensor keeps its type; "
+        "expected float32(8)",
     ),
     Wrong(
-        "update without a value",
-        "def f(float(4, 8) A, float(8) B) -> (C) { C(i) += A(i, k) }",
-        "f.te:1:43: 'C' has no value yet: write +=! to start afresh, or give it as an input",
+        "second assignment of a part",
+        "def f(float(4, 8) A, float(8) B) -> (C) { C(i) = B(i)\nC(i) = C(i) + 1 where i in 0:4 }",
+        "f.te:2:1: cannot give 'i' the range 0:4 because 'C' keeps its shape; expected 0:8",
+    ),
+    Wrong(
+        "second assignment of another rank",
+        "def f(float(4, 8) A, float(8) B) -> (C) { C(i) = B(i)\nC(i, j) = C(i) + A(i, j) }",
+        "f.te:2:1: 'C' has rank 1, but 2 indices",
+    ),
+    Wrong(
+        "second assignment from a shorter tensor",
+        "def f(float(4, 8) A, float(8) B) -> (C) { C(i) = B(i)\nC(i) = C(i) + A(i, 0) }",
+        "f.te:2:1: node 'C': A[i, 0] reads out of range: index 0, i, runs from 0 to 7, but 'A' "
+        "has 0 to 3 there; guard the read with a condition",
+    ),
+    Wrong(
+        "start value of an input",
+        "def f(float(4, 8) A, float(4) B) -> (B) { B(i) = 0\nB(i) += A(i, k) }",
+        "f.te:1:43: 'B' is an input: only +=, *=, max=, min= fit",
+    ),
+    Wrong(
+        "output of another dtype",
+        "def f(float(4, 8) A) -> (int32(4) C) { C(i) +=! A(i, k) }",
+        "f.te:1:35: cannot declare 'C' as int32(4) because the statements give float32(4); "
+        "expected this type, or a cast",
+    ),
+    Wrong(
+        "output of another shape",
+        "def f(float(4, 8) A) -> (float(8) C) { C(i) +=! A(i, k) }",
+        "f.te:1:35: cannot declare 'C' as float32(8) because the statements give float32(4); "
+        "expected this type, or a cast",
     ),
     Wrong(
         "input assigned",
@@ -150,10 +191,11 @@ WRONG = (
         "f.te:1:52: index 0 of 'B' is A(i, 0) of dtype float32, not an index",
     ),
     Wrong(
-        "data as index",
-        "def f(int64(4) I, float(9) T) -> (C) { C(i) = T(I(i)) }",
-        "f.te:1:40: node 'C': T[I[i]]: index part I[i] is data without a range; expected it "
-        "inside min(max(..., low), high) with two constants",
+        "clamp beyond the tensor",
+        "def f(int64(4) I, float(9) T) -> (C) { C(i) = T(min(max(I(i), 0), 9)) }",
+        "f.te:1:40: node 'C': T[min(max(I[i], 0), 9)] reads out of range: index 0, "
+        "min(max(I[i], 0), 9), runs from 0 to 9, but 'T' has 0 to 8 there; guard the read with a "
+        "condition",
     ),
     Wrong(
         "axis as value",

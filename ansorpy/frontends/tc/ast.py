@@ -161,10 +161,19 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Declared:
+    """An output: `name`, or `dtype(dims) name`; `dtype` is None if the text gives no type."""
+
+    name: Name
+    dtype: Name | None = None
+    dims: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Def:
     """`def name(parameters) -> (outputs) { statements }`."""
 
     name: Name
     parameters: tuple[Parameter, ...]
-    outputs: tuple[Name, ...]
+    outputs: tuple[Declared, ...]
     statements: tuple[Statement, ...]

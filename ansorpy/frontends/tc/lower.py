@@ -8,7 +8,8 @@ from ansorpy.errors import SpecError
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Var, substitute, variables, walk
 from ansorpy.frontends.tc.ast import Apply, Hint, Name, Statement, Term, Where, written
 from ansorpy.frontends.tc.range_inference import infer_extents
-from ansorpy.frontends.tc.terms import ARGS, RESERVED, NameScope
+from ansorpy.frontends.tc.terms import ARGS, RESERVED, NameScope, Source
+from ansorpy.frontends.tc.updates import UPDATES
 from ansorpy.te.check_basics import Tensors
 from ansorpy.te.dag import Attrs, Axis, Compute
 
@@ -21,16 +22,18 @@ AXIS_HINTS: Final = ("unroll", "no_split_inner", "const_axes")
 class Meaning:
     """The meaning of a statement among the definitions before it.
 
-    `given` is the input that `+=` accumulates into; `init` is the statement that gave the target
-    its first value, or None.
+    `held` is the value of the target before the statement, whose shape it keeps and which `+=`
+    accumulates into; `init` is the statement that gives the start value, or None. `declared` is the
+    dtype of a typed output.
     """
 
     statement: Statement
     scope: NameScope
     shapes: Tensors
     name: str
-    given: Read | None = None
+    held: Source | None = None
     init: Statement | None = None
+    declared: str | None = None
 
     def nodes(self) -> tuple[Compute, ...]:
         """Return the node of the statement, after that of its start value if it needs one.
@@ -40,14 +43,14 @@ class Meaning:
         """
         statement = self.statement
         self._names()
+        start = self._start()
         if isinstance(statement.value, Apply) and statement.value.name in ARGS:
             return (self._arg(statement.value),)
         if len(statement.targets) > 1:
             raise statement.at.error("two targets are for (V, I)(i) = argmax(k, A(i, k))")
-        start = self._start()
         want = None
         if self._scope.is_weak(statement.value):
-            want = "float32" if self.given is None else self.given.dtype
+            want = self._dtype()
         body = self._scope.typed(statement.value, want)
         if self.init is not None:
             start = self._init(self.init, body.dtype)
@@ -83,15 +86,25 @@ class Meaning:
                 if name.name in self.scope.sizes:
                     raise name.at.error(f"{name.name!r} is a size: choose another index name")
 
+    def _dtype(self) -> str:
+        """Return the dtype of the target if the value has literals and sizes only."""
+        if self.held is not None:
+            return self.held.dtype
+        if self.init is not None and not self.scope.is_weak(self.init.value):
+            return self._init(self.init, "").dtype
+        return self.declared or "float32"
+
     def _start(self) -> Expr | None:
-        if self.given is None:
+        if self.held is None:
             return None
-        rank = len(self.shapes[self.given.tensor][0])
+        rank = len(self.held.shape)
         if rank != len(self._axes):
             raise self.statement.at.error(
                 f"{self.statement.targets[0].name!r} has rank {rank}, but {len(self._axes)} indices"
             )
-        return replace(self.given, indices=tuple(map(Var, self._axes)))
+        if self.statement.op not in UPDATES:
+            return None
+        return Read(self.held.node, tuple(map(Var, self._axes)), self.held.dtype, self.held.output)
 
     def _init(self, init: Statement, dtype: str) -> Expr:
         if len(init.indices) != len(self._axes):
@@ -159,9 +172,13 @@ class Meaning:
     def _extents(self, reduced: tuple[str, ...], exprs: tuple[Expr, ...]) -> Mapping[str, int]:
         names = (*self._axes, *reduced)
         known = self._wheres(names)
-        if self.given is not None:
-            shape = self.shapes[self.given.tensor][0]
-            known |= dict(zip(self._axes, shape, strict=True))
+        if self.held is not None:
+            for name, extent in zip(self._axes, self.held.shape, strict=True):
+                if known.setdefault(name, extent) != extent:
+                    raise self.statement.at.error(
+                        f"cannot give {name!r} the range 0:{known[name]} because "
+                        f"{self.statement.targets[0].name!r} keeps its shape; expected 0:{extent}"
+                    )
         try:
             found = infer_extents(exprs, known, self.shapes)
         except SpecError as error:

@@ -1,8 +1,9 @@
 """Tokens to definitions: a recursive descent with bounded nesting.
 
     file       def+
-    def        'def' NAME '(' [param {',' param}] ')' '->' '(' NAME {',' NAME} ')' '{' stmt* '}'
+    def        'def' NAME '(' [param {',' param}] ')' '->' '(' output {',' output} ')' '{' stmt* '}'
     param      ['const'] DTYPE ['(' [term {',' term}] ')'] NAME
+    output     [DTYPE ['(' [term {',' term}] ')']] NAME
     stmt       target ASSIGN term ['where' range {',' range}] ['with' hint {',' hint}] [';']
     target     NAME '(' [NAME {',' NAME}] ')'  |  '(' NAME ',' NAME ')' '(' [NAME {...}] ')'
     range      NAME 'in' term ':' term
@@ -22,6 +23,7 @@ from typing import Final, TypeVar
 from ansorpy.frontends.tc.ast import (
     Apply,
     Cond,
+    Declared,
     Def,
     Hint,
     Infix,
@@ -86,7 +88,7 @@ class _Parser:
         name = self.name("the name of the definition")
         parameters = self.listed(self.parameter)
         self.expect("->", "'->' and the outputs follow the parameters")
-        outputs = self.listed(lambda: self.name("an output"))
+        outputs = self.listed(self.output)
         self.expect("{", "'{' opens the body")
         statements = []
         while self.token.text != "}":
@@ -105,6 +107,16 @@ class _Parser:
         if self.token.text == "(":
             dims = self.listed(self.term)
         return Parameter(self.name("the name of a parameter"), dtype, dims, constant)
+
+    def output(self) -> Declared:
+        first = self.name("an output")
+        if self.token.text == "(":
+            dims = self.listed(self.term)
+        elif self.token.kind == "name":
+            dims = ()
+        else:
+            return Declared(first)
+        return Declared(self.name("the name of an output"), first, dims)
 
     def statement(self) -> Statement:
         self.terms, self.heights = 0, {}

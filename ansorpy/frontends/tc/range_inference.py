@@ -90,11 +90,10 @@ def _extent(use: Use, name: str, known: Mapping[str, int]) -> int | None:
         return None
     low, high = bounds_of_form(rest, {key: (0, size - 1) for key, size in known.items()})
     if (low < 0) if coef > 0 else (high >= extent):
-        value = low if coef > 0 else high
         raise SpecError(
-            f"{shown(use.read)}: index {use.position}, {shown(use.index)}, reaches {value} at "
-            f"{name} = 0, outside 0 to {use.extent - 1}, and a range starts at 0: guard the read "
-            "with a condition, or shift the index"
+            f"cannot read {shown(use.read)} because its index {use.position}, {shown(use.index)}, "
+            f"runs from {low} to {high} at {name} = 0, and every range starts at 0; expected 0 to "
+            f"{use.extent - 1}: guard the read with a condition, or shift the index"
         )
     last = (extent - 1 - high) // coef if coef > 0 else low // -coef
     if last < 0:

@@ -16,8 +16,10 @@ from ansorpy.expr.expr import (
     Read,
     Select,
     Var,
+    reads,
 )
 from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
+from ansorpy.expr.gathers import clamped, data_is_bounded
 from ansorpy.frontends.tc.ast import (
     Apply,
     Cond,
@@ -106,13 +108,16 @@ class NameScope:
                 cond = self._of("bool", test, None)
                 return Select(cond, *self._pair(yes, no, want, term.at))
 
-    def index(self, term: Term, what: str) -> Expr:
-        """Return an index expression.
+    def index(self, term: Term, extent: int, what: str) -> Expr:
+        """Return an index expression; data without a clamp is clamped to 0 to extent - 1.
 
         Raises:
-            SpecError: the term is not an int64.
+            SpecError: the term is neither an int64 nor an integer read from a tensor.
         """
         expr = self.typed(term, INDEX)
+        if expr.dtype in INTS and reads(expr):
+            expr = expr if expr.dtype == INDEX else Cast(INDEX, expr)
+            return expr if data_is_bounded(expr) else clamped(expr, extent)
         if expr.dtype != INDEX:
             raise start(term).error(
                 f"{what} is {shown(written(term))} of dtype {expr.dtype}, not an index"
@@ -232,8 +237,8 @@ class NameScope:
                 f"rank {len(source.shape)}"
             )
         indices = tuple(
-            self.index(arg, f"index {position} of {term.name!r}")
-            for position, arg in enumerate(term.args)
+            self.index(arg, extent, f"index {position} of {term.name!r}")
+            for position, (arg, extent) in enumerate(zip(term.args, source.shape, strict=True))
         )
         return Read(source.node, indices, source.dtype, source.output)
 

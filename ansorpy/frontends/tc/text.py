@@ -8,20 +8,18 @@ def matmul(float(M, K) A, float(K, N) B) -> (C) {
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
 
 from ansorpy.errors import SpecError, quoted
 from ansorpy.expr.expr import Read, Var
-from ansorpy.frontends.tc.ast import Def, Name, Parameter, Statement, Term, all_terms
+from ansorpy.frontends.tc.ast import Declared, Def, Name, Parameter, Statement, Term, all_terms
 from ansorpy.frontends.tc.lexer import At
 from ansorpy.frontends.tc.lower import Meaning
 from ansorpy.frontends.tc.parser import definitions
 from ansorpy.frontends.tc.terms import DTYPE_NAMES, RESERVED, NameScope, Source
+from ansorpy.frontends.tc.updates import UPDATES, start_values
 from ansorpy.te.check import check, check_node, signature
 from ansorpy.te.dag import Axis, Compute, Dag, Node, Placeholder
 from ansorpy.te.limits import LIMITS, NAME
-
-UPDATES: Final = ("+=", "*=", "max=", "min=")
 
 
 def parse(
@@ -64,6 +62,9 @@ def _terms(definition: Def) -> Iterator[Term]:
     for parameter in definition.parameters:
         for dim in parameter.dims:
             yield from all_terms(dim)
+    for output in definition.outputs:
+        for dim in output.dims:
+            yield from all_terms(dim)
     for statement in definition.statements:
         yield from all_terms(statement.value)
         for where in statement.wheres:
@@ -82,6 +83,10 @@ def _at(place: At, step: Callable[[], object]) -> None:
         raise place.error(str(error)) from None
 
 
+def _typed(dtype: str, shape: tuple[int, ...]) -> str:
+    return f"{dtype}({', '.join(map(str, shape))})"
+
+
 @dataclass
 class _Definition:
     """Works through one definition, top to bottom."""
@@ -92,36 +97,46 @@ class _Definition:
     tensors: dict[str, Source] = field(default_factory=dict)  # by name in the text
     shapes: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = field(default_factory=dict)
     pairs: dict[str, tuple[str, str]] = field(default_factory=dict)  # argmax: targets by node
+    values: dict[str, Name] = field(default_factory=dict)  # target of a statement by node
+    declared: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
 
     def dag(self) -> Dag:
         """Return the checked Dag."""
         for parameter in self.definition.parameters:
             self.parameter(parameter)
-        inits = self.initialisations()
-        waiting = [name.name for s in self.definition.statements for name in s.targets]
-        for statement in self.definition.statements:
-            if statement not in inits.values():
-                self.statement(statement, inits, frozenset(waiting))
-            for name in statement.targets:
-                waiting.remove(name.name)
+        for output in self.definition.outputs:
+            if output.dtype is not None:
+                self.declared[output.name.name] = self.type(output.dtype, output.dims)
+        statements = self.definition.statements
+        starts = {
+            name: at for name, at in start_values(statements).items() if name not in self.tensors
+        }
+        for place in range(len(statements)):
+            if place not in starts.values():
+                self.statement(place, starts)
         outputs = self.outputs()
+        self.no_value_is_lost(outputs)
         dag = Dag(tuple(self.nodes), outputs, self.definition.name.name)
         _at(self.definition.name.at, lambda: check(dag))
         return dag
 
     def parameter(self, parameter: Parameter) -> None:
         """Add an input."""
-        name, dtype = parameter.name, parameter.dtype
+        name = parameter.name
+        dtype, shape = self.type(parameter.dtype, parameter.dims)
+        self.fresh(name)
+        node = Placeholder(name.name, shape, dtype, parameter.constant)
+        self.add(node, name.at)
+        self.tensors[name.name] = Source(name.name, shape, node.dtype)
+
+    def type(self, dtype: Name, dims: tuple[Term, ...]) -> tuple[str, tuple[int, ...]]:
+        """Return the dtype and the shape that `dtype(dims)` says."""
         if dtype.name not in DTYPE_NAMES:
             raise dtype.at.error(
                 f"dtype {quoted(dtype.name)} is not supported; there are {', '.join(DTYPE_NAMES)}"
             )
-        self.fresh(name)
         scope = NameScope({}, self.bind, frozenset(), frozenset())
-        shape = tuple(scope.number(dim) for dim in parameter.dims)
-        node = Placeholder(name.name, shape, DTYPE_NAMES[dtype.name], parameter.constant)
-        self.add(node, name.at)
-        self.tensors[name.name] = Source(name.name, shape, node.dtype)
+        return DTYPE_NAMES[dtype.name], tuple(scope.number(dim) for dim in dims)
 
     def fresh(self, name: Name) -> None:
         """Refuse a tensor name that means something else."""
@@ -138,72 +153,71 @@ class _Definition:
         self.nodes.append(node)
         self.shapes[node.name] = signature(node)
 
-    def initialisations(self) -> Mapping[str, Statement]:
-        """Return the first statement of each tensor that has two, an init and an update."""
-        seen: dict[str, list[Statement]] = {}
-        for statement in self.definition.statements:
-            for name in statement.targets:
-                seen.setdefault(name.name, []).append(statement)
-        for twice, statements in seen.items():
-            ops = [statement.op for statement in statements]
-            update = len(ops) == 2 and ops[0] == "=" and ops[1] in UPDATES
-            if len(ops) > 1 and not update:
-                raise statements[1].at.error(
-                    f"{twice!r} is already computed at line {statements[0].at.line}: only "
-                    "'C(i) = start' then 'C(i) += ...' may name a tensor twice"
-                )
-        return {name: statements[0] for name, statements in seen.items() if len(statements) == 2}
+    def statement(self, place: int, starts: Mapping[str, int]) -> None:
+        """Add the node or nodes of a statement.
 
-    def statement(
-        self, statement: Statement, inits: Mapping[str, Statement], waiting: frozenset[str]
-    ) -> None:
-        """Add the node or nodes of a statement."""
-        target = statement.targets[0]
-        given = self.given(statement, inits)
-        if given is None:
-            for name in statement.targets:
-                self.fresh(name)
-        later = waiting - self.tensors.keys()
-        scope = NameScope(self.tensors, self.bind, frozenset(), later)
-        node_name = self.node_name(statement, given)
-        init = inits.get(target.name)
-        meaning = Meaning(statement, scope, self.shapes, node_name, given, init)
+        Args:
+            starts: places of the start values that updates absorb, by name of the tensor.
+        """
+        statements = self.definition.statements
+        statement = statements[place]
+        target = statement.targets[0].name
+        held = {name.name: self.held(name, statement) for name in statement.targets}
+        waiting = frozenset(n.name for later in statements[place:] for n in later.targets)
+        scope = NameScope(self.tensors, self.bind, frozenset(), waiting - self.tensors.keys())
+        meaning = Meaning(
+            statement, scope, self.shapes, self.node_name(place), held[target],
+            statements[starts[target]] if target in starts and held[target] is None else None,
+            self.declared[target][0] if target in self.declared else None,
+        )  # fmt: skip
         for node in meaning.nodes():
             self.add(node, statement.at)
         made = self.nodes[-1]
         assert isinstance(made, Compute)
         for output, name in enumerate(statement.targets):
-            self.tensors[name.name] = Source(made.name, made.shape, made.dtypes[output], output)
+            source = Source(made.name, made.shape, made.dtypes[output], output)
+            self.same_type(name, held[name.name], source)
+            self.tensors[name.name] = source
+            self.values[made.name] = name
 
-    def given(self, statement: Statement, inits: Mapping[str, Statement]) -> Read | None:
-        """Return a read of the input that a statement accumulates into, None if it does not."""
-        target = statement.targets[0]
-        update = statement.op in UPDATES
-        if target.name in self.tensors:
-            if not update:
-                raise target.at.error(f"{target.name!r} is an input: only +=, *=, max=, min= fit")
-            source = self.tensors[target.name]
-            return Read(source.node, (), source.dtype)
-        if update and target.name not in inits:
-            raise target.at.error(
-                f"{target.name!r} has no value yet: write {statement.op}! to start afresh, or "
-                "give it as an input"
+    def held(self, name: Name, statement: Statement) -> Source | None:
+        """Return the value of a target before a statement, None if the target is new."""
+        source = self.tensors.get(name.name)
+        if source is None:
+            self.fresh(name)
+        elif isinstance(self.node(source), Placeholder) and statement.op not in UPDATES:
+            raise name.at.error(f"{name.name!r} is an input: only +=, *=, max=, min= fit")
+        return source
+
+    def same_type(self, name: Name, held: Source | None, source: Source) -> None:
+        """Refuse a statement that changes the dtype or the shape of a tensor."""
+        if held is not None and (held.shape, held.dtype) != (source.shape, source.dtype):
+            raise name.at.error(
+                f"cannot assign {_typed(source.dtype, source.shape)} to {name.name!r} again "
+                f"because a tensor keeps its type; expected {_typed(held.dtype, held.shape)}"
             )
-        return None
 
-    def node_name(self, statement: Statement, given: Read | None) -> str:
+    def node_name(self, place: int) -> str:
         """Return the name of the node; that of the target, where it can be."""
+        statement = self.definition.statements[place]
+        again = {name.name for later in self.definition.statements[place + 1 :]
+                 for name in later.targets}  # fmt: skip
         target = statement.targets[0].name
-        if given is not None:
-            return self.free(f"{target}_out")
-        if len(statement.targets) == 1:
-            return target
-        wanted = [name.name for name in self.definition.outputs]
+        if len(statement.targets) > 1:
+            return self.pair_name(statement, again)
+        if target in again:
+            return self.free(f"{target}_{place + 1}")
+        held = self.tensors.get(target)
+        return target if held is None or target not in self.shapes else self.free(f"{target}_out")
+
+    def pair_name(self, statement: Statement, again: set[str]) -> str:
+        """Return the name of the node of an argmax, and remember its targets."""
+        wanted = [output.name.name for output in self.definition.outputs]
         first, second = (name.name for name in statement.targets)
         pair = (first, second)
-        joined = pair in pairwise(wanted)
-        node = target if joined or not {first, second} & set(wanted) else f"{target}_{second}"
-        node = node if node == target else self.free(node)
+        alone = pair in pairwise(wanted) or not set(pair) & set(wanted)
+        free = not set(pair) & again and first not in self.shapes
+        node = first if alone and free else self.free(f"{first}_{second}")
         self.pairs[node] = pair
         return node
 
@@ -219,21 +233,47 @@ class _Definition:
         """Return the output nodes; an argmax of which one part is wanted is copied out."""
         names: list[str] = []
         skip = False
-        wanted = self.definition.outputs
+        wanted = [output.name for output in self.definition.outputs]
+        for output in self.definition.outputs:
+            self.is_as_declared(output)
         for position, name in enumerate(wanted):
             if skip:
                 skip = False
                 continue
-            source = self.tensors.get(name.name)
-            if source is None or isinstance(self.node(source), Placeholder):
-                raise name.at.error(f"output {name.name!r} is never computed")
+            source = self.tensors[name.name]
             following = wanted[position + 1].name if position + 1 < len(wanted) else ""
-            if source.node in self.pairs and self.pairs[source.node] != (name.name, following):
+            pair = self.pairs.get(source.node)
+            whole = pair == (name.name, following) and self.tensors[following].node == source.node
+            if pair is not None and not whole:
                 names.append(self.copied(name, source))
             else:
-                skip = source.node in self.pairs
+                skip = whole
                 names.append(source.node)
         return tuple(names)
+
+    def is_as_declared(self, output: Declared) -> None:
+        """Refuse an output that is never computed, or of another type than the text declares."""
+        name = output.name
+        source = self.tensors.get(name.name)
+        if source is None or isinstance(self.node(source), Placeholder):
+            raise name.at.error(f"output {name.name!r} is never computed")
+        declared = self.declared.get(name.name)
+        if declared is not None and (source.dtype, source.shape) != declared:
+            raise name.at.error(
+                f"cannot declare {name.name!r} as {_typed(*declared)} because the statements give "
+                f"{_typed(source.dtype, source.shape)}; expected this type, or a cast"
+            )
+
+    def no_value_is_lost(self, outputs: tuple[str, ...]) -> None:
+        """Refuse a tensor that is assigned again before any statement reads its value."""
+        computes = [node for node in self.nodes if isinstance(node, Compute)]
+        used = {read.tensor for node in computes for read in node.reads} | set(outputs)
+        for node, name in self.values.items():
+            if node not in used and self.tensors[name.name].node != node:
+                raise name.at.error(
+                    f"cannot assign {name.name!r} again below because nothing reads this value; "
+                    "expected a statement that reads it, or no statement here"
+                )
 
     def node(self, source: Source) -> Node:
         """Return the node behind a tensor name."""
