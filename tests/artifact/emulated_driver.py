@@ -1,4 +1,8 @@
-"""The emulated driver for zips: a module is PTX or a cubin, its kernels are those of a program."""
+"""The emulated driver as the loader of zips meets it: images are PTX or cubins, calls are counted.
+
+The emulated driver itself is that of the device back end; it cannot run PTX, so that a module has
+the kernels of a known program.
+"""
 
 import ctypes
 from collections.abc import Callable, Mapping
@@ -9,8 +13,8 @@ import pytest
 
 from ansorpy.codegen.simt.device.emulated.device import EmulatedDevice
 from ansorpy.codegen.simt.device.emulated.module import EmulatedFunction, EmulatedModule
-from ansorpy.codegen.simt.device.emulated.state import INVALID_PTX, NOT_FOUND, put, put_text, word
-from ansorpy.codegen.simt.driver import ERROR_LOG, ERROR_LOG_BYTES, LIBRARY
+from ansorpy.codegen.simt.device.emulated.state import INVALID_PTX, NOT_FOUND, put, word
+from ansorpy.codegen.simt.driver import LIBRARY
 from ansorpy.codegen.simt.launch import SimtCode
 
 NO_CODE = 209  # CUDA_ERROR_NO_BINARY_FOR_GPU
@@ -33,7 +37,6 @@ class ZipDevice(EmulatedDevice):
         accepts: Callable[[bytes], int] = lambda _: 0,
     ) -> None:
         super().__init__()
-        self._objects[None] = "stream"  # type: ignore[index]  # the default stream
         self.capability, self.accepts = dict(zip(CAPABILITY, capability, strict=True)), accepts
         self.kernels = {
             launch.name: EmulatedFunction(EmulatedModule(text))
@@ -98,12 +101,7 @@ class ZipDevice(EmulatedDevice):
         code = head if head == b"\x7fELF" else ctypes.string_at(image)
         error = self.accepts(code)
         if error:
-            told = {
-                ctypes.c_int.from_address(names + 4 * k).value: word(values + 8 * k)
-                for k in range(options)
-            }
-            put_text(told[ERROR_LOG], told[ERROR_LOG_BYTES], "ptxas: no such instruction")
-            return error
+            return self._refused(error, "ptxas: no such instruction", options, names, values)
         self.loaded.append(code)
         return self._new(out, "module")
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +23,12 @@ from ansorpy.codegen.simt.writer import simt_code
 from ansorpy.errors import BuildError, PackageError
 from ansorpy.frontends.tc.text import parse
 from ansorpy.measure.outcome import Measured
+from ansorpy.plan.bind import bind
+from ansorpy.plan.choices import plans
 from ansorpy.records import Record
 from ansorpy.replay import plan_text, replay
+from ansorpy.rules import CUDA
+from ansorpy.sketch import derive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.trust import versions
@@ -477,3 +482,23 @@ def test_a_kernel_without_a_plain_form_has_a_zip_all_the_same(
     assert "kernel.py" not in made.files
     assert made.manifest["cuda"]["source"] is None
     assert made.manifest["cuda"]["source_note"].startswith("cannot write mma as source")
+
+
+def test_a_kernel_with_much_shared_memory_has_a_zip_without_source() -> None:
+    """numba.cuda allocates 48 KB of a block at most; PTX and cubins ask for more at the launch."""
+    wide = replace(TARGET, shared_bytes=100_000)
+    dag = parse("def mm(float(128,128) A, float(128,128) B) -> (C) { C(i,j) +=! A(i,k) * B(k,j) }")[
+        0
+    ]
+    plan = plans(derive(dag, wide, CUDA).sketches[0], wide)[0]
+    parts = {"i.1": 2, "i.2": 16, "i.3": 4, "j.1": 2, "j.2": 16, "j.3": 4, "k.1": 32}
+    row = tuple(parts[".".join(size.name.split(".")[-2:])] for size in plan.sizes)
+    made = members(dag, bind(plan, row, wide), wide)
+    assert "kernel.py" not in made.files
+    assert made.manifest["cuda"]["source"] is None
+    assert made.manifest["cuda"]["source_note"] == (
+        "cannot write C for CUDA because a block needs 69632 bytes of shared memory; expected at"
+        " most 49152"
+    )
+    (launch,) = made.manifest["cuda"]["launches"]
+    assert launch["dynamic_bytes"] == launch["shared_bytes"] == 69632

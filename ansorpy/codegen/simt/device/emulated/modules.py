@@ -35,14 +35,17 @@ class ModuleCalls(DeviceState):
         try:
             module = EmulatedModule(ctypes.string_at(image).decode())
         except (BuildError, UnicodeDecodeError) as error:
-            asked = {
-                c_int.from_address(names + 4 * k).value: word(values + 8 * k)
-                for k in range(options)
-            }
-            if asked.get(ERROR_LOG):
-                put_text(asked[ERROR_LOG], asked[ERROR_LOG_BYTES], str(error))
-            return INVALID_PTX
+            return self._refused(INVALID_PTX, str(error), options, names, values)
         return self._new(out, module)
+
+    def _refused(self, code: int, reason: str, options: int, names: int, values: int) -> int:
+        """Return a code; write its reason to the log, if the caller asks for one."""
+        asked = {
+            c_int.from_address(names + 4 * k).value: word(values + 8 * k) for k in range(options)
+        }
+        if asked.get(ERROR_LOG):
+            put_text(asked[ERROR_LOG], asked[ERROR_LOG_BYTES], reason)
+        return code
 
     def _module_unload(self, module: int) -> int:
         return SUCCESS if self._objects.pop(module, None) is not None else INVALID_HANDLE

@@ -44,7 +44,8 @@ class DeviceState:
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._free_bytes = self.memory_bytes = memory_bytes
         self._allocations: dict[int, mmap] = {}
-        self._objects: dict[int, Any] = {}  # by handle
+        # By handle; without one, work goes to the default stream.
+        self._objects: dict[int | None, Any] = {None: "stream"}
         self._handles = count(0x1000, 16)
         self._started = self._has_context = False
         self._fault = SUCCESS
