@@ -26,7 +26,7 @@ from ansorpy.topi import workloads as w
 from tests.codegen.simt.test_blocks import GPU, SAME, scratch
 from tests.codegen.simt.test_report import needs_ptxas
 
-DRAWN: Final = 12  # candidates, which the estimate ranks
+DRAWN: Final = 8  # candidates, which the estimate ranks
 FIRST: Final = 3  # places of the ranking in which a candidate without spills stands
 HALF: Final = w.Window(stride=2, padding=1)
 OPERATORS: Final[dict[str, Callable[[], Dag]]] = {
