@@ -7,6 +7,7 @@ Not handled: both sides of a divergent branch (the side without the jump counts)
 a division. An unknown loop condition raises `UnknownError`.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +25,16 @@ BANKS, WORD_BYTES = 32, 4
 WIDTHS: Final = {"64": 8, "128": 16, "U8": 1, "S8": 1, "U16": 2, "S16": 2}
 SILENT: Final = frozenset(
     ("BSSY", "BSYNC", "BREAK", "NOP", "BAR", "WARPSYNC", "CALL", "RET", "MEMBAR", "DEPBAR", "STG",
-     "STS", "STL", "YIELD", "ERRBAR", "CCTL", "LDGDEPBAR")
+     "STS", "STL", "YIELD", "ERRBAR", "CCTL", "LDGDEPBAR", "LDGSTS")
 )  # fmt: skip
+# Clocks from the issue of an instruction to that of a reader of its result, about, on sm_90.
+LATENCY: Final = {
+    "LDG": 500, "LDGSTS": 600, "LDS": 30, "LDC": 30, "SHFL": 25, "MUFU": 20, "S2R": 20, "BAR": 30,
+    "DFMA": 16, "DADD": 16, "DMUL": 16, "I2F": 14, "F2I": 14, "F2F": 14, "R2UR": 12, "VOTE": 12,
+}  # fmt: skip
+SHORT: Final = 4  # clocks of any other instruction
+COPIES: Final = "copies"  # stands for the asynchronous copies in `ready`
+_NAMES: Final = re.compile(r"\bU?[RP]\d+")
 Value = Any  # int, array of 32, or None: unknown
 
 
@@ -35,12 +44,17 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WarpCounts:
-    """Executed instructions, multiply-adds, waves of shared memory and sectors of one warp."""
+    """Executed instructions, multiply-adds, waves of shared memory and sectors of one warp.
+
+    Args:
+        span: clocks of the warp alone on a GPU: each instruction waits for its operands.
+    """
 
     instructions: int
     multiply_adds: int
     shared_waves: int
     sectors: int
+    span: int
 
 
 def follow(sass: str, kernel: str, threads: int, block: int) -> WarpCounts:
@@ -68,6 +82,9 @@ class _Decoded:
     handler: Callable[..., tuple[Value, ...]] | None
     memory: bool
     width: int  # bytes of an access
+    needs: tuple[str, ...]  # registers that must be ready
+    gives: tuple[str, ...]  # registers that are ready after the latency
+    latency: int
 
 
 def _decoded(line: SassLine) -> _Decoded:
@@ -79,10 +96,17 @@ def _decoded(line: SassLine) -> _Decoded:
     results: list[str] = [] if base in SILENT else _leading(line.operands, plain)
     pair = plain == "CS2R" or "WIDE" in kinds or (plain == "LDC" and "64" in kinds)
     more = 1 if pair else width // WORD_BYTES - 1 if handler is None else 0
-    for _ in range(more if results and results[0][-1] != "Z" else 0):
-        results.append(_next(results[-1]))
-    memory = base in ("LDS", "STS", "LDG", "STG")
-    return _Decoded(line, base, kinds, tuple(results), handler, memory, width)
+    for number in range(more if results and results[0][-1] != "Z" else 0):
+        results.insert(number + 1, _next(results[number]))  # before a carry
+    memory = base in ("LDS", "STS", "LDG", "STG", "LDGSTS")
+    needs = _NAMES.findall(" ".join((line.guard or "", *line.operands)))
+    if base in ("DEPBAR", "BAR"):
+        needs.append(COPIES)
+    gives = (COPIES,) if base == "LDGSTS" else tuple(results)
+    latency = LATENCY.get(plain, SHORT)
+    return _Decoded(
+        line, base, kinds, tuple(results), handler, memory, width, tuple(needs), gives, latency
+    )
 
 
 @dataclass
@@ -97,13 +121,17 @@ class _Warp:
     def run(self) -> WarpCounts:
         decoded = [_decoded(line) for line in self.lines]
         counts = [0] * len(decoded)
-        at = steps = 0
+        at = steps = clock = 0
+        ready: dict[str, int] = {}
         while at < len(decoded):
             one = decoded[at]
             counts[at] += 1
             steps += 1
             if steps > STEPS:
                 raise UnknownError(f"over {STEPS} instructions of a warp")
+            clock = max([clock + 1, *(ready.get(name, 0) for name in one.needs)])
+            for name in one.gives:
+                ready[name] = clock + one.latency
             guard = one.line.guard
             taken = self.predicate(guard) if guard else True
             at += 1
@@ -115,7 +143,8 @@ class _Warp:
             elif taken is not False:
                 self.execute(one, taken)
         ffma = sum(n for n, one in zip(counts, decoded, strict=True) if one.base == "FFMA")
-        return WarpCounts(steps, ffma, self.done["waves"], self.done["sectors"])
+        span = max([clock, *ready.values()])
+        return WarpCounts(steps, ffma, self.done["waves"], self.done["sectors"], span)
 
     def branch(self, following: int, taken: Value, line: SassLine) -> int:
         target = self.labels[line.label]
@@ -191,16 +220,22 @@ class _Warp:
             self.write(name, value, taken)
 
     def memory(self, one: "_Decoded", taken: Value) -> None:
-        base, width = one.base, one.width
-        text = next(part for part in one.line.operands if "[" in part)
-        address = self.address(text, "G" in base)
+        places = [part for part in one.line.operands if "[" in part]
+        if one.base == "LDGSTS":  # to shared memory, from global memory
+            self.access(places[0], True, one.width, taken)
+            self.access(places[1], False, one.width, taken)
+        else:
+            self.access(places[0], one.base in ("LDS", "STS"), one.width, taken)
+
+    def access(self, text: str, shared: bool, width: int, taken: Value) -> None:
+        address = self.address(text, not shared)
         everyone = np.ones(WARP, bool) if taken is None else np.broadcast_to(taken, WARP)
         lanes = min(self.threads, WARP)
         if address is None:
-            self.done["waves" if "S" in base[2:] else "sectors"] += lanes
+            self.done["waves" if shared else "sectors"] += lanes
             return
         places = np.broadcast_to(address, WARP)[:lanes][everyone[:lanes]]
-        if base in ("LDS", "STS"):
+        if shared:
             words = (places[:, None] + np.arange(0, width, WORD_BYTES)).ravel() // WORD_BYTES
             self.done["waves"] += int(np.bincount(np.unique(words) % BANKS).max())
         else:
@@ -294,11 +329,15 @@ def _multiply(warp: _Warp, kinds: frozenset[str], ops: Sequence[str]) -> tuple[V
     values, carries = _sources(warp, ops)
     one, two, three = values[:3]
     if "WIDE" in kinds:
-        three = warp.wide(ops[-1])
+        three = warp.wide([text for text in ops if text.lstrip("!U")[:1] != "P"][-1])
+        if "X" in kinds:
+            three = _known(lambda c, p: c + (p + 0))(three, carries[-1])
         if "U32" not in kinds:
             one, two = _known(_signed)(one), _known(_signed)(two)
         total = _known(lambda a, b, c: a * b + c)(one, two, three)
-        return (None, None) if total is None else (total & MASK, total >> 32 & MASK)
+        if total is None:
+            return None, None, None
+        return total & MASK, total >> 32 & MASK, total >> 64 != 0
     if "HI" in kinds:
         return (_known(lambda a, b, c: ((a * b >> 32) + c) & MASK)(one, two, three),)
     if "X" in kinds:

@@ -60,3 +60,29 @@ def test_sectors_of_a_warp_are_distinct() -> None:
         "LDG.E.CONSTANT R4, desc[UR4][R2.64+0x20] ;", "EXIT ;",
     )  # fmt: skip
     assert follow(sass(lines), "k", 32, 0).sectors == 8
+
+
+def test_an_asynchronous_copy_is_a_load_and_a_store() -> None:
+    lines = (
+        "S2R R0, SR_TID.X ;", "LDC.64 R2, c[0x0][0x210] ;", "IMAD.WIDE.U32 R2, R0, 0x4, R2 ;",
+        "IMAD.SHL.U32 R1, R0, 0x8, RZ ;", "LDGSTS.E [R1], [R2.64] ;", "EXIT ;",
+    )  # fmt: skip
+    found = follow(sass(lines), "k", 32, 0)
+    assert (found.sectors, found.shared_waves) == (4, 2)
+
+
+def test_a_carry_of_a_wide_product_is_kept_apart() -> None:
+    lines = (
+        "S2R R0, SR_CTAID.X ;", "IMAD.WIDE.U32 R2, P0, R0, 0x4, RZ ;",
+        "IMAD.WIDE.U32.X R4, R0, 0x4, R2, P0 ;", "ISETP.NE.AND P1, PT, R4, 0x18, PT ;",
+        "@!P1 BRA `(.L_x_1) ;", "FADD R1, R1, R1 ;", ".L_x_1:", "EXIT ;",
+    )  # fmt: skip
+    assert follow(sass(lines), "k", 32, 3).instructions == 6
+
+
+@pytest.mark.parametrize(("last", "span"), [("R4", 3 + 4), ("R1", 1 + 3 * 4)])
+def test_an_instruction_waits_for_its_operands(last: str, span: int) -> None:
+    """Three additions in a row, or beside each other; each takes four clocks."""
+    lines = ("FADD R1, R0, R0 ;", "FADD R2, {last}, R0 ;", "FADD R3, {other}, R0 ;", "EXIT ;")
+    other = "R2" if last == "R1" else "R4"
+    assert follow(sass(lines, last=last, other=other), "k", 32, 0).span == span
