@@ -20,7 +20,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads as w
 from tests.codegen.simt.test_report import needs_ptxas
 
-PLANS: Final = 3  # of each operator, spread over all of its plans
+PLANS: Final = 3  # plans of an operator, from all over its list
 ROWS: Final[dict[str, Callable[[], Dag]]] = {
     "softmax": lambda: w.softmax(256, 1024),
     "softmax_odd": lambda: w.softmax(7, 3001),
