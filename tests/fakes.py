@@ -15,11 +15,11 @@ from ansorpy.measure.timing.delivered_call import DeliveredCall
 from ansorpy.measure.timing.interleave import PairedTimes
 from ansorpy.measure.timing.libraries import Exported
 from ansorpy.measure.timing.shortlist import ShortlistTime
-from ansorpy.measure.unbound import Unbound, bound
+from ansorpy.measure.unbound import Unbound
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.pools import Pools
-from tests.measure.in_process import in_process
+from tests.measure.in_process import in_process, loops
 
 
 def cost_s(program: Program) -> float:
@@ -93,7 +93,7 @@ class FakePool:
         budget_s: float,
         beside: Kernel | None = None,
     ) -> list[ShortlistTime | None]:
-        programs = [bound(one, self.target) for one in candidates]
+        programs = [loops(one, self.target).program for one in candidates]
         found = [(self.verdict(program), programs.index(program)) for program in programs]
         return [
             ShortlistTime(one.cost_s, code) if isinstance(one, Measured) else None

@@ -138,7 +138,7 @@ def test_a_rate_beyond_the_peak_of_the_machine_is_no_figure(
 
     store = MemoryStore()
     for _ in range(2):
-        result = only(events(store=store, out=tmp_path, pools=lambda: Pools(open_pool)))
+        result = only(events(store=store, out=tmp_path, pools=lambda: Pools(open_pool), trials=8))
         assert result.rate == (Rate(flop / 1.2e-3, effective=False) if shown else None)
         assert result.kernel is not None
         manifest = unpack(result.kernel, tmp_path)
@@ -197,12 +197,13 @@ def test_a_smaller_request_is_answered_and_a_larger_one_started_from_the_store(
 
 def test_fresh_ignores_earlier_records(tmp_path: Path) -> None:
     store = MemoryStore()
-    last(events(store=store, out=tmp_path))
-    assert not only(events(store=store, out=tmp_path, fresh=True)).from_store
+    last(events(store=store, out=tmp_path, trials=8))
+    assert only(events(store=store, out=tmp_path, trials=8)).from_store
+    assert not only(events(store=store, out=tmp_path, trials=8, fresh=True)).from_store
 
 
 def test_a_race_that_the_untuned_kernel_wins_delivers_it(tmp_path: Path) -> None:
-    result = only(events(out=tmp_path, pools=fake_pools(race_s={"naive": 1e-3})))
+    result = only(events(out=tmp_path, pools=fake_pools(race_s={"naive": 1e-3}), trials=8))
     assert result.winner == "baseline"
     assert result.best_s == result.baseline_s == 1e-3
 
@@ -242,14 +243,14 @@ def test_a_failed_numpy_baseline_is_named_in_result_record_and_manifest(tmp_path
         return cast(MeasurePool, pool)
 
     store = MemoryStore()
-    result = only(events(store=store, out=tmp_path, pools=lambda: Pools(open_pool)))
+    result = only(events(store=store, out=tmp_path, pools=lambda: Pools(open_pool), trials=8))
     assert (result.winner, result.verified, result.numpy_s) == ("tuned", True, None)
     assert result.baseline_s == result.naive_s
     assert result.numpy_note == "in the NumPy baseline: 9 GB"
     assert result.failures == {}
     assert result.kernel is not None
     assert unbox(result.kernel.read_bytes(), "zip").manifest["numpy_note"] == result.numpy_note
-    again = only(events(store=store, out=tmp_path))
+    again = only(events(store=store, out=tmp_path, trials=8))
     assert again.from_store
     assert again.numpy_note == result.numpy_note
 

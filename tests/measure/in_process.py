@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ansorpy.codegen.kernel import PhaseInfo
 from ansorpy.errors import AnsorError
@@ -138,7 +139,13 @@ def in_process(
 def _built(request: BuildRequest) -> BuildResult | Failed:
     assert isinstance(request.what, Program | Unbound)
     try:
-        program = bound(request.what, request.target)
+        return BuildResult(loops(request.what, request.target), 0.0)
     except AnsorError as error:
         return Failed("build", f"{type(error).__name__}: {error}")
-    return BuildResult(LoopText(text(program), program), 0.0)
+
+
+@lru_cache(maxsize=2048)  # many tests tune one task with one seed
+def loops(what: Program | Unbound, target: Target) -> LoopText:
+    """Return a bound candidate and its text."""
+    program = bound(what, target)
+    return LoopText(text(program), program)

@@ -48,11 +48,11 @@ def result_of(events: Sequence[Event]) -> TaskResult:
 
 
 @cache
-def measured(dag: Dag = MM, allow: tuple[str, ...] = ()) -> tuple[Record, ...]:
+def measured(dag: Dag = MM, allow: tuple[str, ...] = (), trials: int = 32) -> tuple[Record, ...]:
     """Return the records of a tuning: its trials, and last its race."""
     store = MemoryStore()
     with TemporaryDirectory() as out:
-        tuned(Path(out), store, dag, allow=allow)
+        tuned(Path(out), store, dag, trials, allow)
     return tuple(store.export())
 
 
@@ -166,7 +166,7 @@ def test_at_most_a_quarter_of_the_trials_goes_to_imported_programs(
 
 def relabelled() -> list[Record]:
     """Return records of Winograd's transforms as if they were those of a request without."""
-    free = measured(CONV, ("winograd4",))
+    free = measured(CONV, ("winograd4",), trials=8)
     plain = rules_name("cpu", find_rules("cpu"))
     found = []
     for record in free:
@@ -182,7 +182,7 @@ def relabelled() -> list[Record]:
 
 def test_forged_races_of_winograd_are_neither_an_answer_nor_a_start(tmp_path: Path) -> None:
     store = store_of(relabelled(), IMPORTED)
-    events = tuned(tmp_path, store, CONV)
+    events = tuned(tmp_path, store, CONV, trials=8)
     assert not result_of(events).from_store
     assert seeded(events).programs == 0
     assert seeded(events).reasons
@@ -193,7 +193,7 @@ def test_forged_races_of_winograd_are_neither_an_answer_nor_a_start(tmp_path: Pa
 def test_a_record_with_an_undeclared_reformulation_is_no_answer(tmp_path: Path) -> None:
     """Beside the origin: the plan itself is looked at."""
     store = store_of(relabelled(), MEASURED)
-    assert not result_of(tuned(tmp_path, store, CONV)).from_store
+    assert not result_of(tuned(tmp_path, store, CONV, trials=8)).from_store
 
 
 def hostile(record: Record) -> Iterator[Record]:

@@ -28,7 +28,7 @@ from tests.fuzz.suite_dags import suite_dag
 from tests.topi.test_operators import CASES
 
 NIGHT: Final = bool(os.environ.get("ANSORPY_NIGHT"))
-DRAWN: Final = 24 if NIGHT else 2  # candidates of each operator
+DRAWN: Final = 24 if NIGHT else 1  # candidates of each operator
 ODD: Final = 400 if NIGHT else 8  # operators of the suite at odd sizes
 EVERY: Final = 1 if NIGHT else 5  # one operator of the library in so many
 WHOLE: Final[Mapping[str, Callable[[], Dag]]] = {  # rows that several warps share
