@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorpy import te
-from ansorpy.expr.dtypes import FLOATS, INDEX
+from ansorpy.expr.dtypes import FLOATS, INDEX, UNSIGNED
 from ansorpy.te.dag import Dag
 from tests.random_terms import ARGS, COMBINERS, Term, as_dtype, bent, mixed, small
 
@@ -58,7 +58,7 @@ def random_inputs(
     """
     found: dict[str, NDArray[Any]] = {}
     for node in dag.placeholders:
-        numbers: NDArray[Any] = rng.integers(0 if node.dtype == "uint8" else -4, 5, node.shape)
+        numbers: NDArray[Any] = rng.integers(0 if node.dtype in UNSIGNED else -4, 5, node.shape)
         if node.dtype in FLOATS and not whole:
             numbers = np.clip(rng.normal(size=node.shape), -INPUT_SIZE, INPUT_SIZE)
         if node.dtype == "bool":

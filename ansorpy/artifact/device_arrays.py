@@ -83,9 +83,9 @@ def device_view(tensor: TensorSpec, array: Any, place: str = "") -> DeviceView |
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
         kind, shape = interface["typestr"], tuple(interface["shape"])
-        known = np.dtype(kind) == stored_dtype(tensor.dtype) if kind not in UNNAMED else False
-        unnamed = tensor.dtype == "bfloat16" and kind in UNNAMED
-        _require_kind(tensor, place, known or unnamed, kind)
+        bits = tensor.dtype == "bfloat16"
+        known = kind in UNNAMED if bits else np.dtype(kind) == stored_dtype(tensor.dtype)
+        _require_kind(tensor, place, known, kind)
         strides = interface.get("strides")
         size = stored_dtype(tensor.dtype).itemsize
         steps = None if strides is None else [step // size for step in strides]

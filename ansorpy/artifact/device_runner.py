@@ -46,7 +46,10 @@ MOST = {  # limits of a launch, the same for all architectures
     "shared_bytes": 227 * 1024,
     "dynamic_bytes": 227 * 1024,
 }
-DTYPES = ("bool", "int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+DTYPES = (
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+    "float16", "bfloat16", "float32", "float64",
+)  # fmt: skip
 MOST_BUFFERS, MOST_LAUNCHES = 4096, 4096
 MOST_BYTES = 1 << 40  # bytes of all buffers
 

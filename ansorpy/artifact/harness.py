@@ -285,7 +285,8 @@ class Runner:
         spans = {"int8": (-128, 128), "uint8": (0, 256), "bool": (0, 2)}
         drawn = []
         for tensor in self.inputs:
-            span = tensor.span or spans.get(tensor.dtype, (-1000, 1000))
+            low = 0 if tensor.dtype.startswith("uint") else -1000
+            span = tensor.span or spans.get(tensor.dtype, (low, 1000))
             values: Any = rng.integers(*span, tensor.shape)
             if stored_dtype(tensor.dtype).kind == "f" or tensor.dtype == "bfloat16":
                 values = rng.uniform(self.test.low, self.test.high, tensor.shape)
@@ -298,7 +299,7 @@ class Runner:
         drawn = []
         for tensor in self.inputs:
             low, high = (0, 1) if tensor.dtype == "bool" else (-most, most)
-            low = 0 if tensor.dtype == "uint8" else low
+            low = 0 if tensor.dtype.startswith("uint") else low
             drawn.append(
                 narrowed(np.asarray(rng.integers(low, high + 1, tensor.shape)), tensor.dtype)
             )

@@ -9,8 +9,10 @@ from ansorpy.loopir.nodes import Buffer, Scope
 from ansorpy.te.dag import Dag
 
 C_TYPES: Final = {
-    "bool": "uint8_t", "int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t",
-    "int64": "int64_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
+    "bool": "uint8_t", "int8": "int8_t", "uint8": "uint8_t",
+    "int16": "int16_t", "uint16": "uint16_t",
+    "int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t", "uint64": "uint64_t",
+    "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
     "float64": "double",
 }  # fmt: skip
 SHORT: Final = (

@@ -31,6 +31,16 @@ def _shl(a, b, width):
 @njit(inline="always")
 def _shr(a, b, width):
     return np.int64(a) >> (np.int64(b) if 0 <= b < width else np.int64(63))
+
+
+@njit(inline="always")
+def _shr_unsigned(a, b):
+    return a >> b if b < 64 else np.uint64(0)
+
+
+@njit(inline="always")
+def _unsigned(x):
+    return np.uint64(x) if x >= 2.0**63 else np.uint64(np.int64(x))
 """
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ansorpy.expr.dtypes import FLOATS, INDEX, SIZE_BYTES
+from ansorpy.expr.dtypes import FLOATS, INDEX, INTS, SIZE_BYTES
 from ansorpy.expr.expr import SYMBOLS, Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 
@@ -38,6 +38,8 @@ def scalar_text(expr: Expr, symbols: Mapping[str, str], names: Mapping[str, str]
 def _binary(op: str, a: str, b: str, dtype: str) -> str:
     if op in ("min", "max"):
         return f"_{op}({a}, {b})"
+    if op == "shr" and dtype == "uint64":  # _shr keeps a sign bit
+        return f"_shr_unsigned({a}, {b})"
     if op in ("shl", "shr"):
         return f"_{op}({a}, {b}, {8 * SIZE_BYTES[dtype]})"
     if op in BINARY_FUNCTIONS:
@@ -47,8 +49,7 @@ def _binary(op: str, a: str, b: str, dtype: str) -> str:
 
 def wrapped(text: str, dtype: str) -> str:
     """Integer arithmetic wraps at the width of its dtype; numba would widen it."""
-    narrow = dtype in ("int8", "uint8", "int32")
-    return f"np.{dtype}({text})" if narrow else text
+    return f"np.{dtype}({text})" if dtype in INTS and dtype != INDEX else text
 
 
 def _cast(text: str, source: str, dtype: str) -> str:
@@ -56,6 +57,8 @@ def _cast(text: str, source: str, dtype: str) -> str:
         return text if source in FLOATS else f"np.float64({text})"
     if dtype == "bool":
         return f"({text} != 0)"
+    if source in FLOATS and dtype == "uint64":
+        return f"_unsigned({text})"
     whole = f"np.int64({text})" if source != dtype else text
     return whole if dtype == INDEX else f"np.{dtype}({whole})"
 

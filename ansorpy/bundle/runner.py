@@ -236,7 +236,8 @@ def read_tensors(data: bytes) -> dict[str, Array]:
     """Return the arrays of a file in the layout of safetensors."""
     size = int.from_bytes(data[:8], "little")
     kinds = {
-        "BOOL": "bool", "I8": "int8", "U8": "uint8", "I32": "int32", "I64": "int64",
+        "BOOL": "bool", "I8": "int8", "U8": "uint8", "I16": "int16", "U16": "uint16",
+        "I32": "int32", "U32": "uint32", "I64": "int64", "U64": "uint64",
         "F16": "float16", "BF16": "uint16", "F32": "float32", "F64": "float64",
     }  # fmt: skip
     found = {}

@@ -51,14 +51,19 @@ _FLOATS: Final[Mapping[str, FloatDtype]] = {
 _INTS: Final[Mapping[str, IntegerDtype]] = {
     "int8": IntegerDtype(1, -(2**7), 2**7 - 1),
     "uint8": IntegerDtype(1, 0, 2**8 - 1),
+    "int16": IntegerDtype(2, -(2**15), 2**15 - 1),
+    "uint16": IntegerDtype(2, 0, 2**16 - 1),
     "int32": IntegerDtype(4, -(2**31), 2**31 - 1),
+    "uint32": IntegerDtype(4, 0, 2**32 - 1),
     "int64": IntegerDtype(8, -(2**63), 2**63 - 1),
+    "uint64": IntegerDtype(8, 0, 2**64 - 1),
 }
 _EXACT: Final[Mapping[str, IntegerDtype]] = {**_INTS, "bool": IntegerDtype(1, 0, 1)}
 _ALL: Final[Mapping[str, FloatDtype | IntegerDtype]] = {**_FLOATS, **_EXACT}
 
 FLOATS: Final = tuple(_FLOATS)
 INTS: Final = tuple(_INTS)
+UNSIGNED: Final = tuple(name for name, kind in _EXACT.items() if kind.lowest == 0)  # with bool
 NUMBERS: Final = (*FLOATS, *INTS)
 DTYPES: Final = tuple(_ALL)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.expr.dtypes import FLOATS, LARGEST, UNDERFLOW, UNIT_ROUNDOFF
+from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE, LARGEST, UNDERFLOW, UNIT_ROUNDOFF
 from ansorpy.expr.expr import COMPARISONS
 from ansorpy.expr.functions import FUNCTIONS, TRANSCENDENTAL_ROUNDOFFS
 from ansorpy.oracle import numeric
@@ -147,7 +147,7 @@ def _widening(a: Bounded, source: str, dtype: str) -> FloatArray:
         if u <= UNIT_ROUNDOFF[source]:
             return ZERO
         return u * a.magnitude + UNDERFLOW[dtype]
-    if a.exact and (source in ("bool", "int8", "uint8") and u <= 2.0**-8):
+    if a.exact and (INTEGER_RANGE[source][1] <= 255 and u <= 2.0**-8):
         return ZERO
     return np.where(a.magnitude > 1.0 / u, u * a.magnitude, 0.0)
 

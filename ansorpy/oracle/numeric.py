@@ -29,9 +29,18 @@ def cast(values: Array, dtype: str) -> Array:
         return truth
     if dtype in INTS and values.dtype.kind == "f":
         safe = np.clip(np.nan_to_num(np.trunc(values)), -(2.0**63), 2.0**63 - 2.0**10)
-        values = safe.astype(np.int64)
+        low = safe.astype(np.int64)
+        if dtype == "uint64":
+            return np.where(values >= 2.0**63, _above(values), low.astype(np.uint64))
+        values = low
     out: Array = values.astype(meaning(dtype))
     return out
+
+
+def _above(values: Array) -> Array:
+    """Return floats from 2**63 on as uint64, and others as any number."""
+    rest = np.clip(np.nan_to_num(values) - 2.0**63, 0, 2.0**63 - 2.0**10)
+    return np.trunc(rest).astype(np.uint64) + np.uint64(2**63)
 
 
 BINARY: Final[Mapping[str, Callable[[Array, Array], Array]]] = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from ansorpy.errors import SpecError
-from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTEGER_RANGE, INTS, LARGEST
+from ansorpy.expr.dtypes import DTYPES, FLOATS, INDEX, INTEGER_RANGE, INTS, LARGEST, UNSIGNED
 from ansorpy.expr.expr import Cast, Select, Var
 from ansorpy.expr.functions import BINARY_FUNCTIONS, FUNCTIONS
 from ansorpy.te.scalar import Draft, Number, Operand, Scalar, binary, call, const, pair
@@ -72,6 +72,13 @@ exp, log, log1p, sqrt, rsqrt = map(_function, ("exp", "log", "log1p", "sqrt", "r
 tanh, sigmoid, erf = map(_function, ("tanh", "sigmoid", "erf"))
 pow, fmod = map(_binary_function, ("pow", "fmod"))
 sin, cos, atan = map(_function, ("sin", "cos", "atan"))
+
+
+def sign(x: Scalar) -> Scalar:
+    """Return -1, 0 or 1 in the dtype of x; NaN stays NaN."""
+    one, zero = const(1, x.dtype), const(0, x.dtype)
+    below = x if x.dtype in UNSIGNED else select(x < zero, -one, x)
+    return select(x > zero, one, below)
 
 
 def maximum(a: Operand, b: Operand) -> Scalar:

@@ -54,11 +54,6 @@ def _binary(name: str, fn: Callable[..., te.Operand], doc: str) -> BinaryOperato
     return apply
 
 
-def _sign(x: te.Scalar) -> te.Scalar:
-    one, zero = te.const(1, x.dtype), te.const(0, x.dtype)
-    return te.select(x > zero, one, te.select(x < zero, -one, x))
-
-
 def _quotient(a: te.Operand, b: te.Operand) -> te.Scalar:
     a, b = pair(a, b, "truncate_divide")
     size = te.maximum(te.abs(b), 1)  # a divisor that is data may be 0
@@ -86,7 +81,7 @@ def _modulo(a: te.Operand, b: te.Operand) -> te.Scalar:
 
 negative = unary("negative", operator.neg, "Return -x; integers wrap around.")
 abs = unary("abs", te.abs, "Return the absolute value.")
-sign = unary("sign", _sign, "Return -1, 0 or 1 in the dtype of x; NaN stays NaN. Signed dtypes.")
+sign = unary("sign", te.sign, "Return -1, 0 or 1 in the dtype of x; NaN stays NaN.")
 square = unary("square", lambda x: x * x, "Return x * x.")
 reciprocal = unary("reciprocal", lambda x: 1 / x, "Return 1 / x of floats.")
 exp = unary("exp", te.exp, "Return e to the power of x, of floats.")

@@ -5,6 +5,7 @@ no kernel reads outside of a tensor, for any indices.
 """
 
 from ansorpy import te
+from ansorpy.expr.dtypes import UNSIGNED
 from ansorpy.te.tensor import Tensor
 from ansorpy.topi.common import axis_of, refuse, require_integers, shown
 
@@ -98,4 +99,4 @@ def index_of(value: te.Scalar, extent: int) -> te.Scalar:
 def from_the_end(value: te.Scalar, extent: int) -> te.Scalar:
     """Return an element of a tensor as an int64 that counts from the end if it is negative."""
     place = te.cast(value, "int64")
-    return place if value.dtype == "uint8" else te.select(place < 0, place + extent, place)
+    return place if value.dtype in UNSIGNED else te.select(place < 0, place + extent, place)

@@ -1,6 +1,7 @@
 """Triangles of matrices and one-hot encodings."""
 
 from ansorpy import te
+from ansorpy.expr.dtypes import INTS
 from ansorpy.te.tensor import Tensor
 from ansorpy.topi.common import refuse, shown, zero
 
@@ -44,7 +45,7 @@ def one_hot(
     Raises:
         SpecError: the indices are not integers, or `depth` is below 1.
     """
-    if indices.dtype not in ("int8", "uint8", "int32", "int64"):
+    if indices.dtype not in INTS:
         refuse(f"encode {shown(indices)}", f"its dtype is {indices.dtype}", "an integer dtype")
     one = te.const(True if dtype == "bool" else 1, dtype)
     return te.compute(

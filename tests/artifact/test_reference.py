@@ -6,6 +6,7 @@ import pytest
 from numba import njit
 
 from ansorpy.artifact.reference import reference_source
+from ansorpy.expr.dtypes import INTS, UNSIGNED
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var
 from ansorpy.expr.functions import BINARY_FUNCTIONS
 from ansorpy.oracle.reference import evaluate
@@ -97,7 +98,7 @@ def test_the_reference_of_a_function_of_two_floats_equals_the_oracle(fn: str) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("dtype", INTS)
 def test_the_reference_of_bit_operations_equals_the_oracle(dtype: str) -> None:
     read, count = Read("A", (VI,), dtype), Read("B", (VI,), dtype)
     mixed = Binary("bitor", Binary("bitand", Call("bitnot", read), count), Const(5, dtype))
@@ -106,14 +107,14 @@ def test_the_reference_of_bit_operations_equals_the_oracle(dtype: str) -> None:
     nodes = [Compute(f"C{k}", (Axis("i", 9),), (body,), (dtype,)) for k, body in enumerate(bodies)]
     inputs = Placeholder("A", (9,), dtype), Placeholder("B", (9,), dtype)
     dag = Dag((*inputs, *nodes), tuple(node.name for node in nodes))
-    low = 0 if dtype == "uint8" else -100
+    low = 0 if dtype in UNSIGNED else -100
     counts = np.array([0, 1, 7, 8, 31, 32, 63, 64, 100]).astype(dtype)
     agrees(dag, rng().integers(low, 100, 9).astype(dtype), counts if low == 0 else counts - 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("combiner", ["sum", "prod", "max", "min"])
-@pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "int32"])
+@pytest.mark.parametrize("dtype", ["float32", *INTS])
 def test_combiners_wrap_as_their_dtype_does(combiner: str, dtype: str) -> None:
     node = Compute(
         "B", (Axis("i", 3),), (Read("A", (VI, K), dtype),), (dtype,), (Axis("k", 11),), combiner

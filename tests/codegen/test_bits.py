@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ansorpy.expr.dtypes import INTS
 from ansorpy.expr.expr import BITS, Binary, Call, Expr, Var
 from ansorpy.loopir.interp import run
 from ansorpy.loopir.nodes import For, Scope, Seq, Tile
@@ -43,7 +44,7 @@ def operands(dtype: str) -> tuple[Array, Array]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [16, 4, 0])
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("dtype", INTS)
 def test_bit_operations_equal_numpy(dtype: str, lanes: int) -> None:
     a, b = operands(dtype)
     at: Expr = add(mul(Var("i"), lanes), Var("l")) if lanes else Var("i")

@@ -11,6 +11,7 @@ from ansorpy import te
 from ansorpy.codegen.llvm_ir import module_text
 from ansorpy.codegen.loader import build, build_source, load
 from ansorpy.codegen.numba_source import emit
+from ansorpy.expr.dtypes import INTS
 from ansorpy.expr.expr import Binary, Call, Cast, Const, Expr, Select, Var
 from ansorpy.loopir.hints import Hints
 from ansorpy.loopir.interp import run as interpret
@@ -539,7 +540,7 @@ def test_tasks_are_the_product_of_the_parallel_loops() -> None:
 # ---- dtypes
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("dtype", INTS)
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "floordiv", "mod", "max", "min"])
 @pytest.mark.parametrize("lanes", [0, 16])
 def test_integer_arithmetic_equals_numpy(dtype: str, op: str, lanes: int) -> None:
@@ -591,7 +592,7 @@ def test_division_by_zero_does_not_trap() -> None:
             {"A": np.full(16, 5, np.int32), "B": np.zeros(16, np.int32)})  # fmt: skip
 
 
-CASTS = ["float32", "float64", "int8", "uint8", "int32", "int64", "bool"]
+CASTS = ["float32", "float64", *INTS, "bool"]
 
 
 @pytest.mark.parametrize("old", CASTS)
@@ -608,6 +609,21 @@ def test_casts_equal_numpy(old: str) -> None:
     found = run_all(program(buffers, *tiles), {"A": a}, source=old == "float32")
     for k, new in enumerate(news):
         np.testing.assert_array_equal(found[f"C{k}"], a.astype(new), err_msg=new)
+
+
+@pytest.mark.parametrize("lanes", [0, 8])
+def test_uint64_beyond_int64_converts_to_and_from_float64(lanes: int) -> None:
+    a = np.array([0, 1.9, 2.0**52, 2.0**63 - 1024, 2.0**63, 2.0**63 + 2048, 2.0**64 - 2048, 7.0])
+    there, back = Cast("uint64", read("A", L, dtype="float64")), read("C", L, dtype="uint64")
+    tiles = [
+        Tile((), (("l", 8),) if lanes else (), store(name, (L,), value))
+        for name, value in (("C", there), ("D", Cast("float64", back)))
+    ]
+    nests = tiles if lanes else [For("l", c(8), tile) for tile in tiles]
+    buffers = [buffer("A", "float64", (8,)), out((8,), "uint64"), out((8,), "float64", "D")]
+    found = run_all(program(buffers, *nests), {"A": a})
+    np.testing.assert_array_equal(found["C"], a.astype(np.uint64))
+    np.testing.assert_array_equal(found["D"], np.trunc(a))
 
 
 @pytest.mark.parametrize("lanes", [0, 8])

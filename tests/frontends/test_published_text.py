@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ansorpy import local_target
+from ansorpy.expr.dtypes import INTS
 from ansorpy.frontends.tc.text import parse
 from ansorpy.oracle.reference import evaluate
 from ansorpy.rules import CPU
@@ -198,7 +199,7 @@ def test_explain_tells_the_range_of_an_index_that_is_data(index: str, shown: str
 @given(SIZES, SIZES, SEEDS)
 def test_typed_outputs_are_those_of_the_statements(rows: int, columns: int, seed: int) -> None:
     text = """
-        def whole(double(M, N) X) -> (int32(M, N) Q, double S, int8(M) Ones) {
+        def whole(double(M, N) X) -> (int32(M, N) Q, double S, int16(M) Ones) {
             Q(m, n) = int32(X(m, n) * 1.5)
             S() +=! X(m, n)
             Ones(m) = 1 where m in 0:M
@@ -208,8 +209,42 @@ def test_typed_outputs_are_those_of_the_statements(rows: int, columns: int, seed
     q, s, ones = evaluate(one(text, M=rows, N=columns), {"X": x})
     np.testing.assert_array_equal(q, np.trunc(x * 1.5).astype(np.int32))
     assert s == x.sum()
-    assert ones.dtype == np.int8
+    assert ones.dtype == np.int16
     assert ones.tolist() == [1] * rows
+
+
+@given(st.sampled_from(INTS), SIZES, SEEDS)
+def test_integers_of_every_dtype_are_those_of_numpy(dtype: str, size: int, seed: int) -> None:
+    text = f"""
+        def mix({dtype}(N) A, {dtype}(N) B) -> ({dtype}(N) C, {dtype}(N) D, Q, S) {{
+            C(n) = (A(n) * B(n) - 7) ^ (A(n) << 3 | B(n) >> 2)
+            D(n) = sign(A(n)) + fmax(A(n), B(n))
+            Q(n) = A(n) / fmax(B(n), 1) + A(n) % fmax(B(n), 1)
+            S() +=! A(n)
+        }}
+    """
+    info, rng = np.iinfo(dtype), np.random.default_rng(seed)
+    a, b = rng.integers(info.min, info.max, (2, size), dtype, endpoint=True)
+    one_of, three = np.array(1, dtype), np.array(3, dtype)
+    with np.errstate(over="ignore"):
+        c = (a * b - np.array(7, dtype)) ^ (a << three | b >> np.array(2, dtype))
+        d = np.sign(a) + np.maximum(a, b)
+        q = a // np.maximum(b, one_of) + a % np.maximum(b, one_of)
+        expected = c, d, q, a.sum(dtype=dtype)
+    found = evaluate(one(text, N=size), {"A": a, "B": b})
+    for actual, wanted in zip(found, expected, strict=True):
+        assert actual.dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(actual, wanted)
+
+
+@given(SIZES, SEEDS)
+def test_signs_and_logarithms_are_those_of_numpy(size: int, seed: int) -> None:
+    x = np.random.default_rng(seed).standard_normal(size)
+    x[0] = np.random.default_rng(seed).choice([0.0, np.nan, np.inf, -np.inf])
+    text = "def f(double(N) X) -> (S, L) { S(n) = sign(X(n))  L(n) = log1p(fabs(X(n)) / 8) }"
+    s, logs = evaluate(one(text, N=size), {"X": x})
+    np.testing.assert_array_equal(s, np.sign(x))
+    np.testing.assert_allclose(logs, np.log1p(np.abs(x) / 8), rtol=1e-12)
 
 
 def test_the_last_value_has_the_name_of_the_tensor() -> None:

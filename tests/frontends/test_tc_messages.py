@@ -178,7 +178,8 @@ WRONG = (
         "unsupported dtype",
         "def f(complex64(4) A) -> (C) { C(i) = A(i) }",
         "f.te:1:7: dtype 'complex64' is not supported; there are float, double, half, int, "
-        "float16, bfloat16, float32, float64, int8, uint8, int32, int64, bool",
+        "float16, bfloat16, float32, float64, int8, uint8, int16, uint16, int32, uint32, int64, "
+        "uint64, bool",
     ),
     Wrong(
         "mixed dtypes",

@@ -18,10 +18,10 @@ Draw = np.random.Generator
 Case = tuple[te.Tensor | Sequence[te.Tensor], Sequence[te.Tensor], Callable[..., Any]]
 
 FLOATS: Final = ("float32", "float64")
-SIGNED: Final = (*FLOATS, "int8", "int32", "int64")
-NUMBERS: Final = (*SIGNED, "uint8")
+SIGNED: Final = (*FLOATS, "int8", "int16", "int32", "int64")
+NUMBERS: Final = (*SIGNED, "uint8", "uint16", "uint32", "uint64")
 ANY: Final = (*NUMBERS, "bool")
-INTS: Final = ("int8", "uint8", "int32", "int64")
+INTS: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
 
 def shape(rng: Draw, low: int, high: int) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from ansorpy.codegen.simd.kinds import (
     I16,
     I32,
     I64,
+    UNSIGNED,
     constant,
     declared,
     lanes_of,
@@ -93,15 +94,27 @@ class Arithmetic:
         if old in FLOATS and new in FLOATS:
             return (b.fpext if new == "float64" else b.fptrunc)(value, kind)
         if old in FLOATS:
-            whole = b.fptosi(value, reshaped(value.type, I64 if new == "int64" else I32))
-            return b.trunc(whole, kind) if new in ("int8", "uint8") else whole
-        unsigned = old in ("bool", "uint8")
+            return self.to_integer(value, new)
+        unsigned = old in UNSIGNED
         if new in FLOATS:
             return (b.uitofp if unsigned else b.sitofp)(value, kind)
         size, goal = COMPUTED[old].width, COMPUTED[new].width
         if size >= goal:
             return b.trunc(value, kind) if size > goal else value
         return (b.zext if unsigned else b.sext)(value, kind)
+
+    def to_integer(self, value: Any, new: str) -> Any:
+        """Return a float as an integer of the dtype `new`, truncated towards zero."""
+        b = self.b
+        if new == "uint64":
+            half = self.like(value, 2.0**63)
+            large = b.fcmp_ordered(">=", value, half)
+            low = b.select(large, b.fsub(value, half), value)
+            rest = b.fptosi(low, reshaped(value.type, I64))
+            return b.select(large, b.xor(rest, self.like(rest, -(2**63))), rest)
+        wide = I64 if new in ("int64", "uint32") else I32
+        found, kind = b.fptosi(value, reshaped(value.type, wide)), COMPUTED[new]
+        return b.trunc(found, reshaped(value.type, kind)) if kind.width < wide.width else found
 
     def loaded(self, value: Any, dtype: str) -> Any:
         """Return a value as it lies in memory in the form for computing."""
@@ -135,7 +148,7 @@ class Arithmetic:
         """Return max or min; a NaN on either side wins, as in NumPy."""
         b, sign = self.b, ">" if op == "max" else "<"
         if dtype not in FLOATS:
-            compare = b.icmp_unsigned if dtype in ("uint8", "bool") else b.icmp_signed
+            compare = b.icmp_unsigned if dtype in UNSIGNED else b.icmp_signed
             return b.select(compare(sign, x, y), x, y)
         if isinstance(y, ir.Constant):  # a constant first: this form keeps a NaN on the right
             x, y = y, x
@@ -188,13 +201,13 @@ class Arithmetic:
         """Return the i1 of a comparison."""
         if dtype in FLOATS:
             return (self.b.fcmp_unordered if op == "!=" else self.b.fcmp_ordered)(op, x, y)
-        unsigned = dtype in ("uint8", "bool")
+        unsigned = dtype in UNSIGNED
         return (self.b.icmp_unsigned if unsigned else self.b.icmp_signed)(op, x, y)
 
     def divide(self, op: str, dtype: str, x: Any, y: Any) -> Any:
         """Return x // y or x % y, rounded down; never traps: by zero gives 0."""
         b, zero, one = self.b, self.like(x, 0), self.like(x, 1)
-        if dtype in ("uint8", "bool"):
+        if dtype in UNSIGNED:
             none = b.icmp_signed("==", y, zero)
             safe = b.select(none, one, y)
             return b.select(none, zero, (b.udiv if op == "//" else b.urem)(x, safe))
@@ -208,7 +221,7 @@ class Arithmetic:
     def divide_by(self, op: str, dtype: str, x: Any, number: int) -> Any:
         """Return x // number or x % number, rounded down, by a shift where that does."""
         b = self.b
-        if dtype in ("uint8", "bool") or number in (0, -1):
+        if dtype in UNSIGNED or number in (0, -1):
             return self.divide(op, dtype, x, self.like(x, number))
         if number > 0 and number & (number - 1) == 0:
             if op == "//":
@@ -275,7 +288,7 @@ class Arithmetic:
         """
         b, width = self.b, COMPUTED[dtype].width
         fits = b.icmp_unsigned("<", y, self.like(y, width))
-        if op == ">>" and dtype != "uint8":
+        if op == ">>" and dtype not in UNSIGNED:
             return b.ashr(x, b.select(fits, y, self.like(y, width - 1)))
         zero = self.like(x, 0)
         shifted = (b.shl if op == "<<" else b.lshr)(x, b.select(fits, y, zero))
@@ -290,7 +303,7 @@ class Arithmetic:
                 return b.xor(x, self.like(x, -1))
             if op == "neg":
                 return b.sub(zero, x)
-            if op == "abs" and dtype not in ("uint8", "bool"):
+            if op == "abs" and dtype not in UNSIGNED:
                 return b.select(b.icmp_signed("<", x, zero), b.sub(zero, x), x)
             return x
         if op == "neg":

@@ -11,14 +11,25 @@ from llvmlite.binding import get_host_cpu_features
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F32, F64, POINTER, VOID = ir.FloatType(), ir.DoubleType(), ir.PointerType(), ir.VoidType()
 STORED = {
-    "bool": I8, "int8": I8, "uint8": I8, "int32": I32, "int64": I64,
+    "bool": I8, "int8": I8, "uint8": I8, "int16": I16, "uint16": I16, "int32": I32, "uint32": I32,
+    "int64": I64, "uint64": I64,
     "float16": ir.HalfType(), "bfloat16": I16, "float32": F32, "float64": F64,
 }  # fmt: skip
 COMPUTED = {**STORED, "bool": I1, "float16": F32, "bfloat16": F32}
-BYTES = {"float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+BYTES = {
+    "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4,
+    "int64": 8, "uint64": 8, "float64": 8,
+}  # fmt: skip
 FLOATS = ("float32", "float64")
-LARGEST = {"int8": 127, "uint8": 255, "int32": 2**31 - 1, "int64": 2**63 - 1, "bool": 1}
-LEAST = {"int8": -128, "uint8": 0, "int32": -(2**31), "int64": -(2**63), "bool": 0}
+UNSIGNED = ("bool", "uint8", "uint16", "uint32", "uint64")
+LARGEST = {
+    "int8": 127, "uint8": 255, "int16": 2**15 - 1, "uint16": 2**16 - 1, "int32": 2**31 - 1,
+    "uint32": 2**32 - 1, "int64": 2**63 - 1, "uint64": 2**64 - 1, "bool": 1,
+}  # fmt: skip
+LEAST = {
+    "int8": -128, "int16": -(2**15), "int32": -(2**31), "int64": -(2**63),
+    **dict.fromkeys(UNSIGNED, 0),
+}  # fmt: skip
 SHORT = {ir.FloatType: "f32", ir.DoubleType: "f64", ir.HalfType: "f16"}
 FLAGS = ("contract", "nsz")  # never nnan, ninf: NaN and infinity keep their meaning
 

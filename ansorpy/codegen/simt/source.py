@@ -34,7 +34,10 @@ from ansorpy.loopir.nodes import Alloc, Buffer, For, Phase, Program, Scope, Tile
 from ansorpy.target import STATIC_SHARED_BYTES, Target
 
 DTYPES: Final = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint64")
-ARRAYS: Final = {"bool": "int8", "uint8": "int8", "bfloat16": "int16"}  # others by their names
+ARRAYS: Final = {  # others by their names
+    "bool": "int8", "uint8": "int8", "uint16": "int16", "uint32": "int32", "uint64": "int64",
+    "bfloat16": "int16",
+}  # fmt: skip
 
 
 def kernel_source(program: Program, target: Target) -> str:
@@ -42,8 +45,8 @@ def kernel_source(program: Program, target: Target) -> str:
 
     The text defines `phase0`, `phase1`, ... for flat arrays b0, b1, ... in the order of the
     buffers, and `LAUNCHES`: kernel, blocks, threads of a block, whether it reads constants only.
-    bool and uint8 are int8 arrays there, bfloat16 the bits as int16. Names of the program do not
-    reach it.
+    bool and unsigned integers are signed arrays there, bfloat16 the bits as int16. Names of the
+    program do not reach it.
 
     Raises:
         BuildError: as `simt_code`; or a block has more than 48 KB of shared memory.

@@ -33,11 +33,13 @@ from ansorpy.frontends.tc.ast import (
     written,
 )
 from ansorpy.frontends.tc.lexer import At
+from ansorpy.te.functions import sign
+from ansorpy.te.scalar import Scalar
 
 DTYPE_NAMES: Final[Mapping[str, str]] = {
     "float": "float32", "double": "float64", "half": "float16", "int": "int32",
     "float16": "float16", "bfloat16": "bfloat16", "float32": "float32", "float64": "float64",
-    "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64", "bool": "bool",
+    **{name: name for name in INTS}, "bool": "bool",
 }  # fmt: skip
 ONE: Final[Mapping[str, str]] = {
     "fabs": "abs",
@@ -47,9 +49,10 @@ TWO: Final[Mapping[str, str]] = {
     "max": "max", "min": "min", "fmax": "max", "fmin": "min",
     **{name: name for name in BINARY_FUNCTIONS},
 }  # fmt: skip
+SIGN: Final = "sign"  # conditions, no function of its own
 ARGS: Final = ("argmax", "argmin")
 VALUES: Final[Mapping[str, float]] = {"inf": float("inf"), "nan": float("nan")}
-RESERVED: Final = frozenset((*DTYPE_NAMES, *ONE, *TWO, *ARGS, *VALUES))
+RESERVED: Final = frozenset((*DTYPE_NAMES, *ONE, *TWO, SIGN, *ARGS, *VALUES))
 INFIX: Final[Mapping[str, str]] = {
     "+": "add", "-": "sub", "*": "mul", "%": "mod", "<": "lt", "<=": "le", ">": "gt",
     ">=": "ge", "==": "eq", "!=": "ne", "&&": "and", "||": "or",
@@ -154,7 +157,7 @@ class NameScope:
             case Name(name=name):
                 return name not in self.tensors and (name in self.sizes or name in VALUES)
             case Apply(name=name, args=args):
-                return (name in ONE or name in TWO) and all(map(self.is_weak, args))
+                return (name == SIGN or name in ONE or name in TWO) and all(map(self.is_weak, args))
             case Unary(op=op, a=a):
                 return op == "-" and self.is_weak(a)
             case Infix(op=op, a=a, b=b):
@@ -208,6 +211,9 @@ class NameScope:
                 return self.typed(args[0], dtype)
             inner = self.typed(args[0])
             return inner if inner.dtype == dtype else Cast(dtype, inner)
+        if name == SIGN:
+            self._arity(term, 1)
+            return sign(Scalar(self.typed(args[0], want))).expr
         if name in ONE:
             self._arity(term, 1)
             return Call(ONE[name], self.typed(args[0], want))

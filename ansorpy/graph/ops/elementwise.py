@@ -66,10 +66,7 @@ def _bit_shift(on: Operands) -> Tensor:
 
 @operator("Sign")
 def _sign(on: Operands) -> Tensor:
-    x = on.tensor(0)
-    if x.dtype == "uint8":
-        return topi.minimum(x, 1)
-    return topi.sign(x)
+    return topi.sign(on.tensor(0))
 
 
 @operator("Div")

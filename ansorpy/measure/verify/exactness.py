@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ansorpy.expr.dtypes import EXACT_BELOW, FLOATS, INDEX
+from ansorpy.expr.dtypes import EXACT_BELOW, FLOATS, INDEX, UNSIGNED
 from ansorpy.expr.expr import (
     COMPARISONS,
     LOGICAL,
@@ -84,7 +84,7 @@ def input_range(dtype: str, magnitude: int) -> _Range:
     """Return the range of the integer inputs of one dtype."""
     if dtype == "bool":
         return _BOOL
-    return _Range(0 if dtype == "uint8" else -magnitude, magnitude)
+    return _Range(0 if dtype in UNSIGNED else -magnitude, magnitude)
 
 
 def _constant(node: ConstantTensor) -> _Range:
@@ -205,6 +205,6 @@ def _need(a: _Range, dtype: str) -> None:
 
 
 def _held(a: _Range, dtype: str) -> _Range:
-    if not a.integral or a.size >= EXACT_BELOW[dtype] or (dtype == "uint8" and a.low < 0):
+    if not a.integral or a.size >= EXACT_BELOW[dtype] or (dtype in UNSIGNED and a.low < 0):
         raise _InexactError
     return a

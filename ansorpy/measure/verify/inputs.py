@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE
+from ansorpy.expr.dtypes import FLOATS, INTEGER_RANGE, UNSIGNED
 from ansorpy.rewrites.padding import spared
 from ansorpy.te.analysis import index_ranges
 from ansorpy.te.dag import ConstantTensor, Dag, Placeholder
@@ -21,7 +21,8 @@ Inputs = Mapping[str, Array]
 Rng = np.random.Generator
 
 INT_SPAN: Final[Mapping[str, tuple[int, int]]] = {
-    "int8": (-128, 128), "uint8": (0, 256), "int32": (-1000, 1000), "int64": (-1000, 1000),
+    "int8": (-128, 128), "uint8": (0, 256), "int16": (-1000, 1000), "uint16": (0, 1000),
+    "int32": (-1000, 1000), "uint32": (0, 1000), "int64": (-1000, 1000), "uint64": (0, 1000),
 }  # fmt: skip
 SPARSE: Final = 0.25  # share of nonzero elements, at most
 # -0, the smallest subnormal of float32, one in the middle, the smallest normal; and sizes that
@@ -148,7 +149,7 @@ def integer_inputs(dag: Dag, rng: Rng, magnitude: int) -> dict[str, Array]:
         if node.dtype == "bool":
             return rng.integers(0, 2, node.shape).astype(bool)
         sizes = rng.integers(1, magnitude + 1, node.shape)
-        signs = 1 if node.dtype == "uint8" else rng.choice([-1, 1], node.shape)
+        signs = 1 if node.dtype in UNSIGNED else rng.choice([-1, 1], node.shape)
         return encode(sizes * signs, node.dtype)
 
     return {node.name: draw(node) for node in dag.placeholders}

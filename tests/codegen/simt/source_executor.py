@@ -169,4 +169,7 @@ LIBDEVICE = SimpleNamespace(
     **{name + short: getattr(np, name) for name in ("floor", "ceil", "rint", "trunc", "copysign",
                                                     "sqrt") for short in ("", "f")},
 )  # fmt: skip
-FLAT: Mapping[str, Any] = {"bool": np.int8, "uint8": np.int8, "bfloat16": np.int16}
+FLAT: Mapping[str, Any] = {
+    "bool": np.int8, "uint8": np.int8, "uint16": np.int16, "uint32": np.int32, "uint64": np.int64,
+    "bfloat16": np.int16,
+}  # fmt: skip

@@ -78,7 +78,9 @@ def test_an_operator_compiles_for_every_preset(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.cuda
 @needs_numba_cuda
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "uint16", "uint32", "uint64", "int64", "float16", "bfloat16"]
+)
 def test_a_dtype_compiles(dtype: str, tmp_path: Path) -> None:
     program, _, _ = draw(dag_of(dtype), gpu(32), np.random.default_rng(0))
     for text in compiled(module_of(sourced(program, gpu(32)), tmp_path), program, "sm_80"):
