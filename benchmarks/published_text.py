@@ -64,8 +64,8 @@ def entries(path: Path) -> Iterator[Entry]:
     """
     text = path.read_text()
     if path.suffix not in (".yaml", ".yml"):
-        for number, block in enumerate(_blocks(text), 1):
-            yield Entry(f"{number}", "lang", block)
+        for block in _blocks(text):
+            yield Entry(block.removeprefix("def ").partition("(")[0].strip(), "lang", block)
         return
     import yaml  # here, because only this file format needs it
 

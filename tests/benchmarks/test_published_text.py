@@ -63,6 +63,7 @@ def test_entries_of_yaml_have_names_and_kinds(file: Path) -> None:
 def test_definitions_of_a_page_are_its_indented_blocks(tmp_path: Path) -> None:
     (tmp_path / "page.rst").write_text(PAGE)
     shift, back = entries(tmp_path / "page.rst")
+    assert (shift.name, back.name) == ("shift", "back")
     assert dag_of(shift, {"N": "5"}).computes[0].shape == (5,)
     with pytest.raises(SpecError, match="runs from -1 to -1 at n = 0"):
         dag_of(back, {})
