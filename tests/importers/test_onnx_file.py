@@ -8,10 +8,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from ansorpy.errors import GraphError
+from ansorpy.expr.dtypes import INTS
 from ansorpy.graph.interp import run
 from ansorpy.importers import model_file
 from ansorpy.importers.model_file import read_model
 from ansorpy.importers.onnx_file import graph_of_model
+from ansorpy.importers.onnx_values import CODES
 
 
 def model(
@@ -189,3 +191,20 @@ def test_package_onnx_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     with pytest.raises(GraphError, match=wanted):
         read_model(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_integers_of_every_dtype_are_imported(dtype: str) -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["m"]),
+        helper.make_node("Sign", ["m"], ["s"]),
+        helper.make_node("Sub", ["m", "s"], ["y"]),
+    ]
+    info = np.iinfo(dtype)
+    x, w = np.array([info.min, 0, 1, info.max], dtype), np.array([3], dtype)
+    graph = graph_of_model(model(nodes, {"x": (4,)}, ["y"], {"w": w}, kind=CODES[dtype]))
+    with np.errstate(over="ignore"):
+        expected = x * w - np.sign(x * w)
+    found = run(graph, {"x": x})["y"]
+    assert found.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(found, expected)
