@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import ansorpy
+from ansorpy.codegen.simt.assemble import has_assembler
 from ansorpy.records import MemoryStore
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
@@ -45,6 +46,7 @@ def measured(name: str, dag: Dag, trials: int) -> Row:
         "candidates": task.trials,
         "failures": dict(task.failures),
         "delivered": task.kernel is not None,
+        "ptxas": has_assembler(),
         "wall_s": wall_s,
         "cpu_s": cpu_s,
         "per_cpu_s": task.trials / cpu_s,
@@ -62,6 +64,7 @@ def page(rows: list[Row]) -> str:
         "operator": lambda row: row["name"],
         "candidates": lambda row: row["candidates"],
         "failed": lambda row: ", ".join(f"{n} {why}" for why, n in row["failures"].items()) or "-",
+        "ptxas": lambda row: "yes" if row["ptxas"] else "no",
         "wall time, s": lambda row: f"{row['wall_s']:.0f}",
         "CPU time, s": lambda row: f"{row['cpu_s']:.0f}",
         "candidates per CPU second": lambda row: f"{row['per_cpu_s']:.1f}",
@@ -70,7 +73,8 @@ def page(rows: list[Row]) -> str:
         "# Candidates per second of tunings for a GPU with estimates\n\n"
         "`python -m benchmarks.cuda.candidates`: whole tunings for sm_90, from the derivation to a"
         " zip verified under\nemulation, on a machine without a GPU. CPU time is that of all"
-        f" processes. Goal: {GOAL:.0f} per CPU second.\n\n" + table(rows, cells)
+        f" processes. Without ptxas a candidate is written, not compiled. Goal: {GOAL:.0f} per CPU"
+        " second.\n\n" + table(rows, cells)
     )
 
 
