@@ -348,6 +348,11 @@ def _multiply(warp: _Warp, kinds: frozenset[str], ops: Sequence[str]) -> tuple[V
 def _lea(warp: _Warp, kinds: frozenset[str], ops: Sequence[str]) -> tuple[Value, ...]:
     values, carries = _sources(warp, ops)
     if "HI" in kinds:
+        if len(values) == 3:  # without a high word, it is the sign or nothing
+            sign = (
+                _known(lambda a: (a >> 31) * MASK) if "SX32" in kinds else _known(lambda a: a * 0)
+            )
+            values.insert(2, sign(values[0]))
         one, two, high, shift = values
         carry = carries[0] if "X" in kinds else False
         return (

@@ -86,3 +86,13 @@ def test_an_instruction_waits_for_its_operands(last: str, span: int) -> None:
     lines = ("FADD R1, R0, R0 ;", "FADD R2, {last}, R0 ;", "FADD R3, {other}, R0 ;", "EXIT ;")
     other = "R2" if last == "R1" else "R4"
     assert follow(sass(lines, last=last, other=other), "k", 32, 0).span == span
+
+
+@pytest.mark.parametrize(("kind", "last"), [("LEA.HI", "0xf"), ("LEA.HI.SX32", "0xffffffff")])
+def test_a_high_word_that_is_left_out_is_nothing_or_the_sign(kind: str, last: str) -> None:
+    lines = (
+        "MOV R0, 0xf0000000 ;", f"{kind} R1, R0, RZ, 0x4 ;",
+        f"ISETP.NE.AND P0, PT, R1, {last}, PT ;", "@!P0 BRA `(.L_x_1) ;",
+        "FADD R1, R1, R1 ;", ".L_x_1:", "EXIT ;",
+    )  # fmt: skip
+    assert follow(sass(lines), "k", 32, 0).instructions == 5

@@ -62,14 +62,6 @@ def test_too_many_sums_spill() -> None:
 
 @pytest.mark.cuda
 @needs_ptxas
-def test_shared_memory_beyond_the_limit_of_a_text_is_refused() -> None:
-    text = row_products(4, 2).texts[0].replace("[64 x float] undef", "[13000 x float] undef")
-    with pytest.raises(BuildError, match="cannot assemble for sm_90 because ptxas refused"):
-        assemble(ptx(text, "sm_90"), "sm_90")
-
-
-@pytest.mark.cuda
-@needs_ptxas
 def test_code_of_a_newer_instruction_set_is_refused() -> None:
     text = ptx(SQUARES, "sm_90").replace(".version 8.6", ".version 99.9")
     with pytest.raises(BuildError, match="ptxas refused the code"):
