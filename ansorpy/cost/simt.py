@@ -1,9 +1,11 @@
 """The analytic model of a GPU: seconds of a launch from counted facts, without a device.
 
 A launch takes the longest of its parts, as they overlap: instructions issued, float32
-multiply-adds, waves of shared memory, sectors of the L2 cache, bytes of the device memory. The
-parts of an SM are those of its busiest: the last wave of blocks leaves others idle. Few resident
-warps cannot hide latency, which lowers every rate.
+multiply-adds, waves of shared memory, sectors of the L2 cache, bytes of the device memory, and the
+latency of a warp. The parts of an SM are those of its busiest: the last wave of blocks leaves
+others idle. Latency is the time of a warp alone, which issues an instruction per clock except in
+stalls: few resident warps are bound by it, however little work they have. A warp with 64
+independent sums has almost no stalls, so that one of them fills a scheduler.
 
 Not handled: tensor cores, banks of registers, contention between SMs, clocks under load. Seconds
 are estimates: they rank launches, and say nothing about a device until fitted to one.
@@ -18,19 +20,18 @@ from ansorpy.expr.coalescing import SECTOR_BYTES
 from ansorpy.gpus import Gpu
 
 # Raised if the estimate of a program changes: records of other versions are not compared with.
-ESTIMATE_VERSION: Final = 3
+ESTIMATE_VERSION: Final = 4
 SHARED_WAVE_CLOCKS: Final = 1.0  # clocks of an SM for a wave of shared memory: 128 bytes
 L2_BYTES_PER_CLOCK: Final = 64.0  # bytes of an SM and clock from L2
 LAUNCH_S: Final = 2.0e-6  # overhead of a launch inside of a graph, start to end
-# Warps of an SM that keep its schedulers busy: two per scheduler for arithmetic with 8 independent
-# chains, as register tiles have, and eight for loads that wait for L2 or memory.
-BUSY_WARPS_PER_SCHEDULER: Final = 2.0
-STREAMING_WARPS_PER_SCHEDULER: Final = 8.0
+STALL_CLOCKS: Final = 1.0  # clocks of a warp for each that it is counted to wait
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
     """Counts of a launch. Instructions, waves and sectors are sums over the warps of one block.
+
+    Stalls are those of one warp.
 
     Args:
         blocks: blocks of the launch.
@@ -42,6 +43,7 @@ class LaunchFacts:
         shared_waves: passes of 128 bytes through shared memory, conflicts included.
         sectors: transfers of 32 bytes from and to L2.
         memory_bytes: transfers of the whole launch from and to device memory.
+        stall_clocks: clocks of a warp in which it issues nothing, alone on an SM.
     """
 
     blocks: int
@@ -53,6 +55,7 @@ class LaunchFacts:
     shared_waves: float
     sectors: float
     memory_bytes: float
+    stall_clocks: float
 
     def __post_init__(self) -> None:
         wrong = [field.name for field in fields(self) if getattr(self, field.name) < 0]
@@ -71,13 +74,19 @@ class Parts:
     shared_s: float
     l2_s: float
     memory_s: float
+    latency_s: float
     launch_s: float = LAUNCH_S
 
     @property
     def seconds(self) -> float:
         """Estimated seconds of the launch."""
         return self.launch_s + max(
-            self.issue_s, self.multiply_add_s, self.shared_s, self.l2_s, self.memory_s
+            self.issue_s,
+            self.multiply_add_s,
+            self.shared_s,
+            self.l2_s,
+            self.memory_s,
+            self.latency_s,
         )
 
     @property
@@ -93,16 +102,16 @@ def estimate(facts: LaunchFacts, gpu: Gpu) -> Parts | None:
     if not fits.blocks_per_sm:
         return None
     busiest = -(-facts.blocks // gpu.sms)  # blocks of the SM that ends last
-    resident = min(busiest, fits.blocks_per_sm) * (fits.warps_per_sm // fits.blocks_per_sm)
-    arithmetic = _hidden(resident, gpu.schedulers_per_sm * BUSY_WARPS_PER_SCHEDULER)
-    streaming = _hidden(resident, gpu.schedulers_per_sm * STREAMING_WARPS_PER_SCHEDULER)
     clock_s = busiest / gpu.clock_hz  # seconds of one clock per block, on the busiest SM
+    rounds = -(-busiest // fits.blocks_per_sm)  # blocks that follow each other
+    alone = facts.instructions / -(-facts.threads // gpu.warp)  # clocks of a warp without stalls
     return Parts(
-        issue_s=clock_s * facts.instructions / gpu.schedulers_per_sm / arithmetic,
-        multiply_add_s=clock_s * facts.multiply_adds * gpu.warp / gpu.ffma_per_clock / arithmetic,
-        shared_s=clock_s * facts.shared_waves * SHARED_WAVE_CLOCKS / arithmetic,
-        l2_s=clock_s * facts.sectors * SECTOR_BYTES / L2_BYTES_PER_CLOCK / streaming,
-        memory_s=facts.memory_bytes / _bandwidth(facts, gpu, streaming),
+        issue_s=clock_s * facts.instructions / gpu.schedulers_per_sm,
+        multiply_add_s=clock_s * facts.multiply_adds * gpu.warp / gpu.ffma_per_clock,
+        shared_s=clock_s * facts.shared_waves * SHARED_WAVE_CLOCKS,
+        l2_s=clock_s * facts.sectors * SECTOR_BYTES / L2_BYTES_PER_CLOCK,
+        memory_s=facts.memory_bytes / _bandwidth(facts, gpu),
+        latency_s=rounds * (alone + STALL_CLOCKS * facts.stall_clocks) / gpu.clock_hz,
     )
 
 
@@ -117,12 +126,6 @@ def seconds(launches: Iterable[LaunchFacts], gpu: Gpu) -> float | None:
     return total
 
 
-def _bandwidth(facts: LaunchFacts, gpu: Gpu, streaming: float) -> float:
+def _bandwidth(facts: LaunchFacts, gpu: Gpu) -> float:
     """Return bytes per second of device memory: few blocks reach it from few SMs."""
-    active = min(facts.blocks, gpu.sms) / gpu.sms
-    return gpu.memory_bytes_per_s * active * streaming
-
-
-def _hidden(warps: float, needed: float) -> float:
-    """Return the part of the peak rate that so many warps reach, from above 0 to 1."""
-    return min(1.0, warps / needed)
+    return gpu.memory_bytes_per_s * min(facts.blocks, gpu.sms) / gpu.sms

@@ -11,6 +11,7 @@ from typing import Final
 
 from ansorpy.codegen.phase_utilities import split_tasks
 from ansorpy.codegen.simt.assemble import Resources
+from ansorpy.codegen.simt.barriers import waits
 from ansorpy.codegen.simt.launch import Launch
 from ansorpy.cost.simt import LaunchFacts
 from ansorpy.cost.simt_access import traffic
@@ -19,12 +20,27 @@ from ansorpy.expr.dtypes import SIZE_BYTES
 from ansorpy.expr.evaluate import evaluate
 from ansorpy.expr.expr import Binary, Call, Expr, Read, Var, children, variables
 from ansorpy.expr.functions import FUNCTIONS
-from ansorpy.loopir.nodes import Alloc, Buffer, For, If, LoopKind, Phase, Program, Scope, Stmt, Tile
+from ansorpy.loopir.nodes import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    LoopKind,
+    Phase,
+    Program,
+    Scope,
+    Seq,
+    Stmt,
+    Tile,
+)
 from ansorpy.loopir.rewrite import stmt_children, walk_stmt
+from ansorpy.plan.thread_blocks import REGISTERS
 
 # Instructions of a thread, from SASS of sm_90.
 LOOP: Final = 3.0  # counter, comparison, branch of an iteration
-ADDRESS: Final = 0.5  # an access; neighbouring ones share theirs
+ADDRESS: Final = 0.5  # an access to global memory; neighbouring ones share theirs
+# An asynchronous copy: offsets within LDGSTS have 12 bits, rows of an operand lie further apart.
+COPY_ADDRESS: Final = 2.0
 MASK: Final = 2.0  # a masked access: comparison, predicate
 DIVIDE: Final = 8.0
 FUNCTION: Final = 16.0  # exp, tanh, erf by polynomials
@@ -32,6 +48,15 @@ WHOLE_DIVIDE: Final = 20.0
 DOUBLE: Final = 2.0  # issue slots of a float64 instruction
 SHUFFLES: Final = 15.0  # butterflies of a warp: five of shuffle, conversion, operation
 MEETING: Final = 24.0  # exchange between warps through shared memory: two barriers, two accesses
+BARRIER: Final = 4.0  # BAR, and the waits for the copies of a thread
+STAGE: Final = 16.0  # a step in stages: addresses of both stages, of each scratch buffer
+# Clocks from the issue of an instruction to the issue of a reader, about, on sm_90.
+LOAD_CLOCKS: Final = 500.0  # from L2
+COPY_CLOCKS: Final = 600.0  # an asynchronous copy, until the barrier that waits for it
+SHARED_CLOCKS: Final = 30.0  # from shared memory
+BARRIER_CLOCKS: Final = 30.0
+SHUFFLE_CLOCKS: Final = 25.0
+CHAIN_CLOCKS: Final = 4.0  # an operation, as a chain of sums needs it
 BASE_REGISTERS: Final = 32  # addresses, counters, numbers of thread and block
 OPERAND_REGISTERS: Final = 48  # loaded operands that are alive at once, at most
 
@@ -53,20 +78,30 @@ def program_facts(
 
 
 def _facts(program: Program, phase: Phase, launch: Launch, known: Resources | None) -> LaunchFacts:
-    tasks = -(-split_tasks(phase).count // launch.blocks)  # tasks in one block
-    count = _Count(dict(program.by_name), launch.threads // tasks)
+    split = split_tasks(phase)
+    tasks = -(-split.count // launch.blocks)  # tasks in one block
+    threads = launch.threads // tasks  # threads of a task
+    ranges = {name: (0, n - 1) for name, n in split.loops}
+    count = _Count(dict(program.by_name), threads, waits(split.body, threads, ranges))
     count.walk(phase.body, float(tasks), {})
     return LaunchFacts(
         blocks=launch.blocks,
         threads=launch.threads,
-        registers=known.registers if known else min(255, -(-count.registers // 8) * 8),
+        registers=known.registers if known else _guessed(count.registers, launch.threads),
         shared_bytes=known.shared_bytes + launch.dynamic_bytes if known else launch.shared_bytes,
         instructions=count.instructions,
+        stall_clocks=count.stalls / tasks,
         multiply_adds=count.multiply_adds,
         shared_waves=count.waves,
         sectors=count.sectors,
         memory_bytes=sum(count.touched.values()),
     )
+
+
+def _guessed(registers: int, threads: int) -> int:
+    """Return the registers that ptxas gives a thread: an SM has enough for one block."""
+    most = min(255, REGISTERS // threads // 8 * 8)
+    return min(most, -(-registers // 8) * 8)
 
 
 def least_registers(phase: Phase) -> int:
@@ -110,11 +145,14 @@ class _Count:
 
     buffers: dict[str, Buffer]
     threads: int
+    barriers: frozenset[int]  # `id` of the statements before which the threads of a task wait
     instructions: float = 0.0
+    stalls: float = 0.0  # clocks of a warp, summed over the tasks
     multiply_adds: float = 0.0
     waves: float = 0.0
     sectors: float = 0.0
     registers: int = BASE_REGISTERS
+    together: int = 1  # runs of the present statement whose loads do not wait for one another
     held: int = 0  # registers of the tiles around the present statement
     touched: dict[str, int] = field(default_factory=dict)  # bytes of the buffers in global memory
 
@@ -124,19 +162,14 @@ class _Count:
 
     def walk(self, stmt: Stmt, times: float, at: dict[str, int]) -> None:
         """Count a statement that runs `times` times, outer variables as in `at`."""
+        if id(stmt) in self.barriers:
+            self.instructions += BARRIER * self.warps * times
+            self.stalls += BARRIER_CLOCKS * times
         match stmt:
             case Tile():
                 self.tile(stmt, times, at)
-            case For(var=var, extent=extent, body=body, kind=kind):
-                extent_now = int(evaluate(extent, at))
-                if extent_now < 1:
-                    return
-                inner = {**at, var: extent_now // 2}
-                if kind is LoopKind.PARALLEL:
-                    self.walk(body, times, inner)
-                    return
-                self.instructions += LOOP * self.warps * times * extent_now
-                self.walk(body, times * extent_now, inner)
+            case For():
+                self.loop(stmt, times, at)
             case If(cond=cond, then=then, other=other):
                 self.instructions += MASK * self.warps * times
                 taken = then if evaluate(cond, at) else other
@@ -152,6 +185,27 @@ class _Count:
                 for part in stmt_children(stmt):
                     self.walk(part, times, at)
 
+    def loop(self, loop: For, times: float, at: dict[str, int]) -> None:
+        """Count a loop."""
+        extent = int(evaluate(loop.extent, at))
+        if extent < 1:
+            return
+        inner = {**at, loop.var: extent // 2}
+        if loop.kind is LoopKind.PARALLEL:
+            self.walk(loop.body, times, inner)
+            return
+        runs, together = times * extent, self.together
+        self.instructions += LOOP * self.warps * runs
+        before = self.instructions
+        if _only_loads(loop.body):
+            self.together *= extent
+        self.walk(loop.body, runs, inner)
+        self.together = together
+        if _copies_ahead(loop.body):
+            self.instructions += STAGE * self.warps * runs
+            own = (self.instructions - before) / self.warps / runs  # clocks of a step
+            self.stalls += max(0.0, COPY_CLOCKS - own) * runs
+
     def tile(self, tile: Tile, times: float, at: dict[str, int]) -> None:
         """Count a tile."""
         store = tile.store
@@ -160,6 +214,7 @@ class _Count:
         warps = -(-lanes // WARP) if tile.lanes or to_memory else self.warps
         runs = times * warps
         seen = {node for value in store.values for node in _nodes(value)}
+        self.wait(tile, seen, times)
         loads = sum(
             self.access(tile, read.tensor, read.indices, runs, at)
             for read in seen
@@ -184,14 +239,35 @@ class _Count:
         if buffer.scope is Scope.REGISTER:
             return 0.0
         one = traffic(tile, buffer, index, at)
-        each = 1.0 + ADDRESS + (0.0 if tile.mask is None else MASK)
-        self.instructions += runs * one.requests * each
-        if buffer.scope is Scope.LOCAL:
+        scratch = buffer.scope is Scope.LOCAL
+        if not (tile.asynchronous and scratch):  # LDGSTS loads and stores
+            address = COPY_ADDRESS if tile.asynchronous else 0.0 if scratch else ADDRESS
+            each = 1.0 + address + (0.0 if tile.mask is None else MASK)
+            self.instructions += runs * one.requests * each
+        if scratch:
             self.waves += runs * one.waves
         else:
             self.sectors += runs * one.sectors
             self.touched[name] = buffer.size_bytes
         return one.requests
+
+    def wait(self, tile: Tile, seen: set[Expr], times: float) -> None:
+        """Count the clocks in which a warp waits for operands of a tile that others do not hide."""
+        scopes = {self.buffers[one.tensor].scope for one in seen if isinstance(one, Read)}
+        if tile.asynchronous:
+            return  # the step waits for its copies
+        if scopes - {Scope.REGISTER, Scope.LOCAL}:
+            self.stalls += LOAD_CLOCKS * times / self.together
+        elif Scope.LOCAL in scopes:
+            self.stalls += SHARED_CLOCKS * times / self.together
+        if not tile.store.combiner:
+            return
+        used = frozenset[str]().union(*map(variables, tile.store.index))
+        chains = prod(n for name, n in tile.dims if name in used)
+        sums = prod(n for _, n in tile.dims)  # sums of a thread, one by one in each chain
+        self.stalls += max(0.0, CHAIN_CLOCKS / chains - 1.0) * sums * times
+        if any(name not in used for name, _ in tile.lanes):
+            self.stalls += SHUFFLES / 3 * SHUFFLE_CLOCKS * times
 
     def arithmetic(self, tile: Tile, seen: set[Expr], runs: float) -> None:
         """Count the operations: each distinct one at the points of the dims it depends on."""
@@ -208,6 +284,20 @@ class _Count:
             if node not in fused:
                 points = prod(extents[name] for name in variables(node) if name in extents)
                 self.instructions += runs * points * _cost(node)
+
+
+def _copies_ahead(body: Stmt) -> bool:
+    """Return whether the body of a loop starts copies for its next iteration."""
+    if isinstance(body, Seq | Alloc):
+        return any(map(_copies_ahead, stmt_children(body)))
+    return isinstance(body, Tile) and body.asynchronous
+
+
+def _only_loads(body: Stmt) -> bool:
+    """Return whether the iterations of a loop load and store, and none needs a sum of another."""
+    if isinstance(body, For):
+        return _only_loads(body.body)
+    return isinstance(body, Tile) and body.store.combiner is None
 
 
 def _nodes(expr: Expr) -> list[Expr]:

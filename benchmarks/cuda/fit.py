@@ -21,8 +21,7 @@ from benchmarks.cuda.bench import Bench
 
 SOURCES: Final = ("matmul", "rows", "convolutions")
 CONSTANTS: Final = (
-    "SHARED_WAVE_CLOCKS", "L2_BYTES_PER_CLOCK", "LAUNCH_S", "BUSY_WARPS_PER_SCHEDULER",
-    "STREAMING_WARPS_PER_SCHEDULER",
+    "SHARED_WAVE_CLOCKS", "L2_BYTES_PER_CLOCK", "LAUNCH_S", "STALL_CLOCKS",
 )  # fmt: skip
 FACTORS: Final = (0.5, 0.8, 0.9, 1.1, 1.25, 2.0)
 ROUNDS: Final = 20

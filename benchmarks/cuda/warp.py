@@ -237,7 +237,8 @@ class _Warp:
         places = np.broadcast_to(address, WARP)[:lanes][everyone[:lanes]]
         if shared:
             words = (places[:, None] + np.arange(0, width, WORD_BYTES)).ravel() // WORD_BYTES
-            self.done["waves"] += int(np.bincount(np.unique(words) % BANKS).max())
+            banks = np.bincount(np.unique(words) % BANKS, minlength=BANKS)
+            self.done["waves"] += int(banks.max())  # 0 if no thread is taken
         else:
             ends = np.concatenate((places, places + width - 1)) // SECTOR_BYTES
             self.done["sectors"] += len(np.unique(ends))

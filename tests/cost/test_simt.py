@@ -10,11 +10,11 @@ from ansorpy.cost.simt import LAUNCH_S, LaunchFacts, Parts, estimate, seconds
 from ansorpy.gpus import PRESETS, Gpu
 
 H100, A100 = PRESETS["sm_90"], PRESETS["sm_80"]
-# 256 threads with 128 registers: two blocks, 16 warps per SM, enough for arithmetic (8), half of
-# the 32 that loads from memory need.
+# 256 threads with 128 registers: two blocks, 16 warps per SM.
 TILE = LaunchFacts(
     blocks=264, threads=256, registers=128, shared_bytes=16640, instructions=50_000,
     multiply_adds=45_000, shared_waves=8_000, sectors=1_000, memory_bytes=10_000_000,
+    stall_clocks=2_000,
 )  # fmt: skip
 
 
@@ -30,8 +30,10 @@ def test_a_compute_bound_launch_takes_its_issue_slots() -> None:
     assert found.issue_s == pytest.approx(2 * 50_000 / 4 / 1.98e9)
     assert found.multiply_add_s == pytest.approx(2 * 45_000 / 4 / 1.98e9)
     assert found.shared_s == pytest.approx(2 * 8_000 / 1.98e9)
-    assert found.l2_s == pytest.approx(2 * 1_000 * 32 / 64 / 1.98e9 / 0.5)
-    assert found.memory_s == pytest.approx(10_000_000 / (3352e9 * 0.5))
+    assert found.l2_s == pytest.approx(2 * 1_000 * 32 / 64 / 1.98e9)
+    assert found.memory_s == pytest.approx(10_000_000 / 3352e9)
+    # One of eight warps of a block; both blocks run at once.
+    assert found.latency_s == pytest.approx((50_000 / 8 + 2_000) / 1.98e9)
     assert (found.bound_by, found.seconds) == ("issue", LAUNCH_S + found.issue_s)
 
 
@@ -43,7 +45,7 @@ def test_an_sm_with_half_the_lanes_takes_twice_the_time_for_multiply_adds() -> N
 
 
 def test_a_copy_at_full_occupancy_takes_the_time_of_its_bytes() -> None:
-    copy = LaunchFacts(132 * 8, 256, 32, 0, 100.0, 0.0, 0.0, 64.0, 1e9)
+    copy = LaunchFacts(132 * 8, 256, 32, 0, 100.0, 0.0, 0.0, 64.0, 1e9, 0.0)
     assert parts(copy).bound_by == "memory"
     assert parts(copy).seconds == pytest.approx(LAUNCH_S + 1e9 / 3352e9)
 
@@ -53,9 +55,22 @@ def test_one_block_more_than_a_whole_wave_costs_a_wave() -> None:
     assert tail.issue_s == pytest.approx(1.5 * whole.issue_s)
 
 
-def test_few_warps_hide_no_latency() -> None:
-    small = LaunchFacts(132, 32, 32, 0, 1000.0, 0.0, 0.0, 0.0, 0.0)  # one warp of the eight needed
-    assert parts(small).issue_s == pytest.approx(8 * 1000 / 4 / 1.98e9)
+def test_few_warps_are_bound_by_the_time_of_one() -> None:
+    small = LaunchFacts(132, 32, 32, 0, 1000.0, 0.0, 0.0, 0.0, 0.0, 3000.0)
+    assert parts(small).bound_by == "latency"
+    assert parts(small).seconds == pytest.approx(LAUNCH_S + 4000 / 1.98e9)
+
+
+def test_a_warp_per_scheduler_without_stalls_issues_at_the_full_rate() -> None:
+    alone = replace(TILE, threads=128, stall_clocks=0)
+    assert parts(replace(alone, blocks=132)).latency_s == pytest.approx(
+        parts(replace(alone, blocks=132)).issue_s
+    )
+
+
+def test_blocks_that_do_not_fit_together_wait_for_each_other() -> None:
+    waiting = replace(TILE, blocks=3 * 132, stall_clocks=1e6)
+    assert parts(waiting).latency_s == pytest.approx(2 * (50_000 / 8 + 1e6) / 1.98e9)
 
 
 def test_a_block_that_fits_no_sm_has_no_time() -> None:
@@ -82,7 +97,7 @@ COUNTS = st.floats(0, 1e9)
     st.integers(1, 255), st.integers(0, 160 * 1024), COUNTS, COUNTS, COUNTS, COUNTS,
     st.sampled_from([
         "registers", "shared_bytes", "instructions", "multiply_adds", "shared_waves", "sectors",
-        "memory_bytes",
+        "memory_bytes", "stall_clocks",
     ]),
     st.integers(1, 100_000),
 )  # fmt: skip
@@ -91,7 +106,7 @@ def test_more_work_or_resources_are_never_faster(
     waves: float, sectors: float, moved: float, fact: str, more: int,
 ) -> None:  # fmt: skip
     one = LaunchFacts(
-        blocks, threads, registers, shared, issued + 1e5, issued / 2, waves, sectors, moved
+        blocks, threads, registers, shared, issued + 1e5, issued / 2, waves, sectors, moved, moved
     )
     other = replace(one, **{fact: getattr(one, fact) + more})
     before, after = estimate(one, gpu), estimate(other, gpu)

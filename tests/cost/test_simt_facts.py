@@ -7,17 +7,30 @@ import numpy as np
 import pytest
 
 from ansorpy.codegen.simt.assemble import Resources
+from ansorpy.codegen.simt.report import static_report
 from ansorpy.codegen.simt.writer import simt_code
-from ansorpy.cost.simt import LaunchFacts
+from ansorpy.cost.simt import LaunchFacts, seconds
 from ansorpy.cost.simt_access import WarpTraffic, traffic
-from ansorpy.cost.simt_facts import BASE_REGISTERS, least_registers, program_facts
+from ansorpy.cost.simt_facts import (
+    BARRIER_CLOCKS,
+    BASE_REGISTERS,
+    CHAIN_CLOCKS,
+    COPY_CLOCKS,
+    LOAD_CLOCKS,
+    SHARED_CLOCKS,
+    least_registers,
+    program_facts,
+)
 from ansorpy.expr.expr import Binary, Const, Expr, Read, Var
+from ansorpy.gpus import PRESETS
 from ansorpy.loopir.nodes import Alloc, Buffer, Phase, Program, Scope, Store, Tile
 from ansorpy.plan.bind import bind
 from ansorpy.plan.choices import naive
 from ansorpy.target import cuda_target
 from ansorpy.te.dag import Dag
 from ansorpy.topi import workloads
+from tests.codegen.simt.test_blocks import row_of, tiled_plan
+from tests.codegen.simt.test_report import needs_ptxas
 from tests.fuzz.pairs import draw
 
 TARGET = cuda_target("sm_90")
@@ -64,6 +77,73 @@ def test_registers_and_shared_memory_of_ptxas_replace_the_estimate() -> None:
     assert (counted.registers, counted.shared_bytes) == (113, 4096)
     assert replace(counted, registers=guessed.registers, shared_bytes=0) == guessed
     assert guessed.registers >= BASE_REGISTERS
+
+
+def product(n: int, **sizes: int) -> Program:
+    """Return a product of n x n x n in blocks of threads."""
+    plan = tiled_plan(workloads.matmul(n, n, n))
+    return bind(plan, row_of(plan, **sizes), TARGET)
+
+
+WIDE = {"i_1": 1, "i_2": 8, "i_3": 8, "j_1": 2, "j_2": 16, "j_3": 4}  # 64 sums of 128 threads
+
+
+def test_a_step_in_stages_waits_for_a_barrier_and_its_first_operands() -> None:
+    stalls = [facts(product(n, **WIDE, k_1=16))[0].stall_clocks for n in (512, 1024)]
+    # The copies of a step take less time than its 1024 multiply-adds.
+    assert stalls[1] - stalls[0] == 32 * (BARRIER_CLOCKS + SHARED_CLOCKS)
+
+
+def test_a_short_step_waits_for_its_copies() -> None:
+    short, long = (facts(product(1024, **WIDE, k_1=k))[0].stall_clocks for k in (2, 16))
+    assert short > 512 * (COPY_CLOCKS - 2 * 64 - 100)
+    assert long < 0.02 * short
+
+
+def test_loads_of_a_copy_do_not_wait_for_each_other() -> None:
+    """A warp copies 32 rows in a loop, then multiplies: one wait for each operand of a step."""
+    sizes = {"i_1": 1, "i_2": 1, "i_3": 8, "j_1": 1, "j_2": 32, "j_3": 8}
+    (found,) = facts(product(1024, **sizes, k_1=32))
+    waits = 2 * BARRIER_CLOCKS + 2 * LOAD_CLOCKS + 32 * SHARED_CLOCKS
+    assert found.stall_clocks == pytest.approx(32 * waits, rel=0.02)
+
+
+def test_a_sum_of_one_chain_waits_for_each_addition() -> None:
+    plan = naive(workloads.matmul(8, 16, 64), TARGET)
+    (found,) = facts(bind(plan, plan.smallest_row, TARGET))
+    assert found.stall_clocks >= found.multiply_adds * (CHAIN_CLOCKS - 1)
+
+
+def test_a_thread_of_a_large_block_has_its_share_of_the_registers() -> None:
+    sizes = {"i_1": 4, "i_2": 32, "i_3": 1, "j_1": 2, "j_2": 32, "j_3": 2}
+    (found,) = facts(product(1024, **sizes, k_1=8))
+    assert (found.threads, found.registers) == (1024, 64)
+
+
+def test_larger_tiles_of_a_thread_are_estimated_to_be_faster() -> None:
+    """Blocks of one number: 64 sums of a thread load less than 32 or 16, and fill a scheduler."""
+    half = {**WIDE, "i_2": 16, "i_3": 4}
+    quarter = {"i_1": 4, "i_2": 16, "i_3": 1, "j_1": 1, "j_2": 32, "j_3": 4}
+    found = []
+    for sizes in (WIDE, half, quarter):
+        launches = facts(product(1024, **sizes, k_1=16))
+        assert launches[0].blocks == 128
+        told = seconds(launches, PRESETS["sm_90"])
+        assert told is not None
+        found.append(told)
+    assert found[0] < found[1] < found[2]
+
+
+@pytest.mark.cuda
+@needs_ptxas
+@pytest.mark.parametrize(("n", "step"), [(1024, 8), (1024, 16), (1000, 8)])
+def test_instructions_of_a_step_are_those_of_the_machine_code(n: int, step: int) -> None:
+    program = product(n, **WIDE, k_1=step)
+    (launch,) = static_report(simt_code(program, TARGET), TARGET).launches
+    (found,) = facts(program)
+    warps = found.threads // 32
+    assert launch.main["FFMA"] == 64 * step
+    assert found.instructions / warps / -(-n // step) == pytest.approx(launch.main.total, rel=0.05)
 
 
 def test_launches_ahead_are_not_timed() -> None:

@@ -33,6 +33,7 @@ def facts(rng: np.random.Generator) -> LaunchFacts:
         shared_waves=float(rng.uniform(0, 0.6)) * instructions,
         sectors=float(rng.uniform(0, 0.8)) * instructions,
         memory_bytes=float(rng.uniform(1e5, 1e8)),
+        stall_clocks=float(rng.uniform(0, 0.1)) * instructions,
     )
 
 

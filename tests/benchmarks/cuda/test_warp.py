@@ -96,3 +96,10 @@ def test_a_high_word_that_is_left_out_is_nothing_or_the_sign(kind: str, last: st
         "FADD R1, R1, R1 ;", ".L_x_1:", "EXIT ;",
     )  # fmt: skip
     assert follow(sass(lines), "k", 32, 0).instructions == 5
+
+
+def test_an_access_of_no_thread_takes_no_wave() -> None:
+    lines = (
+        "S2R R0, SR_TID.X ;", "ISETP.GT.AND P0, PT, R0, 0x40, PT ;", "@P0 STS [R0], R1 ;", "EXIT ;",
+    )  # fmt: skip
+    assert follow(sass(lines), "k", 32, 0).shared_waves == 0

@@ -117,6 +117,22 @@ def test_a_step_of_the_reduction_has_one_barrier_and_no_race(n: int, m: int, k: 
         assert sum(wait.times for wait in launch.waits) == launch.blocks * (steps + extra)
 
 
+@pytest.mark.parametrize(("n", "m", "k"), [(64, 128, 48), (67, 130, 37)])
+@pytest.mark.parametrize(
+    ("i", "j"), [((1, 8, 8), (2, 16, 4)), ((2, 8, 4), (2, 16, 4)), ((1, 2, 8), (2, 64, 4))]
+)
+def test_blocks_with_64_sums_of_a_thread_are_right(
+    i: tuple[int, ...], j: tuple[int, ...], n: int, m: int, k: int
+) -> None:
+    """Rows that the estimate chooses for products of about 1000: one warp for each scheduler."""
+    dag = w.matmul(n, m, k)
+    plan = tiled_plan(dag)
+    row = row_of(plan, i_1=i[0], i_2=i[1], i_3=i[2], j_1=j[0], j_2=j[1], j_3=j[2], k_1=16)
+    program, emulator = bind(plan, row, GPU), backend(EMULATOR)
+    loaded = emulator.load(emulator.build(program, GPU))
+    assert verify(loaded, program.buffers, make_cases(dag, 0), constants(dag)) is None
+
+
 @pytest.mark.parametrize(
     ("i", "j", "k"),
     [

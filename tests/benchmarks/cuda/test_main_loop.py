@@ -1,0 +1,38 @@
+"""The counts of the main loop of a tuned matrix product."""
+
+import pytest
+
+from ansorpy.codegen.simt.sass import Counts, Sass
+from benchmarks.cuda.main_loop import barriers_per_step, holds, main_loop, page, tuned
+from tests.codegen.simt.test_report import needs_ptxas
+
+
+def sass(*loops: dict[str, int]) -> Sass:
+    """Return a kernel of some loops, the main loop first."""
+    counts = tuple(Counts.of(loop) for loop in loops)
+    return Sass("phase0", counts[-1] if counts else Counts(()), counts)
+
+
+def test_barriers_are_counted_by_step_of_the_reduction() -> None:
+    products = 512  # multiply-adds of a thread in a step
+    whole = sass({"FFMA": 512, "BAR.SYNC": 1})
+    unrolled = sass({"FFMA": 1024, "BAR.SYNC": 2})
+    part = sass({"FFMA": 64}, {"FFMA": 64, "BAR.SYNC": 3})
+    assert barriers_per_step(whole, products) == 1
+    assert barriers_per_step(unrolled, products) == 1
+    assert barriers_per_step(part, products) == 3
+    assert barriers_per_step(sass({"FFMA": 64}), products) is None
+
+
+@pytest.mark.cuda
+@needs_ptxas
+def test_a_tuned_product_is_told() -> None:
+    task, failures = tuned((64, 96, 128), trials=8, seed=0)
+    row = {"name": "64x96x128", "candidates": task.trials, "failures": failures, **main_loop(task)}
+    assert task.trials == 8
+    assert 0 < row["ffma_share"] < 1
+    assert row["ffma"] > 0
+    assert row["barriers_per_step"] is None or row["barriers_per_step"] >= 0
+    verdict = "met" if holds(row) else "missed"
+    assert f"| {verdict} |" in page([row])
+    assert "64x96x128" in page([row])
