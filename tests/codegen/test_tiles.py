@@ -151,6 +151,33 @@ def test_a_padded_load_of_every_other_element_reads_allowed_lanes_only(
         assert ".masked.gather." not in module_text(prog, AVX512)
 
 
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+@pytest.mark.parametrize("size", [3, 7, 8, 12, 16])
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_padded_load_under_a_condition_of_the_row_reads_allowed_lanes_only(
+    lanes: int, size: int, left: int
+) -> None:
+    """Lanes that are off in every row, a known number of them, beside a row that is outside."""
+    place = add(L, c(-left))
+    inside = Binary("and", Binary("ge", place, c(0)), lt(place, size))
+    allowed = Binary("and", Binary("ge", Var("i"), c(1)), inside)
+    value = Select(allowed, read("A", add(Var("i"), c(-1)), place), c(0.0, "float32"))
+    tile = Tile((), (("l", lanes),), store("C", (Var("i"), L), value), lt(L, min(lanes, size + 2)))
+    buffers = [buffer("A", "float32", (2, size)), out((3, lanes))]
+    prog = program(buffers, For("i", c(3), tile))
+    inputs = {"A": normal(2, size)}
+    expected = np.zeros((3, lanes), np.float32)
+    last = min(size, lanes - left)
+    expected[1:, left : left + last] = inputs["A"][:, :last]
+    sides: tuple[Side, ...] = ("left", "right")
+    for target, side in product((Target(), AVX2), sides):
+        arena = Arena(prog.buffers, side)
+        arena.fill(inputs, "nan")
+        load(build(prog, target)).run(arena.addresses)
+        stored = min(lanes, size + 2)
+        np.testing.assert_array_equal(arena.array("C")[:, :stored], expected[:, :stored])
+
+
 def test_reversed_and_broadcast_loads_equal_the_interpreter() -> None:
     value = add(read("A", Binary("sub", c(15), L)), read("A", c(3)), read("A", Var("i")))
     loop = For("i", c(3), Tile((), (("l", 16),), store("C", (Var("i"), L), value)))

@@ -25,7 +25,15 @@ TEXTS: Final = {
         R(n, f, h, w) = fmax(Y(n, f, h, w), 0)
     }""",
 }
-PARTS: Final = {"issue_s", "l2_s", "launch_s", "memory_s", "multiply_add_s", "shared_s"}
+PARTS: Final = {
+    "issue_s",
+    "l2_s",
+    "latency_s",
+    "launch_s",
+    "memory_s",
+    "multiply_add_s",
+    "shared_s",
+}
 DONE: Final = TaskResult(
     "mm", "k", None, None, 8, 1.0, True, None, Path("mm.zip"), estimated=True,
     estimate=Estimated(

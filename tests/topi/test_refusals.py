@@ -57,7 +57,9 @@ REFUSED: Final[dict[str, Callable[[], object]]] = {
         topi.cumsum(x(3, dtype="bool"))
     ),
     "cannot take from X[3, 4] at W[2] because W is float32; "
-    "expected integers: int8, uint8, int32, int64": lambda: topi.take(x(3, 4), w(2)),
+    "expected integers: int8, uint8, int16, uint16, int32, uint32, int64, uint64": lambda: (
+        topi.take(x(3, 4), w(2))
+    ),
     "cannot gather from X[3, 4] at X[3] because their ranks differ; "
     "expected indices of rank 2": lambda: topi.gather_elements(x(3, 4), x(3, dtype="int64")),
     "cannot gather from X[3, 4] at X[2, 5] because axis 1 has 5 indices; "

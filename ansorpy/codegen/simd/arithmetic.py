@@ -10,6 +10,7 @@ from ansorpy.codegen.simd.kinds import (
     F64,
     FLAGS,
     FLOATS,
+    I1,
     I8,
     I16,
     I32,
@@ -18,11 +19,13 @@ from ansorpy.codegen.simd.kinds import (
     constant,
     declared,
     lanes_of,
+    lanes_on,
     mangled,
     reshaped,
     supports,
     undefined,
     vector,
+    width,
 )
 
 # By dtype: the least |y| for which 1 / y needs no scaling, and the factor that scales a smaller y.
@@ -76,6 +79,21 @@ class Arithmetic:
     def shuffle(self, a: Any, b: Any, picks: list[int]) -> Any:
         """Return the lanes `picks` of `a` followed by `b`."""
         return self.b.shuffle_vector(a, b, lanes_of(I32, tuple(picks)))
+
+    def conjunction(self, a: Any, b: Any) -> Any:
+        """Return a and b of i1 scalars or vectors."""
+        wide = width(a, b)
+        known = [set(lanes_on(each)) for each in (a, b)]
+        if all(known):  # a folded constant: a store must see if a single lane is left
+            return lanes_of(I1, [k in known[0] & known[1] for k in range(wide)])
+        a, b = self.splat(a, wide), self.splat(b, wide)
+        if any(known) and not supports(self.b, "avx512f"):
+            # LLVM 22 splits a masked load that is wider than a register of AVX2, and loads all of
+            # a half whose mask an `and` makes false; a shuffle with false lanes is kept apart.
+            (on, value) = (known[0], b) if known[0] else (known[1], a)
+            none = lanes_of(I1, (False,) * wide)
+            return self.shuffle(value, none, [k if k in on else wide + k for k in range(wide)])
+        return self.b.and_(a, b)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a * b + c, rounded once."""

@@ -69,6 +69,14 @@ class Operand(NamedTuple):
         return vector(stored, self.lanes) if self.lanes else stored
 
 
+def lanes_on(guard: Any) -> list[int]:
+    """Return the lanes that a constant vector of i1 sets; [] for anything else."""
+    bits = guard.constant if isinstance(guard, ir.Constant) else None
+    if not isinstance(bits, list | tuple):
+        return []
+    return [k for k, bit in enumerate(bits) if bit.constant]
+
+
 def supports(builder: Any, feature: str) -> bool:
     """Return True if the target of a builder has a feature, by LLVM's name for it.
 

@@ -18,6 +18,7 @@ from ansorpy.codegen.simd.kinds import (
     computed,
     declared,
     lanes_of,
+    lanes_on,
     mangled,
     vector,
     whole_number,
@@ -27,14 +28,6 @@ from ansorpy.codegen.simd.tile import TileExpr
 from ansorpy.codegen.simd.values import Expressions, Guards, Index, Point, RuntimeValue
 
 LINE_BYTES: Final = 64
-
-
-def lanes_on(guard: Any) -> list[int]:
-    """Return the lanes that a constant vector of i1 sets; [] for anything else."""
-    bits = guard.constant if isinstance(guard, ir.Constant) else None
-    if not isinstance(bits, list | tuple):
-        return []
-    return [k for k, bit in enumerate(bits) if bit.constant]
 
 
 class MemoryAccess(Expressions):
@@ -135,14 +128,6 @@ class MemoryAccess(Expressions):
         for part in parts:
             result = self.logic("and", result, part)
         return result.ir if isinstance(result, RuntimeValue) else result
-
-    def conjunction(self, a: Any, b: Any) -> Any:
-        """Return a and b of i1 scalars or vectors."""
-        wide = width(a, b)
-        known = [set(lanes_on(each)) for each in (a, b)]
-        if all(known):  # a folded constant: `save` must see if a single lane is left
-            return lanes_of(I1, [k in known[0] & known[1] for k in range(wide)])
-        return self.b.and_(self.splat(a, wide), self.splat(b, wide))
 
     def shortened(self, guard: Any, count: int, lanes: int) -> Any:
         """Return a guard that holds in the first `count` of `lanes` lanes only."""

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ansorpy.codegen.simd.kinds import I1, computed, lanes_of, power_of_two
-from ansorpy.codegen.simd.memory import MemoryAccess, lanes_on
+from ansorpy.codegen.simd.kinds import I1, computed, lanes_of, lanes_on, power_of_two
+from ansorpy.codegen.simd.memory import MemoryAccess
 from ansorpy.codegen.simd.tile import TileExpr
 from ansorpy.codegen.simd.transpose import transpose
 from ansorpy.codegen.simd.values import Guards, Index, Point

@@ -286,7 +286,7 @@ class Expressions(Functions):
             if isinstance(a, bool):
                 return b if a == (op == "and") else a
         a, b = self.level(x.ir, y.ir)
-        return RuntimeValue("bool", (self.b.and_ if op == "and" else self.b.or_)(a, b))
+        return RuntimeValue("bool", (self.conjunction if op == "and" else self.b.or_)(a, b))
 
     def select(self, node: TileExpr, point: Point, guards: Guards) -> Any:
         """Return `a if cond else b`; the branch not taken reads no memory."""
