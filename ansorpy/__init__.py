@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ansorpy.records import JsonlStore as JsonlStore
     from ansorpy.records import MemoryStore as MemoryStore
     from ansorpy.result import Result as Result
+    from ansorpy.schedule import Schedule as Schedule
+    from ansorpy.schedule import create_schedule as create_schedule
     from ansorpy.target import Target as Target
     from ansorpy.tuner.api import tune as tune
 
@@ -38,10 +40,12 @@ _HOMES = {
     "JsonlStore": "ansorpy.records",
     "MemoryStore": "ansorpy.records",
     "Result": "ansorpy.result",
+    "Schedule": "ansorpy.schedule",
     "SpecError": "ansorpy.errors",
     "Target": "ansorpy.target",
     "compile": "ansorpy.model.torch_compile",
     "compile_model": "ansorpy.model.api",
+    "create_schedule": "ansorpy.schedule",
     "join_model": "ansorpy.model.join",
     "load": "ansorpy.client",
     "load_model": "ansorpy.bundle.load",
@@ -57,10 +61,12 @@ __all__ = [
     "JsonlStore",
     "MemoryStore",
     "Result",
+    "Schedule",
     "SpecError",
     "Target",
     "compile",
     "compile_model",
+    "create_schedule",
     "join_model",
     "load",
     "load_model",

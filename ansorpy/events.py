@@ -47,12 +47,16 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """The opened part of a task's search space: promising plans first, later all plans."""
+    """The opened part of a task's search space: promising plans first, later all plans.
+
+    `loops` is the loop nest of a schedule that the user wrote, as text.
+    """
 
     task: str
     sketches: int
     plans: int
     seconds: float  # duration of derivation and lowering
+    loops: str = ""
 
 
 @dataclass(frozen=True, slots=True)

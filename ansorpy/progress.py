@@ -262,6 +262,8 @@ def as_line(event: Event) -> str:
             names = ", ".join(tasks)
             equal = "".join(f"; {twin} equals {task}" for twin, task in twins.items())
             return f"tuning {names}: {trials} trials, {sum(known)} records known{equal}"
+        case Derived(task=task, loops=loops) if loops:
+            return f"{task}: the schedule makes these loops\n{loops.rstrip()}"
         case Derived(task=task, sketches=sketches, plans=plans):
             return f"{task}: {sketches} sketches, {plans} plans"
         case Seeded(task=task, programs=programs, reasons=reasons):

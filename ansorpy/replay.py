@@ -37,7 +37,7 @@ def plan_text(plan: Plan) -> str:
     """Return the canonical JSON of a plan: the steps of its sketch and its structural choices."""
     obj = {
         "steps": steps_to_json(plan.state),
-        "choices": {name: _choice_to_json(choice) for name, choice in plan.choices},
+        "choices": {name: choice_to_json(choice) for name, choice in plan.choices},
     }
     return json.dumps(obj, separators=(",", ":"))
 
@@ -51,7 +51,7 @@ def plan_from_text(dag: Dag, target: Target, text: str) -> Plan:
     try:
         obj = parse_json(text)
         state = replay_steps(dag, obj["steps"])
-        choices = tuple((name, _choice_from_json(c)) for name, c in obj["choices"].items())
+        choices = tuple((name, choice_from_json(c)) for name, c in obj["choices"].items())
         return lower(state, choices, target)
     except RecordError:
         raise
@@ -87,7 +87,8 @@ def check_row(plan: Plan, row: tuple[int, ...]) -> None:
         raise RecordError(f"its row {shown(row)} is not legal")
 
 
-def _choice_to_json(choice: StageChoice) -> dict[str, Any]:
+def choice_to_json(choice: StageChoice) -> dict[str, Any]:
+    """Return the wire form of the structural choices of a stage."""
     match choice.location:
         case Root():
             location: object = "root"
@@ -103,7 +104,8 @@ def _choice_to_json(choice: StageChoice) -> dict[str, Any]:
     }
 
 
-def _choice_from_json(obj: Mapping[str, Any]) -> StageChoice:
+def choice_from_json(obj: Mapping[str, Any]) -> StageChoice:
+    """Return the choices again; RecordError or another of `UNFIT` if the form is wrong."""
     location: Location
     match obj["at"]:
         case "root":

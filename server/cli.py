@@ -30,6 +30,7 @@ from ansorpy.server.commands.common import (
     pairs,
     read_settings,
     read_source,
+    read_text,
     wrong_input,
 )
 from ansorpy.server.commands.options import takes_options
@@ -111,6 +112,7 @@ def tune(
     \b
     Examples, the first in a checkout:
       ansorpy tune examples/matmul_relu.te --trials 128 --cores 2 --out kernels
+      ansorpy tune mm.te --mode manual --schedule mm.schedule
       ansorpy tune model.onnx --bind batch=1 --trials 500 --cores 2 --out model.zip
 
     \b
@@ -208,6 +210,10 @@ def lower(
     untuned: Annotated[
         bool, typer.Option("--untuned", help="Lower the naive loops, not the cost model's choice.")
     ] = False,
+    schedule: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Lower the steps of a schedule (docs/schedules.md)."),
+    ] = None,
     target: TuneName = "cpu",
     cores: Cores = 1,
     bind: Bind = None,
@@ -221,8 +227,9 @@ def lower(
     with wrong_input():
         machine = named_target(target, cores)
         rules = find_rules(machine.kind)
+        steps = None if schedule is None else read_text(schedule)
         for dag in read_file(file, pairs(bind, "--bind", int)):
-            stages = list(lowered(dag, machine, rules, untuned=untuned))
+            stages = list(lowered(dag, machine, rules, untuned=untuned, schedule=steps))
             names = [name for name, _ in stages]
             if print_after not in (None, "all", *names):
                 raise SpecError(

@@ -13,9 +13,9 @@ import ansorpy
 from ansorpy.tuner.api import tune as tune_function
 
 PUBLIC = [
-    "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "SpecError", "Target", "compile",
-    "compile_model", "join_model", "load", "load_model", "load_native", "local_target", "te",
-    "tune", "tune_model",
+    "AnsorError", "Client", "JsonlStore", "MemoryStore", "Result", "Schedule", "SpecError",
+    "Target", "compile", "compile_model", "create_schedule", "join_model", "load", "load_model",
+    "load_native", "local_target", "te", "tune", "tune_model",
 ]  # fmt: skip
 
 

@@ -74,6 +74,11 @@ class ModelRequest:
 
     def __post_init__(self) -> None:
         require_cpu(self.target.kind)
+        if self.options.mode != "auto":
+            raise SpecError(
+                f"cannot tune a model with mode {self.options.mode} because a schedule is of one"
+                " task; expected mode auto"
+            )
 
 
 @dataclass(frozen=True, slots=True)

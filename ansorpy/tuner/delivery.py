@@ -130,6 +130,8 @@ class Deliveries:
 
     def finish(self, task: Task) -> TaskResult:
         """Race the best candidates of a task, append the record, write the zip."""
+        if task.fixed and task.least_cost_s is None:
+            return final_race.empty_result(task, [])
         before = self._raced.get(task.name)
         if before is not None and before[0] == self._leaders(task):
             raced: RaceResult | list[Failed] = before[1]

@@ -7,6 +7,8 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.plan.bind import passes
 from ansorpy.plan.choices import naive
 from ansorpy.plan.plan import Plan
+from ansorpy.schedule.lowered import scheduled
+from ansorpy.schedule.schedule import read_schedule
 from ansorpy.state.rule import Rule
 from ansorpy.target import Target
 from ansorpy.te.dag import Dag
@@ -18,17 +20,26 @@ PLAN = "plan"  # the stage before the first pass: the plan's own loops, sizes op
 
 
 def lowered(
-    dag: Dag, target: Target, rules: tuple[Rule, ...], *, untuned: bool = False
+    dag: Dag,
+    target: Target,
+    rules: tuple[Rule, ...],
+    *,
+    untuned: bool = False,
+    schedule: object = None,
 ) -> Iterator[tuple[str, Program]]:
     """Yield the loops of the plan, sizes open, then the program after every pass, with its name.
 
     Args:
         untuned: lower the naive plan instead of the first choice of the analytic cost model.
+        schedule: a schedule of the user to lower instead (`read_schedule`).
 
     Raises:
-        SpecError: the Dag has no plan, or none that can be lowered.
+        SpecError: the Dag has no plan, or none that can be lowered; or a step does not fit.
     """
-    if untuned:
+    if schedule is not None:
+        made = scheduled(read_schedule(schedule), dag, target)
+        plan, row = made.plan, made.row
+    elif untuned:
         plan = naive(dag, target)
         row = plan.smallest_row
     else:

@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_origin, get_type_hints
+from typing import Any, Final, Literal, Protocol, get_origin, get_type_hints
 
 from ansorpy.errors import SpecError
 
@@ -55,6 +55,14 @@ class OptionLimits:
         return " and ".join(low + high) or "a finite number"
 
 
+class DocumentOption(Protocol):
+    """A value of an option that has a JSON form, such as a schedule."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """The rest of the definition of an option, beside its name, its type and its default.
@@ -64,6 +72,8 @@ class Option:
     service    the tighter limits of a job of the service, if it has such
     budget     the option ends a search or shares its trials; it stands in the `budget` of a job
     command    the option's name on the command line, if it differs: `--weight` for `weights`
+    read       makes the value of an option that is a document: an object of a job, a file of a
+               command; None if the option is none
     """
 
     help: str
@@ -71,6 +81,7 @@ class Option:
     service: OptionLimits | None = None
     budget: bool = False
     command: str = ""
+    read: Callable[[Any], DocumentOption] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +95,10 @@ class Definition:
     option: Option
 
     @property
-    def shape(self) -> Literal["value", "names", "numbers by name"]:
+    def shape(self) -> Literal["value", "names", "numbers by name", "document"]:
         """The kind of value that a command or a JSON schema has to read."""
+        if self.option.read is not None:
+            return "document"
         origin = get_origin(self.type)
         return {Sequence: "names", Mapping: "numbers by name"}.get(origin, "value")  # type: ignore[return-value]
 

@@ -19,8 +19,9 @@ from ansorpy.tuner.allocation import (
     TaskTargets,
     check_allocation,
 )
+from ansorpy.tuner.modes import Mode, ScheduleOption, check_mode
 from ansorpy.tuner.networks import WEIGHT_PATTERN, networks_of
-from ansorpy.tuner.option import Option, OptionLimits, definitions
+from ansorpy.tuner.option import Definition, Option, OptionLimits, definitions
 
 MAX_TRIALS: Final = 1_000_000  # every trial is kept in memory while its task is tuned
 MAX_CORES: Final = 256
@@ -107,6 +108,8 @@ class TuneOptions:
     task_targets_s: TaskTargets = field(default_factory=dict)
     strategy: Strategy = "gradient"
     tasks: ChosenTasks = ()
+    mode: Mode = "auto"
+    schedule: ScheduleOption = None
     cores: Annotated[
         int, Option("Threads of the kernel.", OptionLimits(least=1, most=MAX_CORES))
     ] = 1
@@ -146,25 +149,10 @@ class TuneOptions:
 
     def __post_init__(self) -> None:
         for name, one in definitions(TuneOptions).items():
-            match value := getattr(self, name):
-                case str() if one.type is str:
-                    one.option.limits.check_word(f"{name} {value!r}", value)
-                case str():
-                    expected = "a sequence of names" if one.default == () else "a number"
-                    raise SpecError(
-                        f"cannot tune with {name} {value!r} because it is a text;"
-                        f" expected {expected}"
-                    )
-                case Mapping():
-                    object.__setattr__(self, name, dict(value))
-                    for key, number in value.items():
-                        one.option.limits.check(f"{name} {key}={number}", number)
-                case Sequence():
-                    object.__setattr__(self, name, tuple(value))
-                case int() | float():
-                    one.option.limits.check(f"{name} {value}", value)
-                case _:  # None: no limit
-                    pass
+            object.__setattr__(self, name, _checked(name, one, getattr(self, name)))
+        check_mode(self)
+        if self.mode == "manual":
+            object.__setattr__(self, "trials", 1)  # the schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +166,34 @@ class LocalOptions(TuneOptions):
             " without effect with `fresh` or a store in memory."
         ),
     ] = False
+
+
+def _checked(name: str, one: Definition, value: Any) -> Any:
+    """Return the value of an option in its own type; SpecError if it is out of bounds."""
+    limits = one.option.limits
+    match value:
+        case None:  # no limit, no document
+            return None
+        case _ if one.option.read is not None:
+            return one.option.read(value)
+        case str() if one.type is str:
+            limits.check_word(f"{name} {value!r}", value)
+        case str():
+            expected = "a sequence of names" if one.default == () else "a number"
+            raise SpecError(
+                f"cannot tune with {name} {value!r} because it is a text; expected {expected}"
+            )
+        case Mapping():
+            for key, number in value.items():
+                limits.check(f"{name} {key}={number}", number)
+            return dict(value)
+        case Sequence():
+            return tuple(value)
+        case int() | float():
+            limits.check(f"{name} {value}", value)
+        case _:
+            pass
+    return value
 
 
 def values(options: TuneOptions, kind: type[TuneOptions] = TuneOptions) -> dict[str, Any]:
@@ -202,10 +218,16 @@ def job_fields(options: TuneOptions) -> dict[str, Any]:
     equal requests have equal documents, whichever release wrote them.
     """
     told, known = values(options), definitions(TuneOptions)
-    plain = {name: list(v) if known[name].shape == "names" else v for name, v in told.items()}
+    plain = {name: _as_json(known[name], value) for name, value in told.items()}
     written = {name: plain[name] for name in told if name in FIRST or name in changed(options)}
     budget = {name: value for name, value in written.items() if known[name].option.budget}
     return {"budget": budget, **{n: v for n, v in written.items() if n not in budget}}
+
+
+def _as_json(one: Definition, value: Any) -> Any:
+    if one.shape == "document":
+        return None if value is None else value.to_json()
+    return list(value) if one.shape == "names" else value
 
 
 def options_of(fields: Mapping[str, Any]) -> TuneOptions:
@@ -214,11 +236,11 @@ def options_of(fields: Mapping[str, Any]) -> TuneOptions:
     return TuneOptions(**{name: told[name] for name in definitions(TuneOptions) if name in told})
 
 
-def later_budget(options: TuneOptions) -> dict[str, Any]:
-    """Return the options of a budget that came after release 0.1 and differ from their default.
+def later_options(options: TuneOptions) -> dict[str, Any]:
+    """Return the options that came after release 0.1 and differ from their default, as JSON.
 
     Digests of requests and of workloads contain these; those of release 0.1 stay as they are.
     """
     known = definitions(TuneOptions)
     told = changed(options).items()
-    return {name: value for name, value in told if known[name].option.budget and name not in FIRST}
+    return {name: _as_json(known[name], value) for name, value in told if name not in FIRST}

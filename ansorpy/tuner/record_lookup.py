@@ -16,7 +16,7 @@ from ansorpy.tuner import device_race
 from ansorpy.tuner.contestant import Contestant, contestant
 from ansorpy.tuner.final_race import deliver, export_of, result_of
 from ansorpy.tuner.networks import Networks, named, totals
-from ansorpy.tuner.options import TuneOptions, later_budget
+from ansorpy.tuner.options import TuneOptions, later_options
 from ansorpy.tuner.task import Task, failures_of
 from ansorpy.tuner.trust import is_current, is_trusted
 
@@ -24,8 +24,8 @@ from ansorpy.tuner.trust import is_current, is_trusted
 def request_digest(tasks: Sequence[Task], options: TuneOptions, networks: Networks) -> str:
     """Return the digest of a request: equal requests may have the same answer.
 
-    Options of release 0.1 are written as they were then; a later option of a budget is written if
-    it differs from its default.
+    Options of release 0.1 are written as they were then; a later option is written if it differs
+    from its default.
 
     Args:
         networks: of the tasks that are tuned; equal Dags are one task.
@@ -44,7 +44,7 @@ def request_digest(tasks: Sequence[Task], options: TuneOptions, networks: Networ
         asked["networks"] = {
             name: [row[task.name] for task in tasks] for name, row in networks.items()
         }
-    asked |= later_budget(options)
+    asked |= later_options(options)
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 

@@ -11,6 +11,7 @@ from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
 from ansorpy.te.tensor import Tensor
 from ansorpy.tuner.allocation import chosen_dags
+from ansorpy.tuner.modes import check_mode_target, check_one_task
 from ansorpy.tuner.options import MAX_CORES, LocalOptions, TuneOptions, values
 from ansorpy.tuner.targets import device_of
 
@@ -66,6 +67,8 @@ class Request(LocalOptions):
         if not 1 <= self.target.cores <= MAX_CORES:
             raise SpecError(f"cannot tune for {self.target.cores} cores; expected 1 to {MAX_CORES}")
         self.check_tasks([dag.name for dag in self.dags])
+        check_one_task(self, len(self.dags))
+        check_mode_target(self, self.target.names[0])
 
     @property
     def estimated(self) -> bool:

@@ -86,6 +86,8 @@ def propose(
     """Return `count` candidates neither measured nor taken; fewer if fewer are left."""
     if not count:
         return []
+    if task.space is not None:
+        return task.space.propose(task, ranker, taken, count, rng)
     seen = {*task.costs_s, *taken}
     found = evolve_plans(task.plans, ranker, seen, rng, measured=task.ranked(), target=task.target)
     return eps_greedy(found, task.plans, seen, count, rng)

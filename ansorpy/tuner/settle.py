@@ -66,8 +66,8 @@ def settle(
         if name in failed:
             task.discard(candidate, failed[name])
     note = "" if without is None else without.message
-    while any(name in finished for name in fit):
-        ranking = rank(finished, note)
+    while any(name in finished for name in (named if task.fixed else fit)):
+        ranking = rank(finished, note, task.fixed)
         raced = record(fit[ranking.chosen], ranking)
         if not isinstance(raced, Failed):
             return raced

@@ -34,6 +34,7 @@ from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.scheduler import Settings
 from ansorpy.tuner.search_state import SearchState, StopCriteria
 from ansorpy.tuner.share import Share
+from ansorpy.tuner.spaces import space_of
 from ansorpy.tuner.task import Task, rules_name
 from ansorpy.tuner.time_budget import TimeBudget
 from ansorpy.tuner.twins import leaders, summed, twin_names, united
@@ -113,17 +114,20 @@ def prepare(
     rules = find_rules(kind, request.allow, request.without) if rules is None else rules
     out = writable(user_data_path("ansorpy") / "kernels" if out is None else out)
     cold = cold_bytes(request.weights_bytes, request.target)
-    named = rules_name(kind, rules)
+    space = space_of(request)
+    named = rules_name(kind, rules) if space is None else space.name
     tasks = united(request.dags, request.target, named, cold, request.estimated)
     firsts = leaders(request.dags)
     networks = networks_of(request.weights, list(firsts))
     networks = {name: summed(firsts, row) for name, row in networks.items()}
+    for task in tasks:
+        task.space = space
     history = (MemoryStore() if request.fresh else store).all
     return Setup(
         rules=rules,
         tasks=tasks,
         networks=networks,
-        known={task.name: history(task.key) for task in tasks},
+        known={task.name: own_records(task, history(task.key)) for task in tasks},
         estimates={
             task.name: [record for key in estimate_keys(task) for record in history(key)]
             for task in (tasks if request.device else ())
@@ -136,6 +140,11 @@ def prepare(
         experience=None if request.estimated else experience,
         begin_s=begin_s,
     )
+
+
+def own_records(task: Task, records: Sequence[Record]) -> Sequence[Record]:
+    """Return the records that the search of a task may know: of a user's space, its own ones."""
+    return records if task.space is None else [one for one in records if one.rules == task.rules]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +189,10 @@ class Context:
     def openings(self, request: Request) -> dict[str, Opening]:
         """Return how to open the search space of each task."""
         resumed = {name for name, _ in self.setup.stored.rounds}
-        quick = request.first_answer and request.target.kind == "cpu"
+        quick = request.first_answer and request.target.kind == "cpu" and request.mode == "auto"
         few = quick and len(self.tasks) <= OPEN_POOLS
-        whole = bool(request.trials) and not self.budget.hurried
+        # The space of a user is open after the first call.
+        whole = bool(request.trials) and not self.budget.hurried and request.mode == "auto"
         found = {}
         for name in (task.name for task in self.tasks):
             later = whole and not self.setup.known[name] and name not in resumed

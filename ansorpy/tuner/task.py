@@ -2,15 +2,16 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import inf
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ansorpy.cost.model import Sample
+from ansorpy.cost.model import ForTask, Sample
 from ansorpy.errors import RecordError, SpecError
 from ansorpy.features import extract
 from ansorpy.measure.outcome import Failed, Measured, Outcome
@@ -33,6 +34,40 @@ from ansorpy.tuner.trust import is_trusted, versions
 from ansorpy.uncollected import uncollected
 
 FloatArray = npt.NDArray[np.float64]
+
+
+class Space(Protocol):
+    """The candidates of a task that a user describes (`tuner.spaces`)."""
+
+    @property
+    def name(self) -> str:
+        """The name of the space and a digest, as of a rule set in records."""
+        ...
+
+    @property
+    def single(self) -> bool:
+        """True if there is one candidate, which is delivered in any case."""
+        ...
+
+    @property
+    def loops(self) -> str:
+        """The loop nest of the only candidate as text; "" if there are several."""
+        ...
+
+    def open(self, task: "Task") -> None:
+        """Add the plans of a task that are known before the search."""
+        ...
+
+    def propose(
+        self,
+        task: "Task",
+        ranker: ForTask,
+        taken: Collection[Candidate],
+        count: int,
+        rng: np.random.Generator,
+    ) -> list[Candidate]:
+        """Return `count` candidates neither measured nor taken; fewer if fewer are left."""
+        ...
 
 
 @dataclass(slots=True)
@@ -64,6 +99,7 @@ class Task:
     twins: tuple[Dag, ...] = ()  # equal Dags of other names, which get the same kernel
     cold_bytes: int = 0  # size of all copies of the weights that timed calls go round; 0: hot
     estimated: bool = False  # trials are estimates of an analytic model (ADR-0143)
+    space: Space | None = None  # the user's own candidates, in place of those of the rules
 
     @staticmethod
     def of(
@@ -99,6 +135,11 @@ class Task:
         return best_s if best_s < inf else None
 
     @property
+    def fixed(self) -> bool:
+        """True if the user wrote the schedule: that kernel is delivered, even if it is slow."""
+        return self.space is not None and self.space.single
+
+    @property
     def has_answer(self) -> bool:
         """True if a trial survived or a first answer was delivered."""
         return self.least_cost_s is not None or self.first is not None
@@ -129,6 +170,8 @@ class Task:
         Raises:
             SpecError: there is no sketch, or there are too many.
         """
+        if self.space is not None:
+            return
         self.sketches = derive(self.dag, self.target, rules).sketches
         self.allowed = frozenset(one for state in self.sketches for one in reformulations(state))
 
@@ -142,6 +185,9 @@ class Task:
         Raises:
             SpecError: no sketch can be lowered.
         """
+        if self.space is not None:
+            self.space.open(self)
+            return
         for plan in all_plans(self.sketches, self.target, limit):
             text = plan_text(plan)
             if text in self.texts or len(sample(plan, 1, np.random.default_rng(0))):

@@ -104,7 +104,8 @@ def open_plans(context: Context, task: Task, limit: int = ALL_PLANS) -> Derived:
     if not task.sketches:
         task.derive(context.setup.rules)
     task.lower(limit)
-    return Derived(task.name, len(task.sketches), len(task.plans), lap())
+    loops = "" if task.space is None else task.space.loops
+    return Derived(task.name, len(task.sketches), len(task.plans), lap(), loops)
 
 
 def search(context: Context, state: SearchState, rest: set[str]) -> Generator[Event, None, Stopped]:

@@ -81,6 +81,16 @@ def database(settings: ServiceSettings) -> Any:
         ) from error
 
 
+def read_text(file: str) -> str:
+    """Return the text of a file, `-` for standard input; SpecError if it is unreadable."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{file}: {error}") from error
+
+
 def read_source(file: str) -> tuple[str, "Dag | None"]:
     """Return the text of a file (`-` for standard input), and its Dag if the text is JSON.
 
@@ -89,12 +99,7 @@ def read_source(file: str) -> tuple[str, "Dag | None"]:
     """
     from ansorpy.frontends.json.write import loads
 
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise SpecError(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{file}: {error}") from error
+    text = read_text(file)
     if not text.lstrip().startswith("{"):
         return text, None
     try:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
-from ansorpy.server.commands.common import pairs, wrong_input
+from ansorpy.server.commands.common import pairs, read_text, wrong_input
 from ansorpy.tuner.option import Definition, definitions
 from ansorpy.tuner.options import TuneOptions
 
@@ -52,6 +52,8 @@ def _flag(one: Definition) -> str:
 def _value(one: Definition, given: Any) -> Any:
     if one.shape == "numbers by name":
         return pairs(given, _flag(one), float)
+    if one.shape == "document" and given is not None:
+        return read_text(given)
     return one.default if given is None else given
 
 
@@ -59,12 +61,16 @@ def _parameter(one: Definition, of_service: bool) -> Parameter:
     """Return the parameter of a command; the parser checks the inclusive bounds of a number."""
     shape, default = one.type, one.default
     bounds: dict[str, Any] = {}
-    if one.shape != "value":
+    if one.shape == "document":
+        shape = str | None
+    elif one.shape != "value":
         shape, default = list[str] | None, None
     elif {int, float} & {one.type, *get_args(one.type)}:
         limits = one.limits(of_service)
         bounds = {"min": limits.least, "max": limits.most}
     flags = f"{_flag(one)}/--no-{one.name}" if one.type is bool else _flag(one)
+    if one.shape == "document":
+        bounds = {"metavar": "FILE"}
     told = typer.Option(flags, help=one.option.help, **bounds)
     return Parameter(
         one.name,

@@ -15,8 +15,9 @@ from ansorpy.target import GPU_NAMES
 from ansorpy.te.analysis import workload_key
 from ansorpy.te.check import check_tasks
 from ansorpy.te.dag import Dag
+from ansorpy.tuner.modes import check_one_task
 from ansorpy.tuner.networks import named, networks_of, task_weights
-from ansorpy.tuner.options import TuneOptions, job_fields, later_budget, options_of, values
+from ansorpy.tuner.options import TuneOptions, job_fields, later_options, options_of, values
 
 MAX_MODEL_TASKS: Final = 512  # tasks of a job that tunes a model
 MAX_TRIALS: Final = 100_000  # trials of a job
@@ -69,6 +70,7 @@ class Submission(TuneOptions):
             return
         names = [dag.name for dag in self.dags]
         self.check_tasks(names)
+        check_one_task(self, len(names))
         if self.trials < len(names):
             raise SpecError(
                 f"cannot tune {len(names)} tasks with {self.trials} trials because each needs one;"
@@ -138,7 +140,7 @@ class Submission(TuneOptions):
         freedoms += [sorted(set(self.without))] if self.without else []
         networks = networks_of(self.weights, list(weights))
         freedoms += [networks] if named(networks) else []
-        later = later_budget(self)
+        later = later_options(self)
         freedoms += [later] if later else []
         freedoms += [self.model.document] if self.model is not None else []
         # Estimates answer requests for the same GPU only, and no measurement does.

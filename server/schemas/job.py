@@ -87,6 +87,8 @@ class JobRequest(OptionFields):  # type: ignore[misc]  # likewise
         if not whole and (self.shapes or self.model_options()):
             told = ", ".join(("shapes", *model_definitions()))
             raise ValueError(f"a model or a graph with {told}")
+        if whole and self.mode != "auto":
+            raise ValueError("no mode of a model but auto: a schedule is of one task")
         if whole and self.weights:
             raise ValueError("no weights: those of the tasks of a model follow from it")
         if self.graph is not None and (self.bind or self.shapes):

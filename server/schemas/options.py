@@ -10,6 +10,8 @@ from ansorpy.server.schemas.base import NAME_PATTERN, Whole, Wire
 from ansorpy.tuner.option import Definition, OptionLimits, definitions
 from ansorpy.tuner.options import TuneOptions
 
+MAX_DOCUMENT: Final = 64 * 1024  # characters of a document as text
+
 
 def field_of(one: Definition) -> tuple[Any, Any]:
     """Return the type and the default of a field of a shape."""
@@ -25,6 +27,9 @@ def field_of(one: Definition) -> tuple[Any, Any]:
             name = Literal[limits.words] if limits.words else word
             names = Annotated[list[name], Field(max_length=limits.items)]  # type: ignore[valid-type]
             return names, Field(default_factory=list, description=text)
+        case "document":
+            words = Annotated[str, Field(max_length=MAX_DOCUMENT)]
+            return dict[str, Any] | words | None, Field(default=None, description=text)
         case "value":
             return _value_type(one, limits), Field(default=one.default, description=text)
 

@@ -28,9 +28,11 @@ from ansorpy.server.service.serializers import job_reply, job_summary
 from ansorpy.target import require_cpu
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
+from ansorpy.tuner.modes import check_mode_target
 from ansorpy.tuner.options import values
 from ansorpy.tuner.request import check_estimated
 from ansorpy.tuner.rules import find_rules
+from ansorpy.tuner.spaces import check_space
 
 StateChange = Literal["cancel", "pause", "resume"]
 
@@ -99,9 +101,10 @@ class JobService:
         return JobSubmitted(**reply.model_dump(), how=found.how)
 
     def _submission(self, request: JobRequest) -> Submission:
-        options = request.options()
         try:
+            options = request.options()
             dags = self._dags(request)
+            check_space(options, dags)
             kind = "cuda" if request.target.startswith("cuda") else "cpu"
             find_rules(kind, options.allow, options.without)
             return Submission(
@@ -117,10 +120,12 @@ class JobService:
                 },
             )
         except SpecError as error:
-            keys = (*options.weights, *options.network_targets_s, *options.task_targets_s)
-            names = (*request.bind, *request.shapes, *keys, *options.without, *options.tasks)
+            budget = request.budget
+            keys = (*request.weights, *budget.network_targets_s, *budget.task_targets_s)
+            names = (*request.bind, *request.shapes, *keys, *request.without, *budget.tasks)
             sent = request.dags or ([] if request.graph is None else [request.graph])
-            told = redacted(str(error), request.text, sent, names)
+            schedule = json.dumps(request.schedule)
+            told = redacted(str(error), request.text, sent, (*names, schedule))
             raise SpecError(told) from None
 
     def _dags(self, request: JobRequest) -> tuple[Dag, ...]:
@@ -258,6 +263,7 @@ def _check_target(tx: Session, request: JobRequest) -> None:
         machines.check_target(tx, request.target, request.options().cores)
         if request.target.startswith("cuda"):
             check_estimated(request.options(), request.target)
+            check_mode_target(request.options(), request.target)
             if request.model is not None or request.graph is not None:
                 require_cpu(request.target)
     except SpecError as error:

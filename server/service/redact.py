@@ -16,6 +16,7 @@ from ansorpy.expr.expr import BINARY
 from ansorpy.expr.functions import FUNCTIONS
 from ansorpy.frontends.tc.lexer import KEYWORDS
 from ansorpy.frontends.tc.terms import RESERVED
+from ansorpy.schedule.text import SCHEDULE_WORDS
 from ansorpy.target import KINDS
 from ansorpy.te.dag import COMBINERS
 
@@ -29,8 +30,11 @@ _KEYS: Final = (
     "call", "cast", "select", "then", "other", "graph", "inputs", "weights",
 )  # fmt: skip
 VOCABULARY: Final = frozenset(
-    (*_KEYS, *KINDS, *DTYPES, *COMBINERS, *BINARY, *FUNCTIONS, *KEYWORDS, *RESERVED)
-)
+    (
+        *_KEYS, *KINDS, *DTYPES, *COMBINERS, *BINARY, *FUNCTIONS, *KEYWORDS, *RESERVED,
+        *SCHEDULE_WORDS,
+    )
+)  # fmt: skip
 
 
 def redacted(message: str, text: str | None, dags: Sequence[Any], names: Iterable[str]) -> str:

@@ -126,6 +126,8 @@ class JobJournal:
             row.progress = _json(progress)
             touch(row, now_s)
             body = {"task": event.task, "seconds": event.seconds, **facts}
+            if event.loops:
+                body["loops"] = event.loops
             add_event(tx, row, "derived", body, now_s)
 
         self._leased.write(store)

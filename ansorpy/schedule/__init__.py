@@ -1,0 +1,6 @@
+"""Schedules of users: steps and sizes by hand, and templates with knobs."""
+
+from ansorpy.schedule.builder import StagedSchedule, create_schedule
+from ansorpy.schedule.schedule import Schedule, read_schedule
+
+__all__ = ["Schedule", "StagedSchedule", "create_schedule", "read_schedule"]
