@@ -8,7 +8,6 @@ kernels, 2 invalid input, 3 no candidate passed its checks, 4 the service does n
 import gc
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,8 +27,8 @@ from ansorpy.server.commands.common import (
     database,
     nothing_kept,
     pairs,
+    read_file,
     read_settings,
-    read_source,
     read_text,
     wrong_input,
 )
@@ -302,18 +301,6 @@ def upgrade() -> None:
     place = engine.url.render_as_string(hide_password=True)
     told = f"already at {after}" if before == after else f"{before or 'empty'} -> {after}"
     typer.echo(f"{place}: {told}")
-
-
-def read_file(file: str, bind: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return the Dags of a text or JSON file.
-
-    Raises:
-        SpecError: the file is unreadable, or its content is invalid.
-    """
-    from ansorpy.frontends.tc.text import parse
-
-    text, dag = read_source(file)
-    return parse(text, bind, file) if dag is None else (dag,)
 
 
 def derivations(file: str, target: str, cores: int, bind: list[str] | None) -> list[Any]:

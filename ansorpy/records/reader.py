@@ -4,7 +4,7 @@ A field that is refused makes the line a RecordError, which names the field. Fie
 are not known are ignored, those of an outcome or a race are refused.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, TextIO, get_args
 
@@ -12,16 +12,14 @@ from ansorpy.errors import RecordError, quoted
 from ansorpy.frontends.json.strict import parse_json
 from ansorpy.measure.outcome import Estimated, FailureKind, Measured, Outcome
 from ansorpy.measure.outcome import Failed as Failure
+from ansorpy.records import fields
 from ansorpy.records.record import FORMAT, Race, Record
 
 MAX_LINE_BYTES: Final = 2**20  # about 100 times the size of a trial of a large Dag
-MAX_NAME: Final = 128  # characters of a key, a digest, a version; the width of the key's column
 MAX_TEXT: Final = 2**16  # characters of a message
 MAX_PLAN: Final = 2**18  # characters of a plan
-MAX_ITEMS: Final = 2**12  # items of one list
 MAX_VERSIONS: Final = 32  # packages whose version a record names
 MAX_PARTS: Final = 16  # parts of an estimate
-MAX_COUNT: Final = 2**53  # integers that JSON readers of any language keep exact
 
 # Seconds, both ends included: shorter or longer times are no measurement.
 SHORTEST_S: Final = 1e-12
@@ -30,8 +28,7 @@ MAX_CREATED_S: Final = 1e11  # seconds since the epoch: the year 5138
 MAX_SLOWDOWN: Final = 1e9
 MAX_FLOAT: Final = 1.7e308  # bounds of inputs and errors, which may be float64
 
-Read = Callable[[object], Any]  # returns the value of a field; ValueError names the expectation
-Table = Mapping[str, Read]
+Table = Mapping[str, fields.Read]
 
 
 def decode(line: str) -> Record:
@@ -95,70 +92,8 @@ def _fields(found: object, table: Table, optional: frozenset[str] = frozenset())
     return read
 
 
-def _text(limit: int) -> Read:
-    """Return the reader of a string of at most so many characters, all of which UTF-8 has."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or len(value) > limit or _has_surrogates(value):
-            raise ValueError(f"text of at most {limit} characters")
-        return value
-
-    return read
-
-
-def _has_surrogates(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _name(value: object) -> str:
-    """Return a digest, a version or the like: printable ASCII."""
-    text = value if isinstance(value, str) else "\0"
-    if len(text) > MAX_NAME or not text.isascii() or not text.isprintable():
-        raise ValueError(f"at most {MAX_NAME} printable ASCII characters")
-    return text
-
-
-def _word(*known: str) -> Read:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or value not in known:
-            raise ValueError(f"one of {', '.join(known)}")
-        return value
-
-    return read
-
-
-def _whole(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= MAX_COUNT:
-        raise ValueError(f"an integer from 0 to {MAX_COUNT}")
-    return value
-
-
-def _flag(value: object) -> bool:
-    if value is True or value is False:
-        return value
-    raise ValueError("true or false")
-
-
-def _number(low: float, high: float) -> Read:
-    def read(value: object) -> float:
-        if type(value) not in (float, int) or not low <= value <= high:  # type: ignore[operator]
-            raise ValueError(f"a number from {low:g} to {high:g}")
-        return float(value)  # type: ignore[arg-type]
-
-    return read
-
-
-def _list(read: Read, least: int = 0, most: int = MAX_ITEMS) -> Read:
-    def read_all(value: object) -> tuple[Any, ...]:
-        if not isinstance(value, list) or not least <= len(value) <= most:
-            raise ValueError(f"a list of {least} to {most} items")
-        return tuple(map(read, value))
-
-    return read_all
-
-
 def _span(value: object) -> tuple[float, float]:
-    low, high = _list(_number(-MAX_FLOAT, MAX_FLOAT), 2, 2)(value)
+    low, high = fields.list_of(fields.number(-MAX_FLOAT, MAX_FLOAT), 2, 2)(value)
     if low > high:
         raise ValueError("its lower end first")
     return low, high
@@ -167,24 +102,26 @@ def _span(value: object) -> tuple[float, float]:
 def _versions(value: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict) or len(value) > MAX_VERSIONS:
         raise ValueError(f"an object of at most {MAX_VERSIONS} names")
-    return tuple(sorted((_name(name), _name(version)) for name, version in value.items()))
+    return tuple(
+        sorted((fields.name(name), fields.name(version)) for name, version in value.items())
+    )
 
 
 def _parts(value: object) -> tuple[tuple[str, float], ...]:
     if not isinstance(value, dict) or len(value) > MAX_PARTS:
         raise ValueError(f"an object of at most {MAX_PARTS} names")
-    return tuple((_name(name), _SECONDS(seconds)) for name, seconds in sorted(value.items()))
+    return tuple((fields.name(name), _SECONDS(seconds)) for name, seconds in sorted(value.items()))
 
 
 def _outcome(value: object) -> Outcome:
-    fields = dict(value) if isinstance(value, dict) else {}
-    match fields.pop("is", None):
+    parts = dict(value) if isinstance(value, dict) else {}
+    match parts.pop("is", None):
         case "measured":
-            return Measured(**_fields(fields, OUTCOME_MEASURED, OPTIONAL))
+            return Measured(**_fields(parts, OUTCOME_MEASURED, OPTIONAL))
         case "estimated":
-            return Estimated(**_fields(fields, OUTCOME_ESTIMATED, frozenset({"build_s"})))
+            return Estimated(**_fields(parts, OUTCOME_ESTIMATED, frozenset({"build_s"})))
         case "failed":
-            return Failure(**_fields(fields, OUTCOME_FAILED, OPTIONAL))
+            return Failure(**_fields(parts, OUTCOME_FAILED, OPTIONAL))
         case other:
             raise ValueError(
                 f"an outcome that is measured, estimated or failed, not {quoted(other)}"
@@ -200,10 +137,10 @@ def _race(value: object) -> Race | None:
     return race
 
 
-_SECONDS: Final = _number(0.0, LONGEST_S)
-_TIME: Final = _number(SHORTEST_S, LONGEST_S)
-_BOUND: Final = _number(0.0, MAX_FLOAT)
-_MESSAGE: Final = _text(MAX_TEXT)
+_SECONDS: Final = fields.number(0.0, LONGEST_S)
+_TIME: Final = fields.number(SHORTEST_S, LONGEST_S)
+_BOUND: Final = fields.number(0.0, MAX_FLOAT)
+_MESSAGE: Final = fields.text(MAX_TEXT)
 
 # Fields that records of earlier versions lack.
 OPTIONAL: Final = frozenset(
@@ -215,57 +152,57 @@ OPTIONAL: Final = frozenset(
 )  # fmt: skip
 
 OUTCOME_MEASURED: Final[Table] = {
-    "times_s": _list(_TIME, least=1),
+    "times_s": fields.list_of(_TIME, least=1),
     "build_s": _SECONDS,
     "check_s": _SECONDS,
     "run_s": _SECONDS,
     "load_s": _SECONDS,
-    "aborted": _flag,
-    "slowdown": _number(1 / MAX_SLOWDOWN, MAX_SLOWDOWN),
+    "aborted": fields.flag,
+    "slowdown": fields.number(1 / MAX_SLOWDOWN, MAX_SLOWDOWN),
 }
 OUTCOME_ESTIMATED: Final[Table] = {
     "seconds": _TIME,
     "parts": _parts,
-    "registers": _whole,
-    "assembled": _flag,
+    "registers": fields.whole,
+    "assembled": fields.flag,
     "build_s": _SECONDS,
 }
 OUTCOME_FAILED: Final[Table] = {
-    "kind": _word(*get_args(FailureKind)),
+    "kind": fields.word(*get_args(FailureKind)),
     "message": _MESSAGE,
     "excerpt": _MESSAGE,
     "seconds": _SECONDS,
 }
 RACE: Final[Table] = {
-    "winner": _word("tuned", "baseline"),
-    "delivered": _word("tuned", "naive"),
-    "tuned_s": _list(_TIME),
-    "naive_s": _list(_TIME),
-    "numpy_s": _list(_TIME),
+    "winner": fields.word("tuned", "baseline"),
+    "delivered": fields.word("tuned", "naive"),
+    "tuned_s": fields.list_of(_TIME),
+    "naive_s": fields.list_of(_TIME),
+    "numpy_s": fields.list_of(_TIME),
     "span": _span,
-    "tolerances": _list(_BOUND, least=1),
-    "magnitude": _whole,
-    "trials": _whole,
+    "tolerances": fields.list_of(_BOUND, least=1),
+    "magnitude": fields.whole,
+    "trials": fields.whole,
     "seconds": _SECONDS,
-    "request": _name,
-    "native_sha256": _name,
-    "native_s": _list(_TIME),
+    "request": fields.name,
+    "native_sha256": fields.name,
+    "native_s": fields.list_of(_TIME),
     "native_note": _MESSAGE,
     "reformulated": _MESSAGE,
-    "errors": _list(_BOUND),
-    "flop": _whole,
+    "errors": fields.list_of(_BOUND),
+    "flop": fields.whole,
     "peak_flop_per_s": _BOUND,
     "numpy_note": _MESSAGE,
 }
 RECORD: Final[Table] = {
-    "key": _name,
-    "workload": _name,
-    "rules": _name,
-    "plan": _text(MAX_PLAN),
-    "row": _list(_whole),
+    "key": fields.name,
+    "workload": fields.name,
+    "rules": fields.name,
+    "plan": fields.text(MAX_PLAN),
+    "row": fields.list_of(fields.whole),
     "outcome": _outcome,
-    "source_sha256": _name,
+    "source_sha256": fields.name,
     "versions": _versions,
-    "created_s": _number(0.0, MAX_CREATED_S),
+    "created_s": fields.number(0.0, MAX_CREATED_S),
     "race": _race,
 }

@@ -1,7 +1,7 @@
 """Helpers of the commands: settings, database, input files, error messages of one line."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
@@ -106,6 +106,18 @@ def read_source(file: str) -> tuple[str, "Dag | None"]:
         return text, loads(text)
     except SpecError as error:
         raise SpecError(f"{file}: {error}") from error
+
+
+def read_file(file: str, bind: Mapping[str, int]) -> tuple["Dag", ...]:
+    """Return the Dags of a text or JSON file.
+
+    Raises:
+        SpecError: the file is unreadable, or its content is invalid.
+    """
+    from ansorpy.frontends.tc.text import parse
+
+    text, dag = read_source(file)
+    return parse(text, bind, file) if dag is None else (dag,)
 
 
 def pairs(texts: list[str] | None, option: str, kind: Callable[[str], float]) -> dict[str, Any]:

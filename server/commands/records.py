@@ -1,17 +1,29 @@
 """`ansorpy records`: export and import of records as JSONL."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from ansorpy.server.commands.common import database, read_settings, wrong_input
+from ansorpy.server.commands.common import (
+    WRONG_INPUT,
+    database,
+    pairs,
+    read_file,
+    read_settings,
+    wrong_input,
+)
 from ansorpy.server.commands.remote import service
 
-app = typer.Typer(help="Export and import records as JSONL.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from ansorpy.records import Record
+    from ansorpy.te.dag import Dag
+
+app = typer.Typer(help="Export and import records.", no_args_is_help=True)
 
 BATCH = 500  # records per transaction
 
@@ -44,33 +56,116 @@ def take_in(
 ) -> None:
     """Import records, each once; later tunings of their tasks measure their programs first."""
     from ansorpy.errors import RecordError, SpecError
-    from ansorpy.records import IMPORTED, Record, import_jsonl, lines_of
-    from ansorpy.server.db.records import SqlStore
-    from ansorpy.server.db.upgrade import local_tenant
+    from ansorpy.records import import_jsonl, lines_of
 
     with wrong_input():
         try:
-            lines = sys.stdin if file == "-" else Path(file).open(encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise SpecError(f"{file}: {error.strerror}") from error
-        engine = database(read_settings())
-        store = SqlStore(engine, local_tenant(engine))
-        before = store.count()
-        batch: list[Record] = []
-        try:
-            for record in import_jsonl(lines_of(lines), file):
-                batch.append(record)
-                if len(batch) == BATCH:
-                    store.append(batch, IMPORTED)
-                    batch = []
-            store.append(batch, IMPORTED)
-        except (RecordError, UnicodeDecodeError) as error:
+            with _read(file) as lines:
+                new = _kept(import_jsonl(lines_of(lines), file))
+        except RecordError as error:
             raise SpecError(str(error)) from error
-        finally:
-            lines.close()
-        new = store.count() - before
-        engine.dispose()
     typer.echo(f"{new} new records", err=True)
+
+
+@app.command("import-ansor")
+def take_in_ansor(
+    log: Annotated[str, typer.Argument(help="A log of Ansor (v0.6), or - for standard input.")],
+    dag: Annotated[
+        str | None, typer.Option(help="A .te text or a .json DAG: the computation of the lines.")
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(help="A registered workload that takes the arguments of the keys: matmul."),
+    ] = None,
+    bind: Annotated[list[str] | None, typer.Option(help="K=512 binds a symbol of --dag.")] = None,
+    cores: Annotated[int, typer.Option(min=1, max=256, help="Threads of later tunings.")] = 1,
+    show: Annotated[
+        bool, typer.Option("--print", help="Print the loop nest of each line; import nothing.")
+    ] = False,
+) -> None:
+    """Replay the CPU lines of a log of Ansor; later tunings measure their programs first.
+
+    \b
+    A log holds no computation. Keys such as ["matmul_add", 1024, 1024, 1024, "float32"] name it;
+    those that begin with a digest need --dag. Lines that are malformed, for a GPU or of another
+    computation are refused one by one, with the reason.
+    """
+    from ansorpy.errors import SpecError
+    from ansorpy.measure.host import local_target
+    from ansorpy.records import lines_of
+    from ansorpy.tuner.ansor_import import LogImport
+
+    with wrong_input():
+        if dag is not None and workload is not None:
+            raise SpecError("cannot take both --dag and --workload; expected one of them")
+        given = None if dag is None else _one_dag(dag, bind)
+        reader = LogImport(local_target(cores), given, workload or "")
+        found = []
+        with _read(log) as lines:
+            for report in reader.read(lines_of(lines)):
+                found.append(report)
+                if show and report.nest:
+                    typer.echo(f"# line {report.number}\n{report.nest}\n")
+                if report.note:
+                    typer.echo(f"{log}, line {report.number}: {report.note}", err=True)
+        starts = [report.record for report in found if report.record is not None]
+        new = 0 if show else _kept(starts)
+        replayed = sum(bool(report.nest) for report in found)
+        typer.echo(
+            f"{len(found)} lines: {replayed} replayed, {len(starts)} start a search,"
+            f" {new} new records",
+            err=True,
+        )
+        if not replayed:
+            raise typer.Exit(WRONG_INPUT)
+
+
+def _one_dag(file: str, bind: list[str] | None) -> "Dag":
+    """Return the only Dag of a file."""
+    from ansorpy.errors import SpecError
+
+    dags = read_file(file, pairs(bind, "--bind", int))
+    if len(dags) != 1:
+        raise SpecError(f"cannot choose one of {len(dags)} tasks of {file}; expected one task")
+    return dags[0]
+
+
+def _kept(records: "Iterable[Record]") -> int:
+    """Keep imported records in the database, batch by batch; return the number of new ones."""
+    from ansorpy.records import IMPORTED
+    from ansorpy.server.db.records import SqlStore
+    from ansorpy.server.db.upgrade import local_tenant
+
+    engine = database(read_settings())
+    store = SqlStore(engine, local_tenant(engine))
+    before = store.count()
+    rest = iter(records)
+    while batch := list(islice(rest, BATCH)):
+        store.append(batch, IMPORTED)
+    new = store.count() - before
+    engine.dispose()
+    return new
+
+
+@contextmanager
+def _read(file: str) -> Iterator[TextIO]:
+    """Open a text file, or standard input for `-`.
+
+    Raises:
+        SpecError: the file cannot be read, or is not UTF-8.
+    """
+    from ansorpy.errors import SpecError
+
+    try:
+        if file == "-":
+            yield sys.stdin
+            return
+        with Path(file).open(encoding="utf-8") as lines:
+            yield lines
+    except OSError as error:
+        raise SpecError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{file}: {error}") from error
 
 
 def _local() -> Iterator[str]:
