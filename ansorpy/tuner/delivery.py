@@ -39,6 +39,8 @@ class Deliveries:
         hasty: the first answer is final, because there will be no trials.
         stored_races: of an earlier, interrupted attempt at this tuning, by task.
         libraries: deliver the verified library of the best candidate, without a race.
+        repeatable: let no time that has no record decide: neither which of several choices is the
+            first answer, nor whether a race drops a candidate while the search goes on.
     """
 
     def __init__(
@@ -51,8 +53,9 @@ class Deliveries:
         hasty: bool = False,
         stored_races: Mapping[str, Record] | None = None,
         libraries: bool = False,
+        repeatable: bool = False,
     ) -> None:
-        self._libraries = libraries
+        self._libraries, self._repeatable = libraries, repeatable
         self._stored_races = stored_races or {}
         self._pools, self._journal, self._hasty = pools, journal, hasty
         self._digest, self._out, self._budget = digest, out, budget
@@ -70,7 +73,8 @@ class Deliveries:
         The first trial of the search, if there is one, measures the same candidate.
         """
         pool = self._pools.of(task)
-        found = first_answer.answer(task, model, pool, seed, self._out, timed=self._hasty)
+        timed = self._hasty and not self._repeatable
+        found = first_answer.answer(task, model, pool, seed, self._out, timed=timed)
         if found is None:
             return
         task.first = found.candidate
@@ -91,7 +95,7 @@ class Deliveries:
 
     def intermediate(self, task: Task) -> Iterator[Delivered]:
         """Race, check and deliver the best kernel so far, if that is worth its time."""
-        if self._libraries:
+        if self._libraries or self._repeatable:
             return
         before = self._raced.get(task.name)
         leaders = self._leaders(task)

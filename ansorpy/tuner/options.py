@@ -124,6 +124,14 @@ class TuneOptions:
     fresh: Annotated[
         bool, Option("Neither answer from stored records nor start the search from them.")
     ] = False
+    deterministic: Annotated[
+        bool,
+        Option(
+            "Take the time of a candidate from its stored record, and time only what has none:"
+            " the same request repeats its search and gives the same kernel. Other records start"
+            " nothing. Not together with a time limit, nor with fresh."
+        ),
+    ] = False
     allow: Annotated[
         Sequence[str],
         Option(

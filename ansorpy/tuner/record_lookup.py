@@ -9,7 +9,7 @@ from ansorpy.codegen import shared_library
 from ansorpy.codegen.exported_types import Library
 from ansorpy.errors import BuildError
 from ansorpy.events import TaskResult
-from ansorpy.measure.outcome import Failed
+from ansorpy.measure.outcome import Failed, Outcome
 from ansorpy.records import Race, Record
 from ansorpy.replay import UNFIT, check_row, plan_from_text
 from ansorpy.tuner import device_race
@@ -48,8 +48,20 @@ def request_digest(tasks: Sequence[Task], options: TuneOptions, networks: Networ
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
+def recorded(records: Sequence[Record]) -> dict[tuple[str, tuple[int, ...]], Outcome]:
+    """Return the first outcome of each candidate, by (plan as text, row), in trusted records.
+
+    The first stays the first when a later tuning appends the same candidate again.
+    """
+    found: dict[tuple[str, tuple[int, ...]], Outcome] = {}
+    for record in records:
+        if record.race is None and is_trusted(record):
+            found.setdefault((record.plan, record.row), record.outcome)
+    return found
+
+
 def answer(
-    task: Task, records: Sequence[Record], request: str, trials: int, folder: Path
+    task: Task, records: Sequence[Record], request: str, trials: float, folder: Path
 ) -> TaskResult | None:
     """Return the finished result of an earlier tuning, None if there is none good enough.
 

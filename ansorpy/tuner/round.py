@@ -98,14 +98,21 @@ def bind(task: Task, chosen: Sequence[Candidate]) -> list[Unbound]:
     return [task.unbound(candidate) for candidate in chosen]
 
 
-def emit(pool: MeasurePool, candidates: Sequence[Unbound]) -> Emission:
+def emit(
+    pool: MeasurePool, candidates: Sequence[Unbound], recorded: Sequence[Outcome | None]
+) -> Emission:
     """Return the pipeline of a pool: builders emit the code of candidates, slots measure it.
 
     It runs while `measure` reads it: the code of a candidate is emitted while another one is timed.
+
+    Args:
+        recorded: the known outcome of each candidate, which is not measured again; else None.
     """
+    rest = [one for one, known in zip(candidates, recorded, strict=True) if known is None]
 
     def run(best_s: float | None, late: Callable[[], bool]) -> Sequence[Outcome | None]:
-        return pool.measure(candidates, best_s, late) if candidates else []
+        measured = iter(pool.measure(rest, best_s, late) if rest else [])
+        return [next(measured) if known is None else known for known in recorded]
 
     return run
 
@@ -116,7 +123,8 @@ def prebuild(task: Task, pool: MeasurePool, later: bool = False) -> None:
     Args:
         later: start once the present round has nothing left to build.
     """
-    pool.prebuild(bind(task, task.held), later)
+    new = [candidate for candidate in task.held if task.outcome_on_record(candidate) is None]
+    pool.prebuild(bind(task, new), later)
 
 
 def measure(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -50,9 +51,11 @@ class Setup:
     rules: tuple[Rule, ...]
     tasks: tuple[Task, ...]  # equal Dags are one task
     networks: Networks  # the weight of each task in each network
-    known: Mapping[str, Sequence[Record]]  # records of earlier tunings, by task
+    known: Mapping[str, Sequence[Record]]  # records that the search starts from, by task
+    answers: Mapping[str, Sequence[Record]]  # records whose races may answer the request, by task
     estimates: Mapping[str, Sequence[Record]]  # programs to measure on the device first, by task
     share: int  # trials of each task
+    enough: float  # trials behind the answer to another request that also answers this one
     digest: str  # identity of the request
     out: Path
     journal: Journal
@@ -82,7 +85,7 @@ class Setup:
         """Return the results of earlier tunings that answer the request, None for other tasks."""
         return {
             task.name: record_lookup.answer(
-                task, self.known[task.name], self.digest, self.share, self.out
+                task, self.answers[task.name], self.digest, self.enough, self.out
             )
             for task in self.tasks
         }
@@ -123,21 +126,28 @@ def prepare(
     for task in tasks:
         task.space = space
     history = (MemoryStore() if request.fresh else store).all
+    past = {task.name: own_records(task, history(task.key)) for task in tasks}
+    if request.deterministic:
+        for task in tasks:
+            task.recorded = record_lookup.recorded(past[task.name])
+    share = min(-(-request.trials // len(tasks)), request.max_trials_per_task or request.trials)
     return Setup(
         rules=rules,
         tasks=tasks,
         networks=networks,
-        known={task.name: own_records(task, history(task.key)) for task in tasks},
+        known=dict.fromkeys(past, ()) if request.deterministic else past,
+        answers=past,
         estimates={
             task.name: [record for key in estimate_keys(task) for record in history(key)]
             for task in (tasks if request.device else ())
         },
-        share=min(-(-request.trials // len(tasks)), request.max_trials_per_task or request.trials),
+        share=share,
+        enough=inf if request.deterministic else share,
         digest=record_lookup.request_digest(tasks, request, networks),
         out=out,
         journal=journal,
         stored=stored,
-        experience=None if request.estimated else experience,
+        experience=None if request.estimated or request.deterministic else experience,
         begin_s=begin_s,
     )
 
@@ -241,7 +251,10 @@ def deliveries_of(
     if request.device:
         return DeviceDeliveries(pools, journal, digest, out, budget, races)
     hasty = not request.trials
-    return Deliveries(pools, journal, digest, out, budget, hasty, races, request.libraries)
+    return Deliveries(
+        pools, journal, digest, out, budget, hasty, races, request.libraries,
+        repeatable=request.deterministic,
+    )  # fmt: skip
 
 
 def default_model(target: Target, seed: int, prior: CostModel | None = None) -> CostModel:

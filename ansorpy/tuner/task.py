@@ -100,6 +100,8 @@ class Task:
     cold_bytes: int = 0  # size of all copies of the weights that timed calls go round; 0: hot
     estimated: bool = False  # trials are estimates of an analytic model (ADR-0143)
     space: Space | None = None  # the user's own candidates, in place of those of the rules
+    # Outcomes that take the place of trials, by (plan as text, row); ADR-0152.
+    recorded: Mapping[tuple[str, tuple[int, ...]], Outcome] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -206,6 +208,10 @@ class Task:
     def unbound(self, candidate: Candidate) -> Unbound:
         """Return a candidate for a builder, which binds it to a program."""
         return unbound(self.plans[candidate.plan], candidate.row)
+
+    def outcome_on_record(self, candidate: Candidate) -> Outcome | None:
+        """Return the outcome that takes the place of a trial of a candidate; None without one."""
+        return self.recorded.get((self.texts[candidate.plan], candidate.row))
 
     def load_records(self, records: Sequence[Record]) -> None:
         """Load the trusted trials of earlier tunings; a trial of an unknown plan is left out."""

@@ -148,7 +148,7 @@ def play(
     proposed_s = lap()
     if goes_on:
         prebuild(task, pool, later=True)
-    emitted = emit(pool, bind(task, rows))
+    emitted = emit(pool, bind(task, rows), [task.outcome_on_record(row) for row in rows])
     rows, outcomes = measure(task, rows, emitted, late)
     measured_s = lap()
     samples, quality = update(task, model, rows, outcomes)
