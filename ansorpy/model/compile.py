@@ -33,6 +33,7 @@ from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.checkpoint import Journal
 from ansorpy.tuner.experience import Experience
+from ansorpy.tuner.options import check_whole
 from ansorpy.tuner.pools import Pools
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
@@ -74,11 +75,7 @@ class ModelRequest:
 
     def __post_init__(self) -> None:
         require_cpu(self.target.kind)
-        if self.options.mode != "auto":
-            raise SpecError(
-                f"cannot tune a model with mode {self.options.mode} because a schedule is of one"
-                " task; expected mode auto"
-            )
+        check_whole(self.options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,8 @@ class TuneOptions:
         check_allocation(self, networks_of(self.weights, names), names)
 
     def __post_init__(self) -> None:
+        if self.deterministic:
+            check_deterministic(self)
         for name, one in definitions(TuneOptions).items():
             object.__setattr__(self, name, _checked(name, one, getattr(self, name)))
         check_mode(self)
@@ -242,6 +244,43 @@ def options_of(fields: Mapping[str, Any]) -> TuneOptions:
     """Return the options of a job's JSON; an absent one has its default."""
     told = {**fields, **fields["budget"]}
     return TuneOptions(**{name: told[name] for name in definitions(TuneOptions) if name in told})
+
+
+def check_whole(options: TuneOptions) -> None:
+    """Refuse options that a tuning of a whole model has not.
+
+    Raises:
+        SpecError: names the option.
+    """
+    if options.mode != "auto":
+        raise SpecError(
+            f"cannot tune a model with mode {options.mode} because a schedule is of one task;"
+            " expected mode auto"
+        )
+    if options.deterministic:
+        raise SpecError(
+            "cannot tune a model with deterministic because times without a record choose the tasks"
+            " that are searched; expected Dags or a text"
+        )
+
+
+def check_deterministic(options: TuneOptions) -> None:
+    """Refuse options with which a search depends on the clock, or on no record.
+
+    Raises:
+        SpecError: names the option.
+    """
+    reasons = {
+        "seconds": "a time limit ends the search at another trial each time",
+        "fresh": "the times come from stored records",
+        "transfer": "measurements of other tasks change from one tuning to the next",
+    }
+    for name, reason in reasons.items():
+        if getattr(options, name, None):
+            raise SpecError(
+                f"cannot tune with {name} and deterministic because {reason};"
+                f" expected one of the two"
+            )
 
 
 def later_options(options: TuneOptions) -> dict[str, Any]:

@@ -64,8 +64,6 @@ class Request(LocalOptions):
             check_estimated(self, self.target.names[-1])
         if self.libraries:
             require_cpu(self.target.kind)
-        if self.deterministic:
-            check_deterministic(self)
         if not 1 <= self.target.cores <= MAX_CORES:
             raise SpecError(f"cannot tune for {self.target.cores} cores; expected 1 to {MAX_CORES}")
         self.check_tasks([dag.name for dag in self.dags])
@@ -90,25 +88,6 @@ def check_estimated(options: TuneOptions, target: str) -> None:
             raise SpecError(
                 f"cannot tune with {name} for {target} because its candidates are estimated, not"
                 " timed; expected trials, seconds or patience"
-            )
-
-
-def check_deterministic(options: LocalOptions) -> None:
-    """Refuse options with which a search depends on the clock, or on no record.
-
-    Raises:
-        SpecError: names the option.
-    """
-    reasons = {
-        "seconds": "a time limit ends the search at another trial each time",
-        "fresh": "the times come from stored records",
-        "transfer": "measurements of other tasks change from one tuning to the next",
-    }
-    for name, reason in reasons.items():
-        if getattr(options, name):
-            raise SpecError(
-                f"cannot tune with {name} and deterministic because {reason};"
-                f" expected one of the two"
             )
 
 

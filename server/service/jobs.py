@@ -29,7 +29,7 @@ from ansorpy.target import require_cpu
 from ansorpy.te.dag import Dag
 from ansorpy.tuner.allocation import chosen_dags
 from ansorpy.tuner.modes import check_mode_target
-from ansorpy.tuner.options import values
+from ansorpy.tuner.options import check_whole, values
 from ansorpy.tuner.request import check_estimated
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.spaces import check_space
@@ -104,6 +104,8 @@ class JobService:
         try:
             options = request.options()
             dags = self._dags(request)
+            if request.model is not None or request.graph is not None:
+                check_whole(options)
             check_space(options, dags)
             kind = "cuda" if request.target.startswith("cuda") else "cpu"
             find_rules(kind, options.allow, options.without)

@@ -14,6 +14,7 @@ from ansorpy.loopir.nodes import Program
 from ansorpy.measure.outcome import Failed, Measured, Outcome
 from ansorpy.records import MEASURED, MemoryStore
 from ansorpy.target import Target
+from ansorpy.tuner.options import TuneOptions, check_whole
 from ansorpy.tuner.request import Request
 from ansorpy.tuner.rules import find_rules
 from ansorpy.tuner.tune import run
@@ -114,6 +115,12 @@ def test_records_start_nothing_but_their_own_candidates(tmp_path: Path) -> None:
     played(events(MM, mixed, Machine(1), tmp_path, trials=8))
     ours = [trial[:2] for trial in trials_of(alone)]
     assert [trial[:2] for trial in trials_of(mixed)[others:]] == ours
+
+
+def test_a_whole_model_is_refused() -> None:
+    with pytest.raises(SpecError, match="cannot tune a model with deterministic because"):
+        check_whole(TuneOptions(deterministic=True))
+    check_whole(TuneOptions())
 
 
 @pytest.mark.parametrize(
